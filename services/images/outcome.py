@@ -14,7 +14,7 @@ class Converted:
     blurhash: str
 
 
-class UnreadableImage(Exception):  # noqa: N818 - a refusal, named by what was sent
+class UnreadableImage(Exception):
     """An image we refuse. `code` is stable and dotted; `message` names the rule and the place."""
 
     def __init__(self, code: str, message: str) -> None:

@@ -21,11 +21,11 @@ _GRACE_SECONDS = 1.0
 _ROOT = Path(__file__).parents[2]
 
 
-class _Gone(Exception):  # noqa: N818 - it left, which is not always an error
+class _Gone(Exception):
     """The child closed its end before it answered."""
 
 
-class _Late(Exception):  # noqa: N818
+class _Late(Exception):
     """The child did not answer in time."""
 
 
