@@ -1,0 +1,76 @@
+"""Secret keys that can be rotated.
+
+A keyring is written ``id:base64url,id:base64url``. The first key makes, all of them check. Nothing
+uses a key itself: each purpose has a subkey derived by HKDF-SHA256 (RFC 5869).
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+MIN_KEY_BYTES = 32
+_KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,16}\Z")
+
+
+@dataclass(frozen=True)
+class Key:
+    id: str
+    secret: bytes = field(repr=False)
+
+    def subkey(self, purpose: str) -> bytes:
+        """32 bytes for one purpose, such as ``api-key``."""
+        derivation = HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose.encode())
+        return derivation.derive(self.secret)
+
+
+class Keyring:
+    def __init__(self, keys: list[Key]) -> None:
+        if len({key.id for key in keys}) != len(keys) or not keys:
+            raise ValueError("needs at least one key, and ids that differ")
+        self._keys = {key.id: key for key in keys}
+        self.current = keys[0]
+
+    @classmethod
+    def parse(cls, text: str) -> "Keyring":
+        """Read ``id:base64url[,…]``; raises ``ValueError`` that names the entry, not its secret."""
+        return cls([_parse_key(entry.strip()) for entry in text.split(",") if entry.strip()])
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._keys.values())
+
+    def get(self, key_id: str) -> Key | None:
+        return self._keys.get(key_id)
+
+
+class Signer:
+    """HMAC-SHA256 for one purpose under a keyring."""
+
+    def __init__(self, keyring: Keyring, purpose: str) -> None:
+        self._subkeys = [key.subkey(purpose) for key in keyring]
+
+    def digest(self, message: bytes) -> bytes:
+        return hmac.digest(self._subkeys[0], message, hashlib.sha256)
+
+    def digests(self, message: bytes) -> list[bytes]:
+        """The digest under every key, the current one first: what a stored HMAC may be."""
+        return [hmac.digest(subkey, message, hashlib.sha256) for subkey in self._subkeys]
+
+
+def _parse_key(entry: str) -> Key:
+    key_id, _, encoded = entry.partition(":")
+    if not _KEY_ID.match(key_id):
+        raise ValueError("each key is written id:base64url, the id 1-16 of [A-Za-z0-9_-]")
+    try:
+        secret = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+    except binascii.Error as error:
+        raise ValueError(f"key {key_id!r} is not base64url") from error
+    if len(secret) < MIN_KEY_BYTES:
+        raise ValueError(f"key {key_id!r} is shorter than {MIN_KEY_BYTES} bytes")
+    return Key(key_id, secret)

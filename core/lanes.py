@@ -1,0 +1,9 @@
+from enum import StrEnum
+
+
+class Lane(StrEnum):
+    """A queue with workers of its own, so that one kind of work can't hold up another."""
+
+    IO = "io"
+    MEDIA = "media"
+    BULK = "bulk"

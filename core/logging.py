@@ -1,0 +1,56 @@
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+from core.settings import Settings
+
+
+def configure_logging(settings: Settings) -> None:
+    """Send structlog and the standard library's records to stderr, as JSON or pretty lines."""
+    pretty = settings.log_format == "pretty" or (
+        settings.log_format == "auto" and sys.stderr.isatty()
+    )
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    renderers: list[Any] = (
+        [structlog.dev.ConsoleRenderer()]
+        if pretty
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+    )
+    _install(formatter, settings.log_level.upper())
+
+
+def _install(formatter: logging.Formatter, level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level)
+    # These servers bring handlers of their own; one format for every line needs only ours.
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "tornado"):
+        logger = logging.getLogger(name)
+        logger.handlers = []
+        logger.propagate = True
+    # The API writes its own access line, with the request id.
+    logging.getLogger("uvicorn.access").disabled = True
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger(name)
+    return logger

@@ -1,0 +1,118 @@
+"""Every setting: an environment variable that begins with ``PRESSROOM_``, checked at start."""
+
+from functools import lru_cache
+from typing import Annotated, Literal
+
+from pydantic import AnyHttpUrl, Field, PlainSerializer, SecretStr, ValidationError, field_validator
+from pydantic.networks import IPvAnyNetwork
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from core.keyring import Keyring
+
+PREFIX = "PRESSROOM_"
+
+BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
+
+
+class SettingsError(Exception):
+    """Settings that can't be used; its text names each one, never its value."""
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
+
+    database_url: SecretStr = Field(description="Postgres: postgresql://user:password@host:port/db")
+    redis_url: SecretStr = Field(
+        description="Redis or Valkey, broker and cache: redis://:password@host:port/0"
+    )
+    s3_endpoint: BaseUrl = Field(description="S3-compatible storage, such as http://host:9000")
+    s3_access_key: str = Field(description="Access key of the object storage")
+    s3_secret_key: SecretStr = Field(description="Secret key of the object storage")
+    s3_bucket: str = Field(default="pressroom", description="Bucket that holds every object")
+    public_url: BaseUrl = Field(description="Where callers reach the API, without a final slash")
+    media_base_url: BaseUrl | None = Field(
+        default=None, description="A CDN in front of /media, for unencrypted media only"
+    )
+    secret_keys: SecretStr = Field(
+        description="Keys that sign, id:base64url of 32 bytes, comma separated; the first one makes"
+    )
+    encryption_keys: SecretStr = Field(
+        description="Keys that encrypt attachments, written like the secret keys"
+    )
+    api_key_header: str = Field(default="X-API-Key", description="Header that may carry an API key")
+    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
+        default=(),
+        description="Addresses or networks whose forwarded headers count, comma separated",
+    )
+    metrics_token: SecretStr | None = Field(
+        default=None, description="Bearer token that opens /metrics; without one it is closed"
+    )
+    flower_user: str = Field(default="operator", description="User name that Flower asks for")
+    flower_password: SecretStr | None = Field(
+        default=None, description="Password that Flower asks for; without one it does not start"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe level that is logged"
+    )
+    log_format: Literal["auto", "json", "pretty"] = Field(
+        default="auto", description="auto is pretty on a terminal, JSON elsewhere"
+    )
+
+    @field_validator("database_url")
+    @classmethod
+    def _postgres_only(cls, value: SecretStr) -> SecretStr:
+        scheme, separator, rest = value.get_secret_value().partition("://")
+        if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg2"}:
+            raise ValueError("must begin with postgresql://")
+        return SecretStr(f"postgresql+psycopg2://{rest}")
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_only(cls, value: SecretStr) -> SecretStr:
+        if not value.get_secret_value().startswith(("redis://", "rediss://")):
+            raise ValueError("must begin with redis:// or rediss://")
+        return value
+
+    @field_validator("secret_keys", "encryption_keys")
+    @classmethod
+    def _readable_keys(cls, value: SecretStr) -> SecretStr:
+        Keyring.parse(value.get_secret_value())
+        return value
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _comma_separated(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @property
+    def public_base(self) -> str:
+        return str(self.public_url).rstrip("/")
+
+    @property
+    def media_base(self) -> str:
+        return str(self.media_base_url or self.public_url).rstrip("/")
+
+    @property
+    def keyring(self) -> Keyring:
+        return Keyring.parse(self.secret_keys.get_secret_value())
+
+    @property
+    def encryption_keyring(self) -> Keyring:
+        return Keyring.parse(self.encryption_keys.get_secret_value())
+
+
+@lru_cache(maxsize=1)
+def load_settings() -> Settings:
+    """Read the environment once; raises ``SettingsError`` naming every setting that is wrong."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        lines = [
+            f"{PREFIX}{str(problem['loc'][0]).upper()}: {problem['msg']}"
+            for problem in error.errors(include_input=False, include_url=False)
+        ]
+        raise SettingsError("\n".join(lines)) from None

@@ -1,0 +1,23 @@
+from datetime import datetime
+
+from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.metadata import CreatedAt, Model, SerialId
+
+
+class ApiKey(Model):
+    __tablename__ = "api_keys"
+    __table_args__ = (CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),)
+
+    id: Mapped[SerialId]
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str]
+    # The key itself is stored nowhere: only its HMAC, and enough of its end to recognise it.
+    secret_hmac: Mapped[bytes] = mapped_column(unique=True)
+    last_four: Mapped[str]
+    # NULL is a key without restriction: all of its user's scopes, without `delivery`.
+    scopes: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
+    created_at: Mapped[CreatedAt]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]

@@ -1,0 +1,54 @@
+from enum import IntEnum
+from typing import Any
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, SmallInteger, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+
+
+class AttachmentStatus(IntEnum):
+    CREATED = 0
+    PROCESSING = 1
+    READY = 2
+    FAILED = 3
+
+
+class Attachment(Model):
+    __tablename__ = "attachments"
+    __table_args__ = (
+        CheckConstraint("status BETWEEN 0 AND 3", name="status_known"),
+        CheckConstraint(
+            "status <> 2 OR (size > 0 AND checksum ~ '^[0-9a-f]{64}$' AND width > 0 AND height > 0)",
+            name="ready_is_whole",
+        ),
+        CheckConstraint("encrypted = (wrapped_key IS NOT NULL)", name="key_when_encrypted"),
+        Index("ix_attachments_user_id_id", "user_id", text("id DESC")),
+    )
+
+    id: Mapped[SerialId]
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    hash_id: Mapped[str] = mapped_column(unique=True)
+    status: Mapped[int] = mapped_column(SmallInteger, default=AttachmentStatus.PROCESSING)
+    encrypted: Mapped[bool]
+    # The attachment's own data key, wrapped under one of ENCRYPTION_KEYS (`wrapped_by`).
+    wrapped_key: Mapped[bytes | None]
+    wrapped_by: Mapped[str | None]
+
+    mime_type: Mapped[str]
+    filename: Mapped[str] = mapped_column(unique=True)
+    size: Mapped[int] = mapped_column(default=0)
+    checksum: Mapped[str] = mapped_column(default="")
+    width: Mapped[int | None]
+    height: Mapped[int | None]
+    frames: Mapped[int | None]
+    blurhash: Mapped[str | None]
+
+    original_filename: Mapped[str]
+    original_mime_type: Mapped[str]
+    original_size: Mapped[int]
+    original_checksum: Mapped[str]
+    error: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[UpdatedAt]

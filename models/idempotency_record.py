@@ -1,0 +1,32 @@
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.metadata import Model, SerialId
+
+
+class IdempotencyRecord(Model):
+    """What an ``Idempotency-Key`` was first used for: a job, or an answer kept as it was given."""
+
+    __tablename__ = "idempotency_records"
+    __table_args__ = (
+        UniqueConstraint("caller_id", "route", "key"),
+        CheckConstraint("(job_id IS NULL) <> (answer IS NULL)", name="job_or_answer"),
+        CheckConstraint("octet_length(fingerprint) = 32", name="fingerprint_length"),
+        Index("ix_idempotency_records_expires_at", "expires_at"),
+        Index("ix_idempotency_records_job_id", "job_id"),
+    )
+
+    id: Mapped[SerialId]
+    caller_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    route: Mapped[str]
+    key: Mapped[str]
+    # SHA-256 of method, path, query and body.
+    fingerprint: Mapped[bytes]
+    job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    answer: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    expires_at: Mapped[datetime] = mapped_column(server_default=text("now() + interval '24 hours'"))
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -1,0 +1,89 @@
+"""A job is a row: the truth about a piece of slow work, and the outbox it is sent from.
+
+The broker only carries ids. A row is written in the transaction of whatever asks for the work, so
+committed means done: what the broker loses, a sweep sends again.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Text, func, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.metadata import CreatedAt, Model, SerialId
+
+
+class JobStatus(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+FINISHED = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED)
+
+
+class Job(Model):
+    __tablename__ = "jobs"
+    __table_args__ = (
+        CheckConstraint(
+            "status IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')",
+            name="status_known",
+        ),
+        CheckConstraint("lane IN ('io', 'media', 'bulk')", name="lane_known"),
+        CheckConstraint(
+            "(status = 'running') = (lease_expires_at IS NOT NULL)", name="lease_while_running"
+        ),
+        CheckConstraint(
+            "(status IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)",
+            name="finished_at_when_finished",
+        ),
+        Index("ix_jobs_send_after", "send_after", postgresql_where=text("status = 'queued'")),
+        Index(
+            "ix_jobs_lease_expires_at",
+            "lease_expires_at",
+            postgresql_where=text("status = 'running'"),
+        ),
+        Index("ix_jobs_user_id_id", "user_id", text("id DESC")),
+        Index(
+            "ix_jobs_finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")
+        ),
+    )
+
+    id: Mapped[SerialId]
+    kind: Mapped[str]
+    lane: Mapped[str]
+    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    subject_id: Mapped[int | None]
+    status: Mapped[str] = mapped_column(default=JobStatus.QUEUED, server_default="queued")
+
+    # Counts claims. Every later write of the claimant checks it, so one that lost its lease
+    # changes nothing (a fencing token).
+    attempt: Mapped[int] = mapped_column(default=0, server_default="0")
+    # Leases lost in a row without progress: a poison job kills its worker again and again.
+    crashes: Mapped[int] = mapped_column(default=0, server_default="0")
+    # Transient failures in a row.
+    retries: Mapped[int] = mapped_column(default=0, server_default="0")
+    lease_expires_at: Mapped[datetime | None]
+    cancel_requested: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
+
+    # Not claimed before this moment (backoff).
+    run_at: Mapped[CreatedAt]
+    # The sweep sends a queued job (again) once this has passed.
+    send_after: Mapped[CreatedAt]
+    sends: Mapped[int] = mapped_column(default=0, server_default="0")
+
+    progress_done: Mapped[int] = mapped_column(default=0, server_default="0")
+    progress_total: Mapped[int | None]
+    result: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    error: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    request_id: Mapped[str | None] = mapped_column(Text)
+    # Rises with every change a caller can see: the id of a server-sent event.
+    version: Mapped[int] = mapped_column(default=1, server_default="1")
+
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]

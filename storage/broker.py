@@ -1,0 +1,83 @@
+"""The one sender of tasks: a bare Celery producer that knows queues and serializer, but no task."""
+
+from typing import Any
+
+from celery import Celery
+from kombu import Queue
+from kombu.exceptions import OperationalError
+
+from core.lanes import Lane
+from core.logging import get_logger
+from core.settings import Settings
+
+log = get_logger(__name__)
+
+# A message not acknowledged for this long is delivered again. It must be above every task's hard
+# time limit, or a slow task would run twice; jobs don't wait for it, their leases are seconds.
+VISIBILITY_TIMEOUT_SECONDS = 3600
+
+
+def queue_name(lane: Lane) -> str:
+    return f"pressroom.{lane}"
+
+
+def celery_app(settings: Settings) -> Celery:
+    """A Celery application with what producer and worker must agree on."""
+    app = Celery("pressroom", broker=settings.redis_url.get_secret_value(), set_as_current=False)
+    app.conf.update(
+        task_serializer="json",
+        accept_content=["json"],
+        result_serializer="json",
+        task_ignore_result=True,
+        task_queues=[Queue(queue_name(lane), routing_key=queue_name(lane)) for lane in Lane],
+        task_default_queue=queue_name(Lane.IO),
+        # Without it a mistyped queue name would make a queue that nobody reads.
+        task_create_missing_queues=False,
+        task_send_sent_event=True,
+        broker_connection_retry_on_startup=True,
+        broker_transport_options={
+            "visibility_timeout": VISIBILITY_TIMEOUT_SECONDS,
+            "unacked_restore_limit": 100,
+            "socket_timeout": 10,
+            "socket_connect_timeout": 2,
+            "socket_keepalive": True,
+            "health_check_interval": 10,
+        },
+    )
+    return app
+
+
+class Broker:
+    def __init__(self, settings: Settings) -> None:
+        self._app = celery_app(settings)
+
+    def send(
+        self,
+        task: str,
+        lane: Lane,
+        kwargs: dict[str, Any],
+        *,
+        task_id: str | None = None,
+        expires: float | None = None,
+    ) -> bool:
+        """Put one message on the lane's queue; ``False`` when the broker can't take it now.
+
+        Nobody loses work by a ``False``: durable work is sent again by the sweep, and the sender of
+        request-only work tells its caller.
+        """
+        try:
+            self._app.send_task(
+                task,
+                kwargs=kwargs,
+                queue=queue_name(lane),
+                task_id=task_id,
+                expires=expires,
+                retry=False,
+            )
+        except OperationalError as error:
+            log.warning("broker.send_failed", task=task, reason=type(error.__cause__).__name__)
+            return False
+        return True
+
+    def close(self) -> None:
+        self._app.close()

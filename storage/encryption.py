@@ -1,0 +1,60 @@
+"""Envelope encryption of objects: AES-256-GCM (NIST SP 800-38D).
+
+Each object has a random key of its own. That key is kept wrapped (encrypted, AES-256-GCM too) under
+one of ``ENCRYPTION_KEYS``, so that rotating those rewraps keys and rewrites no object. What an
+object is (``context``, such as its name) is authenticated with it: swapping two objects, or two
+wrapped keys, is an error like any flipped bit.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from core.keyring import Keyring
+
+NONCE_BYTES = 12
+KEY_BYTES = 32
+
+
+class Tampered(Exception):
+    """The bytes are not those that were encrypted, or the key for them is gone."""
+
+
+@dataclass(frozen=True)
+class WrappedKey:
+    wrapped_by: str
+    data: bytes
+
+
+class Envelope:
+    def __init__(self, keyring: Keyring) -> None:
+        self._keyring = keyring
+
+    def new_key(self, context: str) -> tuple[bytes, WrappedKey]:
+        """A random 256-bit key, plain and wrapped under the current encryption key."""
+        plain = secrets.token_bytes(KEY_BYTES)
+        current = self._keyring.current
+        wrapped = encrypt(plain, current.subkey("wrap"), f"key:{context}")
+        return plain, WrappedKey(current.id, wrapped)
+
+    def unwrap(self, wrapped: WrappedKey, context: str) -> bytes:
+        key = self._keyring.get(wrapped.wrapped_by)
+        if key is None:
+            raise Tampered(f"no encryption key with the id {wrapped.wrapped_by!r}")
+        return decrypt(wrapped.data, key.subkey("wrap"), f"key:{context}")
+
+
+def encrypt(plain: bytes, key: bytes, context: str) -> bytes:
+    """Nonce, ciphertext and tag in one: 28 bytes longer than ``plain``."""
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    return nonce + AESGCM(key).encrypt(nonce, plain, context.encode())
+
+
+def decrypt(sealed: bytes, key: bytes, context: str) -> bytes:
+    """The plain bytes, all of them checked; raises ``Tampered``."""
+    try:
+        return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], context.encode())
+    except (InvalidTag, ValueError) as error:
+        raise Tampered("the object's bytes fail their check") from error

@@ -1,0 +1,58 @@
+from pathlib import Path
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, text
+
+from models import Model
+
+ADVISORY_LOCK = 0x50726573  # "Pres" in ASCII
+
+
+def configuration(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent))
+    config.set_main_option("path_separator", "os")
+    config.set_main_option("file_template", "%%(rev)s_%%(slug)s")
+    config.attributes["connection"] = connection
+    return config
+
+
+def migrate(engine: Engine) -> str:
+    """Bring the database to the newest revision and return its name.
+
+    Processes that migrate at the same time take turns on an advisory lock.
+    """
+    with engine.connect() as connection:
+        connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
+        connection.commit()
+        try:
+            command.upgrade(configuration(connection), "head")
+        finally:
+            connection.rollback()
+            connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": ADVISORY_LOCK})
+            connection.commit()
+        return current_revision(connection) or ""
+
+
+def current_revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def head_revision() -> str:
+    head = ScriptDirectory.from_config(configuration()).get_current_head()
+    if head is None:
+        raise LookupError("there is no migration")
+    return head
+
+
+def differences(engine: Engine) -> list[object]:
+    """What the models have and the migrated database has not, or the other way round."""
+    with engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True}
+        )
+        return list(compare_metadata(context, Model.metadata))

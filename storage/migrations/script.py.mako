@@ -1,0 +1,17 @@
+"""${message}
+
+Safe under running code: add before you use, stop using before you remove, and never rewrite or
+scan a large table under a lock.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+${imports if imports else ""}
+revision = ${repr(up_revision)}
+down_revision = ${repr(down_revision)}
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    ${upgrades if upgrades else "pass"}

@@ -1,0 +1,32 @@
+"""Word that something ended, for whoever waits.
+
+A notification is a hint, never the truth: one may be lost, so that waiters also look for
+themselves (``api.waiting``).
+"""
+
+import redis
+
+from core.logging import get_logger
+
+log = get_logger(__name__)
+
+CHANNEL = "pressroom:notifications"
+
+
+def job_topic(job_id: int) -> str:
+    return f"job:{job_id}"
+
+
+def result_topic(request_id: str) -> str:
+    return f"result:{request_id}"
+
+
+class Notifier:
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+
+    def tell(self, topic: str) -> None:
+        try:
+            self._client.publish(CHANNEL, topic)
+        except redis.RedisError as error:
+            log.warning("notification.failed", topic=topic, reason=type(error).__name__)

@@ -1,0 +1,20 @@
+import redis
+import redis.asyncio
+
+from core.settings import Settings
+
+# A dead connection must be noticed: commands fail fast, idle ones are pinged.
+_OPTIONS = {
+    "socket_timeout": 5,
+    "socket_connect_timeout": 2,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+}
+
+
+def open_redis(settings: Settings) -> redis.Redis:
+    return redis.Redis.from_url(settings.redis_url.get_secret_value(), **_OPTIONS)
+
+
+def open_async_redis(settings: Settings) -> redis.asyncio.Redis:
+    return redis.asyncio.Redis.from_url(settings.redis_url.get_secret_value(), **_OPTIONS)

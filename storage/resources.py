@@ -1,0 +1,49 @@
+from dataclasses import dataclass
+
+import redis
+
+from core.settings import Settings
+from storage.broker import Broker
+from storage.database import Database, open_database
+from storage.encryption import Envelope
+from storage.notifications import Notifier
+from storage.objects import ObjectStore
+from storage.redis import open_redis
+from storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a process of ours is connected to; made once per process, after any fork."""
+
+    settings: Settings
+    database: Database
+    redis: redis.Redis
+    broker: Broker
+    notifier: Notifier
+    objects: ObjectStore
+    envelope: Envelope
+
+    def unit_of_work(self) -> UnitOfWork:
+        return UnitOfWork(self.database.sessions, self.broker, self.notifier)
+
+    def close(self) -> None:
+        self.broker.close()
+        self.redis.close()
+        self.database.close()
+
+
+def open_resources(settings: Settings, *, concurrency: int, name: str) -> Resources:
+    """Clients for ``concurrency`` threads at a time; nothing connects before its first use."""
+    client = open_redis(settings)
+    return Resources(
+        settings=settings,
+        database=open_database(
+            settings, pool_size=concurrency, application_name=f"pressroom-{name}"
+        ),
+        redis=client,
+        broker=Broker(settings),
+        notifier=Notifier(client),
+        objects=ObjectStore(settings, connections=concurrency),
+        envelope=Envelope(settings.encryption_keyring),
+    )

@@ -1,0 +1,43 @@
+"""One request or task step is one transaction, and this is the only place that commits."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from sqlalchemy.orm import Session, sessionmaker
+
+from storage.broker import Broker
+from storage.notifications import Notifier
+
+
+class UnitOfWork(AbstractContextManager["UnitOfWork"]):
+    """Commits when its block ends well, rolls back otherwise.
+
+    What must follow a commit (sending a job, telling a waiter, deleting an object that the commit
+    forgot) is handed to ``after_commit``; a rollback drops it. Such an action may be lost to a
+    crash, so each has a sweep behind it.
+    """
+
+    def __init__(self, sessions: sessionmaker[Session], broker: Broker, notifier: Notifier) -> None:
+        self.session = sessions()
+        self.broker = broker
+        self.notifier = notifier
+        self._after_commit: list[Callable[[], object]] = []
+
+    def after_commit(self, action: Callable[[], object]) -> None:
+        self._after_commit.append(action)
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if exc_type is None:
+                self.session.commit()
+        finally:
+            self.session.close()
+        if exc_type is None:
+            for action in self._after_commit:
+                action()
