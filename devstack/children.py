@@ -49,6 +49,11 @@ class Child:
         return self.process.pid if self.process else None
 
     @property
+    def took(self) -> float:
+        """Seconds from its start until it was ready, or until now."""
+        return (self.ready_at or time.monotonic()) - self.started_at
+
+    @property
     def is_usable(self) -> bool:
         return self.state in (State.READY, State.DONE)
 
@@ -74,6 +79,7 @@ class Child:
         code = self._bury()
         if self.program.once and code == 0:
             self.state, self.was_ready = State.DONE, True
+            self.ready_at = time.monotonic()
             return True
         self._schedule_restart(code)
         return True

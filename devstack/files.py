@@ -5,10 +5,13 @@ import os
 import tempfile
 from pathlib import Path
 
+# How the name of a file begins until it is whole.
+UNFINISHED = ".unfinished-"
+
 
 def write_private(path: Path, text: str) -> None:
     """Replace the file in one step, readable by its owner only, and on the disk when this ends."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)

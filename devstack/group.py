@@ -78,11 +78,12 @@ class Group:
     def _await_stop(self, stopping: list[Child], is_hurried: Callable[[], bool]) -> None:
         began = time.monotonic()
         hurried_at: float | None = None
-        while not all([child.notice_stopped() for child in stopping]):
+        left = stopping
+        while left := [child for child in left if not child.notice_stopped()]:
             now = time.monotonic()
             if hurried_at is None and is_hurried():
                 hurried_at = now
-            for child in stopping:
+            for child in left:
                 hurried = hurried_at is not None and now - hurried_at > _HURRIED_GRACE
                 if hurried or now - began > child.program.grace:
                     child.kill()

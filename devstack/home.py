@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devstack.errors import StackError
+from devstack.files import UNFINISHED
 
 STOPPING_TIMEOUT = 20.0  # seconds; S3 alone takes 2.4 to stop
 
@@ -46,6 +47,28 @@ class Home:
     @property
     def secrets_file(self) -> Path:
         return self.path / "secrets.json"
+
+    @property
+    def everything(self) -> tuple[Path, ...]:
+        """All that the stack keeps in its home but its locks, and nothing that others put there."""
+        directories = (self.postgres, self.unfinished_postgres, self.valkey, self.s3)
+        files = (self.run_file, self.secrets_file, self.demo_file, self.schema_file)
+        more = (self.ports_file, self.s3_logins, self.postgres_password, self.sample_photo)
+        unfinished = self.path.glob(f"{UNFINISHED}*")
+        return (*directories, *files, *more, *unfinished, self.logs, self.work)
+
+    @property
+    def unfinished_postgres(self) -> Path:
+        return self.path / "postgres.new"
+
+    @property
+    def postgres_password(self) -> Path:
+        """The password while initdb reads it."""
+        return self.path / "postgres.password"
+
+    @property
+    def s3_logins(self) -> Path:
+        return self.path / "s3-logins.json"
 
     @property
     def ports_file(self) -> Path:

@@ -154,14 +154,12 @@ def _can_unshare() -> bool:
     return probe.returncode == 0
 
 
-def _make_cluster(
-    home: Home, password: str, account: _Account, keep_open: tuple[int, ...]
-) -> None:
+def _make_cluster(home: Home, password: str, account: _Account, keep_open: tuple[int, ...]) -> None:
     """Make the cluster beside its place and move it there whole: a killed initdb leaves no half."""
-    unfinished = home.path / "postgres.new"
+    unfinished = home.unfinished_postgres
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(mode=0o700)
-    password_file = home.path / "postgres.password"
+    password_file = home.postgres_password
     write_private(password_file, password)
     if account.run_as is not None:
         for path in (unfinished, password_file):

