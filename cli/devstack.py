@@ -25,6 +25,10 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start everything: services, API, workers, Flower and the sandbox."""
+    from devstack import bytecode, home
+
+    # Before the larger imports, so that they profit too.
+    bytecode.keep(home.from_environment())
     from devstack import commands
 
     raise typer.Exit(commands.up(detach=detach, as_json=as_json))

@@ -55,7 +55,12 @@ class Home:
         files = (self.run_file, self.secrets_file, self.demo_file, self.schema_file)
         more = (self.ports_file, self.s3_logins, self.postgres_password, self.sample_photo)
         unfinished = self.path.glob(f"{UNFINISHED}*")
-        return (*directories, *files, *more, *unfinished, self.logs, self.work)
+        return (*directories, *files, *more, *unfinished, self.logs, self.work, self.bytecode)
+
+    @property
+    def bytecode(self) -> Path:
+        """Compiled Python modules, where they can't be kept beside the sources."""
+        return self.path / "bytecode"
 
     @property
     def unfinished_postgres(self) -> Path:
