@@ -1,0 +1,29 @@
+"""The environments that children get."""
+
+import os
+from collections.abc import Mapping
+
+PREFIX = "PRESSROOM_"
+
+# Each of these changes what an embedded server or its clients do: a second S3 login, another
+# database host, an SSL mode that a loopback server can't meet.
+_FOREIGN = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
+
+
+def cleaned() -> dict[str, str]:
+    """The user's environment without what would leak into the embedded services."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_FOREIGN) and not name.startswith(PREFIX)
+    }
+
+
+def own_settings() -> dict[str, str]:
+    """The PRESSROOM_ settings that the user has set; an empty one counts as not set."""
+    return {name: value for name, value in os.environ.items() if name.startswith(PREFIX) and value}
+
+
+def for_programs(chosen: Mapping[str, str]) -> dict[str, str]:
+    """What the API, the workers and the rest see: our choices below the user's settings."""
+    return {**cleaned(), "PYTHONUNBUFFERED": "1", **chosen, **own_settings()}

@@ -1,0 +1,27 @@
+"""Which providers live in the sandbox. Each one that moves in adds its line to PROVIDERS."""
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+
+
+@dataclass(frozen=True)
+class Provider:
+    """One stand-in.
+
+    Attributes:
+        name: what it stands in for, as a heading: `Stock photos`.
+        path: where its router is mounted, beginning with a slash.
+        stands_for: one sentence: whose protocol it speaks and what it does instead.
+        router: its routes.
+        page: the path of something to look at in a browser, such as a mailbox; or none.
+    """
+
+    name: str
+    path: str
+    stands_for: str
+    router: APIRouter
+    page: str | None = None
+
+
+PROVIDERS: tuple[Provider, ...] = ()

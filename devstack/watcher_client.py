@@ -1,0 +1,74 @@
+"""The supervisor's side of the watcher: which processes must end when the supervisor does."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_SCRIPT = Path(__file__).with_name("watcher.py")
+
+
+class Watcher:
+    """A small process that outlives the supervisor just long enough to end its children."""
+
+    def __init__(self, keep_open: tuple[int, ...] = ()) -> None:
+        self._keep_open = keep_open
+        self._watched: dict[int, int] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe = -1
+        self._launch()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def announce_self(self, stop_signal: int) -> None:
+        """Called in a child between fork and exec: it enters itself."""
+        self._write(b"+%d %d\n" % (os.getpid(), stop_signal))
+
+    def remember(self, pid: int, stop_signal: int) -> None:
+        """Keep a child's entry for a watcher that has to be replaced."""
+        self._watched[pid] = stop_signal
+
+    def forget(self, pid: int) -> None:
+        self._watched.pop(pid, None)
+        self._write(b"-%d\n" % pid)
+
+    def keep_alive(self) -> bool:
+        """Replace a watcher that was killed; True when that was needed."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            return False
+        os.close(self._pipe)
+        self._launch()
+        for pid, stop_signal in self._watched.items():
+            self._write(b"+%d %d\n" % (pid, stop_signal))
+        return True
+
+    def close(self) -> None:
+        """End it; whatever is still entered is ended by it first."""
+        assert self._process is not None
+        os.close(self._pipe)
+        self._process.wait()
+
+    def _launch(self) -> None:
+        read_end, self._pipe = os.pipe()
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - a script of ours
+                [sys.executable, "-I", "-S", str(_SCRIPT)],
+                stdin=read_end,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=self._keep_open,
+            )
+        finally:
+            os.close(read_end)
+
+    def _write(self, line: bytes) -> None:
+        try:
+            os.write(self._pipe, line)
+        except BrokenPipeError:
+            # The watcher was killed; `keep_alive` starts another and tells it everything.
+            return
