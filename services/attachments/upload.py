@@ -101,10 +101,10 @@ def check(upload: Upload) -> ImageType:
         raise invalid("attachment.empty", "The uploaded file is empty.")
     if len(upload.data) > MAX_BYTES:
         raise file_too_large()
-    if PurePosixPath(upload.filename).suffix.lower() not in ALLOWED_EXTENSIONS:
+    if PurePosixPath(upload.filename).suffix.lower().removeprefix(".") not in ALLOWED_EXTENSIONS:
         raise unsupported_type(
             "attachment.unsupported_type",
-            f"The file's name must end in one of {', '.join(sorted(ALLOWED_EXTENSIONS))}.",
+            f"The file's name must end in one of .{', .'.join(sorted(ALLOWED_EXTENSIONS))}.",
         )
     image_type = sniff(upload.data)
     if image_type is None:
