@@ -7,6 +7,7 @@ themselves (``api.waiting``).
 import redis
 
 from core.logging import get_logger
+from storage.breaker import Breaker
 
 log = get_logger(__name__)
 
@@ -28,9 +29,13 @@ def result_topic(request_id: str) -> str:
 class Notifier:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
+        self._breaker = Breaker()
 
     def tell(self, topic: str) -> None:
+        if self._breaker.is_open:
+            return
         try:
             self._client.publish(CHANNEL, topic)
         except redis.RedisError as error:
+            self._breaker.trip()
             log.warning("notification.failed", topic=topic, reason=type(error).__name__)
