@@ -13,7 +13,7 @@ log = get_logger("api.access")
 
 
 class RequestMiddleware:
-    """Outermost: gives each request its id, its log line, its measure, and an answer if it breaks."""
+    """Outermost: gives each request its id, log line and measure, and an answer if it breaks."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
