@@ -7,6 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.context import adopt_request_id
 from api.errors import internal_error
 from api.metrics import observe_request
+from api.presence import CallerLeft
 from core.logging import get_logger
 
 log = get_logger("api.access")
@@ -27,6 +28,8 @@ class RequestMiddleware:
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 await self._app(scope, receive, exchange.send)
+            except CallerLeft:
+                log.debug("request.caller_left")
             except Exception:
                 log.exception("request.broke")
                 if exchange.status is None:
