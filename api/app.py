@@ -1,5 +1,5 @@
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from importlib.metadata import version
 
 import anyio.to_thread
@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
 from api import errors, openapi
+from api.calling import Calls
 from api.middleware.deadlines import DeadlineMiddleware
 from api.middleware.limits import BodyLimitMiddleware
 from api.middleware.paths import PathMiddleware
@@ -84,10 +85,14 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         key_signer=api_keys.signer(settings.keyring),
         subscriber=Subscriber(redis),
         jobs=Waiters(_finished_jobs(resources)),
+        calls=Calls(resources.broker, redis),
         streams=Streams(),
     )
-    with state.subscriber.listening(state.jobs.nudge):
-        async with running(state.subscriber.run(), state.jobs.run()):
+    waiters: tuple[Waiters[bool] | Waiters[str | bytes], ...] = (state.jobs, state.calls.results)
+    with ExitStack() as listening:
+        for each in waiters:
+            listening.enter_context(state.subscriber.listening(each.nudge))
+        async with running(state.subscriber.run(), *(each.run() for each in waiters)):
             yield state
     await redis.aclose()
     resources.close()

@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from core.settings import Settings
 
-# Bounds for a request's or task step's statements: a stuck one must fail, not pile up behind a lock.
+# Bounds for the statements of a request or task step: a stuck one must fail, not pile up.
 STATEMENT_TIMEOUT_MS = 10_000
 LOCK_TIMEOUT_MS = 3_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000

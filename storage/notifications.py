@@ -26,6 +26,10 @@ def result_topic(request_id: str) -> str:
     return f"result:{request_id}"
 
 
+def request_of(topic: str) -> str:
+    return topic.removeprefix("result:")
+
+
 class Notifier:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client

@@ -4,7 +4,6 @@ The broker only carries ids of jobs whose truth is in Postgres, so these setting
 and orderly work. That nothing is lost does not depend on them.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from celery import Celery
@@ -34,10 +33,8 @@ PROFILES = {
 }
 
 
-TASKS = (attachments.TASKS, maintenance.TASKS)
-
-
-def build_app(settings: Settings, tasks: Iterable[TaskSet] = TASKS) -> Celery:
+def build_app(settings: Settings, *more: TaskSet) -> Celery:
+    """The product's tasks, and `more` of whoever composes a worker of their own."""
     app = celery_app(settings)
     app.conf.update(
         # A message is acknowledged when its task has ended, so that a lost worker's is delivered
@@ -66,7 +63,7 @@ def build_app(settings: Settings, tasks: Iterable[TaskSet] = TASKS) -> Celery:
         beat_max_loop_interval=30,
         timezone="UTC",
     )
-    for task_set in tasks:
-        task_set.bind(app)
+    for tasks in (attachments.TASKS, maintenance.TASKS, *more):
+        tasks.bind(app)
     signals.connect()
     return app

@@ -8,7 +8,6 @@ os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 
 from core.lanes import Lane
 from tests.probe import tasks
-from workers.app import TASKS
 from workers.main import run
 
 
@@ -18,7 +17,7 @@ def main() -> None:
     words.add_argument("--lane", type=Lane, required=True)
     words.add_argument("--concurrency", type=int)
     wanted = words.parse_args()
-    run(wanted.lane, wanted.concurrency, (*TASKS, tasks.TASKS))
+    run(wanted.lane, wanted.concurrency, tasks.TASKS)
 
 
 if __name__ == "__main__":
