@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Generic, TypeVar
 
 import redis.asyncio
-from redis.exceptions import RedisError
 
 from api.metrics import WAITING
 from core.errors import unavailable
@@ -24,6 +23,8 @@ log = get_logger(__name__)
 
 LOOK_EVERY_SECONDS = 0.3
 MOST_WAITING = 2_000
+# A connection that died without a word is given up after it.
+_LONGEST_SILENCE_SECONDS = 4
 
 V = TypeVar("V")
 
@@ -101,6 +102,10 @@ class Waiters(Generic[V]):
                 del self._futures[topic]
 
 
+class SubscriberSilent(Exception):
+    """The connection does not even answer a ping."""
+
+
 class Subscriber:
     """Hears every notification of the deployment and passes the topic on."""
 
@@ -122,17 +127,25 @@ class Subscriber:
                 async for topic in self._topics():
                     for listener in tuple(self._listeners):
                         listener(topic)
-            except (RedisError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it heard, it must go on listening
                 log.warning("subscriber.reconnecting", reason=type(error).__name__)
                 await asyncio.sleep(LOOK_EVERY_SECONDS)
 
     async def _topics(self) -> AsyncIterator[str]:
-        async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
+        async with self._client.pubsub() as pubsub:
             await pubsub.subscribe(CHANNEL)
-            while True:
+            silent = 0
+            while silent < _LONGEST_SILENCE_SECONDS:
                 message = await pubsub.get_message(timeout=1.0)
-                if message is not None:
+                if message is None:
+                    silent += 1
+                    # The answer is a message too: only a dead connection stays silent.
+                    await pubsub.ping()
+                    continue
+                silent = 0
+                if message["type"] == "message":
                     yield message["data"].decode()
+        raise SubscriberSilent
 
 
 @asynccontextmanager
