@@ -46,11 +46,12 @@ def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(bench: Benc
 
 
 def test_worker_told_to_stop_ends_short_work_and_hands_back_the_rest(bench: Bench) -> None:
-    stopped = bench.start_worker(concurrency=2)
-    short, long = bench.enqueue(sleep=3), bench.enqueue(sleep=60)
-    bench.started(short)
-    bench.started(long)
     bench.start_worker(concurrency=1)
+    stopped = bench.start_worker(concurrency=2, PRESSROOM_WORKER_GRACE="3")
+    # The first is the other worker's, which has no room for more as long as it takes.
+    first, short, long = bench.enqueue(sleep=4), bench.enqueue(sleep=2), bench.enqueue(sleep=60)
+    for job_id in (first, short, long):
+        bench.started(job_id)
     stopped.process.send_signal(signal.SIGTERM)
     job = bench.finished(short)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 1, 0)

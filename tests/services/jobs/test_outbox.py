@@ -80,6 +80,18 @@ def test_resends_never_fill_a_lane_beyond_what_is_enough(
     assert waiting(resources) == sweep.ENOUGH_WAITING
 
 
+def test_lane_that_would_fill_the_broker_is_cut_to_its_oldest_messages(
+    quiet: Bench, resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "TOO_MANY_WAITING", 3)
+    jobs = [quiet.enqueue() for _ in range(5)]
+    sweep.resend_unclaimed(resources, Lane.BULK)
+    assert waiting(resources) == 3
+    oldest = resources.redis.rpop(QUEUE)
+    assert isinstance(oldest, bytes)
+    assert f"job-{jobs[0]}-".encode() in oldest
+
+
 def test_each_resend_waits_longer(quiet: Bench, resources: Resources) -> None:
     job_id = quiet.enqueue()
     pauses = []
