@@ -127,5 +127,19 @@ def test_two_sweeps_at_once_count_a_crash_once(quiet: Bench, resources: Resource
     assert quiet.job(job_id).crashes == 1
 
 
+def test_job_that_the_sweep_cannot_deal_with_holds_up_no_other(
+    quiet: Bench, resources: Resources
+) -> None:
+    jobs = [quiet.enqueue() for _ in range(3)]
+    for job_id in jobs:
+        change(
+            resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at
+        )
+    # A kind that this release does not know, at the end of its crashes.
+    change(resources, jobs[0], kind="no.longer_known", crashes=2)
+    assert sweep.requeue_lost(resources) == 2
+    assert [quiet.job(job_id).status for job_id in jobs] == ["running", "queued", "queued"]
+
+
 def _make_all_due(quiet: Bench) -> None:
     quiet.stack.query("UPDATE jobs SET send_after = now() - interval '1 second'")
