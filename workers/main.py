@@ -3,7 +3,7 @@ import sys
 from core.lanes import Lane
 from core.settings import load_settings
 from storage.broker import queue_name
-from workers import process
+from workers import process, transport
 from workers.app import PROFILES, build_app
 from workers.declaration import TaskSet
 
@@ -17,5 +17,6 @@ def run(lane: Lane, concurrency: int | None, *more: TaskSet) -> None:
         options += ["--concurrency", str(concurrency or profile.concurrency)]
     # Gossip and mingle let workers know of each other, which ours have no use for.
     options += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
+    transport.install()
     build_app(load_settings(), *more).worker_main(["worker", *options])
     sys.exit(0)
