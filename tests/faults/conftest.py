@@ -8,13 +8,72 @@ import pytest
 
 from tests.faults.proxy import Proxy, proxied
 from tests.faults.size import sized
-from tests.probe.bench import Bench, make_bench
+from tests.probe.bench import PROBE_WORKER, Bench, make_bench
 from tests.stack import Running, Stack
+
+
+class Fleet:
+    """One API process and one media worker, which tests share as long as these live.
+
+    Every other process that a test starts ends with it.
+    """
+
+    def __init__(self, stack: Stack, redis: Proxy, postgres: Proxy) -> None:
+        self._stack = stack
+        self._redis = redis
+        self._postgres = postgres
+        self._shared: dict[str, Running] = {}
+
+    def start_api(self) -> Running:
+        return self._living("api") or self._share(
+            "api", self._stack.start_api(None, **self.proxied())
+        )
+
+    def start_media(self) -> Running:
+        # The probe's worker, since any worker sweeps jobs of every kind.
+        return self._living("media") or self._share(
+            "media", self._stack.start_worker("media", concurrency=2, module=PROBE_WORKER)
+        )
+
+    def end(self) -> None:
+        """For a test that has processes of its own."""
+        for running in self._shared.values():
+            running.kill()
+            self._stack.processes.remove(running)
+        self._shared.clear()
+
+    def proxied(self) -> dict[str, str]:
+        return {
+            "PRESSROOM_REDIS_URL": self._redis.url,
+            "PRESSROOM_DATABASE_URL": self._postgres.url,
+        }
+
+    def recover(self) -> None:
+        for running in tuple(self._stack.processes):
+            resume(running)
+            if running not in self._shared.values():
+                running.kill()
+                self._stack.processes.remove(running)
+        for proxy in (self._redis, self._postgres):
+            proxy.resume()
+            proxy.cut()
+        self._stack.query(
+            "TRUNCATE jobs, attachments, probe_plans, probe_starts, probe_effects CASCADE"
+        )
+        self._stack.resources.redis.flushdb()
+
+    def _living(self, name: str) -> Running | None:
+        running = self._shared.get(name)
+        return running if running and running.process.poll() is None else None
+
+    def _share(self, name: str, running: Running) -> Running:
+        self._shared[name] = running
+        return running
 
 
 @pytest.fixture(scope="package")
 def bench(make_stack: Callable[[str], Stack]) -> Bench:
-    """A stack of which each test starts and stops the workers it needs."""
+    """A stack of which each test starts the bulk workers that it needs."""
     return make_bench(make_stack("faults"))
 
 
@@ -39,29 +98,39 @@ def poisoned(make_stack: Callable[[str], Stack]) -> Poisoned:
     return Poisoned(bench, worker, neighbour, poison)
 
 
+@pytest.fixture(scope="package")
+def redis_proxy(bench: Bench) -> Iterator[Proxy]:
+    """Between the API and Redis."""
+    with proxied(bench.stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="package")
+def postgres_proxy(bench: Bench) -> Iterator[Proxy]:
+    """Between the API and Postgres."""
+    with proxied(bench.stack.environment["PRESSROOM_DATABASE_URL"]) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="package")
+def fleet(bench: Bench, redis_proxy: Proxy, postgres_proxy: Proxy) -> Fleet:
+    return Fleet(bench.stack, redis_proxy, postgres_proxy)
+
+
+@pytest.fixture
+def api(fleet: Fleet) -> Running:
+    return fleet.start_api()
+
+
+@pytest.fixture
+def media(fleet: Fleet) -> Running:
+    return fleet.start_media()
+
+
 @pytest.fixture(autouse=True)
-def _nothing_left_running(bench: Bench) -> Iterator[None]:
+def _left_as_found(fleet: Fleet) -> Iterator[None]:
     yield
-    for running in bench.stack.processes:
-        resume(running)
-        running.kill()
-    bench.stack.stop()
-    bench.stack.query(
-        "TRUNCATE jobs, attachments, probe_plans, probe_starts, probe_effects CASCADE"
-    )
-    bench.stack.resources.redis.flushdb()
-
-
-@pytest.fixture
-def redis_proxy(bench: Bench) -> Iterator[tuple[Proxy, str]]:
-    with proxied(bench.stack.environment["PRESSROOM_REDIS_URL"]) as made:
-        yield made
-
-
-@pytest.fixture
-def postgres_proxy(bench: Bench) -> Iterator[tuple[Proxy, str]]:
-    with proxied(bench.stack.environment["PRESSROOM_DATABASE_URL"]) as made:
-        yield made
+    fleet.recover()
 
 
 def pause(running: Running) -> None:

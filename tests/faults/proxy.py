@@ -40,18 +40,21 @@ class Trap:
 class Proxy:
     """Forwards a local port to another. Its methods may be called from any thread."""
 
-    def __init__(self, target_port: int) -> None:
-        self._target_port = target_port
+    def __init__(self, target: str) -> None:
+        port = urlsplit(target).port
+        assert port is not None
+        self._target_port = port
         self._links: set[Link] = set()
         self._trap: Trap | None = None
         self._refusing = False
         self.sprung = threading.Event()
-        self.accepted = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._server = self._do(asyncio.start_server(self._serve, LOOPBACK, 0))
         self.port: int = self._server.sockets[0].getsockname()[1]
+        # The URL that leads through here.
+        self.url = target.replace(f":{port}/", f":{self.port}/", 1)
 
     def cut(self) -> None:
         """Reset every connection; new ones work."""
@@ -60,6 +63,12 @@ class Proxy:
     def stall(self, *, having: bytes | None = None) -> int:
         """Forward nothing more on the connections (that sent `having`), but keep them open."""
         return self._call(lambda: self._stop_flow(having))
+
+    def flowing(self, *, having: bytes) -> int:
+        """How many connections that sent `having` are alive and not stalled."""
+        return self._call(
+            lambda: sum(having in link.seen and link.flowing.is_set() for link in self._links)
+        )
 
     def resume(self) -> None:
         """Take new connections again, and forward on all."""
@@ -96,7 +105,6 @@ class Proxy:
         return len(chosen)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
         if self._refusing:
             writer.transport.abort()
             return
@@ -165,12 +173,10 @@ class Proxy:
 
 
 @contextlib.contextmanager
-def proxied(url: str) -> Iterator[tuple[Proxy, str]]:
-    """A proxy before the server of this URL, and the URL that leads through it."""
-    parts = urlsplit(url)
-    assert parts.port is not None
-    proxy = Proxy(parts.port)
+def proxied(url: str) -> Iterator[Proxy]:
+    """A proxy before the server of this URL."""
+    proxy = Proxy(url)
     try:
-        yield proxy, url.replace(f":{parts.port}/", f":{proxy.port}/", 1)
+        yield proxy
     finally:
         proxy.close()

@@ -14,10 +14,10 @@ from storage.broker import Broker
 from storage.resources import open_resources
 from tests.faults.conftest import frozen, pause, resume
 from tests.faults.size import sized
-from tests.faults.uploads import ready, start_media_worker, upload
-from tests.probe.bench import Bench
+from tests.faults.uploads import ready, upload
+from tests.probe.bench import PROBE_WORKER, Bench
 from tests.probe.kind import PROBE, plan
-from tests.stack import eventually
+from tests.stack import Running, eventually
 
 QUEUED = sized(150, 1000)
 TWICE = sized(30, 1000)
@@ -48,9 +48,11 @@ def test_each_job_delivered_twice_at_once_has_one_effect(bench: Bench) -> None:
     _each_effect_once(bench, TWICE)
 
 
-def test_upload_delivered_twice_at_once_is_converted_once(bench: Bench) -> None:
+def test_upload_delivered_twice_at_once_is_converted_once(
+    bench: Bench, api: Running, media: Running
+) -> None:
     stack = bench.stack
-    stack.start_api()
+    pause(media)
     owner = stack.new_owner()
     uploads = sized(3, 100)
     for _ in range(uploads):
@@ -58,7 +60,7 @@ def test_upload_delivered_twice_at_once_is_converted_once(bench: Bench) -> None:
     queue = "pressroom.media"
     for message in stack.resources.redis.lrange(queue, 0, -1):
         stack.resources.redis.lpush(queue, _copy(message))
-    start_media_worker(stack, concurrency=2)
+    resume(media)
     eventually(lambda: ready(stack) == uploads, within=60, what="every upload")
     assert stack.query("SELECT DISTINCT attempt, crashes FROM jobs") == [(1, 0)]
 
@@ -88,21 +90,22 @@ def _make_room(bench: Bench) -> None:
 
 
 def test_work_accepted_while_the_broker_is_full_is_done_once_it_has_room(
-    bench: Bench, full_redis: None
+    bench: Bench, api: Running, media: Running, full_redis: None
 ) -> None:
     stack = bench.stack
-    stack.start_api()
     # It can't take its place at the queue yet, but must not give up.
-    worker = start_media_worker(stack, await_ready=False)
-    reply = upload(stack, stack.new_owner(), wait=1)
+    words = ("worker", "--lane", "bulk", "--concurrency", "1")
+    newcomer = stack.start("worker-bulk", *words, module=PROBE_WORKER)
+    reply = upload(stack, stack.new_owner(), wait=3)
     assert reply.status_code in {202, 503}
     if reply.status_code == 503:
         assert "Retry-After" in reply.headers
     accepted = int(reply.status_code == 202)
+    eventually(lambda: b"maxmemory" in newcomer.log.read_bytes(), what="the newcomer's trouble")
     _make_room(bench)
     eventually(lambda: ready(stack) == accepted, within=60, what="the accepted upload")
-    assert upload(stack, stack.new_owner()).status_code == 200
-    assert worker.process.poll() is None
+    assert bench.finished(bench.enqueue()).status == JobStatus.SUCCEEDED
+    assert [running.process.poll() for running in (api, media, newcomer)] == [None, None, None]
 
 
 def test_worker_in_the_middle_of_its_queue_survives_a_full_broker(bench: Bench) -> None:
@@ -119,11 +122,9 @@ def test_worker_in_the_middle_of_its_queue_survives_a_full_broker(bench: Bench) 
 
 
 def test_upload_while_redis_is_silent_is_accepted_and_done_once_it_speaks(
-    bench: Bench, services: Services
+    bench: Bench, services: Services, api: Running, media: Running
 ) -> None:
     stack = bench.stack
-    stack.start_api()
-    start_media_worker(stack)
     owner = stack.new_owner()
     with frozen(services.pids["valkey"]):
         assert upload(stack, owner, wait=1).status_code == 202

@@ -16,7 +16,7 @@ from devstack.programs import answers
 from devstack.stack import Services
 from models import Job, JobStatus
 from services.jobs import requests
-from tests.faults.conftest import pause, resume
+from tests.faults.conftest import Fleet, pause, resume
 from tests.faults.proxy import Proxy
 from tests.faults.size import sized
 from tests.faults.uploads import ready, upload
@@ -65,6 +65,7 @@ class Chaos:
         }
         self.dice.choices(list(ways), list(ways.values()))[0]()
         self._wake(at=time.monotonic())
+        self._supervise()
 
     def end(self) -> None:
         self.redis.resume()
@@ -75,6 +76,12 @@ class Chaos:
         return self.bench.stack.start(
             f"worker-{lane}", *words, module=PROBE_WORKER, environment=self.environment
         )
+
+    def _supervise(self) -> None:
+        """A worker whose pool is killed as it starts gives up, for its supervisor to start anew."""
+        for place, (lane, worker) in enumerate(self.workers):
+            if worker.process.poll() is not None:
+                self.workers[place] = lane, self._worker(lane)
 
     def _start_api(self) -> None:
         port = str(self.bench.stack.api_port)
@@ -124,17 +131,11 @@ class Chaos:
 
 @pytest.fixture
 def chaos(
-    bench: Bench,
-    services: Services,
-    redis_proxy: tuple[Proxy, str],
-    postgres_proxy: tuple[Proxy, str],
+    bench: Bench, services: Services, fleet: Fleet, redis_proxy: Proxy, postgres_proxy: Proxy
 ) -> Iterator[Chaos]:
-    environment = {
-        "PRESSROOM_REDIS_URL": redis_proxy[1],
-        "PRESSROOM_DATABASE_URL": postgres_proxy[1],
-        "PRESSROOM_LOG_LEVEL": "warning",
-    }
-    made = Chaos(bench, services, redis_proxy[0], postgres_proxy[0], environment)
+    fleet.end()
+    environment = {**fleet.proxied(), "PRESSROOM_LOG_LEVEL": "warning"}
+    made = Chaos(bench, services, redis_proxy, postgres_proxy, environment)
     made.start()
     yield made
     made.end()

@@ -11,7 +11,7 @@ import pytest
 from devstack.programs import answers
 from devstack.stack import Services
 from tests.faults.size import sized
-from tests.faults.uploads import start_media_worker, upload
+from tests.faults.uploads import upload
 from tests.probe.bench import Bench
 from tests.stack import Owner, Running, Stack, eventually
 
@@ -19,12 +19,8 @@ HEALTHY_WITHIN = 60.0
 
 
 @pytest.fixture
-def processes(bench: Bench) -> list[Running]:
-    return [
-        bench.stack.start_api(),
-        start_media_worker(bench.stack, concurrency=1),
-        bench.start_worker(concurrency=1),
-    ]
+def processes(bench: Bench, api: Running, media: Running) -> list[Running]:
+    return [api, media, bench.start_worker(concurrency=1)]
 
 
 def test_killed_services_are_found_again_by_every_process(
@@ -40,7 +36,9 @@ def test_killed_services_are_found_again_by_every_process(
 def _restart_under_load(bench: Bench, services: Services, owner: Owner, name: str) -> None:
     stack = bench.stack
     with _load(stack, owner):
-        jobs = [bench.enqueue(sleep=0.2) for _ in range(5)]
+        jobs = [bench.enqueue(sleep=0.5) for _ in range(5)]
+        # The worker holds a message that it can't acknowledge then.
+        bench.started(jobs[0])
         services.restart(name)
     eventually(lambda: answers(stack.api_port, "/readyz"), within=HEALTHY_WITHIN, what="/readyz")
     eventually(lambda: _served(stack, owner), within=HEALTHY_WITHIN, what="an upload")

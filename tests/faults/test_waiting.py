@@ -12,7 +12,7 @@ from core import clock
 from tests.faults.conftest import pause, resume
 from tests.faults.proxy import Proxy
 from tests.faults.size import sized
-from tests.faults.uploads import await_jobs, start_media_worker, upload
+from tests.faults.uploads import await_jobs, upload
 from tests.pictures import photo
 from tests.probe.bench import Bench
 from tests.stack import Owner, Running, Stack, eventually
@@ -24,19 +24,16 @@ PROMPT_SECONDS = 1.0
 
 
 def test_requests_waiting_as_the_subscriber_goes_silent_end_within_a_second_of_their_job(
-    bench: Bench, redis_proxy: tuple[Proxy, str]
+    bench: Bench, api: Running, media: Running, redis_proxy: Proxy
 ) -> None:
-    proxy, url = redis_proxy
     stack = bench.stack
-    stack.start_api(PRESSROOM_REDIS_URL=url)
-    worker = start_media_worker(stack, concurrency=2)
-    pause(worker)
+    pause(media)
     owner = stack.new_owner()
     with ThreadPoolExecutor(WAITING) as threads:
         replies = [threads.submit(_timed_upload, stack, owner) for _ in range(WAITING)]
         await_jobs(stack, WAITING, "queued")
-        assert proxy.stall(having=b"SUBSCRIBE") == 1
-        resume(worker)
+        assert redis_proxy.stall(having=b"SUBSCRIBE") == 1
+        resume(media)
     for reply in replies:
         ended, answered = reply.result()
         assert (answered - ended).total_seconds() <= PROMPT_SECONDS
@@ -57,13 +54,9 @@ def _timed_upload(stack: Stack, owner: Owner) -> tuple[datetime, datetime]:
     return ended, answered
 
 
-def test_subscriber_that_went_silent_is_replaced(
-    bench: Bench, redis_proxy: tuple[Proxy, str]
-) -> None:
-    proxy, url = redis_proxy
-    bench.stack.start_api(PRESSROOM_REDIS_URL=url)
-    eventually(lambda: proxy.stall(having=b"SUBSCRIBE") == 1, what="the first subscriber")
-    eventually(lambda: proxy.stall(having=b"SUBSCRIBE") >= 2, what="its successor")
+def test_subscriber_that_went_silent_is_replaced(api: Running, redis_proxy: Proxy) -> None:
+    eventually(lambda: redis_proxy.stall(having=b"SUBSCRIBE") == 1, what="the first subscriber")
+    eventually(lambda: redis_proxy.flowing(having=b"SUBSCRIBE") == 1, what="its successor")
 
 
 @pytest.fixture
@@ -74,9 +67,11 @@ def watched(bench: Bench) -> httpx.Client:
     )
 
 
-def test_callers_who_leave_leave_nothing_behind(bench: Bench, watched: httpx.Client) -> None:
+def test_callers_who_leave_leave_nothing_behind(
+    bench: Bench, api: Running, media: Running, watched: httpx.Client
+) -> None:
     stack = bench.stack
-    api = stack.start_api()
+    pause(media)
     owner = stack.new_owner()
     _leave(stack, owner, AT_ONCE)
     eventually(lambda: _waiting(watched) == 0, what="the first callers' end")
@@ -87,7 +82,7 @@ def test_callers_who_leave_leave_nothing_behind(bench: Bench, watched: httpx.Cli
     assert _connections(stack) <= max(connections, 24)
     # A pool may still grow by a connection or two, but not with the number of callers.
     eventually(lambda: _descriptors(api) <= descriptors + 10, what="descriptors given back")
-    start_media_worker(stack, concurrency=2)
+    resume(media)
     assert upload(stack, owner, wait=60).status_code == 200
 
 
@@ -104,11 +99,12 @@ def _leave(stack: Stack, owner: Owner, callers: int) -> None:
             call_ended.result()
 
 
-def test_event_streams_that_are_cut_are_given_back(bench: Bench) -> None:
+def test_event_streams_that_are_cut_are_given_back(
+    bench: Bench, api: Running, media: Running
+) -> None:
     stack = bench.stack
-    api = stack.start_api()
     owner = stack.new_owner()
-    # The API knows no probes, but uploads.
+    pause(media)
     upload(stack, owner, wait=0)
     job_id = stack.query("SELECT id FROM jobs")[0][0]
     for _ in range(sized(2, 100)):

@@ -53,16 +53,15 @@ def test_pool_ends_with_its_killed_worker(bench: Bench) -> None:
 
 
 def test_worker_that_loses_the_broker_finishes_its_job_and_takes_the_next(
-    bench: Bench, redis_proxy: tuple[Proxy, str]
+    bench: Bench, redis_proxy: Proxy
 ) -> None:
-    proxy, url = redis_proxy
-    worker = bench.start_worker(concurrency=1, PRESSROOM_REDIS_URL=url)
+    worker = bench.start_worker(concurrency=1, PRESSROOM_REDIS_URL=redis_proxy.url)
     job_id = bench.enqueue(sleep=2)
     bench.started(job_id)
-    proxy.refuse()
+    redis_proxy.refuse()
     job = bench.finished(job_id)
     assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
-    proxy.resume()
+    redis_proxy.resume()
     assert bench.finished(bench.enqueue(), within=60).status == JobStatus.SUCCEEDED
     assert worker.process.poll() is None
 
@@ -71,13 +70,12 @@ def test_worker_that_loses_the_broker_finishes_its_job_and_takes_the_next(
     ("deliver", "attempts"), [(True, 1), (False, 2)], ids=["committed", "not committed"]
 )
 def test_connection_cut_in_the_middle_of_the_finishing_commit_leaves_one_effect(
-    bench: Bench, postgres_proxy: tuple[Proxy, str], *, deliver: bool, attempts: int
+    bench: Bench, postgres_proxy: Proxy, *, deliver: bool, attempts: int
 ) -> None:
-    proxy, url = postgres_proxy
-    bench.start_worker(concurrency=1, PRESSROOM_DATABASE_URL=url)
-    proxy.cut_at(b"COMMIT", after=b"INSERT INTO probe_effects", deliver=deliver)
+    bench.start_worker(concurrency=1, PRESSROOM_DATABASE_URL=postgres_proxy.url)
+    postgres_proxy.cut_at(b"COMMIT", after=b"INSERT INTO probe_effects", deliver=deliver)
     job_id = bench.enqueue()
-    assert proxy.sprung.wait(20)
+    assert postgres_proxy.sprung.wait(20)
     job = bench.finished(job_id)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, attempts, 0)
     assert bench.effects(job_id) == 1
