@@ -96,13 +96,15 @@ class Playback(Image.Image):
 def _drawn(animation: Animation) -> Iterator[Image.Image]:
     canvas = Image.new("RGBA", (animation.width, animation.height), _CLEAR)
     for frame in animation.frames:
-        patch = frame.decode().convert("RGBA")
+        patch = frame.decode()
         box = (frame.left, frame.top, frame.left + patch.width, frame.top + patch.height)
         before = canvas.crop(box) if frame.disposal is Disposal.RESTORE else None
-        if frame.over:
+        if frame.over and patch.mode == "RGBA":
             canvas.alpha_composite(_inside(patch, box, canvas), box[:2])
         else:
             canvas.paste(patch, box)
+        # The encoder is about to need the memory.
+        del patch
         yield canvas
         if before is not None:
             canvas.paste(before, box)

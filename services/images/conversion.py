@@ -90,6 +90,7 @@ def _convert_webp(data: bytes) -> Converted:
 def _frame(image: Image.Image, number: int) -> Image.Image:
     image.seek(number)
     image.load()
+    # A copy: colours are converted in place, and the decoder draws its next frame over this one.
     return displayable(image.copy())
 
 
