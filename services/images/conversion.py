@@ -25,6 +25,7 @@ _DECODER_ERRORS = (
     KeyError,
     TypeError,
     OverflowError,
+    RuntimeError,
     struct.error,
     zlib.error,
     Image.DecompressionBombError,

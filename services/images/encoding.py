@@ -4,7 +4,7 @@ import blurhash
 from PIL import Image
 
 from services.images import webp
-from services.images.animation import Animation, Playback, durations
+from services.images.animation import Animation, Playback
 from services.images.limits import MAX_LOSSLESS_ANIMATION_PIXELS, MAX_LOSSLESS_PIXELS
 from services.images.outcome import Converted
 
@@ -31,7 +31,7 @@ def encode_animation(animation: Animation, *, lossless: bool) -> Converted:
     data = _webp(
         canvas,
         save_all=True,
-        duration=durations(animation.frames),
+        duration=canvas.durations,
         loop=animation.plays,
         background=(0, 0, 0, 0),
         **(_ANIMATION_LOSSLESS if lossless and small else _ANIMATION_LOSSY),
