@@ -46,6 +46,12 @@ class Animation:
     plays: int
 
 
+def first_view(animation: Animation) -> Image.Image:
+    """What is seen first; the frame itself, undrawn, where it covers the canvas."""
+    image = animation.frames[0].decode()
+    return image if image.size == (animation.width, animation.height) else Playback(animation)
+
+
 def _durations(frames: Sequence[Frame]) -> list[int]:
     """Whole milliseconds for each frame, rounded on the time line so that no error adds up."""
     whole: list[int] = []

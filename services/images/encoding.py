@@ -5,7 +5,6 @@ from PIL import Image
 
 from services.images import webp
 from services.images.animation import Animation, Playback
-from services.images.limits import MAX_LOSSLESS_ANIMATION_PIXELS, MAX_LOSSLESS_PIXELS
 from services.images.outcome import Converted
 
 # Chosen by measurement: docs/decisions/0003-image-encoding.md has the table.
@@ -19,22 +18,20 @@ _BLURHASH_SAMPLES = 8
 
 def encode_still(image: Image.Image, *, lossless: bool) -> Converted:
     """`image` in RGB or RGBA. Lossless keeps the colours under full transparency as well."""
-    small = image.width * image.height <= MAX_LOSSLESS_PIXELS
-    data = _webp(image, exact=True, **_LOSSLESS) if lossless and small else _webp(image, **_LOSSY)
+    data = _webp(image, exact=True, **_LOSSLESS) if lossless else _webp(image, **_LOSSY)
     return Converted(data, "image/webp", "webp", *image.size, 1, _blurhash(image))
 
 
 def encode_animation(animation: Animation, *, lossless: bool) -> Converted:
     canvas = Playback(animation)
     placeholder = _blurhash(canvas)
-    small = canvas.width * canvas.height * canvas.n_frames <= MAX_LOSSLESS_ANIMATION_PIXELS
     data = _webp(
         canvas,
         save_all=True,
         duration=canvas.durations,
         loop=animation.plays,
         background=(0, 0, 0, 0),
-        **(_ANIMATION_LOSSLESS if lossless and small else _ANIMATION_LOSSY),
+        **(_ANIMATION_LOSSLESS if lossless else _ANIMATION_LOSSY),
     )
     # Equal neighbours have been merged: what counts is what a viewer of `data` will find.
     frames = max(1, len(webp.read(data).durations))

@@ -149,7 +149,7 @@ def test_animated_webp_keeps_its_time_line(lossless: bool) -> None:
 def test_long_animation_gives_up_losslessness_for_time(monkeypatch: pytest.MonkeyPatch) -> None:
     data = animated("GIF", (RED, GREEN, BLUE), (30, 500, 70))
     assert b"VP8 " not in convert(data).data
-    monkeypatch.setattr("services.images.encoding.MAX_LOSSLESS_ANIMATION_PIXELS", 3 * 40 * 30 - 1)
+    monkeypatch.setattr("services.images.conversion.MAX_LOSSLESS_ANIMATION_PIXELS", 3 * 40 * 30 - 1)
     result = convert(data)
     assert b"VP8 " in result.data
     assert [ms for _, ms in playback(result.data)] == [30, 500, 70]

@@ -1,10 +1,12 @@
 import struct
-from importlib import import_module
+import zlib
 
 import pytest
 from PIL import ExifTags, Image, ImageChops, ImageStat
 
+from services.images import conversion
 from services.images.conversion import convert
+from services.images.limits import MAX_LOSSLESS_PIXELS
 from services.images.outcome import Converted
 from tests.services.images import samples
 from tests.services.images.samples import (
@@ -184,9 +186,8 @@ def test_transparent_colour_of_a_two_bit_png_is_found() -> None:
 def test_png_is_lossless_up_to_twelve_megapixels(
     pixels: int, lossless: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoding = import_module("services.images.encoding")
-    assert encoding.MAX_LOSSLESS_PIXELS == 12_000_000
-    monkeypatch.setattr(encoding, "MAX_LOSSLESS_PIXELS", 96 * 64 - (pixels - 12_000_000))
+    assert MAX_LOSSLESS_PIXELS == 12_000_000
+    monkeypatch.setattr(conversion, "MAX_LOSSLESS_PIXELS", 96 * 64 - (pixels - 12_000_000))
     assert is_lossless(convert(encoded(picture(), "PNG")).data) is lossless
 
 
@@ -195,6 +196,13 @@ def test_gif_of_one_frame_becomes_a_lossless_still() -> None:
     result = convert(encoded(source, "GIF"))
     assert is_lossless(result.data)
     assert stored(result).convert("RGB").tobytes() == source.convert("RGB").tobytes()
+
+
+def test_text_in_a_png_cannot_fail_it() -> None:
+    bomb = samples.chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(9_000_000)))
+    rows = samples.rgba_rows(8, 8, (*RED, 255))
+    result = convert(samples.png(8, 8, rows, extra=bomb))
+    assert stored(result).convert("RGB").getpixel((0, 0)) == RED
 
 
 @pytest.mark.parametrize("lossless", [True, False])
