@@ -147,28 +147,22 @@ def _animation(found: _Found) -> Animation:
     if len(found.cuts) != found.claimed:
         raise unreadable(f"The APNG claims {found.claimed} frames and has {len(found.cuts)}.")
     check_animation(len(found.cuts), width * height, "APNG")
-    frames = [
-        _frame(found, cut, canvas=(width, height), first=number == 0)
-        for number, cut in enumerate(found.cuts)
-    ]
+    frames = [_frame(found, cut, canvas=(width, height)) for cut in found.cuts]
     return Animation(width, height, frames, found.plays)
 
 
-def _frame(found: _Found, cut: _Cut, *, canvas: tuple[int, int], first: bool) -> Frame:
+def _frame(found: _Found, cut: _Cut, *, canvas: tuple[int, int]) -> Frame:
     if not cut.pieces:
         raise unreadable("An APNG frame has no image data.")
     width, height, left, top, delay, per, dispose, blend = _FRAME_CONTROL.unpack_from(cut.control)
     check_canvas(width, height, "APNG frame")
     if left + width > canvas[0] or top + height > canvas[1]:
         raise unreadable("An APNG frame reaches outside its canvas.")
-    disposal = _DISPOSALS.get(dispose, Disposal.KEEP)
-    if first and disposal is Disposal.RESTORE:
-        disposal = Disposal.CLEAR
     return Frame(
         left=left,
         top=top,
         duration_ms=Fraction(delay * 1000, per or 100),
-        disposal=disposal,
+        disposal=_DISPOSALS.get(dispose, Disposal.KEEP),
         over=blend == 1,
         decode=partial(
             _decode_pieces, cut.control[4:12] + found.header[8:], found.shared, cut.pieces

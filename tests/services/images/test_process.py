@@ -249,6 +249,27 @@ def test_child_does_not_outlive_a_parent_killed_at_once() -> None:
         assert eventually(partial(_ended, child))
 
 
+def test_child_at_work_dies_at_once_with_its_parent(tmp_path: Path) -> None:
+    image = tmp_path / "slow.png"
+    noise = Image.effect_noise((3000, 3000), 90).convert("RGB")
+    image.write_bytes(encoded(noise, "PNG", compress_level=1))
+    script = (
+        "import sys, pathlib; from services.images import ConverterProcess\n"
+        "c = ConverterProcess(); c.start(); data = pathlib.Path(sys.argv[1]).read_bytes()\n"
+        "print(c.pid, flush=True); c.convert(data)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, str(image)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert parent.stdout
+    child = int(parent.stdout.readline())
+    assert eventually(lambda: _resident(child) > 60 * MB)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert eventually(partial(_ended, child), seconds=0.5)
+
+
 def _has_pillow(pid: int) -> bool:
     return "PIL" in Path(f"/proc/{pid}/maps").read_text()
 

@@ -4,7 +4,7 @@ import zlib
 import pytest
 from PIL import ExifTags, Image, ImageChops, ImageStat
 
-from services.images import conversion
+from services.images import colours, conversion
 from services.images.conversion import convert
 from services.images.limits import MAX_LOSSLESS_PIXELS
 from services.images.outcome import Converted
@@ -112,6 +112,17 @@ def test_colours_are_converted_from_the_embedded_profile(format_name: str) -> No
 def test_an_srgb_profile_leaves_every_pixel_as_it_is() -> None:
     data = encoded(picture(), "PNG", icc_profile=samples.srgb_profile())
     assert stored(convert(data)).convert("RGB").tobytes() == picture().tobytes()
+
+
+def test_an_srgb_profile_costs_no_conversion() -> None:
+    assert colours._to_srgb(samples.srgb_profile(), "RGB", "RGB") is None
+    assert colours._to_srgb(samples.wide_gamut_profile(), "RGB", "RGB") is not None
+
+
+def test_lossless_includes_colours_under_full_transparency() -> None:
+    source = picture().convert("RGBA")
+    source.putalpha(0)
+    assert stored(convert(encoded(source, "PNG"))).tobytes() == source.tobytes()
 
 
 def test_broken_profile_does_not_refuse_a_photo() -> None:
