@@ -1,13 +1,38 @@
+"""The ``pressroom`` command."""
+
+import sys
+
 import typer
 
-from cli import devstack
+from cli import processes
+from core.errors import DomainError
+from core.settings import SettingsError
 
-app = typer.Typer(no_args_is_help=True)
-devstack.register(app)
+REFUSED, MISCONFIGURED = 1, 2
+
+
+def build() -> typer.Typer:
+    from cli import accounts, devstack, jobs, lists
+
+    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    devstack.register(app)
+    processes.register(app)
+    app.add_typer(accounts.users, name="users")
+    app.add_typer(accounts.keys, name="keys")
+    app.add_typer(lists.app, name="lists")
+    app.add_typer(jobs.app, name="jobs")
+    return app
 
 
 def main() -> None:
-    app()
+    try:
+        build()()
+    except SettingsError as error:
+        typer.echo(f"Settings are missing or wrong:\n{error}", err=True)
+        sys.exit(MISCONFIGURED)
+    except DomainError as error:
+        typer.echo(f"{error.message} ({error.code})", err=True)
+        sys.exit(REFUSED)
 
 
 if __name__ == "__main__":

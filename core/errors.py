@@ -16,6 +16,7 @@ class Kind(StrEnum):
     FORBIDDEN = "forbidden"
     NOT_FOUND = "not_found"
     CONFLICT = "conflict"
+    RANGE = "range"
     TOO_LARGE = "too_large"
     UNSUPPORTED_TYPE = "unsupported_type"
     RATE_LIMITED = "rate_limited"

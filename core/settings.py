@@ -1,6 +1,7 @@
 """Every setting: an environment variable that begins with ``PRESSROOM_``, checked at start."""
 
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AnyHttpUrl, Field, PlainSerializer, SecretStr, ValidationError, field_validator
@@ -52,6 +53,9 @@ class Settings(BaseSettings):
     flower_user: str = Field(default="operator", description="User name that Flower asks for")
     flower_password: SecretStr | None = Field(
         default=None, description="Password that Flower asks for; without one it does not start"
+    )
+    ready_file: Path | None = Field(
+        default=None, description="A file that a worker touches once it takes jobs"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe level that is logged"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from celery import Celery
-from kombu import Queue
+from kombu.entity import Queue
 from kombu.exceptions import OperationalError
 
 from core.lanes import Lane

@@ -17,6 +17,10 @@ def job_topic(job_id: int) -> str:
     return f"job:{job_id}"
 
 
+def job_of(topic: str) -> int:
+    return int(topic.removeprefix("job:"))
+
+
 def result_topic(request_id: str) -> str:
     return f"result:{request_id}"
 

@@ -1,10 +1,12 @@
+from typing import Any
+
 import redis
 import redis.asyncio
 
 from core.settings import Settings
 
 # A dead connection must be noticed: commands fail fast, idle ones are pinged.
-_OPTIONS = {
+_OPTIONS: dict[str, Any] = {
     "socket_timeout": 5,
     "socket_connect_timeout": 2,
     "socket_keepalive": True,

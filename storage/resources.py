@@ -25,7 +25,7 @@ class Resources:
     envelope: Envelope
 
     def unit_of_work(self) -> UnitOfWork:
-        return UnitOfWork(self.database.sessions, self.broker, self.notifier)
+        return UnitOfWork(self.database.sessions, self.broker, self.notifier, self.objects)
 
     def close(self) -> None:
         self.broker.close()

@@ -6,8 +6,13 @@ from types import TracebackType
 
 from sqlalchemy.orm import Session, sessionmaker
 
+from core.errors import TransientError
+from core.logging import get_logger
 from storage.broker import Broker
 from storage.notifications import Notifier
+from storage.objects import ObjectStore
+
+log = get_logger(__name__)
 
 
 class UnitOfWork(AbstractContextManager["UnitOfWork"]):
@@ -18,10 +23,17 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
     crash, so each has a sweep behind it.
     """
 
-    def __init__(self, sessions: sessionmaker[Session], broker: Broker, notifier: Notifier) -> None:
+    def __init__(
+        self,
+        sessions: sessionmaker[Session],
+        broker: Broker,
+        notifier: Notifier,
+        objects: ObjectStore,
+    ) -> None:
         self.session = sessions()
         self.broker = broker
         self.notifier = notifier
+        self.objects = objects
         self._after_commit: list[Callable[[], object]] = []
 
     def after_commit(self, action: Callable[[], object]) -> None:
@@ -40,4 +52,12 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
             self.session.close()
         if exc_type is None:
             for action in self._after_commit:
-                action()
+                _attempt(action)
+
+
+def _attempt(action: Callable[[], object]) -> None:
+    # What is committed stands: failing to follow it up must not look like a failure of it.
+    try:
+        action()
+    except TransientError as error:
+        log.warning("after_commit.failed", reason=str(error))

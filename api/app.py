@@ -1,0 +1,106 @@
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+import anyio.to_thread
+from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi_standalone_docs import StandaloneDocs
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+
+from api import errors, openapi
+from api.middleware.deadlines import DeadlineMiddleware
+from api.middleware.limits import BodyLimitMiddleware
+from api.middleware.paths import PathMiddleware
+from api.middleware.requests import RequestMiddleware
+from api.routers import accounts, attachments, jobs, media, operations
+from api.state import State
+from api.streams import Streams
+from api.waiting import Look, Subscriber, Waiters, running
+from core.settings import Settings
+from services import api_keys
+from services.jobs import requests
+from storage.notifications import job_of
+from storage.redis import open_async_redis
+from storage.resources import Resources, open_resources
+
+# Handlers that speak to a service run in these threads, each with a connection of its own, so
+# that none waits for a connection while it holds a thread.
+THREADS = 24
+
+_MIDDLEWARE = [
+    Middleware(RequestMiddleware),
+    Middleware(
+        CORSMiddleware,
+        allow_origins=["*"],
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=[
+            "X-Request-ID",
+            "Location",
+            "Retry-After",
+            "Pressroom-Source",
+            "Idempotent-Replayed",
+        ],
+    ),
+    Middleware(PathMiddleware),
+    Middleware(DeadlineMiddleware),
+    Middleware(BodyLimitMiddleware),
+]
+
+
+def create_app(settings: Settings) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with _serving(settings) as state:
+            app.state.pressroom = state
+            yield
+
+    app = FastAPI(
+        title="Pressroom",
+        version=version("pressroom"),
+        lifespan=lifespan,
+        middleware=_MIDDLEWARE,
+        redirect_slashes=False,
+        redoc_url=None,
+    )
+    errors.add_handlers(app)
+    for resource in (attachments, media, jobs, accounts, operations):
+        app.include_router(resource.router)
+    # The documentation page must work on a machine without a network.
+    StandaloneDocs(app)
+    app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
+    return app
+
+
+@asynccontextmanager
+async def _serving(settings: Settings) -> AsyncIterator[State]:
+    anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+    resources = open_resources(settings, concurrency=THREADS, name="api")
+    redis = open_async_redis(settings)
+    state = State(
+        resources=resources,
+        key_signer=api_keys.signer(settings.keyring),
+        subscriber=Subscriber(redis),
+        jobs=Waiters(_finished_jobs(resources)),
+        streams=Streams(),
+    )
+    with state.subscriber.listening(state.jobs.nudge):
+        async with running(state.subscriber.run(), state.jobs.run()):
+            yield state
+    await redis.aclose()
+    resources.close()
+
+
+def _finished_jobs(resources: Resources) -> Look[bool]:
+    def read(topics: list[str]) -> Mapping[str, bool]:
+        wanted = {topic: job_of(topic) for topic in topics}
+        with resources.unit_of_work() as uow:
+            finished = requests.finished_among(uow, list(wanted.values()))
+        return {topic: True for topic, job_id in wanted.items() if job_id in finished}
+
+    async def look(topics: list[str]) -> Mapping[str, bool]:
+        return await run_in_threadpool(read, topics)
+
+    return look

@@ -1,0 +1,161 @@
+"""What routes ask for: who is calling, which page, how long to wait, which idempotency key."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request
+from pydantic import BeforeValidator
+from starlette.concurrency import run_in_threadpool
+
+from api.state import State, state_of
+from core import ids
+from core.errors import forbidden, malformed, unauthenticated
+from core.scopes import Scope
+from services import api_keys
+from services.api_keys import Caller
+from services.idempotency import IdempotencyKey
+
+MAX_LIMIT = 1000
+
+
+class Access:
+    """What a route asks of its caller, declared once, where the route is.
+
+    ``Access(Scope.ATTACHMENT)`` needs that scope, ``ANY_CALLER`` any credential, ``UNRESTRICTED`` a
+    credential that may make others, ``PUBLIC`` none. A test fails for a route without one.
+    """
+
+    def __init__(
+        self, scope: Scope | None = None, *, public: bool = False, unrestricted: bool = False
+    ) -> None:
+        self.scope = scope
+        self.public = public
+        self.unrestricted = unrestricted
+
+    async def __call__(self, request: Request) -> Caller | None:
+        if self.public:
+            return None
+        return await run_in_threadpool(self._authorise, request)
+
+    def _authorise(self, request: Request) -> Caller:
+        caller = identify(request)
+        if caller is None:
+            raise unauthenticated(
+                "auth.credentials_missing",
+                "Send an API key or access token as 'Authorization: Bearer …'.",
+            )
+        if self.scope is not None and self.scope not in caller.scopes:
+            raise forbidden("auth.insufficient_scope", f"This needs the scope {self.scope}.")
+        if self.unrestricted and not caller.unrestricted:
+            raise forbidden("auth.restricted_credential", "This needs an unrestricted API key.")
+        return caller
+
+
+PUBLIC = Depends(Access(public=True))
+ANY_CALLER = Depends(Access())
+UNRESTRICTED = Depends(Access(unrestricted=True))
+
+
+def needs(scope: Scope) -> Any:
+    return Depends(Access(scope))
+
+
+def identify(request: Request) -> Caller | None:
+    """The caller by the credentials sent, ``None`` without any; raises when they are no good."""
+    state = state_of(request)
+    sent = _credentials(request, state.resources.settings.api_key_header)
+    if not sent:
+        return None
+    if len(sent) > 1:
+        raise unauthenticated(
+            "auth.credentials_disagree", "The request carries credentials that differ."
+        )
+    with state.resources.unit_of_work() as uow:
+        return api_keys.authenticate(uow, state.key_signer, sent.pop())
+
+
+def _credentials(request: Request, api_key_header: str) -> set[str]:
+    sent = set(request.headers.getlist(api_key_header))
+    for header in request.headers.getlist("authorization"):
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise unauthenticated(
+                "auth.scheme_unknown", "The Authorization header must read 'Bearer <token>'."
+            )
+        sent.add(token.strip())
+    return sent
+
+
+async def _shared(request: Request) -> State:
+    return state_of(request)
+
+
+StateOf = Annotated[State, Depends(_shared)]
+
+
+def _path_id(value: object) -> int:
+    """An unsigned 64-bit integer; one beyond every id we give becomes 0, which names nothing."""
+    text = str(value)
+    if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:
+        raise ValueError("must be an unsigned 64-bit integer")
+    return int(text) if int(text) <= ids.MAX_ID else 0
+
+
+PathId = Annotated[int, BeforeValidator(_path_id)]
+
+Offset = Annotated[int, Query(ge=0, le=ids.MAX_ID, description="How many to skip, newest first")]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many to answer at most")]
+
+
+@dataclass(frozen=True)
+class Preference:
+    """``Prefer`` (RFC 7240): how long to wait for slow work, in seconds; 0 is respond-async."""
+
+    wait: int | None
+
+    def seconds(self, default: float) -> float:
+        return default if self.wait is None else self.wait
+
+
+MAX_WAIT_SECONDS = 60
+_WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,4})\"?\s*\Z", re.IGNORECASE)
+
+
+async def preference(request: Request) -> Preference:
+    wait: int | None = None
+    # RFC 7240: what isn't understood is ignored; the first of a kind counts.
+    for part in ",".join(request.headers.getlist("prefer")).split(","):
+        name = part.partition(";")[0]
+        if name.strip().lower() == "respond-async":
+            return Preference(0)
+        if wait is None and (match := _WAIT.match(name)):
+            wait = min(int(match[1]), MAX_WAIT_SECONDS)
+    return Preference(wait)
+
+
+PreferenceOf = Annotated[Preference, Depends(preference)]
+
+_IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{16,255}\Z")
+
+
+def idempotency_key(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey | None:
+    """The request's ``Idempotency-Key`` with the fingerprint of what was sent under it."""
+    sent = request.headers.get("idempotency-key")
+    if sent is None:
+        return None
+    if not _IDEMPOTENCY_KEY.match(sent):
+        raise malformed(
+            "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 printable characters."
+        )
+    path = request.scope["path"]
+    query = "&".join(
+        sorted(f"{name}={value}" for name, value in request.query_params.multi_items())
+    )
+    digest = hashlib.sha256()
+    for part in (request.method.encode(), path.encode(), query.encode(), *body):
+        # The length before each part keeps ("ab", "c") apart from ("a", "bc").
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return IdempotencyKey(caller.user_id, f"{request.method} {path}", sent, digest.digest())

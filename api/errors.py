@@ -1,0 +1,124 @@
+"""Domain errors to problem+json (RFC 9457): the one place where a kind becomes a status."""
+
+import time
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from api.context import current_request_id
+from core.errors import DomainError, FieldProblem, Kind, TransientError, unavailable
+from core.logging import get_logger
+
+log = get_logger(__name__)
+
+STATUS_OF = {
+    Kind.MALFORMED: 400,
+    Kind.UNAUTHENTICATED: 401,
+    Kind.PAYMENT_NEEDED: 402,
+    Kind.FORBIDDEN: 403,
+    Kind.NOT_FOUND: 404,
+    Kind.CONFLICT: 409,
+    Kind.TOO_LARGE: 413,
+    Kind.UNSUPPORTED_TYPE: 415,
+    Kind.RANGE: 416,
+    Kind.INVALID: 422,
+    Kind.RATE_LIMITED: 429,
+    Kind.PROVIDER_FAILED: 502,
+    Kind.UNAVAILABLE: 503,
+    Kind.TOO_SLOW: 504,
+}
+_CODES = {404: "route.not_found", 405: "route.method_not_allowed"}
+
+
+def problem(error: DomainError) -> Response:
+    """The reply for a refusal; needs no request, so that middleware can use it too."""
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
+    if error.kind is Kind.UNAUTHENTICATED:
+        headers["WWW-Authenticate"] = 'Bearer realm="pressroom"'
+    return _reply(STATUS_OF[error.kind], error.code, error.message, headers, error.problems)
+
+
+def add_handlers(app: FastAPI) -> None:
+    app.add_exception_handler(DomainError, _domain_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_exception)
+    for unreachable in (TransientError, OperationalError, InterfaceError, PoolTimeoutError):
+        app.add_exception_handler(unreachable, _unreachable)
+
+
+def internal_error() -> Response:
+    return _reply(500, "internal_error", "Something broke here; the request id leads to it.", {})
+
+
+def _reply(
+    status: int,
+    code: str,
+    message: str,
+    headers: dict[str, str],
+    problems: tuple[FieldProblem, ...] = (),
+) -> Response:
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": message,
+        "code": code,
+        "message": message,
+        "ts": int(time.time()),
+        "request_id": current_request_id(),
+    }
+    if problems:
+        body["errors"] = list(problems)
+    return Response(
+        orjson.dumps(body), status, headers=headers, media_type="application/problem+json"
+    )
+
+
+async def _domain_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, DomainError)
+    return problem(error)
+
+
+async def _http_exception(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return internal_error()
+    code = _CODES.get(error.status_code, f"http.{error.status_code}")
+    return _reply(error.status_code, code, str(error.detail), dict(error.headers or {}))
+
+
+async def _unreachable(_: Request, error: Exception) -> Response:
+    log.warning("dependency.unreachable", reason=f"{type(error).__name__}: {error}")
+    return problem(unavailable("service.unavailable", "A part of the service is not reachable."))
+
+
+async def _validation_error(_: Request, error: Exception) -> Response:
+    """A bad path or query value, or a body that is no JSON, is 400; any other body 422."""
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    problems = tuple(FieldProblem(_place(item["loc"]), item["type"], item["msg"]) for item in found)
+    if any(item["type"] == "json_invalid" for item in found):
+        return _reply(400, "body.not_json", "The body is not JSON.", {}, problems)
+    in_body = all(item["loc"][0] == "body" for item in found)
+    first = problems[0]
+    message = f"{first.field}: {first.message}"
+    if in_body:
+        return _reply(422, "body.invalid", message, {}, problems)
+    return _reply(400, "request.invalid", message, {}, problems)
+
+
+def _place(location: tuple[str | int, ...]) -> str:
+    """``("body", "members", 3, "email")`` as ``body.members[3].email``."""
+    text = str(location[0])
+    for part in location[1:]:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text

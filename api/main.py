@@ -1,0 +1,8 @@
+"""What the server imports: the application with the environment's settings."""
+
+from api.app import create_app
+from core.logging import configure_logging
+from core.settings import load_settings
+
+configure_logging(load_settings())
+app = create_app(load_settings())

@@ -1,0 +1,16 @@
+from prometheus_client import Counter, Gauge, Histogram
+
+REQUESTS = Counter("pressroom_requests", "Answered requests", ["method", "route", "status"])
+SECONDS = Histogram(
+    "pressroom_request_seconds",
+    "Time from the request's first byte to the end of its answer",
+    ["method", "route"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60),
+)
+WAITING = Gauge("pressroom_waiting_requests", "Requests that wait for a worker")
+JOBS = Gauge("pressroom_jobs", "Jobs that have not ended", ["lane", "status"])
+
+
+def observe_request(method: str, route: str, status: int, seconds: float) -> None:
+    REQUESTS.labels(method, route, status).inc()
+    SECONDS.labels(method, route).observe(seconds)

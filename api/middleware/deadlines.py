@@ -1,0 +1,39 @@
+import asyncio
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.errors import problem
+from core.errors import too_slow
+
+# Above the longest wait a caller may ask for (60 s) and the time to send a body.
+DEADLINE_SECONDS = 100.0
+
+
+class DeadlineMiddleware:
+    """An answer begins within the deadline, whatever the handler or a slow sender does."""
+
+    def __init__(self, app: ASGIApp, seconds: float = DEADLINE_SECONDS) -> None:
+        self._app = app
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def send_and_release(message: Message) -> None:
+            nonlocal started
+            if not started:
+                started = True
+                deadline.reschedule(None)
+            await send(message)
+
+        try:
+            async with asyncio.timeout(self._seconds) as deadline:
+                await self._app(scope, receive, send_and_release)
+        except TimeoutError:
+            if started:
+                raise
+            late = too_slow("request.too_slow", f"No answer within {self._seconds:g} s.")
+            await problem(late)(scope, receive, send)

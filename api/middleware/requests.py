@@ -1,0 +1,69 @@
+import time
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.context import adopt_request_id
+from api.errors import internal_error
+from api.metrics import observe_request
+from core.logging import get_logger
+
+log = get_logger("api.access")
+
+
+class RequestMiddleware:
+    """Outermost: gives each request its id, its log line, its measure, and an answer if it breaks."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = adopt_request_id(_sent_id(scope))
+        exchange = _Exchange(scope, send, request_id)
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self._app(scope, receive, exchange.send)
+            except Exception:
+                log.exception("request.broke")
+                if exchange.status is None:
+                    await internal_error()(scope, receive, exchange.send)
+            finally:
+                exchange.record()
+
+
+class _Exchange:
+    def __init__(self, scope: Scope, send: Send, request_id: str) -> None:
+        self._scope = scope
+        self._send = send
+        self._request_id = request_id
+        self._started = time.perf_counter()
+        self.status: int | None = None
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            MutableHeaders(scope=message)["X-Request-ID"] = self._request_id
+        await self._send(message)
+
+    def record(self) -> None:
+        seconds = time.perf_counter() - self._started
+        route = getattr(self._scope.get("route"), "path", "unmatched")
+        # A caller who left before the answer is counted as nginx does.
+        status = self.status or 499
+        observe_request(self._scope["method"], route, status, seconds)
+        log.info(
+            "request",
+            method=self._scope["method"],
+            path=self._scope["path"],
+            status=status,
+            ms=round(seconds * 1000, 1),
+        )
+
+
+def _sent_id(scope: Scope) -> bytes | None:
+    sent = Headers(scope=scope).get("x-request-id")
+    return sent.encode("latin-1") if sent else None

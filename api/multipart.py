@@ -1,0 +1,88 @@
+from dataclasses import dataclass, field
+
+from fastapi import Request
+from python_multipart import FormParser
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import parse_options_header
+
+from core.errors import DomainError, malformed
+
+
+@dataclass(frozen=True)
+class FilePart:
+    name: str
+    filename: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Form:
+    files: list[FilePart] = field(default_factory=list)
+    fields: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def parts(self) -> list[bytes]:
+        """Names and contents in order, as an idempotency key's fingerprint takes them."""
+        named = [(name.encode(), value) for name, value in self.fields]
+        named += [(part.name.encode(), part.data) for part in self.files]
+        return [piece for pair in named for piece in pair]
+
+
+async def read_form(request: Request) -> Form:
+    """A multipart body, read as it arrives and held in memory alone.
+
+    The body limit of the route bounds it; nothing is spooled to a file, so that an upload to be
+    encrypted leaves no plain bytes behind. Raises ``body.not_multipart``, ``body.malformed``.
+    """
+    form = Form()
+    parser = _parser(request.headers.get("content-type", ""), form)
+    try:
+        async for chunk in request.stream():
+            parser.write(chunk)
+        parser.finalize()
+    except (FormParserError, UnicodeDecodeError) as error:
+        raise _broken() from error
+    return form
+
+
+def file_named(form: Form, name: str) -> FilePart:
+    """The one file of that name; raises ``attachment.file_missing``, ``attachment.several_files``."""
+    files = [part for part in form.files if part.name == name]
+    if len(files) > 1:
+        raise malformed(
+            "attachment.several_files", f"Send one file in the part '{name}', not more."
+        )
+    if not files:
+        raise malformed("attachment.file_missing", f"The part '{name}' with a file is missing.")
+    return files[0]
+
+
+def _parser(content_type: str, form: Form) -> FormParser:
+    kind, options = parse_options_header(content_type)
+    boundary = options.get(b"boundary")
+    if kind != b"multipart/form-data" or not boundary:
+        raise malformed(
+            "body.not_multipart", "Send multipart/form-data with one file in the part 'file'."
+        )
+    return FormParser(
+        "multipart/form-data",
+        on_field=lambda part: form.fields.append((_text(part.field_name), part.value or b"")),
+        on_file=lambda part: form.files.append(_file(part)),
+        boundary=boundary,
+        config={"MAX_MEMORY_FILE_SIZE": float("inf")},
+    )
+
+
+def _file(part: object) -> FilePart:
+    stream = part.file_object  # type: ignore[attr-defined]
+    stream.seek(0)
+    data = stream.read()
+    part.close()  # type: ignore[attr-defined]
+    return FilePart(_text(part.field_name), _text(part.file_name), data)  # type: ignore[attr-defined]
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode()
+
+
+def _broken() -> DomainError:
+    return malformed("body.malformed", "The multipart body is cut short or malformed.")

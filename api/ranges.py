@@ -1,0 +1,41 @@
+import re
+from dataclasses import dataclass
+
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)\Z")
+
+
+@dataclass(frozen=True)
+class ByteRange:
+    start: int
+    end: int  # of the last byte, as HTTP counts
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start + 1
+
+
+class Unsatisfiable(Exception):
+    """A range that begins behind the end."""
+
+
+def parse_range(header: str | None, size: int) -> ByteRange | None:
+    """The one range asked for (RFC 9110, 14.2), ``None`` for the whole.
+
+    What isn't understood, several ranges included, is ignored, as the RFC allows. Raises
+    ``Unsatisfiable``.
+    """
+    match = _RANGE.match(header.replace(" ", "")) if header else None
+    if match is None or match.groups() == ("", ""):
+        return None
+    first, last = match.groups()
+    if not first:
+        start, end = max(size - int(last), 0), size - 1
+        satisfiable = int(last) > 0
+    else:
+        start, end = int(first), min(int(last or size - 1), size - 1)
+        if last and int(last) < start:
+            return None
+        satisfiable = start < size
+    if not satisfiable:
+        raise Unsatisfiable
+    return ByteRange(start, end)

@@ -1,0 +1,63 @@
+from typing import Annotated
+
+from fastapi import APIRouter
+
+from api.dependencies import ANY_CALLER, UNRESTRICTED, PathId, StateOf
+from api.openapi import refuses
+from api.schemas.accounts import ApiKeyRecord, CreatedApiKey, NewApiKey, UserRecord
+from api.schemas.envelope import Envelope, envelope
+from core.errors import forbidden
+from core.scopes import Scope
+from services import accounts, api_keys
+from services.api_keys import Caller
+
+router = APIRouter(tags=["Accounts"])
+
+
+@router.get("/users/me")
+def read_me(state: StateOf, caller: Annotated[Caller, ANY_CALLER]) -> Envelope[UserRecord]:
+    """The user whose credentials these are."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(UserRecord.model_validate(accounts.get(uow, caller.user_id)))
+
+
+@router.post(
+    "/apikeys",
+    responses=refuses(
+        (403, "auth.scope_not_grantable", "Only the operator gives the scope delivery."),
+    ),
+)
+def create_api_key(
+    state: StateOf, caller: Annotated[Caller, UNRESTRICTED], body: NewApiKey
+) -> Envelope[CreatedApiKey]:
+    """Make an API key. The key itself is in this answer and never shown again."""
+    if body.scopes is not None and Scope.DELIVERY in body.scopes:
+        raise forbidden("auth.scope_not_grantable", "Only the operator gives the scope delivery.")
+    with state.resources.unit_of_work() as uow:
+        key, secret = api_keys.create(
+            uow, state.key_signer, user_id=caller.user_id, name=body.name, scopes=body.scopes
+        )
+        record = ApiKeyRecord.model_validate(key)
+    return envelope(CreatedApiKey(**record.model_dump(), key=secret))
+
+
+@router.get("/apikeys")
+def list_api_keys(
+    state: StateOf, caller: Annotated[Caller, UNRESTRICTED]
+) -> Envelope[list[ApiKeyRecord]]:
+    """The caller's API keys, newest first, revoked ones too; at most 1,000."""
+    with state.resources.unit_of_work() as uow:
+        keys = api_keys.list_of(uow, caller.user_id)
+        return envelope([ApiKeyRecord.model_validate(key) for key in keys])
+
+
+@router.delete(
+    "/apikeys/{key_id}",
+    responses=refuses((404, "api_key.not_found", "There is no such API key.")),
+)
+def revoke_api_key(
+    state: StateOf, caller: Annotated[Caller, UNRESTRICTED], key_id: PathId
+) -> Envelope[int]:
+    """Revoke an API key, from the next request on: 1, or 0 when it was revoked already."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(api_keys.revoke(uow, key_id=key_id, user_id=caller.user_id))

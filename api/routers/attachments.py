@@ -1,0 +1,169 @@
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import BeforeValidator
+from starlette.concurrency import run_in_threadpool
+
+from api.context import current_request_id
+from api.dependencies import Limit, Offset, PreferenceOf, StateOf, idempotency_key, needs
+from api.multipart import file_named, read_form
+from api.openapi import refuses
+from api.schemas.attachments import AttachmentRecord
+from api.schemas.envelope import Envelope, Page, envelope, page
+from api.state import State
+from core.errors import invalid
+from core.scopes import Scope
+from models import AttachmentStatus
+from services.api_keys import Caller
+from services.attachments import records, upload
+from services.attachments.upload import Accepted, Upload, clean_filename
+from storage.notifications import job_topic
+
+router = APIRouter(tags=["Attachments"])
+
+WAIT_SECONDS = 15.0
+
+AttachmentCaller = Annotated[Caller, needs(Scope.ATTACHMENT)]
+_NOT_FOUND = refuses((404, "attachment.not_found", "There is no such attachment."))
+
+
+def _flag(value: object) -> bool:
+    words = {"true": True, "1": True, "false": False, "0": False}
+    try:
+        return words[str(value).lower()]
+    except KeyError:
+        raise ValueError("must be true, false, 1 or 0") from None
+
+
+Encrypted = Annotated[
+    bool, BeforeValidator(_flag), Query(description="Keep the file encrypted, for its owner only")
+]
+
+_UPLOAD: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "PNG, JPEG, GIF, WebP or ICO, at most 5 MB",
+                        }
+                    },
+                }
+            }
+        },
+    }
+}
+
+
+@router.post(
+    "/attachments",
+    response_model=Envelope[AttachmentRecord],
+    openapi_extra=_UPLOAD,
+    responses={
+        202: {
+            "model": Envelope[AttachmentRecord],
+            "description": "The wait ran out; the work goes on. Location leads to the record.",
+        },
+        **refuses(
+            (400, "attachment.file_missing", "The part 'file' with a file is missing."),
+            (400, "attachment.several_files", "Send one file in the part 'file', not more."),
+            (400, "body.not_multipart", "Send multipart/form-data with one file."),
+            (400, "body.malformed", "The multipart body is cut short or malformed."),
+            (400, "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 characters."),
+            (409, "idempotency.in_progress", "A request with this key is still under way."),
+            (413, "attachment.too_large", "A file has at most 5,242,880 bytes (5 MB)."),
+            (415, "attachment.unsupported_type", "The file is none of the six types."),
+            (422, "attachment.empty", "The uploaded file is empty."),
+            (422, "image.unreadable", "The image can't be read."),
+            (422, "image.truncated", "The image is cut short."),
+            (422, "image.side_too_long", "A side may have 16,383 pixels."),
+            (422, "image.too_many_pixels", "An image may have 50 megapixels."),
+            (422, "image.too_many_frames", "An animation may have 1,000 frames."),
+            (422, "idempotency.key_reused", "The key was used for another request."),
+            (503, "service.unavailable", "A part of the service is not reachable."),
+        ),
+    },
+)
+async def upload_attachment(
+    request: Request,
+    state: StateOf,
+    caller: AttachmentCaller,
+    preference: PreferenceOf,
+    *,
+    encrypted: Encrypted = False,
+) -> JSONResponse:
+    """Upload an image and get it back as WebP (ICO: PNG), ready to be shown.
+
+    The bytes decide the type. Pictures are turned upright, brought to sRGB and stripped of their
+    metadata. The call waits for the conversion, 15 s unless `Prefer: wait=N` says otherwise.
+    """
+    accepted = await _accept(request, state, caller, encrypted=encrypted)
+    await state.jobs.wait(job_topic(accepted.job_id), preference.seconds(WAIT_SECONDS))
+    return await run_in_threadpool(_answer, state, accepted)
+
+
+async def _accept(request: Request, state: State, caller: Caller, *, encrypted: bool) -> Accepted:
+    """A function of its own, so that nothing holds the file's bytes while the caller waits."""
+    form = await read_form(request)
+    part = file_named(form, "file")
+    key = idempotency_key(request, caller, form.parts())
+    return await run_in_threadpool(
+        upload.accept,
+        state.resources,
+        caller,
+        Upload(clean_filename(part.filename), part.data),
+        encrypted=encrypted,
+        key=key,
+        request_id=current_request_id(),
+    )
+
+
+def _answer(state: State, accepted: Accepted) -> JSONResponse:
+    with state.resources.unit_of_work() as uow:
+        attachment = records.get_by_id(uow, accepted.attachment_id)
+    if attachment.status == AttachmentStatus.FAILED:
+        error = attachment.error or {}
+        raise invalid(error["code"], error["message"])
+    record = AttachmentRecord.of(attachment, state.resources.settings.media_base)
+    headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
+    status = 200
+    if attachment.status != AttachmentStatus.READY:
+        status = 202
+        headers["Location"] = f"/attachments/{attachment.hash_id}"
+    return JSONResponse(envelope(record).model_dump(mode="json"), status, headers)
+
+
+@router.get("/attachments")
+def list_attachments(
+    state: StateOf, caller: AttachmentCaller, offset: Offset = 0, limit: Limit = 50
+) -> Envelope[Page[AttachmentRecord]]:
+    """The caller's attachments, newest first."""
+    with state.resources.unit_of_work() as uow:
+        found = records.list_of(uow, caller, offset=offset, limit=limit)
+    base = state.resources.settings.media_base
+    items = [AttachmentRecord.of(attachment, base) for attachment in found]
+    return envelope(page(items, offset=offset, limit=limit))
+
+
+@router.get("/attachments/{hash_id}", responses=_NOT_FOUND)
+def read_attachment(
+    state: StateOf, caller: AttachmentCaller, hash_id: str
+) -> Envelope[AttachmentRecord]:
+    """One of the caller's attachments, whatever its status."""
+    with state.resources.unit_of_work() as uow:
+        attachment = records.get(uow, caller, hash_id)
+    return envelope(AttachmentRecord.of(attachment, state.resources.settings.media_base))
+
+
+@router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
+def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
+    """Delete the record and the file. Copies in browsers and caches live on until they expire."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(records.delete(uow, caller, hash_id))

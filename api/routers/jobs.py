@@ -1,0 +1,139 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from api.dependencies import ANY_CALLER, Limit, Offset, PathId, StateOf
+from api.openapi import refuses
+from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.jobs import JobRecord
+from api.state import State
+from models import FINISHED, Job
+from services.api_keys import Caller
+from services.jobs import kinds, requests
+from storage.notifications import job_topic
+
+router = APIRouter(tags=["Jobs"])
+
+# A job's scope is that of its kind, so the service checks it; see services.jobs.requests.get.
+JobCaller = Annotated[Caller, ANY_CALLER]
+
+HEARTBEAT_SECONDS = 15.0
+# Below a change's notification, for one that was lost.
+_LOOK_EVERY_SECONDS = 1.0
+
+_NOT_FOUND = refuses(
+    (404, "job.not_found", "There is no such job."),
+    (403, "auth.insufficient_scope", "This needs the scope of the job's kind."),
+)
+
+
+@router.get("/jobs")
+def list_jobs(
+    state: StateOf, caller: JobCaller, offset: Offset = 0, limit: Limit = 50
+) -> Envelope[Page[JobRecord]]:
+    """The caller's jobs of the kinds that the credential's scopes cover, newest first."""
+    with state.resources.unit_of_work() as uow:
+        visible = kinds.names_within(caller.scopes)
+        jobs = requests.list_of(uow, caller, visible, offset=offset, limit=limit)
+        items = [JobRecord.of(job) for job in jobs]
+    return envelope(page(items, offset=offset, limit=limit))
+
+
+@router.get("/jobs/{job_id}", responses=_NOT_FOUND)
+def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobRecord]:
+    """One of the caller's jobs, with its progress."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(JobRecord.of(requests.get(uow, caller, job_id)))
+
+
+@router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
+def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
+    """Cancel: a waiting job ends at once, a running one at its next step. 0: it had ended."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(requests.cancel(uow, caller, job_id))
+
+
+@router.post(
+    "/jobs/{job_id}/retry",
+    responses={
+        **_NOT_FOUND,
+        **refuses((409, "job.not_retryable", "A job of this kind can't be started again.")),
+    },
+)
+def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
+    """Start a failed or cancelled job again, where its kind allows it."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(requests.retry(uow, caller, job_id))
+
+
+@router.get(
+    "/jobs/{job_id}/events",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "Server-sent events: each the job's present state, its id the version",
+            "content": {"text/event-stream": {}},
+        },
+        **_NOT_FOUND,
+        **refuses((429, "jobs.too_many_streams", "At most 10 event streams a user.")),
+    },
+)
+async def stream_job_events(
+    request: Request, state: StateOf, caller: JobCaller, job_id: PathId
+) -> StreamingResponse:
+    """The job's state whenever it changes, until it ends. A comment each 15 s keeps it open."""
+    job = await run_in_threadpool(_read, state, caller, job_id)
+    state.streams.admit(caller.user_id)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    events = _events(state, caller, job, _last_event_id(request))
+    return StreamingResponse(events, headers=headers, media_type="text/event-stream")
+
+
+async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> AsyncIterator[str]:
+    changed = asyncio.Event()
+    topic = job_topic(job.id)
+
+    def listener(told: str) -> None:
+        if told == topic:
+            changed.set()
+
+    quiet = 0.0
+    with state.streams.counted(caller.user_id), state.subscriber.listening(listener):
+        while True:
+            if job.version != seen:
+                yield _event(job)
+                seen, quiet = job.version, 0.0
+            if job.status in FINISHED:
+                return
+            quiet += await _pause(changed)
+            if quiet >= HEARTBEAT_SECONDS:
+                yield ": still here\n\n"
+                quiet = 0.0
+            job = await run_in_threadpool(_read, state, caller, job.id)
+
+
+async def _pause(changed: asyncio.Event) -> float:
+    """Until the job changes or a second has gone by; the seconds it took, at most."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(changed.wait(), _LOOK_EVERY_SECONDS)
+    changed.clear()
+    return _LOOK_EVERY_SECONDS
+
+
+def _event(job: Job) -> str:
+    return f"id: {job.version}\nevent: job\ndata: {JobRecord.of(job).model_dump_json()}\n\n"
+
+
+def _last_event_id(request: Request) -> int | None:
+    sent = request.headers.get("last-event-id", "")
+    return int(sent) if sent.isdigit() else None
+
+
+def _read(state: State, caller: Caller, job_id: int) -> Job:
+    with state.resources.unit_of_work() as uow:
+        return requests.get(uow, caller, job_id)

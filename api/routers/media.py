@@ -1,0 +1,119 @@
+from collections.abc import Iterator
+from itertools import chain
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
+
+from api.dependencies import PUBLIC, identify
+from api.errors import problem
+from api.openapi import refuses
+from api.ranges import ByteRange, Unsatisfiable, parse_range
+from api.state import State, state_of
+from core.errors import DomainError, Kind
+from models import Attachment
+from services.attachments import records
+from services.attachments.files import media_key
+from storage.objects import ObjectMissing
+
+router = APIRouter(tags=["Attachments"])
+
+# What a file may do in a browser: be looked at, and nothing else.
+_SAFE = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
+_FOREVER = "public, max-age=31536000, immutable"
+
+
+@router.get(
+    "/media/{filename}",
+    dependencies=[PUBLIC],
+    response_class=StreamingResponse,
+    responses={
+        200: {"content": {"image/webp": {}, "image/png": {}}, "description": "The file"},
+        206: {"content": {"image/webp": {}, "image/png": {}}, "description": "The range asked for"},
+        304: {"description": "The caller's copy, named by If-None-Match, is still right"},
+        **refuses(
+            (404, "media.not_found", "There is no such file."),
+            (416, "media.range_unsatisfiable", "The range begins behind the end of the file."),
+        ),
+    },
+)
+def read_media(request: Request, filename: str) -> Response:
+    """The stored file. An encrypted one answers its owner only; any other whoever has the URL."""
+    state = state_of(request)
+    with state.resources.unit_of_work() as uow:
+        attachment = records.find_media(uow, filename)
+    if attachment.encrypted:
+        _require_owner(request, attachment)
+    headers = _headers(attachment)
+    if _is_current(request, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    try:
+        byte_range = parse_range(request.headers.get("range"), attachment.size)
+    except Unsatisfiable:
+        return _unsatisfiable(attachment)
+    return _file(request, state, attachment, byte_range, headers)
+
+
+def _require_owner(request: Request, attachment: Attachment) -> None:
+    """To everybody else an encrypted file does not exist."""
+    caller = identify(request)
+    if caller is None or caller.user_id != attachment.user_id:
+        raise records.media_not_found()
+
+
+def _headers(attachment: Attachment) -> dict[str, str]:
+    return {
+        **_SAFE,
+        "ETag": f'"{attachment.checksum}"',
+        "Accept-Ranges": "bytes",
+        "Cache-Control": "private, no-store" if attachment.encrypted else _FOREVER,
+        "Content-Disposition": f'inline; filename="{attachment.filename}"',
+    }
+
+
+def _is_current(request: Request, etag: str) -> bool:
+    sent = request.headers.get("if-none-match", "")
+    known = [candidate.strip().removeprefix("W/") for candidate in sent.split(",")]
+    return etag in known or known == ["*"]
+
+
+def _unsatisfiable(attachment: Attachment) -> Response:
+    error = DomainError(
+        Kind.RANGE, "media.range_unsatisfiable", "The range begins behind the end of the file."
+    )
+    response = problem(error)
+    response.headers["Content-Range"] = f"bytes */{attachment.size}"
+    return response
+
+
+def _file(
+    request: Request,
+    state: State,
+    attachment: Attachment,
+    byte_range: ByteRange | None,
+    headers: dict[str, str],
+) -> Response:
+    whole = ByteRange(0, attachment.size - 1)
+    part = byte_range or whole
+    headers["Content-Length"] = str(part.length)
+    if byte_range:
+        headers["Content-Range"] = f"bytes {part.start}-{part.end}/{attachment.size}"
+    content: Iterator[bytes] = iter(())
+    if "pressroom.head" not in request.scope:
+        content = _content(state, attachment, part)
+    status = 206 if byte_range else 200
+    return StreamingResponse(content, status, headers, media_type=attachment.mime_type)
+
+
+def _content(state: State, attachment: Attachment, part: ByteRange) -> Iterator[bytes]:
+    """The bytes asked for; a missing object is known before the answer begins."""
+    if attachment.encrypted:
+        plain = records.read_decrypted(state.resources, attachment)
+        return iter((plain[part.start : part.end + 1],))
+    stream = state.resources.objects.stream(
+        media_key(attachment), offset=part.start, length=part.length
+    )
+    try:
+        first = next(stream)
+    except (ObjectMissing, StopIteration):
+        raise records.media_not_found() from None
+    return chain((first,), stream)

@@ -1,0 +1,99 @@
+"""For whoever runs it: is the process alive, are its dependencies, what does it measure."""
+
+import secrets
+from collections.abc import Callable
+from http import HTTPStatus
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from redis.exceptions import RedisError
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from api.dependencies import PUBLIC
+from api.metrics import JOBS
+from api.openapi import refuses
+from api.state import State, state_of
+from core.errors import TransientError, unauthenticated
+from services.jobs import requests
+from storage.resources import Resources
+
+router = APIRouter(tags=["Operations"], dependencies=[PUBLIC])
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """The process answers; says nothing of what it depends on."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", responses={503: {"description": "Which dependency is missing"}})
+def readyz(request: Request) -> JSONResponse:
+    """Each dependency by name: 200 when all of them answer, else 503."""
+    resources = state_of(request).resources
+    checks = {name: _answers(check, resources) for name, check in _CHECKS.items()}
+    ready = all(checks.values())
+    body = {
+        "status": "ok" if ready else "unavailable",
+        "dependencies": {name: "ok" if fine else "unavailable" for name, fine in checks.items()},
+    }
+    status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
+    return JSONResponse(body, status)
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        200: {"content": {"text/plain": {}}, "description": "Prometheus text format"},
+        **refuses((401, "auth.metrics_token", "Send the metrics token as a bearer token.")),
+    },
+)
+def metrics(request: Request) -> Response:
+    """Prometheus metrics, for the bearer of PRESSROOM_METRICS_TOKEN."""
+    state = state_of(request)
+    token = state.resources.settings.metrics_token
+    sent = request.headers.get("authorization", "").removeprefix("Bearer ")
+    expected = token.get_secret_value() if token else ""
+    if not expected or not secrets.compare_digest(sent.encode(), expected.encode()):
+        raise unauthenticated("auth.metrics_token", "Send the metrics token as a bearer token.")
+    _count_jobs(state)
+    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _database(resources: Resources) -> None:
+    with resources.unit_of_work() as uow:
+        uow.session.execute(text("SELECT 1"))
+
+
+def _redis(resources: Resources) -> None:
+    resources.redis.ping()
+
+
+def _objects(resources: Resources) -> None:
+    if not resources.objects.ready():
+        raise TransientError("the bucket does not exist")
+
+
+_CHECKS: dict[str, Callable[[Resources], None]] = {
+    "database": _database,
+    "redis": _redis,
+    "objects": _objects,
+}
+
+
+def _answers(check: Callable[[Resources], None], resources: Resources) -> bool:
+    try:
+        check(resources)
+    except (SQLAlchemyError, RedisError, TransientError):
+        return False
+    return True
+
+
+def _count_jobs(state: State) -> None:
+    with state.resources.unit_of_work() as uow:
+        counts = requests.count_unfinished(uow)
+    JOBS.clear()
+    for (lane, status), count in counts.items():
+        JOBS.labels(lane, status).set(count)

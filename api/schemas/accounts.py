@@ -1,0 +1,37 @@
+from pydantic import Field
+
+from api.schemas.envelope import Body, Schema, Timestamp
+from core.scopes import Scope
+
+
+class UserRecord(Schema):
+    id: int
+    email: str
+    name: str | None
+    plan: str = Field(description="free or paid")
+    created_at: Timestamp
+    updated_at: Timestamp
+
+
+class NewApiKey(Body):
+    name: str = Field(min_length=1, max_length=200, examples=["import script"])
+    scopes: list[Scope] | None = Field(
+        default=None,
+        strict=False,
+        description="null: all that its user may do, without delivery",
+        examples=[["attachment"]],
+    )
+
+
+class ApiKeyRecord(Schema):
+    id: int
+    name: str
+    last_four: str = Field(description="The key's last characters, to recognise it by")
+    scopes: list[Scope] | None
+    created_at: Timestamp
+    last_used_at: Timestamp | None
+    revoked_at: Timestamp | None
+
+
+class CreatedApiKey(ApiKeyRecord):
+    key: str = Field(description="The key itself, shown this once", examples=["prk_…"])

@@ -1,0 +1,49 @@
+from typing import Any, Self
+
+from pydantic import Field
+
+from api.schemas.envelope import Schema, Timestamp
+from models import Attachment
+
+
+class AttachmentRecord(Schema):
+    id: int
+    hash_id: str = Field(
+        description="12 random characters of a-z and 0-9", examples=["k3v09xq2m7ta"]
+    )
+    user_id: int
+    status: int = Field(description="0 created, 1 processing, 2 ready, 3 failed", examples=[2])
+    encrypted: bool
+    size: int = Field(description="Bytes of the stored file; 0 until it is ready")
+    mime_type: str = Field(examples=["image/webp"])
+    pathname: str = Field(examples=["media/k3v09xq2m7ta.webp"])
+    filename: str = Field(examples=["k3v09xq2m7ta.webp"])
+    checksum: str = Field(description="Of the stored file's plain bytes, in hex; empty until ready")
+    checksum_method: str = Field(examples=["sha256"])
+    width: int | None = Field(description="Pixels")
+    height: int | None = Field(description="Pixels")
+    frames: int | None = Field(description="1 for a still picture")
+    blurhash: str | None = Field(description="A few characters to paint while the picture loads")
+    original_filename: str
+    original_mime_type: str = Field(examples=["image/jpeg"])
+    original_size: int = Field(description="Bytes of the uploaded file")
+    original_checksum: str = Field(description="SHA-256 of the uploaded file, in hex")
+    error: dict[str, Any] | None = Field(description="code and message of a failed conversion")
+    created_at: Timestamp
+    updated_at: Timestamp
+    view_url: str = Field(examples=["https://api.example.com/media/k3v09xq2m7ta.webp"])
+
+    @classmethod
+    def of(cls, attachment: Attachment, media_base: str) -> Self:
+        pathname = f"media/{attachment.filename}"
+        stored = {
+            name: getattr(attachment, name)
+            for name in cls.model_fields
+            if name not in {"pathname", "checksum_method", "view_url"}
+        }
+        return cls(
+            **stored,
+            pathname=pathname,
+            checksum_method="sha256",
+            view_url=f"{media_base}/{pathname}",
+        )

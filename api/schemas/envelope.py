@@ -1,0 +1,70 @@
+import time
+from datetime import datetime
+from typing import Annotated, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+
+from core import clock
+
+T = TypeVar("T")
+
+Timestamp = Annotated[datetime, PlainSerializer(clock.iso, return_type=str)]
+
+
+class Schema(BaseModel):
+    """What an answer holds; built from a model's attributes."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Body(BaseModel):
+    """What a request holds: JSON types are strict, unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class Envelope(BaseModel, Generic[T]):
+    data: T
+    ts: int = Field(description="When the answer was made, in Unix seconds", examples=[1790000000])
+
+
+class Pagination(BaseModel):
+    offset: int
+    next_offset: int = Field(description="offset + items returned")
+    limit: int
+
+
+class Page(BaseModel, Generic[T]):
+    pagination: Pagination
+    items: list[T]
+
+
+class FieldProblemSchema(BaseModel):
+    field: str = Field(examples=["body.members[3].email"])
+    code: str
+    message: str
+
+
+class Problem(BaseModel):
+    """An error as RFC 9457 has it, and a stable code beside it."""
+
+    type: str = Field(examples=["about:blank"])
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="Stable and dotted, such as attachment.too_large")
+    message: str = Field(description="The same text as detail")
+    ts: int
+    request_id: str
+    errors: list[FieldProblemSchema] | None = None
+
+
+def envelope(data: T) -> Envelope[T]:
+    return Envelope(data=data, ts=int(time.time()))
+
+
+def page(items: list[T], *, offset: int, limit: int) -> Page[T]:
+    return Page(
+        pagination=Pagination(offset=offset, next_offset=offset + len(items), limit=limit),
+        items=items,
+    )

@@ -1,0 +1,40 @@
+from typing import Any, Self
+
+from pydantic import Field
+
+from api.schemas.envelope import Schema, Timestamp
+from models import Job
+from services.jobs.requests import progress_of
+
+
+class JobProgress(Schema):
+    done: int
+    total: int | None = Field(description="null until it is known")
+    per_second: float | None = Field(description="Mean rate since the job started")
+    eta_seconds: float | None = Field(description="Seconds to go at that rate")
+
+
+class JobRecord(Schema):
+    id: int
+    kind: str = Field(examples=["attachment.process"])
+    status: str = Field(description="queued, running, succeeded, failed or cancelled")
+    progress: JobProgress
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None = Field(description="code and message of what ended it")
+    created_at: Timestamp
+    started_at: Timestamp | None
+    finished_at: Timestamp | None
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        return cls(
+            id=job.id,
+            kind=job.kind,
+            status=job.status,
+            progress=JobProgress.model_validate(progress_of(job)),
+            result=job.result,
+            error=job.error,
+            created_at=job.created_at,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+        )

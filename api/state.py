@@ -1,0 +1,24 @@
+from dataclasses import dataclass
+
+from starlette.requests import HTTPConnection
+
+from api.streams import Streams
+from api.waiting import Subscriber, Waiters
+from core.keyring import Signer
+from storage.resources import Resources
+
+
+@dataclass(frozen=True)
+class State:
+    """What the handlers of one API process share."""
+
+    resources: Resources
+    key_signer: Signer
+    subscriber: Subscriber
+    jobs: Waiters[bool]
+    streams: Streams
+
+
+def state_of(connection: HTTPConnection) -> State:
+    state: State = connection.app.state.pressroom
+    return state

@@ -1,0 +1,147 @@
+"""Waiting for a worker without holding a thread.
+
+A request that waits is a future in a map. One subscriber per process hears what has changed and
+one loop per kind of thing looks it up, a single query for all that wait, so that 500 waiting
+requests cost no more than one. Notifications are only hints: the loop also looks by itself every
+300 ms, so that a lost one (a subscriber's connection can die without a word) costs no more.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Generic, TypeVar
+
+import redis.asyncio
+from redis.exceptions import RedisError
+
+from api.metrics import WAITING
+from core.errors import unavailable
+from core.logging import get_logger
+from storage.notifications import CHANNEL
+
+log = get_logger(__name__)
+
+LOOK_EVERY_SECONDS = 0.3
+MOST_WAITING = 2_000
+
+V = TypeVar("V")
+
+Look = Callable[[list[str]], Awaitable[Mapping[str, V]]]
+
+
+class Waiters(Generic[V]):
+    """Futures by topic, fulfilled by one loop that asks ``look`` for all of them at once.
+
+    ``look`` answers for those topics that are done, and leaves the others out.
+    """
+
+    def __init__(self, look: Look[V]) -> None:
+        self._look = look
+        self._futures: dict[str, set[asyncio.Future[V]]] = defaultdict(set)
+        self._nudged: set[str] = set()
+        self._wake = asyncio.Event()
+
+    async def wait(self, topic: str, seconds: float) -> V | None:
+        """What ``look`` found for the topic, or ``None`` when the time ran out.
+
+        Raises ``queue.too_many_waiters``.
+        """
+        with self._registered(topic) as future:
+            self.nudge(topic)
+            with suppress(TimeoutError):
+                return await asyncio.wait_for(future, seconds)
+        return None
+
+    def nudge(self, topic: str) -> None:
+        """Something may have happened to the topic: look at once."""
+        if topic in self._futures:
+            self._nudged.add(topic)
+            self._wake.set()
+
+    async def run(self) -> None:
+        clock = asyncio.get_running_loop().time
+        look_at_all = clock() + LOOK_EVERY_SECONDS
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), look_at_all - clock())
+            self._wake.clear()
+            topics, self._nudged = list(self._nudged), set()
+            if clock() >= look_at_all:
+                topics = list(self._futures)
+                look_at_all = clock() + LOOK_EVERY_SECONDS
+            if topics:
+                await self._fulfil(topics)
+
+    async def _fulfil(self, topics: list[str]) -> None:
+        try:
+            found = await self._look(topics)
+        except Exception as error:  # noqa: BLE001 - this loop must outlive whatever it looks at
+            log.warning("waiting.look_failed", reason=type(error).__name__)
+            await asyncio.sleep(LOOK_EVERY_SECONDS)
+            return
+        for topic, value in found.items():
+            for future in self._futures.get(topic, ()):
+                if not future.done():
+                    future.set_result(value)
+
+    @contextmanager
+    def _registered(self, topic: str) -> Iterator[asyncio.Future[V]]:
+        if len(self._futures) >= MOST_WAITING:
+            raise unavailable("queue.too_many_waiters", "Too many requests wait for a worker.")
+        future: asyncio.Future[V] = asyncio.get_running_loop().create_future()
+        self._futures[topic].add(future)
+        WAITING.inc()
+        try:
+            yield future
+        finally:
+            WAITING.dec()
+            self._futures[topic].discard(future)
+            if not self._futures[topic]:
+                del self._futures[topic]
+
+
+class Subscriber:
+    """Hears every notification of the deployment and passes the topic on."""
+
+    def __init__(self, client: redis.asyncio.Redis) -> None:
+        self._client = client
+        self._listeners: list[Callable[[str], None]] = []
+
+    @contextmanager
+    def listening(self, listener: Callable[[str], None]) -> Iterator[None]:
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                async for topic in self._topics():
+                    for listener in tuple(self._listeners):
+                        listener(topic)
+            except (RedisError, OSError) as error:
+                log.warning("subscriber.reconnecting", reason=type(error).__name__)
+                await asyncio.sleep(LOOK_EVERY_SECONDS)
+
+    async def _topics(self) -> AsyncIterator[str]:
+        async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
+            await pubsub.subscribe(CHANNEL)
+            while True:
+                message = await pubsub.get_message(timeout=1.0)
+                if message is not None:
+                    yield message["data"].decode()
+
+
+@asynccontextmanager
+async def running(*loops: Awaitable[None]) -> AsyncIterator[None]:
+    """Run endless loops for as long as the block lasts."""
+    tasks = [asyncio.ensure_future(loop) for loop in loops]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

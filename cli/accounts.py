@@ -1,0 +1,103 @@
+from typing import Annotated, Any
+
+import typer
+
+from cli.connection import connected
+from cli.output import Json, show, show_all
+from core.scopes import Scope
+from models import ApiKey, Plan, User
+from services import accounts, api_keys
+
+users = typer.Typer(no_args_is_help=True, help="People who own or read lists.")
+keys = typer.Typer(no_args_is_help=True, help="API keys.")
+
+Email = Annotated[str, typer.Argument(metavar="EMAIL")]
+
+
+@users.command("create")
+def create_user(
+    email: Email,
+    name: Annotated[str, typer.Option(help="What to call them.")],
+    password: Annotated[
+        str,
+        typer.Option(
+            prompt=True, hide_input=True, help="8 characters or more; asked for if left out."
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Make a user who can log in."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        user = accounts.create_user(uow, email=email, name=name, password=password)
+        show(_user(user), as_json=as_json)
+
+
+@users.command("plan")
+def set_plan(email: Email, plan: Plan, as_json: Json = False) -> None:
+    """Put a user on the free or the paid plan."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        show(_user(accounts.set_plan(uow, email=email, plan=plan)), as_json=as_json)
+
+
+@users.command("list")
+def list_users(as_json: Json = False) -> None:
+    """Show users, newest first; at most 1,000."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        show_all([_user(user) for user in accounts.list_users(uow)], as_json=as_json)
+
+
+@keys.command("create")
+def create_key(
+    email: Email,
+    name: Annotated[str, typer.Option(help="What the key is for.")],
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option(help="Repeat for several. Without: all that its user may do."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make an API key. It is shown this once."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        user = accounts.get_by_email(uow, email)
+        signer = api_keys.signer(resources.settings.keyring)
+        key, secret = api_keys.create(uow, signer, user_id=user.id, name=name, scopes=scope or None)
+        record = _key(key) | {"key": secret}
+    show(record, as_json=as_json)
+
+
+@keys.command("list")
+def list_keys(email: Email, as_json: Json = False) -> None:
+    """Show a user's keys, newest first."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        user = accounts.get_by_email(uow, email)
+        show_all([_key(key) for key in api_keys.list_of(uow, user.id)], as_json=as_json)
+
+
+@keys.command("revoke")
+def revoke_key(key_id: Annotated[int, typer.Argument(metavar="ID")], as_json: Json = False) -> None:
+    """Revoke a key, from the next request on."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        revoked = api_keys.revoke(uow, key_id=key_id)
+    show({"id": key_id, "revoked": revoked}, as_json=as_json)
+
+
+def _user(user: User) -> dict[str, Any]:
+    return {
+        "id": user.id,
+        "email": user.email,
+        "name": user.name,
+        "plan": user.plan,
+        "created_at": user.created_at,
+    }
+
+
+def _key(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "last_four": key.last_four,
+        "scopes": None if key.scopes is None else " ".join(key.scopes),
+        "created_at": key.created_at,
+        "last_used_at": key.last_used_at,
+        "revoked_at": key.revoked_at,
+    }

@@ -1,0 +1,75 @@
+# ruff: noqa: F401 - the services register the kinds of jobs they know
+from typing import Annotated, Any
+
+import typer
+
+from cli.connection import connected
+from cli.output import Json, show, show_all
+from core.errors import not_found
+from models import Job, JobStatus
+from services.attachments import upload
+from services.jobs import requests
+from storage.unit_of_work import UnitOfWork
+
+app = typer.Typer(no_args_is_help=True, help="Durable work, done by the workers.")
+
+JobId = Annotated[int, typer.Argument(metavar="ID")]
+
+
+@app.command("list")
+def list_jobs(
+    status: Annotated[JobStatus | None, typer.Option(help="Only those.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    as_json: Json = False,
+) -> None:
+    """Show jobs of all users, newest first."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        jobs = requests.list_all(uow, status=status, limit=limit)
+        show_all([_brief(job) for job in jobs], as_json=as_json)
+
+
+@app.command("show")
+def show_job(job_id: JobId, as_json: Json = False) -> None:
+    """Show one job, with its result or error."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        job = _get(uow, job_id)
+        details = {
+            "user_id": job.user_id,
+            "subject_id": job.subject_id,
+            "crashes": job.crashes,
+            "retries": job.retries,
+            "request_id": job.request_id,
+            "result": job.result,
+            "error": job.error,
+        }
+        show(_brief(job) | details, as_json=as_json)
+
+
+@app.command("retry")
+def retry_job(job_id: JobId, as_json: Json = False) -> None:
+    """Start a failed or cancelled job again, where its kind allows it."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        job = _get(uow, job_id)
+        requests.restart(uow, job)
+        uow.session.refresh(job)
+        show(_brief(job), as_json=as_json)
+
+
+def _get(uow: UnitOfWork, job_id: int) -> Job:
+    job = uow.session.get(Job, job_id)
+    if job is None:
+        raise not_found("job.not_found", f"There is no job {job_id}.")
+    return job
+
+
+def _brief(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "kind": job.kind,
+        "status": job.status,
+        "attempt": job.attempt,
+        "progress": f"{job.progress_done}/{job.progress_total or '?'}",
+        "created_at": job.created_at,
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+    }

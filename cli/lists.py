@@ -1,0 +1,29 @@
+from typing import Annotated
+
+import typer
+
+from cli.connection import connected
+from cli.output import Json, show
+from services import accounts, lists
+
+app = typer.Typer(no_args_is_help=True, help="Lists that people subscribe to.")
+
+
+@app.callback()
+def group() -> None:
+    """Keeps `create` a subcommand while it is the only one."""
+
+
+@app.command("create")
+def create(
+    owner_email: Annotated[str, typer.Argument(metavar="OWNER_EMAIL")],
+    title: Annotated[str, typer.Option(help="What readers see.")],
+    slug: Annotated[str, typer.Option(help="Its name in addresses: a-z, 0-9 and '-'.")],
+    as_json: Json = False,
+) -> None:
+    """Make a list."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        owner = accounts.get_by_email(uow, owner_email)
+        made = lists.create(uow, owner_id=owner.id, title=title, slug=slug)
+        record = {"id": made.id, "slug": made.slug, "title": made.title, "user_id": owner.id}
+    show(record, as_json=as_json)

@@ -1,0 +1,95 @@
+"""The processes that a deployment runs, each in the foreground. Imports wait until they're needed:
+each of these starts many times a day on a laptop, and none needs what the others do."""
+
+import os
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Annotated
+
+import typer
+
+from cli.output import Json, show
+from core.lanes import Lane
+
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (serve, worker, beat, flower, migrate):
+        app.command()(command)
+
+
+def serve(
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    processes: Annotated[int, typer.Option(min=1, help="API processes to run.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Run the API."""
+    import uvicorn
+
+    from core.settings import load_settings
+
+    settings = load_settings()
+    uvicorn.run(
+        "api.main:app",
+        host=host,
+        port=port,
+        workers=processes,
+        log_config=None,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
+        server_header=False,
+        timeout_graceful_shutdown=20,
+    )
+
+
+def worker(
+    lane: Annotated[Lane, typer.Option(help="Which queue to work on.")],
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Jobs at a time; by default what the lane wants.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a worker for one lane."""
+    # A soft shutdown on SIGTERM: Celery reads this name when it is imported.
+    os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
+    from workers.main import run
+
+    run(lane, concurrency)
+
+
+def beat(as_json: Json = False) -> None:
+    """Run the clock that sends periodic tasks. Run one."""
+    from core.settings import load_settings
+    from workers.app import build_app
+
+    # What was due while no clock ran is not made up for, so its state may be lost.
+    schedule = Path(gettempdir()) / f"pressroom-beat-{os.getpid()}"
+    app = build_app(load_settings())
+    app.Beat(schedule=str(schedule), loglevel="INFO", quiet=True, pidfile=None).run()
+
+
+def flower(
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 5555,
+    as_json: Json = False,
+) -> None:
+    """Run Flower, the page that shows workers and tasks, behind its password."""
+    from core.settings import load_settings
+    from workers.monitor import run
+
+    run(load_settings(), host, port)
+
+
+def migrate(as_json: Json = False) -> None:
+    """Bring the database to the newest revision."""
+    from core.settings import load_settings
+    from storage.database import open_database
+    from storage.migrations.run import migrate as run
+
+    database = open_database(load_settings(), pool_size=1, application_name="pressroom-migrate")
+    try:
+        show({"revision": run(database.engine)}, as_json=as_json)
+    finally:
+        database.close()

@@ -1,0 +1,85 @@
+from argon2 import PasswordHasher
+from email_validator import EmailNotValidError, validate_email
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+
+from core.errors import conflict, invalid, not_found
+from models import Plan, User
+from storage.unit_of_work import UnitOfWork
+
+MIN_PASSWORD_CHARACTERS = 8
+MAX_PASSWORD_CHARACTERS = 1024
+
+# argon2id with the parameters that RFC 9106 recommends second (64 MiB), the library's default.
+_hasher = PasswordHasher()
+
+
+def normalise_email(address: str) -> str:
+    """The one spelling of an address: NFC, lower case, the domain in its Unicode form.
+
+    Dots and plus tags stay as they are. Raises ``email.invalid``.
+    """
+    try:
+        found = validate_email(address, check_deliverability=False)
+    except EmailNotValidError as error:
+        raise invalid("email.invalid", f"Not an e-mail address: {error}") from None
+    return found.normalized.lower()
+
+
+def create_user(
+    uow: UnitOfWork, *, email: str, name: str | None = None, password: str | None = None
+) -> User:
+    """A new person; raises ``user.exists``. Without a password they can't log in."""
+    user = User(
+        email=normalise_email(email),
+        name=name,
+        password_hash=None if password is None else hash_password(password),
+    )
+    uow.session.add(user)
+    try:
+        uow.session.flush()
+    except IntegrityError as error:
+        if "uq_users_email" not in str(error.orig):
+            raise
+        raise conflict("user.exists", f"There is a user {user.email} already.") from None
+    return user
+
+
+def hash_password(password: str) -> str:
+    if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
+        raise invalid(
+            "password.length",
+            f"A password has {MIN_PASSWORD_CHARACTERS} to {MAX_PASSWORD_CHARACTERS} characters.",
+        )
+    return _hasher.hash(password)
+
+
+def find_by_email(uow: UnitOfWork, email: str) -> User | None:
+    return uow.session.scalar(select(User).where(User.email == normalise_email(email)))
+
+
+def get_by_email(uow: UnitOfWork, email: str) -> User:
+    """Raises ``user.not_found``."""
+    user = find_by_email(uow, email)
+    if user is None:
+        raise not_found("user.not_found", f"There is no user {email}.")
+    return user
+
+
+def get(uow: UnitOfWork, user_id: int) -> User:
+    """Raises ``user.not_found``."""
+    user = uow.session.get(User, user_id)
+    if user is None:
+        raise not_found("user.not_found", "There is no such user.")
+    return user
+
+
+def set_plan(uow: UnitOfWork, *, email: str, plan: Plan) -> User:
+    user = get_by_email(uow, email)
+    user.plan = plan
+    return user
+
+
+def list_users(uow: UnitOfWork, *, limit: int = 1000) -> list[User]:
+    query = select(User).order_by(User.created_at.desc(), User.id.desc()).limit(limit)
+    return list(uow.session.scalars(query))

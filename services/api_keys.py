@@ -1,0 +1,144 @@
+"""API keys: ``prk_``, 256 random bits in base62, and a checksum.
+
+The checksum refuses a typo without a query and lets leak scanners find keys. Only an HMAC of the
+key is stored, so a copy of the database opens nothing.
+"""
+
+import secrets
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import func, select, update
+
+from core import clock
+from core.errors import invalid, not_found, unauthenticated
+from core.keyring import Keyring, Signer
+from core.scopes import EVERYTHING_OF_A_USER, Scope, effective
+from models import ApiKey
+from storage.unit_of_work import UnitOfWork
+
+PREFIX = "prk_"
+_SECRET_CHARACTERS = 43  # 62**43 > 2**256
+_CHECKSUM_CHARACTERS = 6  # 62**6 > 2**32
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+# A busy key must not become a hot row: its last use is noted at most this often.
+_LAST_USE_RESOLUTION = timedelta(minutes=1)
+MAX_NAME_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who sent a request, and what their credential may do."""
+
+    user_id: int
+    scopes: frozenset[Scope]
+    # A credential without restriction may make and revoke others.
+    unrestricted: bool
+    key_id: int
+
+
+def signer(keyring: Keyring) -> Signer:
+    return Signer(keyring, "api-key")
+
+
+def create(
+    uow: UnitOfWork,
+    signer: Signer,
+    *,
+    user_id: int,
+    name: str,
+    scopes: Iterable[Scope] | None = None,
+) -> tuple[ApiKey, str]:
+    """A new key and its secret, which is shown this once. ``None``: without restriction."""
+    name = name.strip()
+    if not 1 <= len(name) <= MAX_NAME_CHARACTERS:
+        raise invalid("api_key.name", f"A key's name has 1 to {MAX_NAME_CHARACTERS} characters.")
+    secret = _generate()
+    key = ApiKey(
+        user_id=user_id,
+        name=name,
+        secret_hmac=signer.digest(secret.encode()),
+        last_four=secret[-4:],
+        scopes=None if scopes is None else sorted(set(scopes)),
+    )
+    uow.session.add(key)
+    uow.session.flush()
+    return key, secret
+
+
+def authenticate(uow: UnitOfWork, signer: Signer, secret: str) -> Caller:
+    """The caller behind a key; raises ``auth.invalid_credentials``."""
+    key = _find(uow, signer, secret) if is_well_formed(secret) else None
+    if key is None:
+        raise unauthenticated(
+            "auth.invalid_credentials", "The API key is unknown, mistyped or revoked."
+        )
+    _note_use(uow, key)
+    scopes = EVERYTHING_OF_A_USER if key.scopes is None else effective(map(Scope, key.scopes))
+    return Caller(key.user_id, scopes, unrestricted=key.scopes is None, key_id=key.id)
+
+
+def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[ApiKey]:
+    """The user's keys, newest first, revoked ones too."""
+    query = select(ApiKey).where(ApiKey.user_id == user_id).order_by(ApiKey.id.desc())
+    return list(uow.session.scalars(query.limit(limit)))
+
+
+def revoke(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
+    """End a key, of ``user_id`` where given: 1, or 0 when it was revoked already.
+
+    Raises ``api_key.not_found``.
+    """
+    key = uow.session.get(ApiKey, key_id)
+    if key is None or user_id not in (None, key.user_id):
+        raise not_found("api_key.not_found", "There is no such API key.")
+    statement = update(ApiKey).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
+    result = uow.session.execute(statement.values(revoked_at=func.now()).returning(ApiKey.id))
+    return len(result.all())
+
+
+def is_well_formed(secret: str) -> bool:
+    body = secret.removeprefix(PREFIX)
+    if body == secret or len(body) != _SECRET_CHARACTERS + _CHECKSUM_CHARACTERS:
+        return False
+    random_part = body[:_SECRET_CHARACTERS]
+    return secrets.compare_digest(
+        (PREFIX + random_part + _checksum(random_part)).encode(), secret.encode()
+    )
+
+
+def _generate() -> str:
+    random_part = _base62(secrets.randbits(256), _SECRET_CHARACTERS)
+    return PREFIX + random_part + _checksum(random_part)
+
+
+def _checksum(random_part: str) -> str:
+    return _base62(zlib.crc32((PREFIX + random_part).encode()), _CHECKSUM_CHARACTERS)
+
+
+def _base62(number: int, width: int) -> str:
+    digits = []
+    for _ in range(width):
+        number, digit = divmod(number, 62)
+        digits.append(_BASE62[digit])
+    return "".join(reversed(digits))
+
+
+def _find(uow: UnitOfWork, signer: Signer, secret: str) -> ApiKey | None:
+    query = select(ApiKey).where(
+        ApiKey.secret_hmac.in_(signer.digests(secret.encode())), ApiKey.revoked_at.is_(None)
+    )
+    return uow.session.scalar(query)
+
+
+def _note_use(uow: UnitOfWork, key: ApiKey) -> None:
+    now = clock.now()
+    if key.last_used_at is not None and now - key.last_used_at < _LAST_USE_RESOLUTION:
+        return
+    # Requests at the same time must not wait for each other just to note the same minute.
+    unlocked = select(ApiKey.id).where(ApiKey.id == key.id).with_for_update(skip_locked=True)
+    uow.session.execute(
+        update(ApiKey).where(ApiKey.id.in_(unlocked.scalar_subquery())).values(last_used_at=now)
+    )

@@ -1,0 +1,96 @@
+"""``Idempotency-Key``: the same request sent twice has one effect and one answer.
+
+The record is written in the transaction of the effect, under a UNIQUE constraint: of two requests
+that race, one commits and the other finds its record. A record points at a job (the answer is then
+read from the job's present state) or keeps an answer. Only success is kept: what fails a job
+deletes its record (``services.jobs.lease.abandon``), a rollback never wrote one.
+
+After draft-ietf-httpapi-idempotency-key-header.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, func, select, text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import OperationalError
+
+from core.errors import conflict, invalid
+from models import IdempotencyRecord
+from storage.unit_of_work import UnitOfWork
+
+LIFETIME = text("now() + interval '24 hours'")
+_LOCK_NOT_AVAILABLE = "55P03"
+
+
+@dataclass(frozen=True)
+class IdempotencyKey:
+    caller_id: int
+    route: str
+    key: str
+    fingerprint: bytes  # SHA-256 of method, path, query and body
+
+
+class RecordedMeanwhile(Exception):
+    """An equal request committed first: roll back and answer what it answered."""
+
+
+def find(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
+    """What the key was used for in the last 24 hours; raises ``idempotency.key_reused``."""
+    record = uow.session.scalar(
+        select(IdempotencyRecord).where(
+            IdempotencyRecord.caller_id == key.caller_id,
+            IdempotencyRecord.route == key.route,
+            IdempotencyRecord.key == key.key,
+            IdempotencyRecord.expires_at > func.now(),
+        )
+    )
+    if record is not None and record.fingerprint != key.fingerprint:
+        raise invalid(
+            "idempotency.key_reused",
+            "This Idempotency-Key was used for another request in the last 24 hours.",
+        )
+    return record
+
+
+def record(
+    uow: UnitOfWork,
+    key: IdempotencyKey,
+    *,
+    job_id: int | None = None,
+    answer: dict[str, Any] | None = None,
+) -> None:
+    """Bind the key to this transaction's effect.
+
+    Waits for an equal request that is under way; raises ``RecordedMeanwhile`` when that one
+    commits, ``idempotency.in_progress`` when it takes too long.
+    """
+    values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": answer}
+    statement = (
+        insert(IdempotencyRecord)
+        .values(caller_id=key.caller_id, route=key.route, key=key.key, **values)
+        .on_conflict_do_update(
+            index_elements=["caller_id", "route", "key"],
+            set_={**values, "expires_at": LIFETIME, "created_at": func.now()},
+            where=IdempotencyRecord.expires_at <= func.now(),
+        )
+        .returning(IdempotencyRecord.id)
+    )
+    try:
+        recorded = uow.session.scalar(statement)
+    except OperationalError as error:
+        if getattr(error.orig, "pgcode", None) != _LOCK_NOT_AVAILABLE:
+            raise
+        raise conflict(
+            "idempotency.in_progress", "A request with this Idempotency-Key is still under way."
+        ) from None
+    if recorded is None:
+        raise RecordedMeanwhile(key.key)
+
+
+def purge(uow: UnitOfWork, *, before: datetime) -> int:
+    """Forget records that expired before then."""
+    found = select(IdempotencyRecord.id).where(IdempotencyRecord.expires_at < before).limit(10_000)
+    statement = delete(IdempotencyRecord).where(IdempotencyRecord.id.in_(found.scalar_subquery()))
+    return len(uow.session.execute(statement.returning(IdempotencyRecord.id)).all())

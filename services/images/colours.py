@@ -1,0 +1,86 @@
+"""Any mode Pillow decodes to, brought to 8-bit RGB or RGBA in sRGB."""
+
+from functools import lru_cache
+from io import BytesIO
+from itertools import product
+
+from PIL import Image, ImageChops, ImageCms
+
+# One 8-bit level is rounding; a profile that moves nothing further is sRGB under another name.
+_ROUNDING = 2
+
+
+def displayable(image: Image.Image) -> Image.Image:
+    profile = image.info.get("icc_profile")
+    if image.mode in ("I;16", "I"):
+        image = _top_byte(image)
+    if image.mode == "CMYK":
+        return _converted(image, "RGB", profile)
+    if image.mode in ("1", "L") and not image.has_transparency_data:
+        return _converted(image.convert("L"), "RGB", profile)
+    if image.mode == "LA" and profile:
+        grey = _converted(image.getchannel("L"), "RGB", profile)
+        grey.putalpha(image.getchannel("A"))
+        return grey
+    mode = "RGBA" if image.has_transparency_data else "RGB"
+    return _converted(_in_mode(image, mode), mode, profile)
+
+
+def _in_mode(image: Image.Image, mode: str) -> Image.Image:
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _converted(image: Image.Image, mode: str, profile: bytes | None) -> Image.Image:
+    transform = _to_srgb(profile, image.mode, mode) if profile else None
+    if transform is None:
+        return _in_mode(image, mode)
+    if image.mode == mode:
+        ImageCms.applyTransform(image, transform, inPlace=True)
+        return image
+    return ImageCms.applyTransform(image, transform) or image
+
+
+@lru_cache(maxsize=4)
+def _to_srgb(profile: bytes, source: str, target: str) -> ImageCms.ImageCmsTransform | None:
+    """None when there is nothing to convert: already sRGB, or not a profile for such pixels."""
+    try:
+        transform = ImageCms.buildTransform(
+            ImageCms.ImageCmsProfile(BytesIO(profile)),
+            ImageCms.createProfile("sRGB"),
+            source,
+            target,
+        )
+    except (ImageCms.PyCMSError, OSError, ValueError):
+        # A broken profile costs a picture its exact colours, not its upload, as in browsers.
+        return None
+    return None if source == target and _changes_nothing(transform, source) else transform
+
+
+def _changes_nothing(transform: ImageCms.ImageCmsTransform, mode: str) -> bool:
+    levels = range(0, 256, 15)
+    cube = Image.frombytes(
+        "RGB", (18 * 18, 18), bytes(b for rgb in product(levels, repeat=3) for b in rgb)
+    )
+    before = cube.convert(mode)
+    after = before.copy()
+    ImageCms.applyTransform(after, transform, inPlace=True)
+    difference = ImageChops.difference(before.convert("RGB"), after.convert("RGB"))
+    return all(high <= _ROUNDING for _, high in _extrema(difference))
+
+
+def _extrema(image: Image.Image) -> list[tuple[float, float]]:
+    return [image.getchannel(band).getextrema() for band in image.getbands()]  # type: ignore[misc]
+
+
+def _top_byte(image: Image.Image) -> Image.Image:
+    """16-bit grey to 8 bits; Pillow's own conversion clips at 255 instead of scaling."""
+    low_high = Image.frombytes("LA", image.size, image.convert("I;16").tobytes())
+    grey = low_high.getchannel("A")
+    key = image.info.get("transparency")
+    if isinstance(key, int):
+        low = low_high.getchannel("L").point([255 * (level == key & 255) for level in range(256)])
+        high = grey.point([255 * (level == key >> 8) for level in range(256)])
+        grey.putalpha(ImageChops.invert(ImageChops.multiply(low, high)))
+    if profile := image.info.get("icc_profile"):
+        grey.info["icc_profile"] = profile
+    return grey

@@ -1,0 +1,45 @@
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class ImageType(StrEnum):
+    """The containers we read. PNG includes APNG, JPEG includes MPO."""
+
+    PNG = "png"
+    JPEG = "jpeg"
+    GIF = "gif"
+    WEBP = "webp"
+    ICO = "ico"
+
+    @property
+    def mime_type(self) -> str:
+        return "image/x-icon" if self is ImageType.ICO else f"image/{self.value}"
+
+
+ALLOWED_EXTENSIONS: Mapping[str, ImageType] = MappingProxyType(
+    {
+        "png": ImageType.PNG,
+        "jpg": ImageType.JPEG,
+        "jpeg": ImageType.JPEG,
+        "gif": ImageType.GIF,
+        "webp": ImageType.WEBP,
+        "ico": ImageType.ICO,
+    }
+)
+"""Lower-case file name extension, without its dot, to the type it names."""
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", ImageType.PNG),
+    (b"\xff\xd8\xff", ImageType.JPEG),
+    (b"GIF87a", ImageType.GIF),
+    (b"GIF89a", ImageType.GIF),
+    (b"\0\0\1\0", ImageType.ICO),
+)
+
+
+def sniff(data: bytes) -> ImageType | None:
+    """The type its first bytes name; the first 16 are enough. None when it is none of ours."""
+    if data[:4] == b"RIFF" and data[8:15] == b"WEBPVP8":
+        return ImageType.WEBP
+    return next((kind for magic, kind in _SIGNATURES if data.startswith(magic)), None)

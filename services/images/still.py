@@ -1,0 +1,48 @@
+import struct
+from io import BytesIO
+
+from PIL import ExifTags, Image
+
+from services.images.colours import displayable
+from services.images.limits import check_canvas
+
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def open_only(data: bytes, format_name: str) -> Image.Image:
+    """Opened by that one decoder of Pillow's, whatever else the bytes might also be."""
+    image = Image.open(BytesIO(data), formats=[format_name])
+    check_canvas(*image.size, f"{format_name} header")
+    return image
+
+
+def decode(data: bytes, format_name: str) -> Image.Image:
+    """Its first picture in RGB or RGBA, colours in sRGB, not yet turned upright."""
+    with open_only(data, format_name) as image:
+        image.load()
+        return displayable(image)
+
+
+def decode_upright(data: bytes, format_name: str) -> Image.Image:
+    with open_only(data, format_name) as image:
+        image.load()
+        turn = _UPRIGHT.get(_orientation(image))
+        upright = displayable(image)
+    return upright if turn is None else upright.transpose(turn)
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        value = image.getexif().get(ExifTags.Base.Orientation, 1)
+    except (SyntaxError, ValueError, TypeError, KeyError, struct.error, OSError):
+        # Broken metadata is dropped like any other; the pixels are good.
+        return 1
+    return value if isinstance(value, int) else 1

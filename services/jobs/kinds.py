@@ -1,0 +1,39 @@
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from core.lanes import Lane
+from core.scopes import Scope
+from models import Job
+from storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class JobKind:
+    """What is known of a kind of durable work before any of it runs."""
+
+    name: str  # `resource.verb`, the task's name too
+    lane: Lane
+    scope: Scope  # what a credential needs to see or cancel such a job
+    retryable: bool  # whether a failed one may be started again by its owner
+    # Runs in the transaction that fails or cancels a job, so that its subject ends with it.
+    on_abandoned: Callable[[UnitOfWork, Job], None]
+
+
+_kinds: dict[str, JobKind] = {}
+
+
+def register(kind: JobKind) -> JobKind:
+    if kind.name in _kinds:
+        raise ValueError(f"job kind {kind.name} is registered twice")
+    _kinds[kind.name] = kind
+    return kind
+
+
+def names_within(scopes: Collection[Scope]) -> list[str]:
+    """The kinds whose jobs a credential with these scopes may see."""
+    return [kind.name for kind in _kinds.values() if kind.scope in scopes]
+
+
+def kind_named(name: str) -> JobKind:
+    """Raises ``KeyError`` for a kind that no module of this process has registered."""
+    return _kinds[name]

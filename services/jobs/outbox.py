@@ -1,0 +1,45 @@
+from datetime import timedelta
+
+from sqlalchemy import func
+
+from core.lanes import Lane
+from models import Job
+from services.jobs.kinds import JobKind
+from storage.broker import Broker
+from storage.unit_of_work import UnitOfWork
+
+# A job that nobody claimed by then is sent again by the sweep.
+FIRST_RESEND = timedelta(seconds=2)
+
+
+def enqueue(
+    uow: UnitOfWork,
+    kind: JobKind,
+    *,
+    user_id: int | None,
+    subject_id: int | None = None,
+    request_id: str | None = None,
+    total: int | None = None,
+) -> Job:
+    """Write the job in the caller's transaction; it is sent once that has committed."""
+    job = Job(
+        kind=kind.name,
+        lane=kind.lane,
+        user_id=user_id,
+        subject_id=subject_id,
+        request_id=request_id,
+        progress_total=total,
+        send_after=func.now() + FIRST_RESEND,
+        sends=1,
+    )
+    uow.session.add(job)
+    uow.session.flush()
+    uow.after_commit(lambda: send(uow.broker, job))
+    return job
+
+
+def send(broker: Broker, job: Job) -> bool:
+    """Hand the job's id to its lane. A message too many does no harm: only one claim wins."""
+    # The name that Flower and the worker's log show is the job's own.
+    task_id = f"job-{job.id}-{job.attempt}-{job.sends}"
+    return broker.send(job.kind, Lane(job.lane), {"job_id": job.id}, task_id=task_id)

@@ -1,0 +1,108 @@
+"""What makes the broker dispensable: every worker looks each second for jobs that nobody works on.
+
+A queued job that was not claimed in time is sent again; a running one whose lease ran out is queued
+again, or failed once it has taken three workers down with it. Rows are taken with ``SKIP LOCKED``,
+so that any number of workers sweep at once and each row is handled by one.
+"""
+
+from datetime import timedelta
+
+import redis
+from sqlalchemy import func, select, update
+
+from core.lanes import Lane
+from core.logging import get_logger
+from models import Job, JobStatus
+from services.jobs.lease import abandon, queued_again, tell_after_commit
+from services.jobs.outbox import FIRST_RESEND, send
+from storage.broker import queue_name
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+log = get_logger(__name__)
+
+MAX_CRASHES = 3
+# A lane with that many messages waiting has work enough; what it lost is sent as it drains.
+ENOUGH_WAITING = 100
+_SLOWEST_RESEND = timedelta(seconds=16)
+_BATCH = 200
+
+
+def sweep(resources: Resources) -> int:
+    """One round; the number of jobs it touched."""
+    return requeue_lost(resources) + sum(resend_unclaimed(resources, lane) for lane in Lane)
+
+
+def requeue_lost(resources: Resources) -> int:
+    with resources.unit_of_work() as uow:
+        expired = list(
+            uow.session.scalars(
+                select(Job)
+                .where(Job.status == JobStatus.RUNNING, Job.lease_expires_at < func.now())
+                .order_by(Job.lease_expires_at)
+                .limit(_BATCH)
+                .with_for_update(skip_locked=True)
+            )
+        )
+        for job in expired:
+            _after_crash(uow, job)
+        return len(expired)
+
+
+def _after_crash(uow: UnitOfWork, job: Job) -> None:
+    job.crashes += 1
+    job.version += 1
+    log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=job.crashes)
+    if job.cancel_requested or job.crashes >= MAX_CRASHES:
+        _give_up(uow, job)
+    else:
+        for name, value in queued_again().items():
+            setattr(job, name, value)
+        job.send_after = func.now() + FIRST_RESEND
+        uow.after_commit(lambda: send(uow.broker, job))
+    tell_after_commit(uow, job.id)
+    uow.session.flush()
+
+
+def _give_up(uow: UnitOfWork, job: Job) -> None:
+    job.status = JobStatus.CANCELLED if job.cancel_requested else JobStatus.FAILED
+    job.lease_expires_at = None
+    job.finished_at = func.now()
+    job.error = {
+        "code": "job.worker_lost",
+        "message": f"The worker was lost {job.crashes} times while it did this job.",
+    }
+    abandon(uow, job)
+
+
+def resend_unclaimed(resources: Resources, lane: Lane) -> int:
+    room = _room(resources, lane)
+    if room <= 0:
+        return 0
+    due = (
+        select(Job.id)
+        .where(Job.status == JobStatus.QUEUED, Job.lane == lane, Job.send_after < func.now())
+        .order_by(Job.send_after)
+        .limit(room)
+        .with_for_update(skip_locked=True)
+    )
+    # Each time it waits longer: a job that is only waiting for its turn needs few copies.
+    pause = func.least(FIRST_RESEND * func.power(2, Job.sends), _SLOWEST_RESEND)
+    with resources.unit_of_work() as uow:
+        statement = (
+            update(Job)
+            .where(Job.id.in_(due.scalar_subquery()))
+            .values(send_after=func.now() + pause, sends=Job.sends + 1)
+            .returning(Job)
+        )
+        jobs = list(uow.session.scalars(statement))
+    return sum(send(resources.broker, job) for job in jobs)
+
+
+def _room(resources: Resources, lane: Lane) -> int:
+    try:
+        waiting = resources.redis.llen(queue_name(lane))
+    except redis.RedisError as error:
+        log.warning("sweep.broker_unreachable", reason=type(error).__name__)
+        return 0
+    return ENOUGH_WAITING - int(waiting)

@@ -1,0 +1,20 @@
+import sys
+
+from core.lanes import Lane
+from core.settings import load_settings
+from storage.broker import queue_name
+from workers import process
+from workers.app import PROFILES, build_app
+
+
+def run(lane: Lane, concurrency: int | None) -> None:
+    """Work on one lane until told to stop; ends the process."""
+    process.serve(lane)
+    profile = PROFILES[lane]
+    options = ["--pool", profile.pool, "--queues", queue_name(lane), "--hostname", f"{lane}@%h"]
+    if concurrency or profile.concurrency:
+        options += ["--concurrency", str(concurrency or profile.concurrency)]
+    # Gossip and mingle let workers know of each other, which ours have no use for.
+    options += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
+    build_app(load_settings()).worker_main(["worker", *options])
+    sys.exit(0)

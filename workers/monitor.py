@@ -1,0 +1,22 @@
+"""Flower: a page for operators that shows every worker and task."""
+
+from core.logging import configure_logging
+from core.settings import Settings, SettingsError
+from workers.app import build_app
+
+
+def run(settings: Settings, host: str, port: int) -> None:
+    """Serve Flower until told to stop. It never runs without a password."""
+    if settings.flower_password is None:
+        raise SettingsError("PRESSROOM_FLOWER_PASSWORD: Flower does not start without a password")
+    login = f"{settings.flower_user}:{settings.flower_password.get_secret_value()}"
+    configure_logging(settings)
+    build_app(settings).start(
+        [
+            "flower",
+            f"--address={host}",
+            f"--port={port}",
+            f"--basic-auth={login}",
+            "--tasks-columns=name,uuid,state,args,kwargs,received,started,runtime,worker",
+        ]
+    )

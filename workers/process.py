@@ -1,0 +1,47 @@
+"""What a worker process holds: connections and a converter, made after any fork, once."""
+
+import os
+from functools import lru_cache
+
+from core.lanes import Lane
+from core.settings import load_settings
+from services.images import ConverterProcess
+from storage.resources import Resources, open_resources
+
+IO_THREADS = 16
+# A job's own work and its heartbeat.
+_CONNECTIONS_PER_JOB = 2
+
+_lanes: list[Lane] = []
+
+
+def serve(lane: Lane) -> None:
+    """Say which lane this process and those it forks work for."""
+    _lanes[:] = [lane]
+
+
+def lane() -> Lane:
+    return _lanes[0]
+
+
+def resources() -> Resources:
+    return _resources_of(os.getpid())
+
+
+def converter() -> ConverterProcess:
+    return _converter_of(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _resources_of(_pid: int) -> Resources:
+    jobs_at_once = IO_THREADS if lane() is Lane.IO else 1
+    return open_resources(
+        load_settings(),
+        concurrency=jobs_at_once * _CONNECTIONS_PER_JOB,
+        name=f"worker-{lane()}",
+    )
+
+
+@lru_cache(maxsize=1)
+def _converter_of(_pid: int) -> ConverterProcess:
+    return ConverterProcess()

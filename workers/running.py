@@ -1,0 +1,110 @@
+"""The life of one job in a worker: claim, hold, work, end."""
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import structlog
+from celery.exceptions import SoftTimeLimitExceeded
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from core.errors import DomainError, TransientError
+from core.logging import get_logger
+from services.jobs import lease as leases
+from services.jobs.lease import RENEW_EVERY_SECONDS, JobCancelled, Lease, LeaseLost
+from storage.resources import Resources
+from workers import process
+
+log = get_logger(__name__)
+
+MAX_RETRIES = 5
+_FIRST_RETRY_SECONDS = 1.0
+_SLOWEST_RETRY_SECONDS = 60.0
+
+# A database that restarts, or is out of connections, is no fault of the job.
+_MAY_PASS = (TransientError, OperationalError, InterfaceError, PoolTimeoutError)
+
+Work = Callable[[Lease], None]
+
+
+def run_job(job_id: int, work: Work) -> None:
+    """Do the job unless somebody else does or did: a second delivery ends at the claim."""
+    resources = process.resources()
+    with resources.unit_of_work() as uow:
+        lease = leases.claim(uow, job_id)
+    if lease is None:
+        log.debug("job.not_claimed", job_id=job_id)
+        return
+    with (
+        structlog.contextvars.bound_contextvars(
+            job_id=job_id, kind=lease.kind, attempt=lease.attempt, request_id=lease.request_id
+        ),
+        _heartbeat(resources, lease),
+    ):
+        _work(resources, lease, work)
+
+
+def _work(resources: Resources, lease: Lease, work: Work) -> None:
+    try:
+        try:
+            work(lease)
+        except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
+            _end_badly(resources, lease, error)
+    except LeaseLost:
+        log.warning("job.lease_lost")
+    else:
+        log.info("job.ended")
+
+
+def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
+    with resources.unit_of_work() as uow:
+        match error:
+            case LeaseLost():
+                raise error
+            case JobCancelled():
+                leases.cancel(uow, lease)
+            case DomainError():
+                leases.fail(uow, lease, code=error.code, message=error.message)
+            case SoftTimeLimitExceeded():
+                leases.fail(uow, lease, code="job.too_slow", message="The job took too long.")
+            case _ if isinstance(error, _MAY_PASS) and lease.retries < MAX_RETRIES:
+                log.warning("job.retried", reason=str(error))
+                leases.retry_later(uow, lease, _backoff(lease.retries))
+            case _:
+                log.error("job.broke", exc_info=error)
+                leases.fail(
+                    uow, lease, code="job.internal_error", message="The job failed unexpectedly."
+                )
+
+
+def _backoff(retries: int) -> timedelta:
+    """Exponential with full jitter, so that what failed together does not return together."""
+    longest = min(_FIRST_RETRY_SECONDS * 2**retries, _SLOWEST_RETRY_SECONDS)
+    return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret
+
+
+@contextmanager
+def _heartbeat(resources: Resources, lease: Lease) -> Iterator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=_renew, args=(resources, lease, stop), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _renew(resources: Resources, lease: Lease, stop: threading.Event) -> None:
+    while not stop.wait(RENEW_EVERY_SECONDS):
+        try:
+            with resources.unit_of_work() as uow:
+                leases.renew(uow, lease)
+        except LeaseLost:
+            # The work's own write finds out too; until then it may go on in vain.
+            return
+        except SQLAlchemyError as error:
+            log.warning("lease.not_renewed", job_id=lease.job_id, reason=type(error).__name__)

@@ -1,0 +1,13 @@
+from typing import Any
+
+from core.lanes import Lane
+from storage.broker import queue_name
+
+SCHEDULE: dict[str, dict[str, Any]] = {
+    "purge": {
+        "task": "maintenance.purge",
+        "schedule": 3600.0,
+        # An hour's message that nobody took is superseded by the next.
+        "options": {"queue": queue_name(Lane.IO), "expires": 3000},
+    },
+}
