@@ -2,15 +2,12 @@
 
 # Imports of ours wait until a command runs: this module is loaded by every `pressroom`, and a
 # worker should not pay for the terminal's colours.
-# ruff: noqa: PLC0415
 
 from typing import Annotated
 
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
-NOT_RUNNING = 3
 
 
 def register(app: typer.Typer) -> None:
@@ -25,12 +22,9 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start everything: services, API, workers, Flower and the sandbox."""
-    from devstack import bytecode, home
+    from devstack import bytecode, commands, home
 
-    # Before the larger imports, so that they profit too.
     bytecode.keep(home.from_environment())
-    from devstack import commands
-
     raise typer.Exit(commands.up(detach=detach, as_json=as_json))
 
 

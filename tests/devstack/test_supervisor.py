@@ -80,6 +80,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("stack") / "home"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let the commands below share compiled modules where the environment forbids to keep any."""
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.dont_write_bytecode:
+            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+            patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
+        yield
+
+
 @pytest.fixture(scope="module")
 def place(home: Path) -> Iterator[Stack]:
     stack = stack_at(home)
@@ -238,9 +248,9 @@ def test_reset_deletes_its_own_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_a_home_of_somebody_else_is_refused_by_name(
-    ordinary_user: OrdinaryUser, tmp_path: Path
+    ordinary_user: OrdinaryUser,
 ) -> None:
-    refused = ordinary_user.run_python("-m", "cli.main", "up", PRESSROOM_HOME="/usr/pressroom")
+    refused = ordinary_user.run_python("-m", "devstack", PRESSROOM_HOME="/usr/pressroom")
     assert refused.returncode == 2
     assert "/usr/pressroom" in refused.stderr
     assert "Traceback" not in refused.stderr
