@@ -1,5 +1,5 @@
 from collections.abc import AsyncIterator, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 import anyio.to_thread
@@ -88,11 +88,12 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         calls=Calls(resources.broker, redis),
         streams=Streams(),
     )
-    waiters: tuple[Waiters[bool] | Waiters[str | bytes], ...] = (state.jobs, state.calls.results)
-    with ExitStack() as listening:
-        for each in waiters:
-            listening.enter_context(state.subscriber.listening(each.nudge))
-        async with running(state.subscriber.run(), *(each.run() for each in waiters)):
+    hearing = state.subscriber
+    with (
+        hearing.listening(lambda topic, _: state.jobs.nudge(topic)),
+        hearing.listening(state.calls.hear),
+    ):
+        async with running(hearing.run(), state.jobs.run(), state.calls.results.run()):
             yield state
     await redis.aclose()
     resources.close()
@@ -101,8 +102,8 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
 def _finished_jobs(resources: Resources) -> Look[bool]:
     def read(topics: list[str]) -> Mapping[str, bool]:
         wanted = {topic: job_of(topic) for topic in topics}
-        with resources.unit_of_work() as uow:
-            finished = requests.finished_among(uow, list(wanted.values()))
+        with resources.database.autocommitting() as session:
+            finished = requests.finished_among(session, list(wanted.values()))
         return {topic: True for topic, job_id in wanted.items() if job_id in finished}
 
     async def look(topics: list[str]) -> Mapping[str, bool]:

@@ -33,8 +33,9 @@ class Notifier:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
 
-    def tell(self, topic: str) -> None:
+    def tell(self, topic: str, value: str = "") -> None:
+        """Say that the topic has changed, and to what where that is short."""
         try:
-            self._client.publish(CHANNEL, topic)
+            self._client.publish(CHANNEL, f"{topic} {value}")
         except redis.RedisError as error:
             log.warning("notification.failed", topic=topic, reason=type(error).__name__)

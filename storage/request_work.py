@@ -34,5 +34,7 @@ def take_input(client: redis.Redis, request_id: str) -> dict[str, Any] | None:
 def give_result(
     client: redis.Redis, notifier: Notifier, request_id: str, result: dict[str, Any]
 ) -> None:
-    client.set(result_key(request_id), json.dumps(result), ex=RESULT_SECONDS)
-    notifier.tell(result_topic(request_id))
+    """Keep the result for a caller who asks, and tell it to the one who listens."""
+    text = json.dumps(result)
+    client.set(result_key(request_id), text, ex=RESULT_SECONDS)
+    notifier.tell(result_topic(request_id), text)
