@@ -24,3 +24,17 @@ def require_accepted(words: Sequence[str]) -> None:
 def option(words: Sequence[str], name: str) -> str:
     """The value that follows an option."""
     return words[list(words).index(name) + 1]
+
+
+def require_known(words: Sequence[str]) -> None:
+    """As `require_accepted`, for a sentence's `pressroom lists create …`: names, not values."""
+    command: Any = typer.main.get_command(build())
+    rest = list(words[1:])
+    while hasattr(command, "commands"):
+        assert rest[0] in command.commands, f"{' '.join(words)}: there is no {rest[0]}"
+        command = command.commands[rest.pop(0)]
+        if not rest:
+            return
+    known = {name for parameter in command.params for name in parameter.opts}
+    unknown = {word for word in rest if word.startswith("--")} - known
+    assert not unknown, f"{' '.join(words)}: there is no {unknown}"
