@@ -45,7 +45,10 @@ async def read_form(request: Request) -> Form:
 
 
 def file_named(form: Form, name: str) -> FilePart:
-    """The one file of that name; raises ``attachment.file_missing``, ``attachment.several_files``."""
+    """The one file of that name.
+
+    Raises ``attachment.file_missing``, ``attachment.several_files``.
+    """
     files = [part for part in form.files if part.name == name]
     if len(files) > 1:
         raise malformed(

@@ -25,12 +25,17 @@ def result_topic(request_id: str) -> str:
     return f"result:{request_id}"
 
 
+def request_of(topic: str) -> str:
+    return topic.removeprefix("result:")
+
+
 class Notifier:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
 
-    def tell(self, topic: str) -> None:
+    def tell(self, topic: str, value: str = "") -> None:
+        """Say that the topic has changed, and to what where that is short."""
         try:
-            self._client.publish(CHANNEL, topic)
+            self._client.publish(CHANNEL, f"{topic} {value}")
         except redis.RedisError as error:
             log.warning("notification.failed", topic=topic, reason=type(error).__name__)

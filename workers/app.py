@@ -12,6 +12,7 @@ from core.lanes import Lane
 from core.settings import Settings
 from storage.broker import celery_app
 from workers import process, schedule, signals
+from workers.declaration import TaskSet
 from workers.tasks import attachments, maintenance
 
 SOFT_TIME_LIMIT_SECONDS = 60
@@ -32,7 +33,8 @@ PROFILES = {
 }
 
 
-def build_app(settings: Settings) -> Celery:
+def build_app(settings: Settings, *more: TaskSet) -> Celery:
+    """The product's tasks, and `more` of whoever composes a worker of their own."""
     app = celery_app(settings)
     app.conf.update(
         # A message is acknowledged when its task has ended, so that a lost worker's is delivered
@@ -55,7 +57,7 @@ def build_app(settings: Settings) -> Celery:
         beat_max_loop_interval=30,
         timezone="UTC",
     )
-    for module in (attachments, maintenance):
-        module.TASKS.bind(app)
+    for tasks in (attachments.TASKS, maintenance.TASKS, *more):
+        tasks.bind(app)
     signals.connect()
     return app

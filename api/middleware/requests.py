@@ -7,13 +7,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.context import adopt_request_id
 from api.errors import internal_error
 from api.metrics import observe_request
+from api.presence import CallerLeft
 from core.logging import get_logger
 
 log = get_logger("api.access")
 
 
 class RequestMiddleware:
-    """Outermost: gives each request its id, its log line, its measure, and an answer if it breaks."""
+    """Outermost: gives each request its id, log line and measure, and an answer if it breaks."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -27,6 +28,8 @@ class RequestMiddleware:
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 await self._app(scope, receive, exchange.send)
+            except CallerLeft:
+                log.debug("request.caller_left")
             except Exception:
                 log.exception("request.broke")
                 if exchange.status is None:

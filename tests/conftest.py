@@ -1,0 +1,69 @@
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from devstack.ports import PortPicker
+from devstack.stack import Services, embedded_services
+from tests.stack import Owner, Stack, open_stack
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pressroom")
+
+
+@pytest.fixture(scope="session")
+def services(home: Path) -> Iterator[Services]:
+    """Postgres, Valkey and S3, started once a run."""
+    with embedded_services(home) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def make_stack(services: Services, home: Path) -> Iterator[Callable[[str], Stack]]:
+    """Makes stacks apart from each other, for tests that kill, flush or count."""
+    with ExitStack() as opened:
+        made: list[str] = []
+        picker = PortPicker(home / "api-ports.json")
+
+        def make(name: str) -> Stack:
+            made.append(name)
+            # Each has its own Redis database, counted from 1.
+            return opened.enter_context(
+                open_stack(services, home, name, len(made), picker.pick(name))
+            )
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def stack(make_stack: Callable[[str], Stack]) -> Stack:
+    """The stack that tests of the public interface share: an API process and media workers."""
+    shared = make_stack("shared")
+    shared.start_api()
+    shared.start_worker("media")
+    shared.start_worker("io", concurrency=4)
+    return shared
+
+
+@pytest.fixture
+def owner(stack: Stack) -> Owner:
+    """A new owner on the paid plan."""
+    return stack.new_owner()
+
+
+@pytest.fixture
+def client(stack: Stack, owner: Owner) -> Iterator[httpx.Client]:
+    """Calls the API as `owner`."""
+    with stack.client(owner.key) as client:
+        yield client
+
+
+@pytest.fixture
+def stranger(stack: Stack) -> Iterator[httpx.Client]:
+    """Calls the API without credentials."""
+    with stack.client() as client:
+        yield client

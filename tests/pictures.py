@@ -1,0 +1,31 @@
+"""Pictures for tests, made here: photographs by formula."""
+
+import io
+from functools import lru_cache
+
+from PIL import Image
+
+
+@lru_cache
+def photo(width: int = 640, height: int = 480, *, quality: int = 85) -> bytes:
+    """A JPEG with gradients and some noise, so that it compresses like a photograph."""
+    picture = Image.merge(
+        "RGB",
+        [
+            Image.linear_gradient("L").resize((width, height)),
+            Image.radial_gradient("L").resize((width, height)),
+            Image.effect_noise((width, height), 24),
+        ],
+    )
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=quality)
+    return buffer.getvalue()
+
+
+@lru_cache
+def encoded(file_format: str, mode: str = "RGB", size: tuple[int, int] = (64, 48)) -> bytes:
+    """A small still picture in any format and mode that Pillow writes."""
+    picture = Image.linear_gradient("L").resize(size).convert(mode)
+    buffer = io.BytesIO()
+    picture.save(buffer, file_format)
+    return buffer.getvalue()

@@ -1,0 +1,249 @@
+"""The real stack for tests: embedded services started once, and our programs as processes."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psycopg2
+from psycopg2 import sql
+
+from core.scopes import Scope
+from core.settings import Settings
+from devstack.environment import cleaned
+from devstack.ports import LOOPBACK
+from devstack.program import Program
+from devstack.programs import answers
+from devstack.spawn import spawn
+from devstack.stack import Services
+from devstack.watcher_client import Watcher
+from models import Plan
+from services import accounts, api_keys
+from storage.migrations.run import migrate
+from storage.resources import Resources, open_resources
+
+_READY_WITHIN_SECONDS = 30.0
+
+
+def eventually(
+    condition: Callable[[], object], *, within: float = 20.0, what: str = "the condition"
+) -> object:
+    """Poll until the condition holds and return what it gave; fail after `within` seconds."""
+    deadline = time.monotonic() + within
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"{what} did not come true within {within:g} s"
+        time.sleep(0.02)
+
+
+@dataclass
+class Running:
+    """One process of ours, leader of its own session and group."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def children(self) -> list[int]:
+        listed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [int(pid) for pid in listed.split()]
+
+    def kill(self) -> None:
+        """kill -9 of the main process alone, as an out-of-memory killer would."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, within: float = 30.0) -> int:
+        """Ask it to end and wait; the whole group is killed if it does not."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            return self.process.wait(within)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@dataclass
+class Owner:
+    """A user with an unrestricted API key."""
+
+    user_id: int
+    email: str
+    key: str
+
+
+@dataclass
+class Stack:
+    """A database, a Redis database and a bucket of their own, and what runs on them."""
+
+    name: str
+    home: Path
+    environment: dict[str, str]
+    resources: Resources
+    watcher: Watcher
+    processes: list[Running] = field(default_factory=list)
+    api_port: int = 0
+    _users: int = 0
+
+    @property
+    def api_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.api_port}"
+
+    def settings(self) -> Settings:
+        return self.resources.settings
+
+    # -- processes ---------------------------------------------------------------------------
+
+    def start(
+        self,
+        name: str,
+        *words: str,
+        module: str = "cli.main",
+        ready: Callable[[], bool] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> Running:
+        """Run `python -m module words…` with this stack's settings and wait until it is ready."""
+        program = Program(
+            name=name,
+            argv=(sys.executable, "-m", module, *words),
+            log=self.home / f"{self.name}-{name}.log",
+            environment={**self.environment, **(environment or {})},
+        )
+        running = Running(name, spawn(program, self.watcher), program.log)
+        self.processes.append(running)
+        if ready is not None:
+            self._await_ready(running, ready)
+        return running
+
+    def start_api(self, port: int | None = None, **environment: str) -> Running:
+        """An API process; the first one becomes the stack's `api_url`."""
+        chosen = port or self.api_port
+        return self.start(
+            "api",
+            "serve",
+            "--port",
+            str(chosen),
+            ready=lambda: answers(chosen, "/healthz"),
+            environment=environment,
+        )
+
+    def start_worker(
+        self, lane: str, *, concurrency: int = 2, module: str = "cli.main", **environment: str
+    ) -> Running:
+        mark = self.home / f"{self.name}-{lane}-{time.monotonic_ns()}.ready"
+        return self.start(
+            f"worker-{lane}",
+            "worker",
+            "--lane",
+            lane,
+            "--concurrency",
+            str(concurrency),
+            module=module,
+            ready=mark.exists,
+            environment={"PRESSROOM_READY_FILE": str(mark), **environment},
+        )
+
+    def stop(self) -> None:
+        for running in reversed(self.processes):
+            running.stop()
+        self.processes.clear()
+
+    def _await_ready(self, running: Running, ready: Callable[[], bool]) -> None:
+        def is_ready() -> bool:
+            code = running.process.poll()
+            assert code is None, f"{running.name} ended with {code}:\n{running.log.read_text()}"
+            return ready()
+
+        eventually(is_ready, within=_READY_WITHIN_SECONDS, what=f"{running.name}'s readiness")
+
+    # -- people ------------------------------------------------------------------------------
+
+    def new_owner(self, *, plan: Plan = Plan.PAID) -> Owner:
+        self._users += 1
+        email = f"owner{self._users}.{time.time_ns()}@example.com"
+        with self.resources.unit_of_work() as uow:
+            user = accounts.create_user(uow, email=email, name=f"Owner {self._users}")
+            user.plan = plan
+            user_id = user.id
+        return Owner(user_id, email, self.new_key(user_id))
+
+    def new_key(self, user_id: int, *scopes: Scope) -> str:
+        signer = api_keys.signer(self.settings().keyring)
+        with self.resources.unit_of_work() as uow:
+            return api_keys.create(
+                uow, signer, user_id=user_id, name="test", scopes=scopes or None
+            )[1]
+
+    def client(self, key: str | None = None) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx.Client(base_url=self.api_url, headers=headers, timeout=60.0)
+
+    # -- looking behind ----------------------------------------------------------------------
+
+    def query(self, statement: str, *parameters: object) -> list[tuple[object, ...]]:
+        """Rows of one SQL statement on a connection of its own, committed."""
+        link = psycopg2.connect(self.environment["PRESSROOM_DATABASE_URL"])
+        try:
+            with link, link.cursor() as cursor:
+                cursor.execute(statement, parameters)
+                return cursor.fetchall() if cursor.description else []
+        finally:
+            link.close()
+
+
+@contextlib.contextmanager
+def open_stack(
+    services: Services, home: Path, name: str, number: int, port: int
+) -> Iterator[Stack]:
+    """A stack in the running services: database and bucket `name`, Redis database `number`."""
+    environment = _own_namespace(services.environment, name, number)
+    environment["PRESSROOM_PUBLIC_URL"] = f"http://{LOOPBACK}:{port}"
+    settings = Settings.model_validate(
+        {
+            key.removeprefix("PRESSROOM_").lower(): value
+            for key, value in environment.items()
+            if key.startswith("PRESSROOM_")
+        }
+    )
+    resources = open_resources(settings, concurrency=8, name="tests")
+    watcher = Watcher()
+    try:
+        migrate(resources.database.engine)
+        resources.objects.make_bucket()
+        stack = Stack(name, home, {**cleaned(), **environment}, resources, watcher, api_port=port)
+        try:
+            yield stack
+        finally:
+            stack.stop()
+    finally:
+        resources.close()
+        watcher.close()
+
+
+def _own_namespace(environment: dict[str, str], name: str, number: int) -> dict[str, str]:
+    url = environment["PRESSROOM_DATABASE_URL"]
+    link = psycopg2.connect(url)
+    link.autocommit = True
+    with link.cursor() as cursor:
+        cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    link.close()
+    return {
+        **environment,
+        "PRESSROOM_DATABASE_URL": url.rpartition("/")[0] + f"/{name}",
+        "PRESSROOM_REDIS_URL": environment["PRESSROOM_REDIS_URL"].rpartition("/")[0] + f"/{number}",
+        "PRESSROOM_S3_BUCKET": name,
+    }
