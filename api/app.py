@@ -70,7 +70,9 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(resource.router)
     # The documentation page must work on a machine without a network.
     StandaloneDocs(app)
-    app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
+    app.openapi = lambda: openapi.document(  # type: ignore[method-assign]
+        app, api_key_header=settings.api_key_header
+    )
     return app
 
 

@@ -24,15 +24,22 @@ class Access:
     """What a route asks of its caller, declared once, where the route is.
 
     ``Access(Scope.ATTACHMENT)`` needs that scope, ``ANY_CALLER`` any credential, ``UNRESTRICTED`` a
-    credential that may make others, ``PUBLIC`` none. A test fails for a route without one.
+    credential that may make others, ``OF_JOB_KIND`` the scope of the job at hand, which the service
+    checks, ``PUBLIC`` none. A test fails for a route without one.
     """
 
     def __init__(
-        self, scope: Scope | None = None, *, public: bool = False, unrestricted: bool = False
+        self,
+        scope: Scope | None = None,
+        *,
+        public: bool = False,
+        unrestricted: bool = False,
+        of_job_kind: bool = False,
     ) -> None:
         self.scope = scope
         self.public = public
         self.unrestricted = unrestricted
+        self.of_job_kind = of_job_kind
 
     async def __call__(self, request: Request) -> Caller | None:
         if self.public:
@@ -56,6 +63,7 @@ class Access:
 PUBLIC = Depends(Access(public=True))
 ANY_CALLER = Depends(Access())
 UNRESTRICTED = Depends(Access(unrestricted=True))
+OF_JOB_KIND = Depends(Access(of_job_kind=True))
 
 
 def needs(scope: Scope) -> Any:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from api.dependencies import ANY_CALLER, Limit, Offset, PathId, StateOf
+from api.dependencies import OF_JOB_KIND, Limit, Offset, PathId, StateOf
 from api.openapi import refuses
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
@@ -19,8 +19,7 @@ from storage.notifications import job_topic
 
 router = APIRouter(tags=["Jobs"])
 
-# A job's scope is that of its kind, so the service checks it; see services.jobs.requests.get.
-JobCaller = Annotated[Caller, ANY_CALLER]
+JobCaller = Annotated[Caller, OF_JOB_KIND]
 
 HEARTBEAT_SECONDS = 15.0
 # Below a change's notification, for one that was lost.
