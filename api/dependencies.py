@@ -4,6 +4,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request
 from pydantic import BeforeValidator
@@ -53,8 +54,8 @@ class Access:
                 "auth.credentials_missing",
                 "Send an API key or access token as 'Authorization: Bearer …'.",
             )
-        if self.scope is not None and self.scope not in caller.scopes:
-            raise forbidden("auth.insufficient_scope", f"This needs the scope {self.scope}.")
+        if self.scope is not None:
+            api_keys.require_scope(caller, self.scope)
         if self.unrestricted and not caller.unrestricted:
             raise forbidden("auth.restricted_credential", "This needs an unrestricted API key.")
         return caller
@@ -119,7 +120,10 @@ Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many to answer
 
 @dataclass(frozen=True)
 class Preference:
-    """``Prefer`` (RFC 7240): how long to wait for slow work, in seconds; 0 is respond-async."""
+    """``Prefer`` (RFC 7240): how long to wait for slow work, in seconds.
+
+    ``respond-async`` alone is 0; beside ``wait=N`` it says what N seconds of waiting say anyway.
+    """
 
     wait: int | None
 
@@ -133,14 +137,14 @@ _WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,4})\"?\s*\Z", re.IGNORECASE)
 
 async def preference(request: Request) -> Preference:
     wait: int | None = None
+    respond_async = False
     # RFC 7240: what isn't understood is ignored; the first of a kind counts.
     for part in ",".join(request.headers.getlist("prefer")).split(","):
         name = part.partition(";")[0]
-        if name.strip().lower() == "respond-async":
-            return Preference(0)
+        respond_async |= name.strip().lower() == "respond-async"
         if wait is None and (match := _WAIT.match(name)):
             wait = min(int(match[1]), MAX_WAIT_SECONDS)
-    return Preference(wait)
+    return Preference(0 if respond_async and wait is None else wait)
 
 
 PreferenceOf = Annotated[Preference, Depends(preference)]
@@ -158,9 +162,7 @@ def idempotency_key(request: Request, caller: Caller, body: list[bytes]) -> Idem
             "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 printable characters."
         )
     path = request.scope["path"]
-    query = "&".join(
-        sorted(f"{name}={value}" for name, value in request.query_params.multi_items())
-    )
+    query = urlencode(sorted(request.query_params.multi_items()))
     digest = hashlib.sha256()
     for part in (request.method.encode(), path.encode(), query.encode(), *body):
         # The length before each part keeps ("ab", "c") apart from ("a", "bc").

@@ -1,4 +1,5 @@
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated
@@ -8,6 +9,7 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from api.dependencies import OF_JOB_KIND, Limit, Offset, PathId, StateOf
+from api.json_bodies import JsonRoute
 from api.openapi import refuses
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
@@ -17,7 +19,7 @@ from services.api_keys import Caller
 from services.jobs import kinds, requests
 from storage.notifications import job_topic
 
-router = APIRouter(tags=["Jobs"])
+router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
 
 JobCaller = Annotated[Caller, OF_JOB_KIND]
 
@@ -130,7 +132,7 @@ def _event(job: Job) -> str:
 
 def _last_event_id(request: Request) -> int | None:
     sent = request.headers.get("last-event-id", "")
-    return int(sent) if sent.isdigit() else None
+    return int(sent) if re.fullmatch(r"[0-9]{1,18}", sent) else None
 
 
 def _read(state: State, caller: Caller, job_id: int) -> Job:
