@@ -13,7 +13,7 @@ from api import errors, openapi
 from api.middleware.deadlines import DeadlineMiddleware
 from api.middleware.limits import BodyLimitMiddleware
 from api.middleware.paths import PathMiddleware
-from api.middleware.requests import RequestMiddleware
+from api.middleware.requests import BreakageMiddleware, RequestMiddleware
 from api.routers import accounts, attachments, jobs, media, operations
 from api.state import State
 from api.streams import Streams
@@ -44,6 +44,7 @@ _MIDDLEWARE = [
             "Idempotent-Replayed",
         ],
     ),
+    Middleware(BreakageMiddleware),
     Middleware(PathMiddleware),
     Middleware(DeadlineMiddleware),
     Middleware(BodyLimitMiddleware),

@@ -1,7 +1,7 @@
 """What can go wrong, in the product's words.
 
-A service raises a ``DomainError`` with a stable dotted ``code`` and a ``Kind`` that knows nothing of
-HTTP; ``api.errors`` is the only place that turns a kind into a status.
+A service raises a ``DomainError`` with a stable dotted ``code`` and a ``Kind`` that knows nothing
+of HTTP; ``api.errors`` is the only place that turns a kind into a status.
 """
 
 from dataclasses import dataclass
