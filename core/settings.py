@@ -111,6 +111,10 @@ class Settings(BaseSettings):
         return value
 
     @property
+    def public_base(self) -> str:
+        return str(self.public_url).rstrip("/")
+
+    @property
     def media_base(self) -> str:
         return str(self.media_base_url or self.public_url).rstrip("/")
 
