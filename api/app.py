@@ -14,7 +14,7 @@ from api.calling import Calls
 from api.middleware.deadlines import DeadlineMiddleware
 from api.middleware.limits import BodyLimitMiddleware
 from api.middleware.paths import PathMiddleware
-from api.middleware.requests import RequestMiddleware
+from api.middleware.requests import BreakageMiddleware, RequestMiddleware
 from api.routers import accounts, attachments, jobs, media, operations
 from api.state import State
 from api.streams import Streams
@@ -45,6 +45,7 @@ _MIDDLEWARE = [
             "Idempotent-Replayed",
         ],
     ),
+    Middleware(BreakageMiddleware),
     Middleware(PathMiddleware),
     Middleware(DeadlineMiddleware),
     Middleware(BodyLimitMiddleware),
@@ -71,7 +72,9 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(resource.router)
     # The documentation page must work on a machine without a network.
     StandaloneDocs(app)
-    app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
+    app.openapi = lambda: openapi.document(  # type: ignore[method-assign]
+        app, api_key_header=settings.api_key_header
+    )
     return app
 
 

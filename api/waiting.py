@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Generic, TypeVar
 
 import redis.asyncio
-from redis.exceptions import RedisError
 
 from api.metrics import WAITING
 from core.errors import unavailable
@@ -24,6 +23,8 @@ log = get_logger(__name__)
 
 LOOK_EVERY_SECONDS = 0.3
 MOST_WAITING = 2_000
+# A connection that died without a word is given up after it.
+_LONGEST_SILENCE_SECONDS = 4
 
 V = TypeVar("V")
 
@@ -112,6 +113,10 @@ async def within(future: asyncio.Future[V], seconds: float) -> V | None:
 Listener = Callable[[str, str], None]
 
 
+class SubscriberSilent(Exception):
+    """The connection does not even answer a ping."""
+
+
 class Subscriber:
     """Hears every notification of the deployment and passes topic and value on."""
 
@@ -134,17 +139,25 @@ class Subscriber:
                     topic, _, value = message.partition(" ")
                     for listener in tuple(self._listeners):
                         listener(topic, value)
-            except (RedisError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it heard, it must go on listening
                 log.warning("subscriber.reconnecting", reason=type(error).__name__)
                 await asyncio.sleep(LOOK_EVERY_SECONDS)
 
     async def _messages(self) -> AsyncIterator[str]:
-        async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
+        async with self._client.pubsub() as pubsub:
             await pubsub.subscribe(CHANNEL)
-            while True:
+            silent = 0
+            while silent < _LONGEST_SILENCE_SECONDS:
                 message = await pubsub.get_message(timeout=1.0)
-                if message is not None:
+                if message is None:
+                    silent += 1
+                    # The answer is a message too: only a dead connection stays silent.
+                    await pubsub.ping()
+                    continue
+                silent = 0
+                if message["type"] == "message":
                     yield message["data"].decode()
+        raise SubscriberSilent
 
 
 @asynccontextmanager

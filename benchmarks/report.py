@@ -36,8 +36,10 @@ def _page(record: dict[str, Any]) -> str:
             "rounds in which product and baseline took turns in one run, with the smallest and",
             "largest round beside it. Absolute times say more of the machine than of Pressroom.",
             "",
-            f"Measured on {record['at'][:10]}: {machine['system']}, {machine['cores']} cores, "
-            f"Python {machine['python']}, {record['size']} size.",
+            (
+                f"Measured on {record['at'][:10]}: {machine['system']}, {machine['cores']} cores, "
+                f"Python {machine['python']}, {record['size']} size."
+            ),
             "",
             "![Ratios and their bars](performance.svg)",
             "",

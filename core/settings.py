@@ -1,5 +1,6 @@
 """Every setting: an environment variable that begins with ``PRESSROOM_``, checked at start."""
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from core.keyring import Keyring
 
 PREFIX = "PRESSROOM_"
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 
@@ -94,12 +96,23 @@ class Settings(BaseSettings):
         Keyring.parse(value.get_secret_value())
         return value
 
+    @field_validator("api_key_header")
+    @classmethod
+    def _header_name(cls, value: str) -> str:
+        if not _TOKEN.match(value) or value.lower() == "authorization":
+            raise ValueError("must be the name of a header, and not Authorization")
+        return value
+
     @field_validator("trusted_proxies", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @property
+    def public_base(self) -> str:
+        return str(self.public_url).rstrip("/")
 
     @property
     def media_base(self) -> str:

@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from core import clock
-from core.errors import invalid, not_found, unauthenticated
+from core.errors import forbidden, invalid, not_found, unauthenticated
 from core.keyring import Keyring, Signer
 from core.scopes import EVERYTHING_OF_A_USER, Scope, effective
 from models import ApiKey
@@ -82,6 +82,12 @@ def authenticate(session: Session, signer: Signer, secret: str) -> Caller:
     _note_use(session, key)
     scopes = EVERYTHING_OF_A_USER if key.scopes is None else effective(map(Scope, key.scopes))
     return Caller(key.user_id, scopes, unrestricted=key.scopes is None, key_id=key.id)
+
+
+def require_scope(caller: Caller, scope: Scope) -> None:
+    """Raises ``auth.insufficient_scope``."""
+    if scope not in caller.scopes:
+        raise forbidden("auth.insufficient_scope", f"This needs the scope {scope}.")
 
 
 def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[ApiKey]:

@@ -5,13 +5,13 @@ from typing import Any
 
 import typer
 
-from cli.main import build
+from cli.main import app
 
 
 def require_accepted(words: Sequence[str]) -> None:
     """Parse `pressroom …` as the command would; raises what it would complain of."""
     assert words[0] == "pressroom", words
-    command: Any = typer.main.get_command(build())
+    command: Any = typer.main.get_command(app)
     rest = list(words[1:])
     while hasattr(command, "commands"):
         assert rest, f"{' '.join(words)} lacks a command"

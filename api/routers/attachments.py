@@ -7,6 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.context import current_request_id
 from api.dependencies import Limit, Offset, PreferenceOf, StateOf, idempotency_key, needs
+from api.json_bodies import JsonRoute
 from api.multipart import file_named, read_form
 from api.openapi import refuses
 from api.presence import while_connected
@@ -21,7 +22,7 @@ from services.attachments import records, upload
 from services.attachments.upload import Accepted, Upload, clean_filename
 from storage.notifications import job_topic
 
-router = APIRouter(tags=["Attachments"])
+router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 
 WAIT_SECONDS = 15.0
 
@@ -133,7 +134,7 @@ def _answer(state: State, accepted: Accepted) -> JSONResponse:
     if attachment.status == AttachmentStatus.FAILED:
         error = attachment.error or {}
         raise invalid(error["code"], error["message"])
-    record = AttachmentRecord.of(attachment, state.resources.settings.media_base)
+    record = AttachmentRecord.of(attachment, state.resources.settings)
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
     status = 200
     if attachment.status != AttachmentStatus.READY:
@@ -149,8 +150,7 @@ def list_attachments(
     """The caller's attachments, newest first."""
     with state.resources.unit_of_work() as uow:
         found = records.list_of(uow, caller, offset=offset, limit=limit)
-    base = state.resources.settings.media_base
-    items = [AttachmentRecord.of(attachment, base) for attachment in found]
+    items = [AttachmentRecord.of(attachment, state.resources.settings) for attachment in found]
     return envelope(page(items, offset=offset, limit=limit))
 
 
@@ -161,7 +161,7 @@ def read_attachment(
     """One of the caller's attachments, whatever its status."""
     with state.resources.unit_of_work() as uow:
         attachment = records.get(uow, caller, hash_id)
-    return envelope(AttachmentRecord.of(attachment, state.resources.settings.media_base))
+    return envelope(AttachmentRecord.of(attachment, state.resources.settings))
 
 
 @router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)

@@ -1,4 +1,5 @@
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated
@@ -7,7 +8,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from api.dependencies import ANY_CALLER, Limit, Offset, PathId, StateOf
+from api.dependencies import OF_JOB_KIND, Limit, Offset, PathId, StateOf
+from api.json_bodies import JsonRoute
 from api.openapi import refuses
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
@@ -17,10 +19,9 @@ from services.api_keys import Caller
 from services.jobs import kinds, requests
 from storage.notifications import job_topic
 
-router = APIRouter(tags=["Jobs"])
+router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
 
-# A job's scope is that of its kind, so the service checks it; see services.jobs.requests.get.
-JobCaller = Annotated[Caller, ANY_CALLER]
+JobCaller = Annotated[Caller, OF_JOB_KIND]
 
 HEARTBEAT_SECONDS = 15.0
 # Below a change's notification, for one that was lost.
@@ -131,7 +132,7 @@ def _event(job: Job) -> str:
 
 def _last_event_id(request: Request) -> int | None:
     sent = request.headers.get("last-event-id", "")
-    return int(sent) if sent.isdigit() else None
+    return int(sent) if re.fullmatch(r"[0-9]{1,18}", sent) else None
 
 
 def _read(state: State, caller: Caller, job_id: int) -> Job:

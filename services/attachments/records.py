@@ -1,3 +1,4 @@
+import re
 from functools import partial
 
 from sqlalchemy import func, select
@@ -10,6 +11,9 @@ from services.attachments.upload import PROCESS
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
+
+_HASH_ID = re.compile(r"[a-z0-9]{12}\Z")
+_FILENAME = re.compile(r"[a-z0-9]{12}\.(webp|png)\Z")
 
 
 def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
@@ -54,7 +58,7 @@ def find_media(uow: UnitOfWork, filename: str) -> Attachment:
     query = select(Attachment).where(
         Attachment.filename == filename, Attachment.status == AttachmentStatus.READY
     )
-    attachment = uow.session.scalar(query)
+    attachment = uow.session.scalar(query) if _FILENAME.match(filename) else None
     if attachment is None:
         raise media_not_found()
     return attachment
@@ -74,6 +78,8 @@ def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
 
 
 def _find(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment | None:
+    if not _HASH_ID.match(hash_id):
+        return None
     return uow.session.scalar(
         select(Attachment).where(
             Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id

@@ -8,10 +8,9 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from core import clock
-from core.errors import conflict, forbidden, not_found
-from core.scopes import Scope
+from core.errors import conflict, not_found
 from models import FINISHED, Job, JobStatus
-from services.api_keys import Caller
+from services.api_keys import Caller, require_scope
 from services.jobs.kinds import kind_named
 from services.jobs.lease import CANCELLED, abandon, tell_after_commit
 from services.jobs.outbox import FIRST_RESEND, send
@@ -32,7 +31,7 @@ def get(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> 
     job = uow.session.scalar(query.with_for_update() if lock else query)
     if job is None:
         raise not_found("job.not_found", "There is no such job.")
-    _require_scope(caller, kind_named(job.kind).scope)
+    require_scope(caller, kind_named(job.kind).scope)
     return job
 
 
@@ -130,11 +129,6 @@ def _rate(job: Job, until: datetime) -> float | None:
         return None
     seconds = (until - job.started_at).total_seconds()
     return round(job.progress_done / seconds, 1) if seconds > 0 else None
-
-
-def _require_scope(caller: Caller, scope: Scope) -> None:
-    if scope not in caller.scopes:
-        raise forbidden("auth.insufficient_scope", f"This needs the scope {scope}.")
 
 
 def purge_finished(uow: UnitOfWork, *, before: datetime) -> int:
