@@ -13,10 +13,12 @@ def require_accepted(words: Sequence[str]) -> None:
     assert words[0] == "pressroom", words
     command: Any = typer.main.get_command(app)
     rest = list(words[1:])
-    while hasattr(command, "commands"):
+    while hasattr(command, "get_command"):
         assert rest, f"{' '.join(words)} lacks a command"
-        assert rest[0] in command.commands, f"{' '.join(words)}: there is no {rest[0]}"
-        command = command.commands[rest.pop(0)]
+        found = command.get_command(None, rest[0])
+        assert found is not None, f"{' '.join(words)}: there is no {rest[0]}"
+        command = found
+        rest.pop(0)
     if "--help" not in rest:
         command.make_context(command.name, rest)
 
