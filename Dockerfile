@@ -1,14 +1,13 @@
 # syntax=docker/dockerfile:1
 
-# 3.12 is the newest Python for which every pinned dependency has a wheel on amd64 and arm64, so
-# that nothing needs a compiler here.
-ARG PYTHON_IMAGE=python:3.12-slim-bookworm
+ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 
-# Dependencies first: this layer changes only when a pin does. The environment gets no pip.
+# Dependencies first: this layer changes only when a pin does. All have wheels for amd64 and arm64,
+# so nothing is compiled. The environment gets no pip.
 COPY requirements.txt requirements-devstack.txt ./
 RUN python -m venv --without-pip /opt/pressroom \
     && pip --python /opt/pressroom/bin/python install \

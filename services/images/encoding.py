@@ -1,11 +1,11 @@
 from io import BytesIO
 
-import blurhash
 from PIL import Image
 
 from services.images import webp
 from services.images.animation import Animation, Playback
 from services.images.outcome import Converted
+from services.images.placeholder import blurhash
 
 # Chosen by measurement: docs/decisions/0003-image-encoding.md has the table.
 _LOSSY = {"quality": 80, "method": 4}
@@ -59,4 +59,4 @@ def _blurhash(image: Image.Image) -> str:
         white.alpha_composite(sample)
         sample = white
     small = sample.convert("RGB").reduce(_BLURHASH_SAMPLES)
-    return str(blurhash.encode(small, x_components=4, y_components=3))
+    return blurhash(small)
