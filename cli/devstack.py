@@ -2,7 +2,6 @@
 
 # Imports of ours wait until a command runs: this module is loaded by every `pressroom`, and a
 # worker should not pay for the terminal's colours.
-# ruff: noqa: PLC0415
 
 from typing import Annotated
 

@@ -3,6 +3,7 @@
 import sys
 
 import typer
+from sqlalchemy.exc import OperationalError
 
 from cli import processes
 from core.errors import DomainError
@@ -32,6 +33,9 @@ def main() -> None:
         sys.exit(MISCONFIGURED)
     except DomainError as error:
         typer.echo(f"{error.message} ({error.code})", err=True)
+        sys.exit(REFUSED)
+    except OperationalError as error:
+        typer.echo(f"The database is not usable: {error.orig}".rstrip(), err=True)
         sys.exit(REFUSED)
 
 
