@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
 from api import errors, openapi
+from api.calling import Calls
 from api.middleware.deadlines import DeadlineMiddleware
 from api.middleware.limits import BodyLimitMiddleware
 from api.middleware.paths import PathMiddleware
@@ -87,10 +88,15 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         key_signer=api_keys.signer(settings.keyring),
         subscriber=Subscriber(redis),
         jobs=Waiters(_finished_jobs(resources)),
+        calls=Calls(resources.broker, redis),
         streams=Streams(),
     )
-    with state.subscriber.listening(state.jobs.nudge):
-        async with running(state.subscriber.run(), state.jobs.run()):
+    hearing = state.subscriber
+    with (
+        hearing.listening(lambda topic, _: state.jobs.nudge(topic)),
+        hearing.listening(state.calls.hear),
+    ):
+        async with running(hearing.run(), state.jobs.run(), state.calls.results.run()):
             yield state
     await redis.aclose()
     resources.close()
@@ -99,8 +105,8 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
 def _finished_jobs(resources: Resources) -> Look[bool]:
     def read(topics: list[str]) -> Mapping[str, bool]:
         wanted = {topic: job_of(topic) for topic in topics}
-        with resources.unit_of_work() as uow:
-            finished = requests.finished_among(uow, list(wanted.values()))
+        with resources.database.autocommitting() as session:
+            finished = requests.finished_among(session, list(wanted.values()))
         return {topic: True for topic, job_id in wanted.items() if job_id in finished}
 
     async def look(topics: list[str]) -> Mapping[str, bool]:

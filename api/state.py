@@ -2,6 +2,7 @@ from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
+from api.calling import Calls
 from api.streams import Streams
 from api.waiting import Subscriber, Waiters
 from core.keyring import Signer
@@ -16,6 +17,7 @@ class State:
     key_signer: Signer
     subscriber: Subscriber
     jobs: Waiters[bool]
+    calls: Calls
     streams: Streams
 
 

@@ -8,8 +8,10 @@ from core.scopes import Scope
 from models import ApiKey, Plan, User
 from services import accounts, api_keys
 
-users = typer.Typer(no_args_is_help=True, help="People who own or read lists.")
-keys = typer.Typer(no_args_is_help=True, help="API keys.")
+users = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="People who own or read lists."
+)
+keys = typer.Typer(no_args_is_help=True, add_completion=False, help="API keys.")
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 

@@ -2,6 +2,8 @@
 each of these starts many times a day on a laptop, and none needs what the others do."""
 
 import os
+import signal
+import sys
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Annotated
@@ -15,7 +17,7 @@ Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
 def register(app: typer.Typer) -> None:
-    for command in (serve, worker, beat, flower, migrate):
+    for command in (serve, worker, beat, flower, migrate, bucket):
         app.command()(command)
 
 
@@ -31,6 +33,8 @@ def serve(
     from core.settings import load_settings
 
     settings = load_settings()
+    # Once all is closed the server raises the signal again; to stop when asked is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.run(
         "api.main:app",
         host=host,
@@ -84,12 +88,24 @@ def flower(
 
 def migrate(as_json: Json = False) -> None:
     """Bring the database to the newest revision."""
+    from cli.connection import database_errors
     from core.settings import load_settings
     from storage.database import open_database
     from storage.migrations.run import migrate as run
 
     database = open_database(load_settings(), pool_size=1, application_name="pressroom-migrate")
     try:
-        show({"revision": run(database.engine)}, as_json=as_json)
+        with database_errors():
+            show({"revision": run(database.engine)}, as_json=as_json)
     finally:
         database.close()
+
+
+def bucket(as_json: Json = False) -> None:
+    """Make the bucket that holds every object, unless it is there."""
+    from core.settings import load_settings
+    from storage.objects import ObjectStore
+
+    settings = load_settings()
+    ObjectStore(settings, connections=1).make_bucket()
+    show({"bucket": settings.s3_bucket}, as_json=as_json)

@@ -23,7 +23,12 @@ class SettingsError(Exception):
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True
+        env_prefix=PREFIX,
+        # An empty line in an environment file means: not set.
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
     )
 
     database_url: SecretStr = Field(description="Postgres: postgresql://user:password@host:port/db")
@@ -36,13 +41,17 @@ class Settings(BaseSettings):
     s3_bucket: str = Field(default="pressroom", description="Bucket that holds every object")
     public_url: BaseUrl = Field(description="Where callers reach the API, without a final slash")
     media_base_url: BaseUrl | None = Field(
-        default=None, description="A CDN in front of /media, for unencrypted media only"
+        default=None,
+        description="A CDN in front of /media, for unencrypted media only; without one they are "
+        "under the public URL",
     )
     secret_keys: SecretStr = Field(
-        description="Keys that sign, id:base64url of 32 bytes, comma separated; the first one makes"
+        description="Keys that sign, each id:base64url of 32 bytes, comma separated; the first one "
+        "makes, all of them check"
     )
     encryption_keys: SecretStr = Field(
-        description="Keys that encrypt attachments, written like the secret keys"
+        description="Keys that encrypt attachments, written like the secret keys; "
+        "losing one loses what it encrypted"
     )
     api_key_header: str = Field(default="X-API-Key", description="Header that may carry an API key")
     trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(

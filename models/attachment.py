@@ -20,7 +20,8 @@ class Attachment(Model):
     __table_args__ = (
         CheckConstraint("status BETWEEN 0 AND 3", name="status_known"),
         CheckConstraint(
-            "status <> 2 OR (size > 0 AND checksum ~ '^[0-9a-f]{64}$' AND width > 0 AND height > 0)",
+            "status <> 2 OR "
+            "(size > 0 AND checksum ~ '^[0-9a-f]{64}$' AND width > 0 AND height > 0)",
             name="ready_is_whole",
         ),
         CheckConstraint("encrypted = (wrapped_key IS NOT NULL)", name="key_when_encrypted"),

@@ -9,12 +9,23 @@ from kombu.exceptions import OperationalError
 from core.lanes import Lane
 from core.logging import get_logger
 from core.settings import Settings
+from storage.breaker import Breaker
 
 log = get_logger(__name__)
 
 # A message not acknowledged for this long is delivered again. It must be above every task's hard
 # time limit, or a slow task would run twice; jobs don't wait for it, their leases are seconds.
 VISIBILITY_TIMEOUT_SECONDS = 3600
+
+
+# A consumer's socket waits for messages; a sender has a request on its hands.
+_CONSUMER_TIMEOUTS = {"socket_timeout": 10, "socket_connect_timeout": 2}
+_SENDER_TIMEOUTS = {
+    "socket_timeout": 2,
+    "socket_connect_timeout": 1,
+    # Else a refused connection is tried again for six seconds, even with `retry=False`.
+    "max_retries": 0,
+}
 
 
 def queue_name(lane: Lane) -> str:
@@ -33,15 +44,13 @@ def celery_app(settings: Settings) -> Celery:
         task_default_queue=queue_name(Lane.IO),
         # Without it a mistyped queue name would make a queue that nobody reads.
         task_create_missing_queues=False,
-        task_send_sent_event=True,
         broker_connection_retry_on_startup=True,
         broker_transport_options={
             "visibility_timeout": VISIBILITY_TIMEOUT_SECONDS,
             "unacked_restore_limit": 100,
-            "socket_timeout": 10,
-            "socket_connect_timeout": 2,
             "socket_keepalive": True,
             "health_check_interval": 10,
+            **_CONSUMER_TIMEOUTS,
         },
     )
     return app
@@ -50,6 +59,8 @@ def celery_app(settings: Settings) -> Celery:
 class Broker:
     def __init__(self, settings: Settings) -> None:
         self._app = celery_app(settings)
+        self._app.conf.broker_transport_options |= _SENDER_TIMEOUTS
+        self._breaker = Breaker()
 
     def send(
         self,
@@ -65,6 +76,8 @@ class Broker:
         Nobody loses work by a ``False``: durable work is sent again by the sweep, and the sender of
         request-only work tells its caller.
         """
+        if self._breaker.is_open:
+            return False
         try:
             self._app.send_task(
                 task,
@@ -75,7 +88,9 @@ class Broker:
                 retry=False,
             )
         except OperationalError as error:
-            log.warning("broker.send_failed", task=task, reason=type(error.__cause__).__name__)
+            self._breaker.trip()
+            reason = type(error.__cause__ or error).__name__
+            log.warning("broker.send_failed", task=task, reason=reason)
             return False
         return True
 

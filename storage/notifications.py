@@ -7,6 +7,7 @@ themselves (``api.waiting``).
 import redis
 
 from core.logging import get_logger
+from storage.breaker import Breaker
 
 log = get_logger(__name__)
 
@@ -25,12 +26,21 @@ def result_topic(request_id: str) -> str:
     return f"result:{request_id}"
 
 
+def request_of(topic: str) -> str:
+    return topic.removeprefix("result:")
+
+
 class Notifier:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
+        self._breaker = Breaker()
 
-    def tell(self, topic: str) -> None:
+    def tell(self, topic: str, value: str = "") -> None:
+        """Say that the topic has changed, and to what where that is short."""
+        if self._breaker.is_open:
+            return
         try:
-            self._client.publish(CHANNEL, topic)
+            self._client.publish(CHANNEL, f"{topic} {value}")
         except redis.RedisError as error:
+            self._breaker.trip()
             log.warning("notification.failed", topic=topic, reason=type(error).__name__)

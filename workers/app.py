@@ -12,6 +12,7 @@ from core.lanes import Lane
 from core.settings import Settings
 from storage.broker import celery_app
 from workers import process, schedule, signals
+from workers.declaration import TaskSet
 from workers.tasks import attachments, maintenance
 
 SOFT_TIME_LIMIT_SECONDS = 60
@@ -32,17 +33,24 @@ PROFILES = {
 }
 
 
-def build_app(settings: Settings) -> Celery:
+def build_app(settings: Settings, *more: TaskSet) -> Celery:
+    """The product's tasks, and `more` of whoever composes a worker of their own."""
     app = celery_app(settings)
     app.conf.update(
         # A message is acknowledged when its task has ended, so that a lost worker's is delivered
-        # again, and only one more than is worked on is taken from the queue.
+        # again, and no more are taken from the queue than are worked on.
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         worker_prefetch_multiplier=1,
         task_soft_time_limit=SOFT_TIME_LIMIT_SECONDS,
         task_time_limit=HARD_TIME_LIMIT_SECONDS,
-        worker_cancel_long_running_tasks_on_connection_loss=True,
+        # A lost broker is no reason to stop: a job's truth is in Postgres, and its message may be
+        # delivered twice. Stopping would count as a crash of the job.
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        # By default a worker gives up after 100 tries, and ends at once when the broker answers
+        # with an error, as one without memory does.
+        broker_connection_max_retries=None,
+        broker_channel_error_retry=True,
         # On SIGTERM tasks under way get this long to end before the worker gives them back.
         worker_soft_shutdown_timeout=10,
         worker_enable_soft_shutdown_on_idle=False,
@@ -55,7 +63,7 @@ def build_app(settings: Settings) -> Celery:
         beat_max_loop_interval=30,
         timezone="UTC",
     )
-    for module in (attachments, maintenance):
-        module.TASKS.bind(app)
+    for tasks in (attachments.TASKS, maintenance.TASKS, *more):
+        tasks.bind(app)
     signals.connect()
     return app

@@ -8,6 +8,7 @@ from celery import Celery
 
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
+from workers.answering import Answer, answer_request
 from workers.running import run_job
 
 
@@ -39,6 +40,18 @@ class TaskSet:
 
             self._add(kind.name, task, soft_time_limit, time_limit)
             return work
+
+        return declare
+
+    def request(self, name: str) -> Callable[[Answer], Answer]:
+        """Declare what does request-only work: from the caller's payload to its result."""
+
+        def declare(answer: Answer) -> Answer:
+            def task(*, request_id: str) -> None:
+                answer_request(request_id, answer)
+
+            self._add(name, task, None, None)
+            return answer
 
         return declare
 

@@ -5,9 +5,10 @@ from core.settings import load_settings
 from storage.broker import queue_name
 from workers import process
 from workers.app import PROFILES, build_app
+from workers.declaration import TaskSet
 
 
-def run(lane: Lane, concurrency: int | None) -> None:
+def run(lane: Lane, concurrency: int | None, *more: TaskSet) -> None:
     """Work on one lane until told to stop; ends the process."""
     process.serve(lane)
     profile = PROFILES[lane]
@@ -16,5 +17,5 @@ def run(lane: Lane, concurrency: int | None) -> None:
         options += ["--concurrency", str(concurrency or profile.concurrency)]
     # Gossip and mingle let workers know of each other, which ours have no use for.
     options += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
-    build_app(load_settings()).worker_main(["worker", *options])
+    build_app(load_settings(), *more).worker_main(["worker", *options])
     sys.exit(0)

@@ -3,12 +3,12 @@
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import structlog
 from celery.exceptions import SoftTimeLimitExceeded
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from core.errors import DomainError, TransientError
@@ -50,13 +50,24 @@ def run_job(job_id: int, work: Work) -> None:
 def _work(resources: Resources, lease: Lease, work: Work) -> None:
     try:
         try:
+            lease.check_cancelled()
             work(lease)
+        except SystemExit:
+            # How a pool process learns that the worker's shutdown waited long enough.
+            _hand_back(resources, lease)
+            raise
         except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
             _end_badly(resources, lease, error)
     except LeaseLost:
         log.warning("job.lease_lost")
     else:
         log.info("job.ended")
+
+
+def _hand_back(resources: Resources, lease: Lease) -> None:
+    with suppress(LeaseLost, SQLAlchemyError), resources.unit_of_work() as uow:
+        leases.hand_back(uow, lease)
+        log.info("job.handed_back")
 
 
 def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
@@ -70,7 +81,7 @@ def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
                 leases.fail(uow, lease, code=error.code, message=error.message)
             case SoftTimeLimitExceeded():
                 leases.fail(uow, lease, code="job.too_slow", message="The job took too long.")
-            case _ if isinstance(error, _MAY_PASS) and lease.retries < MAX_RETRIES:
+            case _ if _may_pass(error) and lease.retries < MAX_RETRIES:
                 log.warning("job.retried", reason=str(error))
                 leases.retry_later(uow, lease, _backoff(lease.retries))
             case _:
@@ -78,6 +89,12 @@ def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
                 leases.fail(
                     uow, lease, code="job.internal_error", message="The job failed unexpectedly."
                 )
+
+
+def _may_pass(error: Exception) -> bool:
+    # psycopg2 has several exceptions for a connection that broke; SQLAlchemy knows them all.
+    cut = isinstance(error, DBAPIError) and error.connection_invalidated
+    return cut or isinstance(error, _MAY_PASS)
 
 
 def _backoff(retries: int) -> timedelta:

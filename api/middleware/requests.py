@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.context import adopt_request_id
 from api.errors import internal_error
 from api.metrics import observe_request
+from api.presence import CallerLeft
 from core.logging import get_logger
 
 log = get_logger("api.access")
@@ -51,7 +52,7 @@ class BreakageMiddleware:
 
         try:
             await self._app(scope, receive, watching_send)
-        except ClientDisconnect:
+        except (CallerLeft, ClientDisconnect):
             # Nobody is left to answer; the log has it as 499.
             return
         except Exception:

@@ -10,6 +10,7 @@ from api.dependencies import Limit, Offset, PreferenceOf, StateOf, idempotency_k
 from api.json_bodies import JsonRoute
 from api.multipart import file_named, read_form
 from api.openapi import refuses
+from api.presence import while_connected
 from api.schemas.attachments import AttachmentRecord
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State
@@ -107,7 +108,8 @@ async def upload_attachment(
     metadata. The call waits for the conversion, 15 s unless `Prefer: wait=N` says otherwise.
     """
     accepted = await _accept(request, state, caller, encrypted=encrypted)
-    await state.jobs.wait(job_topic(accepted.job_id), preference.seconds(WAIT_SECONDS))
+    ended = state.jobs.wait(job_topic(accepted.job_id), preference.seconds(WAIT_SECONDS))
+    await while_connected(request.receive, ended)
     return await run_in_threadpool(_answer, state, accepted)
 
 

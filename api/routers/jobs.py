@@ -100,7 +100,7 @@ async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> A
     changed = asyncio.Event()
     topic = job_topic(job.id)
 
-    def listener(told: str) -> None:
+    def listener(told: str, _: str) -> None:
         if told == topic:
             changed.set()
 

@@ -90,9 +90,11 @@ def accept(
                 resources, caller, upload, encrypted=encrypted, key=key, request_id=request_id
             )
         return earlier
-    except BaseException:
+    except DomainError:
         resources.objects.remove(stored)
         raise
+    # After any other failure the object stays, for the sweep: a connection that broke in the middle
+    # of the commit doesn't tell whether there is a job now that needs it.
 
 
 def check(upload: Upload) -> ImageType:

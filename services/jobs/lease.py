@@ -9,7 +9,7 @@ its successor stands. (A fencing token, as in M. Kleppmann, "How to do distribut
 
 import threading
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, update
@@ -67,7 +67,7 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     if job is None:
         return None
     tell_after_commit(uow, job.id)
-    return Lease(
+    lease = Lease(
         job_id=job.id,
         attempt=job.attempt,
         retries=job.retries,
@@ -76,6 +76,10 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
         subject_id=job.subject_id,
         request_id=job.request_id,
     )
+    if job.cancel_requested:
+        # Asked for while an earlier attempt ran, which gave the job back before it noticed.
+        lease.cancelled.set()
+    return lease
 
 
 def renew(uow: UnitOfWork, lease: Lease) -> None:
@@ -83,7 +87,7 @@ def renew(uow: UnitOfWork, lease: Lease) -> None:
     statement = (
         update(Job)
         .where(*_held(lease))
-        .values(lease_expires_at=func.now() + LEASE)
+        .values(lease_expires_at=_from_now())
         .returning(Job.cancel_requested)
     )
     cancel_requested = uow.session.scalar(statement)
@@ -101,7 +105,9 @@ def progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = No
     values: dict[str, Any] = {"progress_done": done, "crashes": 0, "retries": 0}
     if total is not None:
         values["progress_total"] = total
-    _write(uow, lease, values)
+    # This transaction's lock on the row keeps the heartbeat out until it commits.
+    _write(uow, lease, values | {"lease_expires_at": _from_now()})
+    lease.retries = 0
 
 
 def succeed(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
@@ -133,10 +139,15 @@ def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta) -> None:
     )
 
 
-def yield_turn(uow: UnitOfWork, lease: Lease) -> None:
-    """Put the job at the end of its lane again, so that long jobs take turns."""
+def hand_back(uow: UnitOfWork, lease: Lease) -> None:
+    """Give the job to another worker at once, since this one is being shut down."""
     job = _write(uow, lease, queued_again() | {"send_after": func.now() + FIRST_RESEND})
     uow.after_commit(lambda: send(uow.broker, job))
+
+
+def yield_turn(uow: UnitOfWork, lease: Lease) -> None:
+    """Put the job at the end of its lane again, so that long jobs take turns."""
+    hand_back(uow, lease)
 
 
 def abandon(uow: UnitOfWork, job: Job) -> None:
@@ -151,6 +162,11 @@ def queued_again() -> dict[str, Any]:
 
 def tell_after_commit(uow: UnitOfWork, job_id: int) -> None:
     uow.after_commit(lambda: uow.notifier.tell(job_topic(job_id)))
+
+
+def _from_now() -> ColumnElement[datetime]:
+    # The clock's time, since now() is that of the transaction's start, and may be seconds old.
+    return func.clock_timestamp() + LEASE
 
 
 def _ended(status: JobStatus) -> dict[str, Any]:

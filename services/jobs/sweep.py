@@ -13,7 +13,7 @@ from sqlalchemy import func, select, update
 from core.lanes import Lane
 from core.logging import get_logger
 from models import Job, JobStatus
-from services.jobs.lease import abandon, queued_again, tell_after_commit
+from services.jobs.lease import CANCELLED, abandon, queued_again, tell_after_commit
 from services.jobs.outbox import FIRST_RESEND, send
 from storage.broker import queue_name
 from storage.resources import Resources
@@ -68,10 +68,11 @@ def _give_up(uow: UnitOfWork, job: Job) -> None:
     job.status = JobStatus.CANCELLED if job.cancel_requested else JobStatus.FAILED
     job.lease_expires_at = None
     job.finished_at = func.now()
-    job.error = {
+    lost = {
         "code": "job.worker_lost",
         "message": f"The worker was lost {job.crashes} times while it did this job.",
     }
+    job.error = CANCELLED if job.cancel_requested else lost
     abandon(uow, job)
 
 

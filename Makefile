@@ -1,0 +1,66 @@
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help run test check faults bench requirements format
+
+help: ## Say what there is to make
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+run: $(VENV)/.devstack ## Start everything on this machine; Ctrl-C stops it
+	@$(BIN)/pressroom up
+
+test: $(VENV)/.dev ## Run every test, against the real stack
+	$(BIN)/python -m pytest $(TESTS)
+
+check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+	! $(BIN)/vulture | grep -E "unused (function|class|method|property|import)|unreachable"
+	$(BIN)/python -m pytest -m check
+
+faults: $(VENV)/.dev ## Run the fault and security tests in their full form (hours)
+	PRESSROOM_FAULTS=full $(BIN)/python -m pytest tests/faults tests/services/images --timeout 7200 $(TESTS)
+
+bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
+	$(BIN)/python -m benchmarks $(NAME)
+
+format: $(VENV)/.dev ## Bring the code into its one form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The newest versions that go together, each with its hashes, from whatever index pip is set up for.
+COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make requirements' pyproject.toml
+
+requirements: $(VENV)/.dev ## Pin all dependencies anew
+	$(COMPILE) --extra devstack --group dev --output-file requirements-dev.txt
+	$(COMPILE) --extra devstack --constraint requirements-dev.txt --output-file requirements-devstack.txt
+	$(COMPILE) --constraint requirements-dev.txt --output-file requirements.txt
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Pressroom needs Python 3.11 or newer; set PYTHON=… to one."; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.devstack: $(VENV)/bin/python requirements-devstack.txt pyproject.toml
+	@test -e $(VENV)/.dev || $(MAKE) --no-print-directory install REQUIREMENTS=requirements-devstack.txt
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python requirements-dev.txt pyproject.toml
+	@$(MAKE) --no-print-directory install REQUIREMENTS=requirements-dev.txt
+	@touch $@
+
+.PHONY: install
+install:
+	@echo "Installing $(REQUIREMENTS) into $(VENV) …"
+	@$(PIP) install --require-hashes -r $(REQUIREMENTS)
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q api cli core devstack models services storage workers

@@ -1,0 +1,22 @@
+import time
+
+REST_SECONDS = 1.0
+
+
+class Breaker:
+    """Keeps threads from waiting one after another for what has just failed.
+
+    After a failure nobody tries for a second, so that a server that hangs costs its clients one
+    timeout now and then, and not one for each call.
+    """
+
+    def __init__(self, rest_seconds: float = REST_SECONDS) -> None:
+        self._rest_seconds = rest_seconds
+        self._resting_until = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        return time.monotonic() < self._resting_until
+
+    def trip(self) -> None:
+        self._resting_until = time.monotonic() + self._rest_seconds

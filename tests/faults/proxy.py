@@ -1,0 +1,168 @@
+"""A TCP proxy that misbehaves on demand: cuts connections, or holds them open and goes silent."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from devstack.ports import LOOPBACK
+
+T = TypeVar("T")
+_CHUNK = 64 * 1024
+
+
+@dataclass(eq=False)
+class Link:
+    """One client's connection and ours to the server."""
+
+    writers: list[asyncio.StreamWriter]
+    flowing: asyncio.Event
+    seen: set[bytes] = field(default_factory=set)
+
+    def cut(self) -> None:
+        for writer in self.writers:
+            # Without a farewell, as a pulled cable or a killed server would.
+            writer.transport.abort()
+
+
+@dataclass(frozen=True)
+class Trap:
+    """Cuts the first link that sends `word` after `after`, before or after the server gets it."""
+
+    word: bytes
+    after: bytes
+    deliver: bool
+
+
+class Proxy:
+    """Forwards a local port to another. Its methods may be called from any thread."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target_port = target_port
+        self._links: set[Link] = set()
+        self._trap: Trap | None = None
+        self._refusing = False
+        self.sprung = threading.Event()
+        self.accepted = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._server = self._do(asyncio.start_server(self._serve, LOOPBACK, 0))
+        self.port: int = self._server.sockets[0].getsockname()[1]
+
+    def cut(self) -> None:
+        """Reset every connection; new ones work."""
+        self._call(lambda: [link.cut() for link in tuple(self._links)])
+
+    def stall(self, *, having: bytes | None = None) -> int:
+        """Forward nothing more on the connections (that sent `having`), but keep them open."""
+        return self._call(lambda: self._stop_flow(having))
+
+    def resume(self) -> None:
+        """Take new connections again, and forward on all."""
+        self._refusing = False
+        self._call(lambda: [link.flowing.set() for link in tuple(self._links)])
+
+    def refuse(self) -> None:
+        """Reset every connection, old and new, until `resume`."""
+        self._refusing = True
+        self.cut()
+
+    def cut_at(self, word: bytes, *, after: bytes, deliver: bool) -> None:
+        self.sprung.clear()
+        self._trap = Trap(word, after, deliver)
+
+    def close(self) -> None:
+        self._call(self._server.close)
+        self.cut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _stop_flow(self, having: bytes | None) -> int:
+        chosen = [link for link in self._links if having is None or having in link.seen]
+        for link in chosen:
+            link.flowing.clear()
+        return len(chosen)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        if self._refusing:
+            writer.transport.abort()
+            return
+        try:
+            there, back = await asyncio.open_connection(LOOPBACK, self._target_port)
+        except OSError:
+            writer.transport.abort()
+            return
+        link = Link([writer, back], asyncio.Event())
+        link.flowing.set()
+        self._links.add(link)
+        try:
+            await asyncio.gather(
+                self._pump(link, reader, back, upstream=True),
+                self._pump(link, there, writer, upstream=False),
+            )
+        finally:
+            link.cut()
+            self._links.discard(link)
+
+    async def _pump(
+        self,
+        link: Link,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        upstream: bool,
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(_CHUNK):
+                await link.flowing.wait()
+                if upstream and await self._trapped(link, data, writer):
+                    break
+                writer.write(data)
+                await writer.drain()
+        link.cut()
+
+    async def _trapped(self, link: Link, data: bytes, server: asyncio.StreamWriter) -> bool:
+        if b"SUBSCRIBE" in data:
+            link.seen.add(b"SUBSCRIBE")
+        trap = self._trap
+        if trap is None:
+            return False
+        if trap.after in data:
+            link.seen.add(trap.after)
+        if trap.word not in data or trap.after not in link.seen:
+            return False
+        self._trap = None
+        if trap.deliver:
+            # The server does it, and its answer is lost.
+            link.flowing.clear()
+            server.write(data)
+            await server.drain()
+            await asyncio.sleep(0.2)
+        self.sprung.set()
+        return True
+
+    def _call(self, function: Callable[[], T]) -> T:
+        async def called() -> T:
+            return function()
+
+        return self._do(called())
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+
+@contextlib.contextmanager
+def proxied(url: str) -> Iterator[tuple[Proxy, str]]:
+    """A proxy before the server of this URL, and the URL that leads through it."""
+    parts = urlsplit(url)
+    assert parts.port is not None
+    proxy = Proxy(parts.port)
+    try:
+        yield proxy, url.replace(f":{parts.port}/", f":{proxy.port}/", 1)
+    finally:
+        proxy.close()

@@ -1,0 +1,108 @@
+"""Workers that are killed, paused, stopped or cut off in the middle of a job."""
+
+import os
+import signal
+
+import pytest
+
+from models import JobStatus
+from tests.faults.conftest import pause, resume
+from tests.faults.proxy import Proxy
+from tests.faults.size import sized
+from tests.probe.bench import Bench
+from tests.services.jobs.conftest import change
+from tests.stack import eventually
+
+POISON_JOBS = sized(1, 20)
+
+
+def test_poison_job_is_tried_three_times_and_its_neighbours_are_unharmed(bench: Bench) -> None:
+    worker = bench.start_worker(concurrency=2)
+    neighbour = bench.enqueue(sleep=8)
+    poison = [bench.enqueue(kill=1000) for _ in range(POISON_JOBS)]
+    for job_id in poison:
+        job = bench.finished(job_id, within=60 * POISON_JOBS)
+        assert (job.status, job.attempt, job.crashes) == (JobStatus.FAILED, 3, 3)
+        assert job.error is not None
+        assert job.error["code"] == "job.worker_lost"
+        assert (bench.starts(job_id), bench.effects(job_id)) == (3, 0)
+    job = bench.finished(neighbour)
+    assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
+    assert worker.process.poll() is None
+
+
+def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(bench: Bench) -> None:
+    paused = bench.start_worker(concurrency=1)
+    job_id = bench.enqueue(sleep=0.3)
+    bench.started(job_id)
+    pause(paused)
+    bench.start_worker(concurrency=1)
+    job = bench.finished(job_id)
+    assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 2)
+    resume(paused)
+    eventually(lambda: b"job.lease_lost" in paused.log.read_bytes(), what="the loser's notice")
+    assert bench.effects(job_id) == 1
+    assert bench.job(job_id).result == job.result
+
+
+def test_worker_told_to_stop_ends_short_work_and_hands_back_the_rest(bench: Bench) -> None:
+    stopped = bench.start_worker(concurrency=2)
+    short, long = bench.enqueue(sleep=3), bench.enqueue(sleep=60)
+    bench.started(short)
+    bench.started(long)
+    bench.start_worker(concurrency=1)
+    stopped.process.send_signal(signal.SIGTERM)
+    job = bench.finished(short)
+    assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 1, 0)
+    bench.started(long, attempt=2)
+    assert bench.job(long).crashes == 0
+    stopped.process.wait(20)
+    change(bench.stack.resources, long, cancel_requested=True)
+    assert bench.finished(long).status == JobStatus.CANCELLED
+
+
+def test_pool_ends_with_its_killed_worker(bench: Bench) -> None:
+    worker = bench.start_worker(concurrency=2)
+    children = worker.children()
+    assert len(children) >= 2
+    worker.kill()
+    eventually(lambda: not any(_runs(pid) for pid in children), what="the end of the pool")
+
+
+def test_worker_that_loses_the_broker_finishes_its_job_and_takes_the_next(
+    bench: Bench, redis_proxy: tuple[Proxy, str]
+) -> None:
+    proxy, url = redis_proxy
+    worker = bench.start_worker(concurrency=1, PRESSROOM_REDIS_URL=url)
+    job_id = bench.enqueue(sleep=2)
+    bench.started(job_id)
+    proxy.refuse()
+    job = bench.finished(job_id)
+    assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
+    proxy.resume()
+    assert bench.finished(bench.enqueue(), within=60).status == JobStatus.SUCCEEDED
+    assert worker.process.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("deliver", "attempts"), [(True, 1), (False, 2)], ids=["committed", "not committed"]
+)
+def test_connection_cut_in_the_middle_of_the_finishing_commit_leaves_one_effect(
+    bench: Bench, postgres_proxy: tuple[Proxy, str], *, deliver: bool, attempts: int
+) -> None:
+    proxy, url = postgres_proxy
+    bench.start_worker(concurrency=1, PRESSROOM_DATABASE_URL=url)
+    proxy.cut_at(b"COMMIT", after=b"INSERT INTO probe_effects", deliver=deliver)
+    job_id = bench.enqueue()
+    assert proxy.sprung.wait(20)
+    job = bench.finished(job_id)
+    assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, attempts, 0)
+    assert bench.effects(job_id) == 1
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

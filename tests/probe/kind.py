@@ -1,0 +1,72 @@
+"""A kind of job for tests, whose work is whatever the test wrote down for it.
+
+The test makes the table of steps and effects (`TABLES`). A job's subject is a row of `probe_plans`;
+what it does is noted in `probe_effects`, in the transaction that ends or advances the job.
+"""
+
+from typing import Any
+
+import psycopg2.extras
+from sqlalchemy import text
+
+from core.lanes import Lane
+from core.scopes import Scope
+from models import Job
+from services.jobs import kinds, outbox
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+TABLES = """
+    CREATE TABLE probe_plans (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        plan jsonb NOT NULL,
+        abandoned integer NOT NULL DEFAULT 0
+    );
+    CREATE TABLE probe_effects (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        job_id bigint NOT NULL,
+        step integer NOT NULL DEFAULT 0,
+        attempt integer NOT NULL,
+        pid integer NOT NULL
+    );
+    CREATE TABLE probe_starts (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        job_id bigint NOT NULL,
+        attempt integer NOT NULL,
+        pid integer NOT NULL,
+        at timestamptz NOT NULL DEFAULT clock_timestamp()
+    );
+"""
+
+
+def _note_abandoned(uow: UnitOfWork, job: Job) -> None:
+    uow.session.execute(
+        text("UPDATE probe_plans SET abandoned = abandoned + 1 WHERE id = :id"),
+        {"id": job.subject_id},
+    )
+
+
+PROBE = kinds.register(
+    kinds.JobKind(
+        name="probe.run",
+        lane=Lane.BULK,
+        scope=Scope.ATTACHMENT,
+        retryable=True,
+        on_abandoned=_note_abandoned,
+    )
+)
+
+
+def plan(uow: UnitOfWork, steps: dict[str, Any], *, user_id: int | None = None) -> Job:
+    """Enqueue a probe in the caller's transaction; `steps` is what `tests.probe.tasks` reads."""
+    subject_id = uow.session.scalar(
+        text("INSERT INTO probe_plans (plan) VALUES (:plan) RETURNING id"),
+        {"plan": psycopg2.extras.Json(steps)},
+    )
+    return outbox.enqueue(uow, PROBE, user_id=user_id, subject_id=subject_id)
+
+
+def plan_committed(resources: Resources, **steps: Any) -> int:
+    """Enqueue one probe in a transaction of its own, and return the job's id."""
+    with resources.unit_of_work() as uow:
+        return plan(uow, steps).id

@@ -1,0 +1,97 @@
+import os
+import signal
+import time
+from typing import Any
+
+from sqlalchemy import text
+
+from core.errors import TransientError, invalid
+from services.jobs import lease as leases
+from services.jobs.lease import Lease
+from storage.unit_of_work import UnitOfWork
+from tests.probe.kind import PROBE
+from workers import process
+from workers.declaration import TaskSet
+
+TASKS = TaskSet()
+
+
+@TASKS.job(PROBE)
+def run(lease: Lease) -> None:
+    """Do what the plan says, in this order.
+
+    kill: how many attempts kill their own process. flaky: how many attempts fail for now.
+    refuse: fail for good. sleep: seconds of work. steps: transactions with progress and an effect
+    each, `step_sleep` seconds apart, `step_kills` naming those that die after their commit, and
+    `turn` after how many a turn ends. Without steps there is one effect.
+    """
+    plan = _begin(lease)
+    if lease.attempt <= plan.get("kill", 0):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if lease.attempt <= plan.get("flaky", 0):
+        raise TransientError("not now")
+    if "refuse" in plan:
+        raise invalid("probe.refused", plan["refuse"])
+    _pause(lease, plan.get("sleep", 0.0))
+    if "steps" in plan:
+        _step_by_step(lease, plan)
+    else:
+        _finish(lease)
+
+
+def _begin(lease: Lease) -> dict[str, Any]:
+    with process.resources().unit_of_work() as uow:
+        _insert(uow, "probe_starts", lease)
+        plan: dict[str, Any] = uow.session.scalar(
+            text("SELECT plan FROM probe_plans WHERE id = :id"), {"id": lease.subject_id}
+        )
+        return plan
+
+
+def _pause(lease: Lease, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        lease.check_cancelled()
+        time.sleep(min(left, 0.05))
+
+
+def _finish(lease: Lease) -> None:
+    with process.resources().unit_of_work() as uow:
+        # The effect first: it is the fence after it that must take it back.
+        _insert(uow, "probe_effects", lease)
+        leases.succeed(uow, lease, {"pid": os.getpid()})
+
+
+def _step_by_step(lease: Lease, plan: dict[str, Any]) -> None:
+    total, turn = plan["steps"], plan.get("turn", plan["steps"])
+    first = _steps_done(lease)
+    for step in range(first, total):
+        _pause(lease, plan.get("step_sleep", 0.0))
+        with process.resources().unit_of_work() as uow:
+            _insert(uow, "probe_effects", lease, step)
+            leases.progress(uow, lease, done=step + 1, total=total)
+            if step + 1 == first + turn and step + 1 < total:
+                leases.yield_turn(uow, lease)
+                return
+        if step + 1 in plan.get("step_kills", []):
+            os.kill(os.getpid(), signal.SIGKILL)
+    with process.resources().unit_of_work() as uow:
+        leases.succeed(uow, lease, {"steps": total})
+
+
+def _steps_done(lease: Lease) -> int:
+    with process.resources().unit_of_work() as uow:
+        done = uow.session.scalar(
+            text("SELECT progress_done FROM jobs WHERE id = :id"), {"id": lease.job_id}
+        )
+    assert isinstance(done, int)
+    return done
+
+
+def _insert(uow: UnitOfWork, table: str, lease: Lease, step: int | None = None) -> None:
+    values = {"job_id": lease.job_id, "attempt": lease.attempt, "pid": os.getpid()}
+    if step is not None:
+        values["step"] = step
+    names = ", ".join(values)
+    places = ", ".join(f":{name}" for name in values)
+    uow.session.execute(text(f"INSERT INTO {table} ({names}) VALUES ({places})"), values)

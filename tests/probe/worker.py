@@ -1,0 +1,24 @@
+"""`python -m tests.probe.worker worker --lane bulk …`: our worker, with the probe's tasks too."""
+
+import argparse
+import os
+
+# As the command line does, before Celery is imported.
+os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
+
+from core.lanes import Lane
+from tests.probe import tasks
+from workers.main import run
+
+
+def main() -> None:
+    words = argparse.ArgumentParser()
+    words.add_argument("command", choices=["worker"])
+    words.add_argument("--lane", type=Lane, required=True)
+    words.add_argument("--concurrency", type=int)
+    wanted = words.parse_args()
+    run(wanted.lane, wanted.concurrency, tasks.TASKS)
+
+
+if __name__ == "__main__":
+    main()

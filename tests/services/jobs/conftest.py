@@ -1,0 +1,52 @@
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import update
+
+from models import Job
+from services.jobs import lease as leases
+from services.jobs.lease import Lease
+from storage.resources import Resources
+from tests.probe.bench import Bench, make_bench
+from tests.stack import Stack
+
+
+@pytest.fixture(scope="package")
+def quiet(make_stack: Callable[[str], Stack]) -> Bench:
+    """A bench without workers: the tests themselves claim, sweep and finish."""
+    return make_bench(make_stack("jobs"))
+
+
+@pytest.fixture(scope="package")
+def bench(make_stack: Callable[[str], Stack]) -> Bench:
+    """A bench with one probe worker of four processes."""
+    working = make_bench(make_stack("probes"))
+    working.start_worker(concurrency=4)
+    return working
+
+
+@pytest.fixture
+def resources(quiet: Bench) -> Iterator[Resources]:
+    """The quiet bench's resources; what a test leaves unfinished is taken away after it."""
+    yield quiet.stack.resources
+    quiet.stack.query("TRUNCATE jobs CASCADE")
+    quiet.stack.resources.redis.flushdb()
+
+
+@pytest.fixture
+def claimed(quiet: Bench, resources: Resources) -> Lease:
+    """A job of which this test holds the lease."""
+    return claim(resources, quiet.enqueue())
+
+
+def claim(resources: Resources, job_id: int) -> Lease:
+    with resources.unit_of_work() as uow:
+        lease = leases.claim(uow, job_id)
+    assert lease is not None
+    return lease
+
+
+def change(resources: Resources, job_id: int, **values: object) -> None:
+    """Bring a job into a state that would take time to come about by itself."""
+    with resources.unit_of_work() as uow:
+        uow.session.execute(update(Job).where(Job.id == job_id).values(**values))

@@ -1,0 +1,250 @@
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from redis.client import PubSub
+from sqlalchemy import func, text
+
+from models import IdempotencyRecord, Job, JobStatus
+from services.jobs import lease as leases
+from services.jobs import sweep
+from services.jobs.lease import JobCancelled, Lease, LeaseLost
+from storage.notifications import CHANNEL, job_topic
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+from tests.probe.bench import Bench
+from tests.services.jobs.conftest import change, claim
+from tests.stack import eventually
+
+
+def test_of_many_claims_at_once_one_wins(quiet: Bench, resources: Resources) -> None:
+    job_id = quiet.enqueue()
+    won: list[Lease] = []
+    barrier = threading.Barrier(6)
+
+    def attempt() -> None:
+        barrier.wait()
+        with resources.unit_of_work() as uow:
+            lease = leases.claim(uow, job_id)
+        if lease is not None:
+            won.append(lease)
+
+    threads = [threading.Thread(target=attempt) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [lease.attempt for lease in won] == [1]
+
+
+def test_second_delivery_of_a_running_job_is_not_claimed(
+    claimed: Lease, resources: Resources
+) -> None:
+    with resources.unit_of_work() as uow:
+        assert leases.claim(uow, claimed.job_id) is None
+
+
+def test_second_delivery_of_a_finished_job_is_not_claimed(
+    claimed: Lease, resources: Resources
+) -> None:
+    with resources.unit_of_work() as uow:
+        leases.succeed(uow, claimed, {})
+    with resources.unit_of_work() as uow:
+        assert leases.claim(uow, claimed.job_id) is None
+
+
+def test_job_that_backs_off_is_not_claimed_before_its_time(
+    quiet: Bench, claimed: Lease, resources: Resources
+) -> None:
+    with resources.unit_of_work() as uow:
+        leases.retry_later(uow, claimed, timedelta(minutes=1))
+    with resources.unit_of_work() as uow:
+        assert leases.claim(uow, claimed.job_id) is None
+    job = quiet.job(claimed.job_id)
+    assert (job.status, job.retries, job.crashes) == (JobStatus.QUEUED, 1, 0)
+    change(resources, claimed.job_id, run_at=func.now())
+    assert claim(resources, claimed.job_id).retries == 1
+
+
+def test_renewal_moves_the_lease_on(quiet: Bench, claimed: Lease, resources: Resources) -> None:
+    change(resources, claimed.job_id, lease_expires_at=func.now())
+    with resources.unit_of_work() as uow:
+        leases.renew(uow, claimed)
+    assert sweep.requeue_lost(resources) == 0
+    assert quiet.job(claimed.job_id).status == JobStatus.RUNNING
+
+
+def test_progress_moves_the_lease_on_as_its_lock_keeps_the_heartbeat_out(
+    claimed: Lease, resources: Resources
+) -> None:
+    change(resources, claimed.job_id, lease_expires_at=func.now())
+    with resources.unit_of_work() as uow:
+        leases.progress(uow, claimed, done=1)
+    assert sweep.requeue_lost(resources) == 0
+
+
+def test_worker_that_lost_its_lease_writes_nothing_and_its_whole_transaction_rolls_back(
+    quiet: Bench, claimed: Lease, resources: Resources
+) -> None:
+    change(resources, claimed.job_id, lease_expires_at=func.now())
+    assert sweep.requeue_lost(resources) == 1
+    successor = claim(resources, claimed.job_id)
+    for finish in _FINISHES:
+        with pytest.raises(LeaseLost):
+            _note_effect_and(finish, resources, claimed)
+    assert quiet.effects(claimed.job_id) == 0
+    with resources.unit_of_work() as uow:
+        leases.succeed(uow, successor, {"by": "the successor"})
+    job = quiet.job(claimed.job_id)
+    assert (job.status, job.result) == (JobStatus.SUCCEEDED, {"by": "the successor"})
+
+
+_FINISHES: tuple[Callable[[UnitOfWork, Lease], object], ...] = (
+    lambda uow, lease: leases.succeed(uow, lease, {"by": "the loser"}),
+    lambda uow, lease: leases.fail(uow, lease, code="x.y", message="z"),
+    lambda uow, lease: leases.progress(uow, lease, done=9),
+    lambda uow, lease: leases.retry_later(uow, lease, timedelta(0)),
+    leases.yield_turn,
+    leases.hand_back,
+    leases.cancel,
+    leases.renew,
+)
+
+
+def _note_effect_and(
+    finish: Callable[[UnitOfWork, Lease], object], resources: Resources, lease: Lease
+) -> None:
+    with resources.unit_of_work() as uow:
+        uow.session.execute(
+            text("INSERT INTO probe_effects (job_id, attempt, pid) VALUES (:id, 1, 0)"),
+            {"id": lease.job_id},
+        )
+        finish(uow, lease)
+
+
+def test_crashes_count_up_to_a_failure_with_the_reason(quiet: Bench, resources: Resources) -> None:
+    job_id = quiet.enqueue()
+    for crashes in (1, 2, 3):
+        claim(resources, job_id)
+        change(resources, job_id, lease_expires_at=func.now())
+        assert sweep.requeue_lost(resources) == 1
+        assert quiet.job(job_id).crashes == crashes
+    job = quiet.job(job_id)
+    assert job.status == JobStatus.FAILED
+    assert job.error is not None
+    assert job.error["code"] == "job.worker_lost"
+    assert quiet.stack.query("SELECT abandoned FROM probe_plans WHERE id = %s", job.subject_id) == [
+        (1,)
+    ]
+
+
+def test_progress_resets_the_count_of_crashes_and_retries(
+    quiet: Bench, resources: Resources
+) -> None:
+    job_id = quiet.enqueue()
+    change(resources, job_id, crashes=2, retries=4)
+    lease = claim(resources, job_id)
+    assert lease.retries == 4
+    with resources.unit_of_work() as uow:
+        leases.progress(uow, lease, done=1, total=2)
+    assert lease.retries == 0
+    job = quiet.job(job_id)
+    assert (job.crashes, job.retries, job.progress_done, job.progress_total) == (0, 0, 1, 2)
+
+
+def test_handing_a_job_back_counts_neither_as_crash_nor_as_retry(
+    quiet: Bench, claimed: Lease, resources: Resources
+) -> None:
+    with resources.unit_of_work() as uow:
+        leases.hand_back(uow, claimed)
+    job = quiet.job(claimed.job_id)
+    assert (job.status, job.crashes, job.retries) == (JobStatus.QUEUED, 0, 0)
+    assert claim(resources, claimed.job_id).attempt == 2
+
+
+def test_turn_given_up_is_sent_again_at_once_and_to_the_end_of_the_line(
+    quiet: Bench, claimed: Lease, resources: Resources
+) -> None:
+    other = quiet.enqueue()
+    with resources.unit_of_work() as uow:
+        leases.yield_turn(uow, claimed)
+    waiting = resources.redis.lrange("pressroom.bulk", 0, -1)
+    assert isinstance(waiting, list)
+    # The tail is taken first: the claimed job's first message, the other's, then the new one.
+    ids = [f"job-{job_id}-".encode() for job_id in (claimed.job_id, other, claimed.job_id)]
+    assert all(mark in message for mark, message in zip(ids, reversed(waiting), strict=True))
+
+
+def test_cancellation_reaches_the_holder_with_its_next_renewal(
+    claimed: Lease, resources: Resources
+) -> None:
+    change(resources, claimed.job_id, cancel_requested=True)
+    claimed.check_cancelled()
+    with resources.unit_of_work() as uow:
+        leases.renew(uow, claimed)
+    with pytest.raises(JobCancelled):
+        claimed.check_cancelled()
+
+
+def test_cancellation_outlives_an_attempt_that_gave_the_job_back(
+    claimed: Lease, resources: Resources
+) -> None:
+    change(resources, claimed.job_id, cancel_requested=True)
+    with resources.unit_of_work() as uow:
+        leases.yield_turn(uow, claimed)
+    with pytest.raises(JobCancelled):
+        claim(resources, claimed.job_id).check_cancelled()
+
+
+def test_cancelled_job_whose_worker_was_lost_ends_as_cancelled(
+    quiet: Bench, claimed: Lease, resources: Resources
+) -> None:
+    change(resources, claimed.job_id, cancel_requested=True, lease_expires_at=func.now())
+    assert sweep.requeue_lost(resources) == 1
+    job = quiet.job(claimed.job_id)
+    assert (job.status, job.error) == (JobStatus.CANCELLED, leases.CANCELLED)
+
+
+def test_failure_frees_the_idempotency_key(quiet: Bench, resources: Resources) -> None:
+    job_id = _with_idempotency_record(quiet, resources)
+    with resources.unit_of_work() as uow:
+        leases.fail(uow, claim(resources, job_id), code="probe.refused", message="no")
+    assert _records(quiet) == 0
+
+
+def test_success_keeps_the_idempotency_key(quiet: Bench, resources: Resources) -> None:
+    job_id = _with_idempotency_record(quiet, resources)
+    with resources.unit_of_work() as uow:
+        leases.succeed(uow, claim(resources, job_id), {})
+    assert _records(quiet) == 1
+
+
+def _with_idempotency_record(quiet: Bench, resources: Resources) -> int:
+    owner = quiet.stack.new_owner()
+    job_id = quiet.enqueue()
+    values = {"caller_id": owner.user_id, "route": "POST /x", "key": "k" * 16}
+    with resources.unit_of_work() as uow:
+        uow.session.add(IdempotencyRecord(**values, fingerprint=bytes(32), job_id=job_id))
+    return job_id
+
+
+def _records(quiet: Bench) -> int:
+    return int(str(quiet.stack.query("SELECT count(*) FROM idempotency_records")[0][0]))
+
+
+def test_every_change_is_told_after_its_commit(
+    quiet: Bench, claimed: Lease, resources: Resources
+) -> None:
+    listening = PubSub(resources.redis.connection_pool, ignore_subscribe_messages=True)
+    listening.subscribe(CHANNEL)
+    assert listening.get_message(timeout=5) is None  # the confirmation
+    with resources.unit_of_work() as uow:
+        before = uow.session.get_one(Job, claimed.job_id).version
+        leases.progress(uow, claimed, done=1)
+        assert listening.get_message(timeout=0.05) is None
+    told = eventually(lambda: listening.get_message(timeout=0.1))
+    listening.close()
+    assert isinstance(told, dict)
+    assert told["data"].decode() == job_topic(claimed.job_id)
+    assert quiet.job(claimed.job_id).version == before + 1

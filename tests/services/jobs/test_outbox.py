@@ -1,0 +1,119 @@
+import pytest
+
+from core.lanes import Lane
+from models import Job, JobStatus
+from services.jobs import sweep
+from storage.broker import queue_name
+from storage.resources import Resources
+from tests.probe.bench import Bench
+from tests.probe.kind import plan
+from tests.services.jobs.conftest import change
+
+QUEUE = queue_name(Lane.BULK)
+
+
+def waiting(resources: Resources) -> int:
+    return int(str(resources.redis.llen(QUEUE)))
+
+
+def test_job_is_sent_after_the_commit_and_not_before(resources: Resources) -> None:
+    with resources.unit_of_work() as uow:
+        plan(uow, {})
+        assert waiting(resources) == 0
+    assert waiting(resources) == 1
+
+
+class Refused(Exception):
+    pass
+
+
+def test_nothing_is_sent_nor_kept_when_the_transaction_rolls_back(
+    quiet: Bench, resources: Resources
+) -> None:
+    with pytest.raises(Refused):
+        _plan_and_break(resources)
+    assert waiting(resources) == 0
+    assert quiet.stack.query("SELECT 1 FROM jobs") == []
+
+
+def _plan_and_break(resources: Resources) -> None:
+    with resources.unit_of_work() as uow:
+        plan(uow, {})
+        raise Refused
+
+
+def test_failure_after_the_commit_undoes_nothing_and_stops_no_other_action(
+    quiet: Bench, resources: Resources
+) -> None:
+    with resources.unit_of_work() as uow:
+        uow.after_commit(lambda: 1 / 0)
+        job_id = plan(uow, {}).id
+    assert quiet.job(job_id).status == JobStatus.QUEUED
+    assert waiting(resources) == 1
+
+
+def test_job_whose_message_was_lost_is_sent_again_once_it_is_due(
+    quiet: Bench, resources: Resources
+) -> None:
+    job_id = quiet.enqueue()
+    resources.redis.delete(QUEUE)
+    assert sweep.resend_unclaimed(resources, Lane.BULK) == 0
+    change(resources, job_id, send_after=Job.created_at)
+    assert sweep.resend_unclaimed(resources, Lane.BULK) == 1
+    assert waiting(resources) == 1
+    assert sweep.resend_unclaimed(resources, Lane.BULK) == 0
+
+
+def test_resends_never_fill_a_lane_beyond_what_is_enough(
+    quiet: Bench, resources: Resources
+) -> None:
+    with resources.unit_of_work() as uow:
+        for _ in range(sweep.ENOUGH_WAITING + 30):
+            plan(uow, {})
+    resources.redis.delete(QUEUE)
+    _make_all_due(quiet)
+    assert sweep.resend_unclaimed(resources, Lane.BULK) == sweep.ENOUGH_WAITING
+    _make_all_due(quiet)
+    assert sweep.resend_unclaimed(resources, Lane.BULK) == 0
+    resources.redis.ltrim(QUEUE, 20, -1)
+    assert sweep.resend_unclaimed(resources, Lane.BULK) == 20
+    assert waiting(resources) == sweep.ENOUGH_WAITING
+
+
+def test_each_resend_waits_longer(quiet: Bench, resources: Resources) -> None:
+    job_id = quiet.enqueue()
+    pauses = []
+    for _ in range(4):
+        _make_all_due(quiet)
+        sweep.resend_unclaimed(resources, Lane.BULK)
+        statement = "SELECT extract(epoch FROM send_after - now()) FROM jobs WHERE id = %s"
+        pauses.append(round(float(str(quiet.stack.query(statement, job_id)[0][0]))))
+    assert pauses == [4, 8, 16, 16]
+
+
+def test_two_sweeps_at_once_share_the_rows_and_wait_for_nothing(
+    quiet: Bench, resources: Resources
+) -> None:
+    for _ in range(4):
+        quiet.enqueue()
+    resources.redis.delete(QUEUE)
+    _make_all_due(quiet)
+    with resources.unit_of_work() as uow:
+        held = uow.session.query(Job).order_by(Job.id).limit(3).with_for_update().all()
+        assert len(held) == 3
+        # The first sweep holds three rows: the second takes the one that is left.
+        assert sweep.resend_unclaimed(resources, Lane.BULK) == 1
+
+
+def test_two_sweeps_at_once_count_a_crash_once(quiet: Bench, resources: Resources) -> None:
+    job_id = quiet.enqueue()
+    change(resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at)
+    with resources.unit_of_work() as uow:
+        uow.session.get_one(Job, job_id, with_for_update=True)
+        assert sweep.requeue_lost(resources) == 0
+    assert sweep.requeue_lost(resources) == 1
+    assert quiet.job(job_id).crashes == 1
+
+
+def _make_all_due(quiet: Bench) -> None:
+    quiet.stack.query("UPDATE jobs SET send_after = now() - interval '1 second'")

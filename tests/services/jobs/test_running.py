@@ -1,0 +1,103 @@
+"""One worker of four processes, and what becomes of jobs that end in every way they can."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from models import JobStatus
+from storage.broker import Broker
+from tests.probe.bench import Bench
+from tests.probe.kind import PROBE
+from tests.services.jobs.conftest import change
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Jobs that take long, running while the other tests do."""
+
+    long: int
+    stubborn: int
+
+
+@pytest.fixture(scope="module", autouse=True)
+def slow(bench: Bench) -> Slow:
+    return Slow(
+        long=bench.enqueue(sleep=6.5),
+        stubborn=bench.enqueue(steps=4, step_kills=[1, 2, 3]),
+    )
+
+
+def test_job_is_done_once_and_its_result_kept(bench: Bench) -> None:
+    job_id = bench.enqueue()
+    job = bench.finished(job_id)
+    assert job.status == JobStatus.SUCCEEDED
+    assert job.result == {"pid": bench.started(job_id)}
+    assert (bench.starts(job_id), bench.effects(job_id)) == (1, 1)
+
+
+def test_transient_failure_is_tried_again_after_a_pause(bench: Bench) -> None:
+    job_id = bench.enqueue(flaky=2)
+    job = bench.finished(job_id)
+    assert (job.status, job.attempt, job.retries) == (JobStatus.SUCCEEDED, 3, 2)
+    waits = bench.stack.query(
+        "SELECT extract(epoch FROM at - lag(at) OVER (ORDER BY attempt)) FROM probe_starts"
+        " WHERE job_id = %s ORDER BY attempt OFFSET 1",
+        job_id,
+    )
+    first, second = (float(str(row[0])) for row in waits)
+    assert first >= 0.5
+    assert second >= 1.0
+
+
+def test_transient_failures_without_end_fail_the_job(bench: Bench) -> None:
+    job_id = bench.enqueue(flaky=100)
+    change(bench.stack.resources, job_id, retries=5)
+    job = bench.finished(job_id)
+    assert job.status == JobStatus.FAILED
+    assert job.error is not None
+    assert job.error["code"] == "job.internal_error"
+
+
+def test_refusal_is_not_tried_again_and_its_reason_is_the_jobs(bench: Bench) -> None:
+    job = bench.finished(bench.enqueue(refuse="No such thing."))
+    assert (job.status, job.attempt) == (JobStatus.FAILED, 1)
+    assert job.error == {"code": "probe.refused", "message": "No such thing."}
+
+
+def test_running_job_is_cancelled_within_seconds(bench: Bench) -> None:
+    job_id = bench.enqueue(sleep=60)
+    bench.started(job_id)
+    change(bench.stack.resources, job_id, cancel_requested=True)
+    job = bench.finished(job_id, within=10)
+    assert job.status == JobStatus.CANCELLED
+    assert bench.effects(job_id) == 0
+
+
+def test_job_of_several_turns_does_each_step_once(bench: Bench) -> None:
+    job_id = bench.enqueue(steps=5, turn=2)
+    job = bench.finished(job_id)
+    assert (job.status, job.attempt, job.progress_done) == (JobStatus.SUCCEEDED, 3, 5)
+    steps = bench.stack.query("SELECT step FROM probe_effects WHERE job_id = %s", job_id)
+    assert sorted(steps) == [(0,), (1,), (2,), (3,), (4,)]
+
+
+def test_message_of_an_unknown_job_or_task_does_no_harm(bench: Bench) -> None:
+    broker = Broker(bench.stack.settings())
+    broker.send(PROBE.name, PROBE.lane, {"job_id": 2**62})
+    broker.send("no.such_task", PROBE.lane, {"job_id": 1})
+    broker.close()
+    assert bench.finished(bench.enqueue()).status == JobStatus.SUCCEEDED
+
+
+def test_long_job_keeps_its_lease_by_renewing_it(bench: Bench, slow: Slow) -> None:
+    job = bench.finished(slow.long)
+    assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 1, 0)
+
+
+def test_job_that_gets_on_survives_more_kills_than_a_poison_job_may_cause(
+    bench: Bench, slow: Slow
+) -> None:
+    job = bench.finished(slow.stubborn, within=60)
+    assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 4)
+    steps = bench.stack.query("SELECT step FROM probe_effects WHERE job_id = %s", job.id)
+    assert sorted(steps) == [(0,), (1,), (2,), (3,)]
