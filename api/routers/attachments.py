@@ -9,7 +9,7 @@ from api.context import current_request_id
 from api.dependencies import Limit, Offset, PreferenceOf, StateOf, idempotency_key, needs
 from api.json_bodies import JsonRoute
 from api.multipart import file_named, read_form
-from api.openapi import refuses
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
 from api.presence import while_connected
 from api.schemas.attachments import AttachmentRecord
 from api.schemas.envelope import Envelope, Page, envelope, page
@@ -43,6 +43,7 @@ Encrypted = Annotated[
 ]
 
 _UPLOAD: dict[str, Any] = {
+    "parameters": [PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     "requestBody": {
         "required": True,
         "content": {
@@ -60,7 +61,7 @@ _UPLOAD: dict[str, Any] = {
                 }
             }
         },
-    }
+    },
 }
 
 
