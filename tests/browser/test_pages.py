@@ -36,7 +36,8 @@ def test_docs_show_every_operation_without_a_network(
     upload.locator(".opblock-summary").click()
     expect(upload).to_contain_text("Scope: attachment.")
     expect(upload).to_contain_text("multipart/form-data")
-    expect(upload.get_by_role("button", name="Try it out")).to_be_visible()
+    upload.get_by_role("button", name="Try it out").click()
+    expect(upload.locator("input[type=file]")).to_be_visible()
     keep(page, "docs")
 
 

@@ -122,6 +122,12 @@ def test_refusals_are_problems_with_examples(document: dict[str, Any]) -> None:
                     assert example["value"]["status"] == int(status)
 
 
+def test_document_names_the_headers_of_an_upload(document: dict[str, Any]) -> None:
+    parameters = document["paths"]["/attachments"]["post"]["parameters"]
+    named = {(each["in"], each["name"]) for each in parameters}
+    assert named == {("query", "encrypted"), ("header", "Prefer"), ("header", "Idempotency-Key")}
+
+
 def test_no_operation_announces_the_frameworks_errors(document: dict[str, Any]) -> None:
     assert "HTTPValidationError" not in json.dumps(document)
     without_body = document["paths"]["/jobs"]["get"]["responses"]
