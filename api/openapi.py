@@ -23,6 +23,21 @@ in `X-API-Key`. Slow work is done by workers while your call waits; `Prefer: res
 
 _REF = "#/components/schemas/Problem"
 
+# Read by dependencies that ask for the whole request, so FastAPI can't know of these headers.
+PREFER_PARAMETER = {
+    "name": "Prefer",
+    "in": "header",
+    "description": "wait=N: seconds to wait, at most 60. respond-async: answer 202 at once.",
+    "schema": {"type": "string"},
+    "example": "wait=30",
+}
+IDEMPOTENCY_KEY_PARAMETER = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "The same key and request within 24 hours have one effect and one answer.",
+    "schema": {"type": "string", "minLength": 16, "maxLength": 255},
+}
+
 Responses = dict[int | str, dict[str, Any]]
 
 

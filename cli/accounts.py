@@ -98,7 +98,7 @@ def _key(key: ApiKey) -> dict[str, Any]:
         "id": key.id,
         "name": key.name,
         "last_four": key.last_four,
-        "scopes": None if key.scopes is None else " ".join(key.scopes),
+        "scopes": key.scopes,
         "created_at": key.created_at,
         "last_used_at": key.last_used_at,
         "revoked_at": key.revoked_at,

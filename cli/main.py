@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from cli import devstack, processes
-from core.errors import DomainError
+from core.errors import DomainError, TransientError
 from core.settings import SettingsError
 
 REFUSED, MISCONFIGURED = 1, 2
@@ -51,6 +51,9 @@ def main() -> None:
         sys.exit(MISCONFIGURED)
     except DomainError as error:
         typer.echo(f"{error.message} ({error.code})", err=True)
+        sys.exit(REFUSED)
+    except TransientError as error:
+        typer.echo(f"A part of the service is not reachable: {error}", err=True)
         sys.exit(REFUSED)
 
 

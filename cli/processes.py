@@ -88,13 +88,15 @@ def flower(
 
 def migrate(as_json: Json = False) -> None:
     """Bring the database to the newest revision."""
+    from cli.connection import database_errors
     from core.settings import load_settings
     from storage.database import open_database
     from storage.migrations.run import migrate as run
 
     database = open_database(load_settings(), pool_size=1, application_name="pressroom-migrate")
     try:
-        show({"revision": run(database.engine)}, as_json=as_json)
+        with database_errors():
+            show({"revision": run(database.engine)}, as_json=as_json)
     finally:
         database.close()
 

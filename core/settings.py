@@ -68,6 +68,9 @@ class Settings(BaseSettings):
     ready_file: Path | None = Field(
         default=None, description="A file that a worker touches once it takes jobs"
     )
+    worker_grace: float = Field(
+        default=10.0, ge=0, description="Seconds that jobs under way have left once a worker stops"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe level that is logged"
     )

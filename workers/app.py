@@ -11,7 +11,7 @@ from celery import Celery
 from core.lanes import Lane
 from core.settings import Settings
 from storage.broker import celery_app
-from workers import process, schedule, signals
+from workers import process, schedule, signals, sweeping
 from workers.declaration import TaskSet
 from workers.tasks import attachments, maintenance
 
@@ -52,7 +52,7 @@ def build_app(settings: Settings, *more: TaskSet) -> Celery:
         broker_connection_max_retries=None,
         broker_channel_error_retry=True,
         # On SIGTERM tasks under way get this long to end before the worker gives them back.
-        worker_soft_shutdown_timeout=10,
+        worker_soft_shutdown_timeout=settings.worker_grace,
         worker_enable_soft_shutdown_on_idle=False,
         worker_send_task_events=True,
         worker_hijack_root_logger=False,
@@ -66,4 +66,5 @@ def build_app(settings: Settings, *more: TaskSet) -> Celery:
     for tasks in (attachments.TASKS, maintenance.TASKS, *more):
         tasks.bind(app)
     signals.connect()
+    sweeping.connect(app)
     return app

@@ -14,6 +14,7 @@ from api.openapi import refuses
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
 from api.state import State
+from api.streams import EventStream
 from models import FINISHED, Job
 from services.api_keys import Caller
 from services.jobs import kinds, requests
@@ -89,10 +90,10 @@ async def stream_job_events(
 ) -> StreamingResponse:
     """The job's state whenever it changes, until it ends. A comment each 15 s keeps it open."""
     job = await run_in_threadpool(_read, state, caller, job_id)
-    state.streams.admit(caller.user_id)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    events = _events(state, caller, job, _last_event_id(request))
-    return StreamingResponse(events, headers=headers, media_type="text/event-stream")
+    # A HEAD would hold the connection for as long as the job takes, and hear nothing.
+    is_head = "pressroom.head" in request.scope
+    events = () if is_head else _events(state, caller, job, _last_event_id(request))
+    return EventStream(state.streams, caller.user_id, events)
 
 
 async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> AsyncIterator[str]:
@@ -104,7 +105,7 @@ async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> A
             changed.set()
 
     quiet = 0.0
-    with state.streams.counted(caller.user_id), state.subscriber.listening(listener):
+    with state.subscriber.listening(listener):
         while True:
             if job.version != seen:
                 yield _event(job)

@@ -3,13 +3,14 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from core import clock
 from core.errors import conflict, not_found
-from models import FINISHED, Job, JobStatus
+from models import FINISHED, IdempotencyRecord, Job, JobStatus
 from services.api_keys import Caller, require_scope
 from services.jobs.kinds import kind_named
 from services.jobs.lease import CANCELLED, abandon, tell_after_commit
@@ -71,6 +72,17 @@ def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
         abandon(uow, job)
     tell_after_commit(uow, job.id)
     return 1
+
+
+def end_with_subject(uow: UnitOfWork, job: Job, reason: dict[str, Any]) -> None:
+    """Cancel a locked job whose subject its owner deletes; whoever works on it loses its lease."""
+    job.status = JobStatus.CANCELLED
+    job.lease_expires_at = None
+    job.finished_at = func.now()
+    job.error = reason
+    job.version += 1
+    uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))
+    tell_after_commit(uow, job.id)
 
 
 def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:

@@ -24,6 +24,8 @@ log = get_logger(__name__)
 MAX_CRASHES = 3
 # A lane with that many messages waiting has work enough; what it lost is sent as it drains.
 ENOUGH_WAITING = 100
+# More would fill the broker, which then refuses what a worker must write to take any of it.
+TOO_MANY_WAITING = 10_000
 _SLOWEST_RESEND = timedelta(seconds=16)
 _BATCH = 200
 
@@ -101,9 +103,14 @@ def resend_unclaimed(resources: Resources, lane: Lane) -> int:
 
 
 def _room(resources: Resources, lane: Lane) -> int:
+    queue = queue_name(lane)
     try:
-        waiting = resources.redis.llen(queue_name(lane))
+        waiting = int(resources.redis.llen(queue))
+        if waiting > TOO_MANY_WAITING:
+            # Workers take from the right end, so these are the messages that came last.
+            resources.redis.ltrim(queue, -TOO_MANY_WAITING, -1)
+            log.warning("sweep.lane_trimmed", lane=lane, waiting=waiting)
     except redis.RedisError as error:
         log.warning("sweep.broker_unreachable", reason=type(error).__name__)
         return 0
-    return ENOUGH_WAITING - int(waiting)
+    return ENOUGH_WAITING - waiting

@@ -1,0 +1,152 @@
+"""The broker holds nothing dear: emptied, full, silent or gone, it delays work and loses none."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from devstack.stack import Services
+from models import JobStatus
+from services.jobs import outbox
+from storage.broker import Broker
+from storage.resources import open_resources
+from tests.faults.conftest import frozen, pause, resume
+from tests.faults.size import sized
+from tests.faults.uploads import ready, start_media_worker, upload
+from tests.probe.bench import Bench
+from tests.probe.kind import PROBE, plan
+from tests.stack import eventually
+
+QUEUED = sized(150, 1000)
+TWICE = sized(30, 1000)
+
+
+def test_jobs_queued_at_a_flush_of_redis_all_finish(bench: Bench) -> None:
+    bench.start_worker(concurrency=2)
+    with bench.stack.resources.unit_of_work() as uow:
+        for _ in range(QUEUED):
+            plan(uow, {})
+    eventually(lambda: bench.stack.query("SELECT 1 FROM jobs WHERE status = 'succeeded' LIMIT 1"))
+    bench.stack.resources.redis.flushall()
+    bench.all_finished(within=60)
+    _each_effect_once(bench, QUEUED)
+
+
+def test_each_job_delivered_twice_at_once_has_one_effect(bench: Bench) -> None:
+    worker = bench.start_worker(concurrency=2)
+    pause(worker)
+    with bench.stack.resources.unit_of_work() as uow:
+        jobs = [plan(uow, {}) for _ in range(TWICE)]
+        # Beside each job's own message comes a second one, and so side by side in the queue.
+        for job in jobs:
+            uow.after_commit(lambda job=job: outbox.send(uow.broker, job))
+    resume(worker)
+    bench.all_finished(within=120)
+    assert bench.stack.query("SELECT count(*) FROM probe_starts") == [(TWICE,)]
+    _each_effect_once(bench, TWICE)
+
+
+def test_upload_delivered_twice_at_once_is_converted_once(bench: Bench) -> None:
+    stack = bench.stack
+    stack.start_api()
+    owner = stack.new_owner()
+    uploads = sized(3, 100)
+    for _ in range(uploads):
+        assert upload(stack, owner, wait=0).status_code == 202
+    queue = "pressroom.media"
+    for message in stack.resources.redis.lrange(queue, 0, -1):  # type: ignore[union-attr]
+        stack.resources.redis.lpush(queue, _copy(message))
+    start_media_worker(stack, concurrency=2)
+    eventually(lambda: ready(stack) == uploads, within=60, what="every upload")
+    assert stack.query("SELECT DISTINCT attempt, crashes FROM jobs") == [(1, 0)]
+
+
+def _copy(message: bytes) -> str:
+    copied = json.loads(message)
+    copied["properties"]["delivery_tag"] += "-again"
+    return json.dumps(copied)
+
+
+@pytest.fixture
+def full_redis(bench: Bench) -> Iterator[None]:
+    """Redis without memory for anything more, until the test says otherwise."""
+    client = bench.stack.resources.redis
+    client.config_set("maxmemory-policy", "noeviction")
+    client.config_set("maxmemory", "1")
+    try:
+        yield
+    finally:
+        _make_room(bench)
+
+
+def _make_room(bench: Bench) -> None:
+    client = bench.stack.resources.redis
+    client.config_set("maxmemory", "256mb")
+    client.config_set("maxmemory-policy", "volatile-lru")
+
+
+def test_work_accepted_while_the_broker_is_full_is_done_once_it_has_room(
+    bench: Bench, full_redis: None
+) -> None:
+    stack = bench.stack
+    stack.start_api()
+    worker = start_media_worker(stack)
+    reply = upload(stack, stack.new_owner(), wait=1)
+    assert reply.status_code in {202, 503}
+    if reply.status_code == 503:
+        assert "Retry-After" in reply.headers
+    accepted = int(reply.status_code == 202)
+    _make_room(bench)
+    eventually(lambda: ready(stack) == accepted, within=60, what="the accepted upload")
+    assert upload(stack, stack.new_owner()).status_code == 200
+    assert worker.process.poll() is None
+
+
+def test_worker_in_the_middle_of_its_queue_survives_a_full_broker(bench: Bench) -> None:
+    worker = bench.start_worker(concurrency=1)
+    jobs = [bench.enqueue(sleep=0.1) for _ in range(20)]
+    bench.started(jobs[2])
+    bench.stack.resources.redis.config_set("maxmemory-policy", "noeviction")
+    bench.stack.resources.redis.config_set("maxmemory", "1")
+    time.sleep(0.2)
+    _make_room(bench)
+    bench.all_finished(within=60)
+    _each_effect_once(bench, 20)
+    assert worker.process.poll() is None
+
+
+def test_upload_while_redis_is_silent_is_accepted_and_done_once_it_speaks(
+    bench: Bench, services: Services
+) -> None:
+    stack = bench.stack
+    stack.start_api()
+    start_media_worker(stack)
+    owner = stack.new_owner()
+    with frozen(services.pids["valkey"]):
+        assert upload(stack, owner, wait=1).status_code == 202
+    eventually(lambda: ready(stack) == 1, within=60, what="the upload")
+
+
+def test_sender_hears_no_instead_of_waiting_for_a_silent_broker(
+    bench: Bench, services: Services
+) -> None:
+    broker = Broker(bench.stack.settings())
+    resources = open_resources(bench.stack.settings(), concurrency=1, name="silent")
+    assert broker.send(PROBE.name, PROBE.lane, {"job_id": 0})
+    with frozen(services.pids["valkey"]):
+        began = time.monotonic()
+        assert not any(broker.send(PROBE.name, PROBE.lane, {"job_id": 0}) for _ in range(100))
+        for _ in range(100):
+            resources.notifier.tell("job:0")
+        # A hundred timeouts after one another would take minutes.
+        assert time.monotonic() - began < 30
+    eventually(lambda: broker.send(PROBE.name, PROBE.lane, {"job_id": 0}), within=20)
+    broker.close()
+    resources.close()
+
+
+def _each_effect_once(bench: Bench, jobs: int) -> None:
+    assert bench.stack.query("SELECT DISTINCT status FROM jobs") == [(JobStatus.SUCCEEDED,)]
+    found = bench.stack.query("SELECT count(*), count(DISTINCT job_id) FROM probe_effects")
+    assert found == [(jobs, jobs)]
