@@ -4,8 +4,6 @@ each of these starts many times a day on a laptop, and none needs what the other
 import os
 import signal
 import sys
-from pathlib import Path
-from tempfile import gettempdir
 from typing import Annotated
 
 import typer
@@ -66,12 +64,9 @@ def worker(
 def beat(as_json: Json = False) -> None:
     """Run the clock that sends periodic tasks. Run one."""
     from core.settings import load_settings
-    from workers.app import build_app
+    from workers.clock import run
 
-    # What was due while no clock ran is not made up for, so its state may be lost.
-    schedule = Path(gettempdir()) / f"pressroom-beat-{os.getpid()}"
-    app = build_app(load_settings())
-    app.Beat(schedule=str(schedule), loglevel="INFO", quiet=True, pidfile=None).run()
+    run(load_settings())
 
 
 def flower(

@@ -14,7 +14,15 @@ pytestmark = pytest.mark.check
 
 # What each process loads by name as it starts, beside what its own modules import.
 PRODUCTION = (
-    *("api.app", "workers.app", "workers.main", "workers.monitor", "cli.main", "cli.processes"),
+    *(
+        "api.app",
+        "workers.app",
+        "workers.main",
+        "workers.monitor",
+        "workers.clock",
+        "cli.main",
+        "cli.processes",
+    ),
     *("cli.accounts", "cli.jobs", "cli.lists", "storage.migrations.run", "services.images.child"),
     *("kombu.transport.redis", "celery.bin.worker", "celery.bin.celery", "celery.beat"),
     *("celery.concurrency.prefork", "celery.concurrency.thread", "flower.command", "uvloop"),
