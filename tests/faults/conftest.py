@@ -23,7 +23,9 @@ def _nothing_left_running(bench: Bench) -> Iterator[None]:
         resume(running)
         running.kill()
     bench.stack.stop()
-    bench.stack.query("TRUNCATE jobs, attachments, probe_plans, probe_starts, probe_effects CASCADE")
+    bench.stack.query(
+        "TRUNCATE jobs, attachments, probe_plans, probe_starts, probe_effects CASCADE"
+    )
     bench.stack.resources.redis.flushdb()
 
 

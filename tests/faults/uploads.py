@@ -13,9 +13,7 @@ from tests.stack import Owner, Running, Stack, eventually
 
 def start_media_worker(stack: Stack, *, concurrency: int = 1, **environment: str) -> Running:
     # The probe's worker, since any worker sweeps jobs of every kind.
-    return stack.start_worker(
-        "media", concurrency=concurrency, module=PROBE_WORKER, **environment
-    )
+    return stack.start_worker("media", concurrency=concurrency, module=PROBE_WORKER, **environment)
 
 
 def upload(
