@@ -2,11 +2,13 @@
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import structlog
+from celery import current_task
 from celery.exceptions import SoftTimeLimitExceeded
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -48,13 +50,16 @@ def run_job(job_id: int, work: Work) -> None:
 
 
 def _work(resources: Resources, lease: Lease, work: Work) -> None:
+    began = time.monotonic()
     try:
         try:
             lease.check_cancelled()
             work(lease)
         except SystemExit:
-            # How a pool process learns that the worker's shutdown waited long enough.
-            _hand_back(resources, lease)
+            # How a pool process learns that the worker's shutdown waited long enough; or that it
+            # hangs, which counts as a crash.
+            if time.monotonic() - began < current_task.time_limit:
+                _hand_back(resources, lease)
             raise
         except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
             _end_badly(resources, lease, error)

@@ -8,7 +8,8 @@ so that any number of workers sweep at once and each row is handled by one.
 from datetime import timedelta
 
 import redis
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy.exc import OperationalError
 
 from core.lanes import Lane
 from core.logging import get_logger
@@ -37,18 +38,30 @@ def sweep(resources: Resources) -> int:
 
 def requeue_lost(resources: Resources) -> int:
     with resources.unit_of_work() as uow:
-        expired = list(
-            uow.session.scalars(
-                select(Job)
-                .where(Job.status == JobStatus.RUNNING, Job.lease_expires_at < func.now())
-                .order_by(Job.lease_expires_at)
-                .limit(_BATCH)
-                .with_for_update(skip_locked=True)
-            )
-        )
-        for job in expired:
-            _after_crash(uow, job)
-        return len(expired)
+        found = select(Job.id).where(*_lost()).order_by(Job.lease_expires_at).limit(_BATCH)
+        expired = list(uow.session.scalars(found))
+    return sum(_requeue(resources, job_id) for job_id in expired)
+
+
+def _lost() -> tuple[ColumnElement[bool], ...]:
+    return Job.status == JobStatus.RUNNING, Job.lease_expires_at < func.now()
+
+
+def _requeue(resources: Resources, job_id: int) -> bool:
+    """One job a transaction, so that one which can't be dealt with holds up no other."""
+    mine = select(Job).where(Job.id == job_id, *_lost()).with_for_update(skip_locked=True)
+    try:
+        with resources.unit_of_work() as uow:
+            job = uow.session.scalar(mine)
+            if job is not None:
+                _after_crash(uow, job)
+            return job is not None
+    except OperationalError:
+        # The database's fault, not the job's: the others would fare no better.
+        raise
+    except Exception:
+        log.exception("sweep.job_broke", job_id=job_id)
+        return False
 
 
 def _after_crash(uow: UnitOfWork, job: Job) -> None:

@@ -2,10 +2,12 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pytest
 
 from tests.faults.proxy import Proxy, proxied
+from tests.faults.size import sized
 from tests.probe.bench import Bench, make_bench
 from tests.stack import Running, Stack
 
@@ -14,6 +16,27 @@ from tests.stack import Running, Stack
 def bench(make_stack: Callable[[str], Stack]) -> Bench:
     """A stack of which each test starts and stops the workers it needs."""
     return make_bench(make_stack("faults"))
+
+
+@dataclass(frozen=True)
+class Poisoned:
+    """A worker of two processes with a long job in one, and jobs that kill the other."""
+
+    bench: Bench
+    worker: Running
+    neighbour: int
+    poison: list[int]
+
+
+@pytest.fixture(scope="package", autouse=True)
+def poisoned(make_stack: Callable[[str], Stack]) -> Poisoned:
+    """Apart from the others and begun with the first: losing three leases takes its time."""
+    bench = make_bench(make_stack("poison"))
+    worker = bench.start_worker(concurrency=2)
+    neighbour = bench.enqueue(sleep=12)
+    bench.started(neighbour)
+    poison = [bench.enqueue(kill=1000) for _ in range(sized(1, 20))]
+    return Poisoned(bench, worker, neighbour, poison)
 
 
 @pytest.fixture(autouse=True)

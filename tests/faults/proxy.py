@@ -55,7 +55,7 @@ class Proxy:
 
     def cut(self) -> None:
         """Reset every connection; new ones work."""
-        self._call(lambda: [link.cut() for link in tuple(self._links)])
+        self._call(self._cut_all)
 
     def stall(self, *, having: bytes | None = None) -> int:
         """Forward nothing more on the connections (that sent `having`), but keep them open."""
@@ -64,7 +64,7 @@ class Proxy:
     def resume(self) -> None:
         """Take new connections again, and forward on all."""
         self._refusing = False
-        self._call(lambda: [link.flowing.set() for link in tuple(self._links)])
+        self._call(self._let_flow)
 
     def refuse(self) -> None:
         """Reset every connection, old and new, until `resume`."""
@@ -80,6 +80,14 @@ class Proxy:
         self.cut()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+    def _cut_all(self) -> None:
+        for link in tuple(self._links):
+            link.cut()
+
+    def _let_flow(self) -> None:
+        for link in self._links:
+            link.flowing.set()
 
     def _stop_flow(self, having: bytes | None) -> int:
         chosen = [link for link in self._links if having is None or having in link.seen]

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_each_job_delivered_twice_at_once_has_one_effect(bench: Bench) -> None:
         jobs = [plan(uow, {}) for _ in range(TWICE)]
         # Beside each job's own message comes a second one, and so side by side in the queue.
         for job in jobs:
-            uow.after_commit(lambda job=job: outbox.send(uow.broker, job))
+            uow.after_commit(partial(outbox.send, uow.broker, job))
     resume(worker)
     bench.all_finished(within=120)
     assert bench.stack.query("SELECT count(*) FROM probe_starts") == [(TWICE,)]
@@ -55,14 +56,14 @@ def test_upload_delivered_twice_at_once_is_converted_once(bench: Bench) -> None:
     for _ in range(uploads):
         assert upload(stack, owner, wait=0).status_code == 202
     queue = "pressroom.media"
-    for message in stack.resources.redis.lrange(queue, 0, -1):  # type: ignore[union-attr]
+    for message in stack.resources.redis.lrange(queue, 0, -1):
         stack.resources.redis.lpush(queue, _copy(message))
     start_media_worker(stack, concurrency=2)
     eventually(lambda: ready(stack) == uploads, within=60, what="every upload")
     assert stack.query("SELECT DISTINCT attempt, crashes FROM jobs") == [(1, 0)]
 
 
-def _copy(message: bytes) -> str:
+def _copy(message: bytes | str) -> str:
     copied = json.loads(message)
     copied["properties"]["delivery_tag"] += "-again"
     return json.dumps(copied)
@@ -91,7 +92,8 @@ def test_work_accepted_while_the_broker_is_full_is_done_once_it_has_room(
 ) -> None:
     stack = bench.stack
     stack.start_api()
-    worker = start_media_worker(stack)
+    # It can't take its place at the queue yet, but must not give up.
+    worker = start_media_worker(stack, await_ready=False)
     reply = upload(stack, stack.new_owner(), wait=1)
     assert reply.status_code in {202, 503}
     if reply.status_code == 503:

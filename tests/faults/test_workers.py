@@ -6,29 +6,11 @@ import signal
 import pytest
 
 from models import JobStatus
-from tests.faults.conftest import pause, resume
+from tests.faults.conftest import Poisoned, pause, resume
 from tests.faults.proxy import Proxy
-from tests.faults.size import sized
 from tests.probe.bench import Bench
 from tests.services.jobs.conftest import change
 from tests.stack import eventually
-
-POISON_JOBS = sized(1, 20)
-
-
-def test_poison_job_is_tried_three_times_and_its_neighbours_are_unharmed(bench: Bench) -> None:
-    worker = bench.start_worker(concurrency=2)
-    neighbour = bench.enqueue(sleep=8)
-    poison = [bench.enqueue(kill=1000) for _ in range(POISON_JOBS)]
-    for job_id in poison:
-        job = bench.finished(job_id, within=60 * POISON_JOBS)
-        assert (job.status, job.attempt, job.crashes) == (JobStatus.FAILED, 3, 3)
-        assert job.error is not None
-        assert job.error["code"] == "job.worker_lost"
-        assert (bench.starts(job_id), bench.effects(job_id)) == (3, 0)
-    job = bench.finished(neighbour)
-    assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
-    assert worker.process.poll() is None
 
 
 def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(bench: Bench) -> None:
@@ -46,11 +28,12 @@ def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(bench: Benc
 
 
 def test_worker_told_to_stop_ends_short_work_and_hands_back_the_rest(bench: Bench) -> None:
-    stopped = bench.start_worker(concurrency=2)
-    short, long = bench.enqueue(sleep=3), bench.enqueue(sleep=60)
-    bench.started(short)
-    bench.started(long)
     bench.start_worker(concurrency=1)
+    stopped = bench.start_worker(concurrency=2, PRESSROOM_WORKER_GRACE="3")
+    # The first is the other worker's, which has no room for more as long as it takes.
+    first, short, long = bench.enqueue(sleep=4), bench.enqueue(sleep=2), bench.enqueue(sleep=60)
+    for job_id in (first, short, long):
+        bench.started(job_id)
     stopped.process.send_signal(signal.SIGTERM)
     job = bench.finished(short)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 1, 0)
@@ -98,6 +81,21 @@ def test_connection_cut_in_the_middle_of_the_finishing_commit_leaves_one_effect(
     job = bench.finished(job_id)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, attempts, 0)
     assert bench.effects(job_id) == 1
+
+
+def test_poison_job_is_tried_three_times_and_fails_with_the_reason(poisoned: Poisoned) -> None:
+    for job_id in poisoned.poison:
+        job = poisoned.bench.finished(job_id, within=60 * len(poisoned.poison))
+        assert (job.status, job.attempt, job.crashes) == (JobStatus.FAILED, 3, 3)
+        assert job.error is not None
+        assert job.error["code"] == "job.worker_lost"
+        assert (poisoned.bench.starts(job_id), poisoned.bench.effects(job_id)) == (3, 0)
+
+
+def test_neighbour_of_a_poison_job_is_unharmed(poisoned: Poisoned) -> None:
+    job = poisoned.bench.finished(poisoned.neighbour)
+    assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
+    assert poisoned.worker.process.poll() is None
 
 
 def _runs(pid: int) -> bool:

@@ -11,9 +11,16 @@ from tests.probe.bench import PROBE_WORKER
 from tests.stack import Owner, Running, Stack, eventually
 
 
-def start_media_worker(stack: Stack, *, concurrency: int = 1, **environment: str) -> Running:
+def start_media_worker(
+    stack: Stack, *, concurrency: int = 1, await_ready: bool = True, **environment: str
+) -> Running:
     # The probe's worker, since any worker sweeps jobs of every kind.
-    return stack.start_worker("media", concurrency=concurrency, module=PROBE_WORKER, **environment)
+    if await_ready:
+        return stack.start_worker(
+            "media", concurrency=concurrency, module=PROBE_WORKER, **environment
+        )
+    words = ("worker", "--lane", "media", "--concurrency", str(concurrency))
+    return stack.start("worker-media", *words, module=PROBE_WORKER, environment=environment)
 
 
 def upload(

@@ -80,6 +80,18 @@ def test_resends_never_fill_a_lane_beyond_what_is_enough(
     assert waiting(resources) == sweep.ENOUGH_WAITING
 
 
+def test_lane_that_would_fill_the_broker_is_cut_to_its_oldest_messages(
+    quiet: Bench, resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "TOO_MANY_WAITING", 3)
+    jobs = [quiet.enqueue() for _ in range(5)]
+    sweep.resend_unclaimed(resources, Lane.BULK)
+    assert waiting(resources) == 3
+    oldest = resources.redis.rpop(QUEUE)
+    assert isinstance(oldest, bytes)
+    assert f"job-{jobs[0]}-".encode() in oldest
+
+
 def test_each_resend_waits_longer(quiet: Bench, resources: Resources) -> None:
     job_id = quiet.enqueue()
     pauses = []
@@ -113,6 +125,20 @@ def test_two_sweeps_at_once_count_a_crash_once(quiet: Bench, resources: Resource
         assert sweep.requeue_lost(resources) == 0
     assert sweep.requeue_lost(resources) == 1
     assert quiet.job(job_id).crashes == 1
+
+
+def test_job_that_the_sweep_cannot_deal_with_holds_up_no_other(
+    quiet: Bench, resources: Resources
+) -> None:
+    jobs = [quiet.enqueue() for _ in range(3)]
+    for job_id in jobs:
+        change(
+            resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at
+        )
+    # A kind that this release does not know, at the end of its crashes.
+    change(resources, jobs[0], kind="no.longer_known", crashes=2)
+    assert sweep.requeue_lost(resources) == 2
+    assert [quiet.job(job_id).status for job_id in jobs] == ["running", "queued", "queued"]
 
 
 def _make_all_due(quiet: Bench) -> None:

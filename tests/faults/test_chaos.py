@@ -1,0 +1,219 @@
+"""Committed means done: jobs while everything around them is killed and cut at random."""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+
+from devstack.programs import answers
+from devstack.stack import Services
+from models import Job, JobStatus
+from services.jobs import requests
+from tests.faults.conftest import pause, resume
+from tests.faults.proxy import Proxy
+from tests.faults.size import sized
+from tests.faults.uploads import ready, upload
+from tests.probe.bench import PROBE_WORKER, Bench
+from tests.probe.kind import plan
+from tests.stack import Owner, Running, eventually
+
+SEED = 20_260_801
+JOBS = sized(80, 10_000)
+UPLOADS = sized(4, 200)
+EVENTS = sized(8, 500)
+BETWEEN_EVENTS_SECONDS = (0.1, 0.9)
+JOB_SECONDS = 0.05
+_PAUSE_SECONDS = 7.0
+
+
+@dataclass
+class Chaos:
+    """What runs, and the ways in which it is hurt. All processes speak through the proxies."""
+
+    bench: Bench
+    services: Services
+    redis: Proxy
+    postgres: Proxy
+    environment: dict[str, str]
+    dice: random.Random = field(default_factory=lambda: random.Random(SEED))
+    workers: list[tuple[str, Running]] = field(default_factory=list)
+    api: Running | None = None
+    paused: list[tuple[float, Running]] = field(default_factory=list)
+
+    def start(self) -> None:
+        self.workers = [(lane, self._worker(lane)) for lane in ("bulk", "bulk", "media")]
+        self._start_api()
+
+    def hurt(self) -> None:
+        """One event. The kinds are as common as their names here."""
+        ways: dict[Callable[[], None], int] = {
+            self._kill_worker: 3,
+            self._kill_pool_process: 3,
+            self._kill_api: 2,
+            self._restart_redis: 1,
+            self._cut_redis: 4,
+            self._cut_postgres: 4,
+            self._stall_redis: 1,
+            self._pause_worker: 1,
+        }
+        self.dice.choices(list(ways), list(ways.values()))[0]()
+        self._wake(at=time.monotonic())
+
+    def end(self) -> None:
+        self.redis.resume()
+        self._wake(at=float("inf"))
+
+    def _worker(self, lane: str) -> Running:
+        words = ("worker", "--lane", lane, "--concurrency", "2" if lane == "bulk" else "1")
+        return self.bench.stack.start(
+            f"worker-{lane}", *words, module=PROBE_WORKER, environment=self.environment
+        )
+
+    def _start_api(self) -> None:
+        port = str(self.bench.stack.api_port)
+        self.api = self.bench.stack.start(
+            "api", "serve", "--port", port, environment=self.environment
+        )
+
+    def _kill_worker(self) -> None:
+        place = self.dice.randrange(len(self.workers))
+        lane, worker = self.workers[place]
+        worker.kill()
+        self.workers[place] = lane, self._worker(lane)
+
+    def _kill_pool_process(self) -> None:
+        _, worker = self.dice.choice(self.workers)
+        if children := worker.children():
+            os.kill(self.dice.choice(children), signal.SIGKILL)
+
+    def _kill_api(self) -> None:
+        assert self.api is not None
+        self.api.kill()
+        self._start_api()
+
+    def _restart_redis(self) -> None:
+        self.services.restart("valkey")
+
+    def _cut_redis(self) -> None:
+        self.redis.cut()
+
+    def _cut_postgres(self) -> None:
+        self.postgres.cut()
+
+    def _stall_redis(self) -> None:
+        self.redis.stall()
+
+    def _pause_worker(self) -> None:
+        _, worker = self.dice.choice(self.workers)
+        pause(worker)
+        self.paused.append((time.monotonic() + _PAUSE_SECONDS, worker))
+
+    def _wake(self, *, at: float) -> None:
+        for due, worker in tuple(self.paused):
+            if due <= at:
+                resume(worker)
+                self.paused.remove((due, worker))
+
+
+@pytest.fixture
+def chaos(
+    bench: Bench,
+    services: Services,
+    redis_proxy: tuple[Proxy, str],
+    postgres_proxy: tuple[Proxy, str],
+) -> Iterator[Chaos]:
+    environment = {
+        "PRESSROOM_REDIS_URL": redis_proxy[1],
+        "PRESSROOM_DATABASE_URL": postgres_proxy[1],
+        "PRESSROOM_LOG_LEVEL": "warning",
+    }
+    made = Chaos(bench, services, redis_proxy[0], postgres_proxy[0], environment)
+    made.start()
+    yield made
+    made.end()
+
+
+@pytest.mark.timeout(7200)
+def test_every_committed_job_is_done_once_whatever_is_killed_and_cut(
+    bench: Bench, chaos: Chaos
+) -> None:
+    eventually(lambda: answers(bench.stack.api_port, "/readyz"), within=30)
+    # Two pools of two processes, all of them at work.
+    first = [bench.enqueue(sleep=1) for _ in range(4)]
+    for job_id in first:
+        bench.finished(job_id)
+    clients = max(1, UPLOADS // 50)
+    with _persistent_uploads(bench, clients, UPLOADS // clients) as uploaded:
+        for _ in range(EVENTS):
+            _enqueue(bench, JOBS // EVENTS)
+            time.sleep(chaos.dice.uniform(*BETWEEN_EVENTS_SECONDS))
+            chaos.hurt()
+        chaos.end()
+    assert len(uploaded) == UPLOADS
+    assert ready(bench.stack) == UPLOADS
+    bench.all_finished(within=60 + JOBS / 20)
+    _start_unlucky_jobs_again(bench)
+    found = bench.stack.query(
+        "SELECT count(*), count(DISTINCT job_id) FROM probe_effects e JOIN jobs j ON j.id = job_id"
+        " WHERE j.status = 'succeeded'"
+    )
+    jobs = len(first) + JOBS // EVENTS * EVENTS
+    assert found == [(jobs, jobs)]
+
+
+def _enqueue(bench: Bench, count: int) -> None:
+    """Directly, so that it is the commit of the test's own that must be kept."""
+    with bench.stack.resources.unit_of_work() as uow:
+        for _ in range(count):
+            plan(uow, {"sleep": JOB_SECONDS})
+
+
+@contextmanager
+def _persistent_uploads(bench: Bench, clients: int, each: int) -> Iterator[list[str]]:
+    """Clients that send the same request with the same key until it is answered with 200."""
+    owner, uploaded = bench.stack.new_owner(), list[str]()
+    threads = [
+        threading.Thread(
+            target=_upload_each, args=(bench, owner, f"client-{number}", each, uploaded)
+        )
+        for number in range(clients)
+    ]
+    for thread in threads:
+        thread.start()
+    yield uploaded
+    for thread in threads:
+        thread.join(300)
+
+
+def _upload_each(bench: Bench, owner: Owner, client: str, count: int, uploaded: list[str]) -> None:
+    for number in range(count):
+        key = f"{client}-upload-number-{number}"
+        while not _uploaded(bench, owner, key):
+            time.sleep(0.1)
+        uploaded.append(key)
+
+
+def _uploaded(bench: Bench, owner: Owner, key: str) -> bool:
+    try:
+        return upload(bench.stack, owner, wait=10, key=key).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def _start_unlucky_jobs_again(bench: Bench) -> None:
+    """A job under way in three killed workers is taken for poison: rare, told, and not lost."""
+    with bench.stack.resources.unit_of_work() as uow:
+        unlucky = uow.session.query(Job).where(Job.status == JobStatus.FAILED).all()
+        assert len(unlucky) <= JOBS // 100
+        for job in unlucky:
+            assert job.error is not None
+            assert job.error["code"] == "job.worker_lost"
+            requests.restart(uow, job)
+    bench.all_finished(within=60)

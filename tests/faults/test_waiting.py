@@ -1,0 +1,148 @@
+"""Requests that wait for a worker: none hangs, and none leaves anything behind."""
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+
+import httpx
+import pytest
+
+from core import clock
+from tests.faults.conftest import pause, resume
+from tests.faults.proxy import Proxy
+from tests.faults.size import sized
+from tests.faults.uploads import await_jobs, start_media_worker, upload
+from tests.pictures import photo
+from tests.probe.bench import Bench
+from tests.stack import Owner, Running, Stack, eventually
+
+WAITING = sized(6, 100)
+LEAVING = sized(40, 10_000)
+AT_ONCE = 20
+PROMPT_SECONDS = 1.0
+
+
+def test_requests_waiting_as_the_subscriber_goes_silent_end_within_a_second_of_their_job(
+    bench: Bench, redis_proxy: tuple[Proxy, str]
+) -> None:
+    proxy, url = redis_proxy
+    stack = bench.stack
+    stack.start_api(PRESSROOM_REDIS_URL=url)
+    worker = start_media_worker(stack, concurrency=2)
+    pause(worker)
+    owner = stack.new_owner()
+    with ThreadPoolExecutor(WAITING) as threads:
+        replies = [threads.submit(_timed_upload, stack, owner) for _ in range(WAITING)]
+        await_jobs(stack, WAITING, "queued")
+        assert proxy.stall(having=b"SUBSCRIBE") == 1
+        resume(worker)
+    for reply in replies:
+        ended, answered = reply.result()
+        assert (answered - ended).total_seconds() <= PROMPT_SECONDS
+
+
+def _timed_upload(stack: Stack, owner: Owner) -> tuple[datetime, datetime]:
+    """When the upload's job ended, and when its request did."""
+    reply = upload(stack, owner)
+    answered = clock.now()
+    assert reply.status_code == 200, reply.text
+    rows = stack.query(
+        "SELECT finished_at FROM jobs JOIN attachments ON attachments.id = subject_id"
+        " WHERE hash_id = %s",
+        reply.json()["data"]["hash_id"],
+    )
+    ended = rows[0][0]
+    assert isinstance(ended, datetime)
+    return ended, answered
+
+
+def test_subscriber_that_went_silent_is_replaced(
+    bench: Bench, redis_proxy: tuple[Proxy, str]
+) -> None:
+    proxy, url = redis_proxy
+    bench.stack.start_api(PRESSROOM_REDIS_URL=url)
+    eventually(lambda: proxy.stall(having=b"SUBSCRIBE") == 1, what="the first subscriber")
+    eventually(lambda: proxy.stall(having=b"SUBSCRIBE") >= 2, what="its successor")
+
+
+@pytest.fixture
+def watched(bench: Bench) -> httpx.Client:
+    token = bench.stack.environment["PRESSROOM_METRICS_TOKEN"]
+    return httpx.Client(
+        base_url=bench.stack.api_url, headers={"Authorization": f"Bearer {token}"}, timeout=20
+    )
+
+
+def test_callers_who_leave_leave_nothing_behind(bench: Bench, watched: httpx.Client) -> None:
+    stack = bench.stack
+    api = stack.start_api()
+    owner = stack.new_owner()
+    _leave(stack, owner, AT_ONCE)
+    eventually(lambda: _waiting(watched) == 0, what="the first callers' end")
+    connections, descriptors = _connections(stack), _descriptors(api)
+    for _ in range(LEAVING // AT_ONCE):
+        _leave(stack, owner, AT_ONCE)
+    eventually(lambda: _waiting(watched) == 0, what="the last callers' end")
+    assert _connections(stack) <= max(connections, 24)
+    # A pool may still grow by a connection or two, but not with the number of callers.
+    eventually(lambda: _descriptors(api) <= descriptors + 10, what="descriptors given back")
+    start_media_worker(stack, concurrency=2)
+    assert upload(stack, owner, wait=60).status_code == 200
+
+
+def _leave(stack: Stack, owner: Owner, callers: int) -> None:
+    """So many callers at once, each gone before its upload is done: nobody works on them."""
+
+    def call() -> None:
+        files = {"file": ("photo.jpg", photo(64, 48))}
+        with stack.client(owner.key) as client, contextlib.suppress(httpx.ReadTimeout):
+            client.post("/attachments", files=files, timeout=httpx.Timeout(20, read=0.5))
+
+    with ThreadPoolExecutor(callers) as threads:
+        for call_ended in [threads.submit(call) for _ in range(callers)]:
+            call_ended.result()
+
+
+def test_event_streams_that_are_cut_are_given_back(bench: Bench) -> None:
+    stack = bench.stack
+    api = stack.start_api()
+    owner = stack.new_owner()
+    # The API knows no probes, but uploads.
+    upload(stack, owner, wait=0)
+    job_id = stack.query("SELECT id FROM jobs")[0][0]
+    for _ in range(sized(2, 100)):
+        with contextlib.ExitStack() as opened:
+            for _ in range(10):
+                client = opened.enter_context(stack.client(owner.key))
+                reply = opened.enter_context(client.stream("GET", f"/jobs/{job_id}/events"))
+                assert reply.status_code == 200
+        eventually(lambda: _streamable(stack, owner, job_id), what="a free stream")
+    assert api.process.poll() is None
+
+
+def _streamable(stack: Stack, owner: Owner, job_id: object) -> bool:
+    with contextlib.ExitStack() as opened:
+        replies = []
+        for _ in range(10):
+            client = opened.enter_context(stack.client(owner.key))
+            replies.append(opened.enter_context(client.stream("GET", f"/jobs/{job_id}/events")))
+        return {reply.status_code for reply in replies} == {200}
+
+
+def _waiting(watched: httpx.Client) -> float:
+    text = watched.get("/metrics").text
+    line = next(line for line in text.splitlines() if line.startswith("pressroom_waiting_requests"))
+    return float(line.split()[1])
+
+
+def _connections(stack: Stack) -> int:
+    rows = stack.query(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name = 'pressroom-api'"
+    )
+    return int(str(rows[0][0]))
+
+
+def _descriptors(running: Running) -> int:
+    return sum(1 for _ in Path(f"/proc/{running.pid}/fd").iterdir())
