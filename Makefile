@@ -63,3 +63,4 @@ install:
 	@echo "Installing $(REQUIREMENTS) into $(VENV) …"
 	@$(PIP) install --require-hashes -r $(REQUIREMENTS)
 	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q api cli core devstack models services storage workers

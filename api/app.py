@@ -1,5 +1,5 @@
 from collections.abc import AsyncIterator, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 import anyio.to_thread
@@ -14,7 +14,7 @@ from api.calling import Calls
 from api.middleware.deadlines import DeadlineMiddleware
 from api.middleware.limits import BodyLimitMiddleware
 from api.middleware.paths import PathMiddleware
-from api.middleware.requests import RequestMiddleware
+from api.middleware.requests import BreakageMiddleware, RequestMiddleware
 from api.routers import accounts, attachments, jobs, media, operations
 from api.state import State
 from api.streams import Streams
@@ -45,6 +45,7 @@ _MIDDLEWARE = [
             "Idempotent-Replayed",
         ],
     ),
+    Middleware(BreakageMiddleware),
     Middleware(PathMiddleware),
     Middleware(DeadlineMiddleware),
     Middleware(BodyLimitMiddleware),
@@ -71,7 +72,9 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(resource.router)
     # The documentation page must work on a machine without a network.
     StandaloneDocs(app)
-    app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
+    app.openapi = lambda: openapi.document(  # type: ignore[method-assign]
+        app, api_key_header=settings.api_key_header
+    )
     return app
 
 
@@ -88,11 +91,12 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         calls=Calls(resources.broker, redis),
         streams=Streams(),
     )
-    waiters: tuple[Waiters[bool] | Waiters[str | bytes], ...] = (state.jobs, state.calls.results)
-    with ExitStack() as listening:
-        for each in waiters:
-            listening.enter_context(state.subscriber.listening(each.nudge))
-        async with running(state.subscriber.run(), *(each.run() for each in waiters)):
+    hearing = state.subscriber
+    with (
+        hearing.listening(lambda topic, _: state.jobs.nudge(topic)),
+        hearing.listening(state.calls.hear),
+    ):
+        async with running(hearing.run(), state.jobs.run(), state.calls.results.run()):
             yield state
     await redis.aclose()
     resources.close()
@@ -101,8 +105,8 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
 def _finished_jobs(resources: Resources) -> Look[bool]:
     def read(topics: list[str]) -> Mapping[str, bool]:
         wanted = {topic: job_of(topic) for topic in topics}
-        with resources.unit_of_work() as uow:
-            finished = requests.finished_among(uow, list(wanted.values()))
+        with resources.database.autocommitting() as session:
+            finished = requests.finished_among(session, list(wanted.values()))
         return {topic: True for topic, job_id in wanted.items() if job_id in finished}
 
     async def look(topics: list[str]) -> Mapping[str, bool]:

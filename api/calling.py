@@ -10,7 +10,7 @@ import redis.asyncio
 from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
-from api.waiting import Waiters
+from api.waiting import Waiters, within
 from core.errors import DomainError, Kind, too_slow, unavailable
 from core.lanes import Lane
 from storage.broker import Broker
@@ -33,17 +33,25 @@ class Calls:
         broker takes no work, and what the task itself raised.
         """
         request_id = secrets.token_urlsafe(12)
+        result = None
         try:
-            await self._submit(task, lane, request_id, payload, seconds)
-            result = await self.results.wait(result_topic(request_id), seconds)
+            # Listening before anything is sent: the answer can't come too early to be heard.
+            with self.results.registered(result_topic(request_id)) as future:
+                await self._submit(task, lane, request_id, payload, seconds)
+                result = await within(future, seconds)
         except RedisError:
             raise _unavailable() from None
         finally:
-            # Also when the caller hung up: without its input the work is dropped.
-            await self._forget(request_id)
+            if result is None:
+                # Too late, or the caller hung up: without its input the work is dropped.
+                await self._forget(request_id)
         if result is None:
             raise too_slow("request.too_slow", f"No answer within {seconds:g} s.")
         return _unwrapped(json.loads(result))
+
+    def hear(self, topic: str, value: str) -> None:
+        """Take the result that a notification brings."""
+        self.results.fulfil(topic, value)
 
     async def _submit(
         self, task: str, lane: Lane, request_id: str, payload: dict[str, Any], seconds: float
@@ -62,9 +70,9 @@ class Calls:
 
     async def _forget(self, request_id: str) -> None:
         try:
-            await self._client.delete(input_key(request_id), result_key(request_id))
+            await self._client.delete(input_key(request_id))
         except RedisError:
-            # Both keys expire by themselves.
+            # It expires by itself.
             return
 
     async def _look(self, topics: list[str]) -> Mapping[str, str | bytes]:

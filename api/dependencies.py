@@ -4,6 +4,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request
 from pydantic import BeforeValidator
@@ -24,15 +25,22 @@ class Access:
     """What a route asks of its caller, declared once, where the route is.
 
     ``Access(Scope.ATTACHMENT)`` needs that scope, ``ANY_CALLER`` any credential, ``UNRESTRICTED`` a
-    credential that may make others, ``PUBLIC`` none. A test fails for a route without one.
+    credential that may make others, ``OF_JOB_KIND`` the scope of the job at hand, which the service
+    checks, ``PUBLIC`` none. A test fails for a route without one.
     """
 
     def __init__(
-        self, scope: Scope | None = None, *, public: bool = False, unrestricted: bool = False
+        self,
+        scope: Scope | None = None,
+        *,
+        public: bool = False,
+        unrestricted: bool = False,
+        of_job_kind: bool = False,
     ) -> None:
         self.scope = scope
         self.public = public
         self.unrestricted = unrestricted
+        self.of_job_kind = of_job_kind
 
     async def __call__(self, request: Request) -> Caller | None:
         if self.public:
@@ -46,8 +54,8 @@ class Access:
                 "auth.credentials_missing",
                 "Send an API key or access token as 'Authorization: Bearer …'.",
             )
-        if self.scope is not None and self.scope not in caller.scopes:
-            raise forbidden("auth.insufficient_scope", f"This needs the scope {self.scope}.")
+        if self.scope is not None:
+            api_keys.require_scope(caller, self.scope)
         if self.unrestricted and not caller.unrestricted:
             raise forbidden("auth.restricted_credential", "This needs an unrestricted API key.")
         return caller
@@ -56,6 +64,7 @@ class Access:
 PUBLIC = Depends(Access(public=True))
 ANY_CALLER = Depends(Access())
 UNRESTRICTED = Depends(Access(unrestricted=True))
+OF_JOB_KIND = Depends(Access(of_job_kind=True))
 
 
 def needs(scope: Scope) -> Any:
@@ -72,8 +81,8 @@ def identify(request: Request) -> Caller | None:
         raise unauthenticated(
             "auth.credentials_disagree", "The request carries credentials that differ."
         )
-    with state.resources.unit_of_work() as uow:
-        return api_keys.authenticate(uow, state.key_signer, sent.pop())
+    with state.resources.database.autocommitting() as session:
+        return api_keys.authenticate(session, state.key_signer, sent.pop())
 
 
 def _credentials(request: Request, api_key_header: str) -> set[str]:
@@ -111,7 +120,10 @@ Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many to answer
 
 @dataclass(frozen=True)
 class Preference:
-    """``Prefer`` (RFC 7240): how long to wait for slow work, in seconds; 0 is respond-async."""
+    """``Prefer`` (RFC 7240): how long to wait for slow work, in seconds.
+
+    ``respond-async`` alone is 0; beside ``wait=N`` it says what N seconds of waiting say anyway.
+    """
 
     wait: int | None
 
@@ -125,14 +137,14 @@ _WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,4})\"?\s*\Z", re.IGNORECASE)
 
 async def preference(request: Request) -> Preference:
     wait: int | None = None
+    respond_async = False
     # RFC 7240: what isn't understood is ignored; the first of a kind counts.
     for part in ",".join(request.headers.getlist("prefer")).split(","):
         name = part.partition(";")[0]
-        if name.strip().lower() == "respond-async":
-            return Preference(0)
+        respond_async |= name.strip().lower() == "respond-async"
         if wait is None and (match := _WAIT.match(name)):
             wait = min(int(match[1]), MAX_WAIT_SECONDS)
-    return Preference(wait)
+    return Preference(0 if respond_async and wait is None else wait)
 
 
 PreferenceOf = Annotated[Preference, Depends(preference)]
@@ -150,9 +162,7 @@ def idempotency_key(request: Request, caller: Caller, body: list[bytes]) -> Idem
             "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 printable characters."
         )
     path = request.scope["path"]
-    query = "&".join(
-        sorted(f"{name}={value}" for name, value in request.query_params.multi_items())
-    )
+    query = urlencode(sorted(request.query_params.multi_items()))
     digest = hashlib.sha256()
     for part in (request.method.encode(), path.encode(), query.encode(), *body):
         # The length before each part keeps ("ab", "c") apart from ("a", "bc").

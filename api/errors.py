@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute, iter_route_contexts
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
@@ -88,12 +89,27 @@ async def _domain_error(_: Request, error: Exception) -> Response:
     return problem(error)
 
 
-async def _http_exception(_: Request, error: Exception) -> Response:
+async def _http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return internal_error()
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = _allowed(request)
     code = _CODES.get(error.status_code, f"http.{error.status_code}")
-    return _reply(error.status_code, code, str(error.detail), dict(error.headers or {}))
+    return _reply(error.status_code, code, str(error.detail), headers)
+
+
+def _allowed(request: Request) -> str:
+    """Every method of the path; the router names those of the first route that matches."""
+    path = request.scope["path"]
+    methods = {
+        method
+        for route in iter_route_contexts(request.app.routes)
+        if isinstance(route.original_route, APIRoute) and route.path_regex.match(path)
+        for method in route.methods or ()
+    }
+    return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
 
 
 async def _unreachable(_: Request, error: Exception) -> Response:

@@ -7,6 +7,9 @@ from python_multipart.multipart import parse_options_header
 
 from core.errors import DomainError, malformed
 
+# Each part costs far more than its bytes; a form of ours needs one.
+MOST_PARTS = 100
+
 
 @dataclass(frozen=True)
 class FilePart:
@@ -38,8 +41,10 @@ async def read_form(request: Request) -> Form:
     try:
         async for chunk in request.stream():
             parser.write(chunk)
+            if len(form.files) + len(form.fields) > MOST_PARTS:
+                raise _broken()
         parser.finalize()
-    except (FormParserError, UnicodeDecodeError) as error:
+    except FormParserError as error:
         raise _broken() from error
     return form
 
@@ -47,9 +52,10 @@ async def read_form(request: Request) -> Form:
 def file_named(form: Form, name: str) -> FilePart:
     """The one file of that name.
 
-    Raises ``attachment.file_missing``, ``attachment.several_files``.
+    Raises ``attachment.file_missing``, ``attachment.several_files``. A browser's form in which
+    no file was chosen has a part without a filename.
     """
-    files = [part for part in form.files if part.name == name]
+    files = [part for part in form.files if part.name == name and part.filename]
     if len(files) > 1:
         raise malformed(
             "attachment.several_files", f"Send one file in the part '{name}', not more."
@@ -84,8 +90,12 @@ def _file(part: object) -> FilePart:
 
 
 def _text(value: bytes | None) -> str:
-    return (value or b"").decode()
+    # A name in another encoding is no reason to refuse the file.
+    return (value or b"").decode(errors="replace")
 
 
 def _broken() -> DomainError:
-    return malformed("body.malformed", "The multipart body is cut short or malformed.")
+    return malformed(
+        "body.malformed",
+        f"The multipart body is malformed, cut short or over {MOST_PARTS} parts.",
+    )

@@ -1,10 +1,13 @@
 """The OpenAPI document: FastAPI's, with what it can't know (credentials, scopes, refusals)."""
 
+import json
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from api.dependencies import Access
 from api.schemas.envelope import FieldProblemSchema, Problem
@@ -19,6 +22,21 @@ in `X-API-Key`. Slow work is done by workers while your call waits; `Prefer: res
 """
 
 _REF = "#/components/schemas/Problem"
+
+# Read by dependencies that ask for the whole request, so FastAPI can't know of these headers.
+PREFER_PARAMETER = {
+    "name": "Prefer",
+    "in": "header",
+    "description": "wait=N: seconds to wait, at most 60. respond-async: answer 202 at once.",
+    "schema": {"type": "string"},
+    "example": "wait=30",
+}
+IDEMPOTENCY_KEY_PARAMETER = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "The same key and request within 24 hours have one effect and one answer.",
+    "schema": {"type": "string", "minLength": 16, "maxLength": 255},
+}
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -38,25 +56,35 @@ def refuses(*refusals: tuple[int, str, str]) -> Responses:
     return responses
 
 
-def document(app: FastAPI) -> dict[str, Any]:
+def document(app: FastAPI, *, api_key_header: str) -> dict[str, Any]:
     if app.openapi_schema is None:
         schema = get_openapi(
-            title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes
+            title=app.title,
+            version=app.version,
+            description=DESCRIPTION.replace("X-API-Key", api_key_header),
+            routes=app.routes,
         )
         components = schema.setdefault("components", {})
         _add_problem_schemas(components.setdefault("schemas", {}))
         components["securitySchemes"] = {
             "bearer": {"type": "http", "scheme": "bearer"},
-            "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            "apiKey": {"type": "apiKey", "in": "header", "name": api_key_header},
         }
-        for route in app.routes:
-            if isinstance(route, APIRoute) and route.include_in_schema:
+        for route in api_routes(app):
+            if route.include_in_schema:
                 _complete(schema["paths"][route.path_format], route)
         app.openapi_schema = schema
     return app.openapi_schema
 
 
-def access_of(route: APIRoute) -> Access | None:
+def api_routes(app: FastAPI) -> Iterator[RouteContext]:
+    """Every operation of the application, those of included routers too."""
+    for route in iter_route_contexts(app.routes):
+        if isinstance(route.original_route, APIRoute):
+            yield route
+
+
+def access_of(route: RouteContext) -> Access | None:
     """What the route declares of its caller, or ``None`` where somebody forgot."""
     declared = [
         dependency.call
@@ -75,18 +103,41 @@ def _add_problem_schemas(schemas: dict[str, Any]) -> None:
         schemas.pop(unused, None)
 
 
-def _complete(path: dict[str, Any], route: APIRoute) -> None:
+def _complete(path: dict[str, Any], route: RouteContext) -> None:
     access = access_of(route)
     for method in route.methods or ():
         operation = path[method.lower()]
-        _replace_validation_error(operation["responses"])
+        _replace_validation_error(operation)
         if access is None or access.public:
             operation["security"] = []
             continue
         scopes = [access.scope.value] if access.scope else []
         operation["security"] = [{"bearer": scopes}, {"apiKey": scopes}]
-        for status, response in refuses(*_access_refusals(access)).items():
-            operation["responses"].setdefault(str(status), response)
+        operation["description"] += f"\n\n{_credential_wanted(access)}"
+        _add_refusals(operation["responses"], *_access_refusals(access))
+
+
+def _credential_wanted(access: Access) -> str:
+    """The pages that show the document leave scopes of API keys out, so the text says them."""
+    if access.unrestricted:
+        return "Credential: an API key without restriction to scopes."
+    if access.of_job_kind:
+        return "Scope: that of the job's kind, such as `attachment`."
+    return f"Scope: `{access.scope}`." if access.scope else "Scope: any credential."
+
+
+def _add_refusals(responses: dict[str, Any], *refusals: tuple[int, str, str]) -> None:
+    """Announce these beside what the route itself says of the same status."""
+    for status, response in refuses(*refusals).items():
+        known = responses.setdefault(str(status), response)
+        if known is not response:
+            _examples(known).update(_examples(response))
+            known["description"] = "; ".join(f"`{code}`" for code in _examples(known))
+
+
+def _examples(response: dict[str, Any]) -> dict[str, Any]:
+    examples: dict[str, Any] = response["content"]["application/problem+json"]["examples"]
+    return examples
 
 
 def _access_refusals(access: Access) -> list[tuple[int, str, str]]:
@@ -101,16 +152,19 @@ def _access_refusals(access: Access) -> list[tuple[int, str, str]]:
     return refusals
 
 
-def _replace_validation_error(responses: dict[str, Any]) -> None:
-    """FastAPI announces its own 422; ours are 400 for path and query, 422 for bodies."""
-    content = responses.get("422", {}).get("content", {})
-    if "application/json" in content:
+def _replace_validation_error(operation: dict[str, Any]) -> None:
+    """FastAPI announces its own 422; ours are 400 for path and query, 422 for JSON bodies."""
+    responses = operation["responses"]
+    if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
-        for status, response in refuses(
-            (400, "request.invalid", "query.limit: Input should be less than or equal to 1000"),
+    if "parameters" in operation:
+        _add_refusals(responses, (400, "request.invalid", "A path or query value is not valid."))
+    if "application/json" in operation.get("requestBody", {}).get("content", {}):
+        _add_refusals(
+            responses,
+            (400, "body.not_json", "The body is not JSON."),
             (422, "body.invalid", "body.name: Input should be a valid string"),
-        ).items():
-            responses.setdefault(str(status), response)
+        )
 
 
 def _problem_response(status: int) -> dict[str, Any]:
@@ -122,3 +176,17 @@ def _problem_response(status: int) -> dict[str, Any]:
 
 def _example(status: int, code: str, reason: str) -> dict[str, Any]:
     return {"status": status, "code": code, "detail": reason, "message": reason}
+
+
+def main() -> None:
+    """Print the document under default settings: python -m api.openapi > docs/openapi.json."""
+    from api.app import create_app
+    from core.settings import Settings
+
+    # Nothing is served, so the settings that name services may stay empty.
+    app = create_app(Settings.model_construct())
+    sys.stdout.write(json.dumps(app.openapi(), indent=2, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,8 @@
 import re
 from dataclasses import dataclass
 
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)\Z")
+# More digits than any size has need not be read as a number.
+_RANGE = re.compile(r"bytes=\s*([0-9]{0,30})-([0-9]{0,30})\s*\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ def parse_range(header: str | None, size: int) -> ByteRange | None:
     What isn't understood, several ranges included, is ignored, as the RFC allows. Raises
     ``Unsatisfiable``.
     """
-    match = _RANGE.match(header.replace(" ", "")) if header else None
+    match = _RANGE.match(header) if header else None
     if match is None or match.groups() == ("", ""):
         return None
     first, last = match.groups()

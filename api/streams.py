@@ -1,6 +1,9 @@
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterable, Iterable, Iterator
 from contextlib import contextmanager
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from core.errors import DomainError, Kind
 
@@ -13,8 +16,9 @@ class Streams:
     def __init__(self) -> None:
         self._open: Counter[int] = Counter()
 
-    def admit(self, user_id: int) -> None:
-        """Raises ``jobs.too_many_streams``."""
+    @contextmanager
+    def counted(self, user_id: int) -> Iterator[None]:
+        """One more for as long as the block lasts; raises ``jobs.too_many_streams``."""
         if self._open[user_id] >= MOST_PER_USER:
             raise DomainError(
                 Kind.RATE_LIMITED,
@@ -22,9 +26,6 @@ class Streams:
                 f"At most {MOST_PER_USER} event streams a user.",
                 retry_after=5,
             )
-
-    @contextmanager
-    def counted(self, user_id: int) -> Iterator[None]:
         self._open[user_id] += 1
         try:
             yield
@@ -32,3 +33,18 @@ class Streams:
             self._open[user_id] -= 1
             if not self._open[user_id]:
                 del self._open[user_id]
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events, counted from before the first byte until the connection ends."""
+
+    def __init__(
+        self, streams: Streams, user_id: int, events: AsyncIterable[str] | Iterable[str]
+    ) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(events, headers=headers, media_type="text/event-stream")
+        self._counted = streams.counted(user_id)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._counted:
+            await super().__call__(scope, receive, send)

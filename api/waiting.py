@@ -48,17 +48,20 @@ class Waiters(Generic[V]):
 
         Raises ``queue.too_many_waiters``.
         """
-        with self._registered(topic) as future:
+        with self.registered(topic) as future:
             self.nudge(topic)
-            with suppress(TimeoutError):
-                return await asyncio.wait_for(future, seconds)
-        return None
+            return await within(future, seconds)
 
     def nudge(self, topic: str) -> None:
         """Something may have happened to the topic: look at once."""
         if topic in self._futures:
             self._nudged.add(topic)
             self._wake.set()
+
+    def fulfil(self, topic: str, value: V) -> None:
+        for future in self._futures.get(topic, ()):
+            if not future.done():
+                future.set_result(value)
 
     async def run(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -82,12 +85,10 @@ class Waiters(Generic[V]):
             await asyncio.sleep(LOOK_EVERY_SECONDS)
             return
         for topic, value in found.items():
-            for future in self._futures.get(topic, ()):
-                if not future.done():
-                    future.set_result(value)
+            self.fulfil(topic, value)
 
     @contextmanager
-    def _registered(self, topic: str) -> Iterator[asyncio.Future[V]]:
+    def registered(self, topic: str) -> Iterator[asyncio.Future[V]]:
         if len(self._futures) >= MOST_WAITING:
             raise unavailable("queue.too_many_waiters", "Too many requests wait for a worker.")
         future: asyncio.Future[V] = asyncio.get_running_loop().create_future()
@@ -102,19 +103,29 @@ class Waiters(Generic[V]):
                 del self._futures[topic]
 
 
+async def within(future: asyncio.Future[V], seconds: float) -> V | None:
+    """What the future is fulfilled with, or ``None`` when the time runs out."""
+    with suppress(TimeoutError):
+        return await asyncio.wait_for(future, seconds)
+    return None
+
+
+Listener = Callable[[str, str], None]
+
+
 class SubscriberSilent(Exception):
     """The connection does not even answer a ping."""
 
 
 class Subscriber:
-    """Hears every notification of the deployment and passes the topic on."""
+    """Hears every notification of the deployment and passes topic and value on."""
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self._client = client
-        self._listeners: list[Callable[[str], None]] = []
+        self._listeners: list[Listener] = []
 
     @contextmanager
-    def listening(self, listener: Callable[[str], None]) -> Iterator[None]:
+    def listening(self, listener: Listener) -> Iterator[None]:
         self._listeners.append(listener)
         try:
             yield
@@ -124,14 +135,15 @@ class Subscriber:
     async def run(self) -> None:
         while True:
             try:
-                async for topic in self._topics():
+                async for message in self._messages():
+                    topic, _, value = message.partition(" ")
                     for listener in tuple(self._listeners):
-                        listener(topic)
+                        listener(topic, value)
             except Exception as error:  # noqa: BLE001 - whatever it heard, it must go on listening
                 log.warning("subscriber.reconnecting", reason=type(error).__name__)
                 await asyncio.sleep(LOOK_EVERY_SECONDS)
 
-    async def _topics(self) -> AsyncIterator[str]:
+    async def _messages(self) -> AsyncIterator[str]:
         async with self._client.pubsub() as pubsub:
             await pubsub.subscribe(CHANNEL)
             silent = 0

@@ -8,8 +8,10 @@ from core.scopes import Scope
 from models import ApiKey, Plan, User
 from services import accounts, api_keys
 
-users = typer.Typer(no_args_is_help=True, help="People who own or read lists.")
-keys = typer.Typer(no_args_is_help=True, help="API keys.")
+users = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="People who own or read lists."
+)
+keys = typer.Typer(no_args_is_help=True, add_completion=False, help="API keys.")
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 
@@ -96,7 +98,7 @@ def _key(key: ApiKey) -> dict[str, Any]:
         "id": key.id,
         "name": key.name,
         "last_four": key.last_four,
-        "scopes": None if key.scopes is None else " ".join(key.scopes),
+        "scopes": key.scopes,
         "created_at": key.created_at,
         "last_used_at": key.last_used_at,
         "revoked_at": key.revoked_at,

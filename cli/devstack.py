@@ -9,8 +9,6 @@ import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
-NOT_RUNNING = 3
-
 
 def register(app: typer.Typer) -> None:
     for command in (up, down, status, reset):
@@ -24,12 +22,9 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start everything: services, API, workers, Flower and the sandbox."""
-    from devstack import bytecode, home
+    from devstack import bytecode, commands, home
 
-    # Before the larger imports, so that they profit too.
     bytecode.keep(home.from_environment())
-    from devstack import commands
-
     raise typer.Exit(commands.up(detach=detach, as_json=as_json))
 
 

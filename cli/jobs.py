@@ -11,7 +11,9 @@ from services.attachments import upload
 from services.jobs import requests
 from storage.unit_of_work import UnitOfWork
 
-app = typer.Typer(no_args_is_help=True, help="Durable work, done by the workers.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Durable work, done by the workers."
+)
 
 JobId = Annotated[int, typer.Argument(metavar="ID")]
 

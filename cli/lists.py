@@ -6,7 +6,9 @@ from cli.connection import connected
 from cli.output import Json, show
 from services import accounts, lists
 
-app = typer.Typer(no_args_is_help=True, help="Lists that people subscribe to.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Lists that people subscribe to."
+)
 
 
 @app.callback()

@@ -1,37 +1,59 @@
 """The ``pressroom`` command."""
 
 import sys
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from cli import processes
-from core.errors import DomainError
+from cli import devstack, processes
+from core.errors import DomainError, TransientError
 from core.settings import SettingsError
 
 REFUSED, MISCONFIGURED = 1, 2
 
+# Loaded when one of them is asked for: what they import takes a second, and `pressroom up` or a
+# worker has no use for it.
+_GROUPS = {
+    "users": "cli.accounts:users",
+    "keys": "cli.accounts:keys",
+    "lists": "cli.lists:app",
+    "jobs": "cli.jobs:app",
+}
 
-def build() -> typer.Typer:
-    from cli import accounts, devstack, jobs, lists
 
-    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-    devstack.register(app)
-    processes.register(app)
-    app.add_typer(accounts.users, name="users")
-    app.add_typer(accounts.keys, name="keys")
-    app.add_typer(lists.app, name="lists")
-    app.add_typer(jobs.app, name="jobs")
-    return app
+class LazyGroups(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *_GROUPS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in _GROUPS:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = _GROUPS[cmd_name].partition(":")
+        group = typer.main.get_command(getattr(import_module(module), name))
+        group.name = cmd_name
+        return group
+
+
+app = typer.Typer(
+    cls=LazyGroups, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
+devstack.register(app)
+processes.register(app)
 
 
 def main() -> None:
     try:
-        build()()
+        app()
     except SettingsError as error:
         typer.echo(f"Settings are missing or wrong:\n{error}", err=True)
         sys.exit(MISCONFIGURED)
     except DomainError as error:
         typer.echo(f"{error.message} ({error.code})", err=True)
+        sys.exit(REFUSED)
+    except TransientError as error:
+        typer.echo(f"A part of the service is not reachable: {error}", err=True)
         sys.exit(REFUSED)
 
 

@@ -49,4 +49,6 @@ def _plain(value: object) -> object:
 def _text(value: object) -> str:
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, list):
+        return " ".join(map(str, value))
     return "" if value is None else str(value)

@@ -2,8 +2,8 @@
 each of these starts many times a day on a laptop, and none needs what the others do."""
 
 import os
-from pathlib import Path
-from tempfile import gettempdir
+import signal
+import sys
 from typing import Annotated
 
 import typer
@@ -15,7 +15,7 @@ Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
 def register(app: typer.Typer) -> None:
-    for command in (serve, worker, beat, flower, migrate):
+    for command in (serve, worker, beat, flower, migrate, bucket):
         app.command()(command)
 
 
@@ -31,6 +31,8 @@ def serve(
     from core.settings import load_settings
 
     settings = load_settings()
+    # Once all is closed the server raises the signal again; to stop when asked is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.run(
         "api.main:app",
         host=host,
@@ -62,12 +64,9 @@ def worker(
 def beat(as_json: Json = False) -> None:
     """Run the clock that sends periodic tasks. Run one."""
     from core.settings import load_settings
-    from workers.app import build_app
+    from workers.clock import run
 
-    # What was due while no clock ran is not made up for, so its state may be lost.
-    schedule = Path(gettempdir()) / f"pressroom-beat-{os.getpid()}"
-    app = build_app(load_settings())
-    app.Beat(schedule=str(schedule), loglevel="INFO", quiet=True, pidfile=None).run()
+    run(load_settings())
 
 
 def flower(
@@ -84,12 +83,24 @@ def flower(
 
 def migrate(as_json: Json = False) -> None:
     """Bring the database to the newest revision."""
+    from cli.connection import database_errors
     from core.settings import load_settings
     from storage.database import open_database
     from storage.migrations.run import migrate as run
 
     database = open_database(load_settings(), pool_size=1, application_name="pressroom-migrate")
     try:
-        show({"revision": run(database.engine)}, as_json=as_json)
+        with database_errors():
+            show({"revision": run(database.engine)}, as_json=as_json)
     finally:
         database.close()
+
+
+def bucket(as_json: Json = False) -> None:
+    """Make the bucket that holds every object, unless it is there."""
+    from core.settings import load_settings
+    from storage.objects import ObjectStore
+
+    settings = load_settings()
+    ObjectStore(settings, connections=1).make_bucket()
+    show({"bucket": settings.s3_bucket}, as_json=as_json)

@@ -25,7 +25,8 @@ def configure_logging(settings: Settings) -> None:
         cache_logger_on_first_use=True,
     )
     renderers: list[Any] = (
-        [structlog.dev.ConsoleRenderer()]
+        # Not the pretty tracebacks: those show local variables, secrets among them.
+        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if pretty
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )

@@ -1,5 +1,6 @@
 """Every setting: an environment variable that begins with ``PRESSROOM_``, checked at start."""
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from core.keyring import Keyring
 
 PREFIX = "PRESSROOM_"
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 
@@ -21,7 +23,12 @@ class SettingsError(Exception):
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True
+        env_prefix=PREFIX,
+        # An empty line in an environment file means: not set.
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
     )
 
     database_url: SecretStr = Field(description="Postgres: postgresql://user:password@host:port/db")
@@ -34,13 +41,17 @@ class Settings(BaseSettings):
     s3_bucket: str = Field(default="pressroom", description="Bucket that holds every object")
     public_url: BaseUrl = Field(description="Where callers reach the API, without a final slash")
     media_base_url: BaseUrl | None = Field(
-        default=None, description="A CDN in front of /media, for unencrypted media only"
+        default=None,
+        description="A CDN in front of /media, for unencrypted media only; without one they are "
+        "under the public URL",
     )
     secret_keys: SecretStr = Field(
-        description="Keys that sign, id:base64url of 32 bytes, comma separated; the first one makes"
+        description="Keys that sign, each id:base64url of 32 bytes, comma separated; the first one "
+        "makes, all of them check"
     )
     encryption_keys: SecretStr = Field(
-        description="Keys that encrypt attachments, written like the secret keys"
+        description="Keys that encrypt attachments, written like the secret keys; "
+        "losing one loses what it encrypted"
     )
     api_key_header: str = Field(default="X-API-Key", description="Header that may carry an API key")
     trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
@@ -88,12 +99,23 @@ class Settings(BaseSettings):
         Keyring.parse(value.get_secret_value())
         return value
 
+    @field_validator("api_key_header")
+    @classmethod
+    def _header_name(cls, value: str) -> str:
+        if not _TOKEN.match(value) or value.lower() == "authorization":
+            raise ValueError("must be the name of a header, and not Authorization")
+        return value
+
     @field_validator("trusted_proxies", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @property
+    def public_base(self) -> str:
+        return str(self.public_url).rstrip("/")
 
     @property
     def media_base(self) -> str:

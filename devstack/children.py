@@ -7,6 +7,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
+from devstack.errors import StackError
 from devstack.program import Program
 from devstack.spawn import spawn
 from devstack.watcher_client import Watcher
@@ -58,10 +59,16 @@ class Child:
         return self.state in (State.READY, State.DONE)
 
     def start(self) -> None:
-        self.program.prepare()
-        self.process = spawn(self.program, self.watcher)
+        """Start it; a start that fails counts as an end, and is tried again like one."""
         self.started_at = time.monotonic()
-        self.state = State.STARTING
+        try:
+            self.program.prepare()
+            self.process = spawn(self.program, self.watcher)
+        except (OSError, subprocess.SubprocessError, StackError) as error:
+            self.last_end = f"could not be started: {error}"
+            self._schedule_restart()
+        else:
+            self.state = State.STARTING
 
     def notice_ready(self) -> bool:
         """Ask a starting child whether it is ready; True at the moment it becomes so."""
@@ -81,7 +88,7 @@ class Child:
             self.state, self.was_ready = State.DONE, True
             self.ready_at = time.monotonic()
             return True
-        self._schedule_restart(code)
+        self._schedule_restart()
         return True
 
     def send_stop(self) -> None:
@@ -112,7 +119,7 @@ class Child:
         self.program.after_end()
         return code
 
-    def _schedule_restart(self, code: int) -> None:
+    def _schedule_restart(self) -> None:
         now = time.monotonic()
         if self.ready_at is not None and now - self.ready_at >= _RUNS_WELL_AFTER:
             self.failures = 0

@@ -20,15 +20,25 @@ from devstack.stack import services_lock
 
 NOT_RUNNING = 3
 
+# A process of its own: it stays for hours, and should not hold what other commands import.
+_SUPERVISOR = [sys.executable, "-P", "-m", "devstack"]
+
 _START_PATIENCE = 130.0
 _STOP_PATIENCE = 60.0
 
 
 def up(*, detach: bool, as_json: bool) -> int:
+    """Start the stack; without `detach` this process becomes the supervisor."""
+    if not detach:
+        words = ["--json"] if as_json else []
+        os.execv(sys.executable, [*_SUPERVISOR, *words])  # noqa: S606 - ourselves
+    return _up_detached(from_environment(), as_json=as_json)
+
+
+def supervise(*, as_json: bool) -> int:
+    """Run the stack in this process until it is told to stop."""
     home = from_environment()
     try:
-        if detach:
-            return _up_detached(home, as_json=as_json)
         supervisor.run(home, Display(as_json=as_json))
     except supervisor.AlreadyRunningError:
         return _show_running(home, as_json=as_json)
@@ -86,14 +96,17 @@ def reset(*, as_json: bool) -> int:
 
 
 def _up_detached(home: Home, *, as_json: bool) -> int:
-    home.create()
+    try:
+        home.create()
+    except StackError as error:
+        return _fail(error)
     if supervisor_pid(home) is not None:
         return _show_running(home, as_json=as_json)
     log = home.log("supervisor")
     begin = log.stat().st_size if log.exists() else 0
     with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cli.main", "up"],
+        process = subprocess.Popen(  # noqa: S603 - ourselves
+            _SUPERVISOR,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

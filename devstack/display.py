@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
@@ -90,15 +90,16 @@ def show_run(console: Console, run: Run) -> None:
     rows = {
         "API": run.api_url,
         "Documentation": f"{run.api_url}/docs",
-        "Flower": f"{run.flower_url}   user {run.flower_user}, password {run.flower_password}",
+        "Flower": run.flower_url,
+        "    login": f"{run.flower_user} / {run.flower_password}",
         "Sandbox": run.sandbox_url,
-        "Demo owner": f"{run.demo.email}   password {run.demo.password}",
+        "Demo login": f"{run.demo.email} / {run.demo.password}",
         "API key": run.demo.api_key,
         "Data and logs": str(run.home),
     }
     for name, value in rows.items():
         table.add_row(name, Text(value, overflow="fold"))
-    console.print(Panel(Group(table), title="Pressroom is ready", border_style="green"))
+    console.print(Panel(table, title="Pressroom is ready", border_style="green"))
     console.print("Upload a picture:", style="bold")
     console.print(upload_command(run), soft_wrap=True, markup=False)
     console.print("\nStop with Ctrl-C or `pressroom down`.", markup=False)

@@ -42,14 +42,12 @@ class Group:
         """Look at every child once: bury the ended, start what is due, notice the ready."""
         self._watcher.keep_alive()
         for child in self.children:
-            if child.notice_end() and child.state is State.RESTARTING:
-                delay = child.start_again_at - time.monotonic()
-                self._say(
-                    f"{child.name} {child.last_end}; starting it again in {max(delay, 0):.1f} s. "
-                    f"Its log: {child.program.log}"
-                )
+            failures = child.failures
+            child.notice_end()
             if self._is_due(child):
                 child.start()
+            if child.failures > failures:
+                self._tell_end(child)
             if child.notice_ready() and child.failures:
                 self._say(f"{child.name} is back (pid {child.pid}).")
 
@@ -58,7 +56,7 @@ class Group:
         for child in self.children:
             if child.failures >= _TRIES_AT_START and not child.was_ready:
                 raise StackError(
-                    f"{child.name} does not start: it {child.last_end}. "
+                    f"{child.name} does not start: it {child.last_end}.\n"
                     f"The end of {child.program.log}:\n{last_lines(child.program.log)}"
                 )
 
@@ -97,3 +95,10 @@ class Group:
             return False
         needed = (self._by_name.get(name) for name in child.program.needs)
         return all(each is None or each.is_usable for each in needed)
+
+    def _tell_end(self, child: Child) -> None:
+        delay = child.start_again_at - time.monotonic()
+        self._say(
+            f"{child.name} {child.last_end}; starting it again in {max(delay, 0):.1f} s. "
+            f"Its log: {child.program.log}"
+        )

@@ -31,13 +31,6 @@ def is_free(port: int) -> bool:
     return True
 
 
-def accepts(port: int) -> bool:
-    """Whether somebody answers on this loopback port."""
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex((LOOPBACK, port)) == 0
-
-
 class PortPicker:
     """Hands out free ports, each once, and the same ones as in the last run where they are free.
 

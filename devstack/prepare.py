@@ -12,7 +12,7 @@ from collections.abc import Callable
 from sqlalchemy.exc import OperationalError
 
 from core.errors import TransientError
-from core.settings import load_settings
+from core.settings import SettingsError, load_settings
 from devstack import demo, home, sample_photo, schema, secrets_file
 from storage.migrations.run import migrate
 from storage.resources import open_resources
@@ -50,4 +50,7 @@ def _persist(action: Callable[[], object]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except SettingsError as wrong:
+        sys.exit(f"Settings are missing or wrong:\n{wrong}")

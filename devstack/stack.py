@@ -4,7 +4,7 @@ Tests use `embedded_services` alone; the supervisor runs the same programs among
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,18 +133,24 @@ def await_ready(group: Group, timeout: float = _START_TIMEOUT) -> None:
 
 
 @contextmanager
-def services_lock(home: Home) -> Iterator[Lock]:
+def services_lock(home: Home, say: Callable[[str], None] = lambda _: None) -> Iterator[Lock]:
     """Hold the lock that the servers inherit; waits for those of a killed run to end."""
     lock = Lock(home.services_lock)
+    if not lock.acquire():
+        say("Waiting for the servers of an earlier run to end.")
+        _acquire_patiently(lock, home)
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+def _acquire_patiently(lock: Lock, home: Home) -> None:
     if not lock.acquire(wait=STOPPING_TIMEOUT):
         raise StackError(
             f"Servers of an earlier run still use {home.path}. "
             f"`fuser {home.services_lock}` shows which processes to end."
         )
-    try:
-        yield lock
-    finally:
-        lock.release()
 
 
 @contextmanager

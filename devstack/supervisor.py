@@ -69,7 +69,7 @@ def run(home: Home, display: Display) -> None:
         StackError: it could not start; nothing is left running.
     """
     home.create()
-    with _only_supervisor(home), services_lock(home) as lock:
+    with _only_supervisor(home), services_lock(home, display.say) as lock:
         plan = _decide(home, lock)
         requests = StopRequests()
         requests.install()
@@ -155,7 +155,11 @@ class _Supervisor:
     def _publish(self) -> state.Run:
         self._told = self._group.pids
         run = describe(self._plan, {**self._told, "supervisor": os.getpid()})
-        state.write(self._plan.home, run)
+        try:
+            state.write(self._plan.home, run)
+        except OSError as error:
+            # A full disk is no reason to take down what still runs.
+            self._display.say(f"Cannot write {self._plan.home.run_file}: {error.strerror}")
         return run
 
 

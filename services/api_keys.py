@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
 
 from core import clock
-from core.errors import invalid, not_found, unauthenticated
+from core.errors import forbidden, invalid, not_found, unauthenticated
 from core.keyring import Keyring, Signer
 from core.scopes import EVERYTHING_OF_A_USER, Scope, effective
 from models import ApiKey
@@ -68,16 +69,25 @@ def create(
     return key, secret
 
 
-def authenticate(uow: UnitOfWork, signer: Signer, secret: str) -> Caller:
-    """The caller behind a key; raises ``auth.invalid_credentials``."""
-    key = _find(uow, signer, secret) if is_well_formed(secret) else None
+def authenticate(session: Session, signer: Signer, secret: str) -> Caller:
+    """The caller behind a key; raises ``auth.invalid_credentials``.
+
+    Its statements need no transaction around them: an autocommitting session will do.
+    """
+    key = _find(session, signer, secret) if is_well_formed(secret) else None
     if key is None:
         raise unauthenticated(
             "auth.invalid_credentials", "The API key is unknown, mistyped or revoked."
         )
-    _note_use(uow, key)
+    _note_use(session, key)
     scopes = EVERYTHING_OF_A_USER if key.scopes is None else effective(map(Scope, key.scopes))
     return Caller(key.user_id, scopes, unrestricted=key.scopes is None, key_id=key.id)
+
+
+def require_scope(caller: Caller, scope: Scope) -> None:
+    """Raises ``auth.insufficient_scope``."""
+    if scope not in caller.scopes:
+        raise forbidden("auth.insufficient_scope", f"This needs the scope {scope}.")
 
 
 def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[ApiKey]:
@@ -126,19 +136,19 @@ def _base62(number: int, width: int) -> str:
     return "".join(reversed(digits))
 
 
-def _find(uow: UnitOfWork, signer: Signer, secret: str) -> ApiKey | None:
+def _find(session: Session, signer: Signer, secret: str) -> ApiKey | None:
     query = select(ApiKey).where(
         ApiKey.secret_hmac.in_(signer.digests(secret.encode())), ApiKey.revoked_at.is_(None)
     )
-    return uow.session.scalar(query)
+    return session.scalar(query)
 
 
-def _note_use(uow: UnitOfWork, key: ApiKey) -> None:
+def _note_use(session: Session, key: ApiKey) -> None:
     now = clock.now()
     if key.last_used_at is not None and now - key.last_used_at < _LAST_USE_RESOLUTION:
         return
     # Requests at the same time must not wait for each other just to note the same minute.
     unlocked = select(ApiKey.id).where(ApiKey.id == key.id).with_for_update(skip_locked=True)
-    uow.session.execute(
+    session.execute(
         update(ApiKey).where(ApiKey.id.in_(unlocked.scalar_subquery())).values(last_used_at=now)
     )

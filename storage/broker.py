@@ -44,7 +44,6 @@ def celery_app(settings: Settings) -> Celery:
         task_default_queue=queue_name(Lane.IO),
         # Without it a mistyped queue name would make a queue that nobody reads.
         task_create_missing_queues=False,
-        task_send_sent_event=True,
         broker_connection_retry_on_startup=True,
         broker_transport_options={
             "visibility_timeout": VISIBILITY_TIMEOUT_SECONDS,

@@ -15,6 +15,8 @@ IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
 class Database:
     engine: Engine
     sessions: sessionmaker[Session]
+    # Each statement is a transaction of its own: a read costs one round trip instead of three.
+    autocommitting: sessionmaker[Session]
 
     def close(self) -> None:
         self.engine.dispose()
@@ -44,4 +46,9 @@ def open_database(settings: Settings, *, pool_size: int, application_name: str) 
             "tcp_user_timeout": 20_000,
         },
     )
-    return Database(engine, sessionmaker(engine, expire_on_commit=False))
+    autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
+    return Database(
+        engine,
+        sessions=sessionmaker(engine, expire_on_commit=False),
+        autocommitting=sessionmaker(autocommit, expire_on_commit=False),
+    )

@@ -30,6 +30,11 @@ def request_of(topic: str) -> str:
     return topic.removeprefix("result:")
 
 
+def message(topic: str, value: str = "") -> str:
+    """Word that the topic has changed, and to what where the sender knows."""
+    return f"{topic} {value}"
+
+
 class Notifier:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
@@ -39,7 +44,7 @@ class Notifier:
         if self._breaker.is_open:
             return
         try:
-            self._client.publish(CHANNEL, topic)
+            self._client.publish(CHANNEL, message(topic))
         except redis.RedisError as error:
             self._breaker.trip()
             log.warning("notification.failed", topic=topic, reason=type(error).__name__)

@@ -14,6 +14,10 @@ _OPTIONS: dict[str, Any] = {
     "socket_keepalive": True,
     "health_check_interval": 10,
 }
+# Commands take well under a millisecond: hundreds of callers share these, one waits for another
+# rather than each opening a connection of its own.
+_ASYNC_CONNECTIONS = 16
+_ASYNC_TURN_SECONDS = 5
 
 
 def open_redis(settings: Settings) -> redis.Redis:
@@ -24,4 +28,10 @@ def open_redis(settings: Settings) -> redis.Redis:
 
 
 def open_async_redis(settings: Settings) -> redis.asyncio.Redis:
-    return redis.asyncio.Redis.from_url(settings.redis_url.get_secret_value(), **_OPTIONS)
+    pool = redis.asyncio.BlockingConnectionPool.from_url(
+        settings.redis_url.get_secret_value(),
+        max_connections=_ASYNC_CONNECTIONS,
+        timeout=_ASYNC_TURN_SECONDS,
+        **_OPTIONS,
+    )
+    return redis.asyncio.Redis(connection_pool=pool)

@@ -9,7 +9,7 @@ from typing import Any
 
 import redis
 
-from storage.notifications import Notifier, result_topic
+from storage.notifications import CHANNEL, message, result_topic
 
 RESULT_SECONDS = 60
 
@@ -31,8 +31,10 @@ def take_input(client: redis.Redis, request_id: str) -> dict[str, Any] | None:
     return found
 
 
-def give_result(
-    client: redis.Redis, notifier: Notifier, request_id: str, result: dict[str, Any]
-) -> None:
-    client.set(result_key(request_id), json.dumps(result), ex=RESULT_SECONDS)
-    notifier.tell(result_topic(request_id))
+def give_result(client: redis.Redis, request_id: str, result: dict[str, Any]) -> None:
+    """Keep the result for a caller who asks, and tell it to the one who listens."""
+    text = json.dumps(result)
+    with client.pipeline(transaction=False) as together:
+        together.set(result_key(request_id), text, ex=RESULT_SECONDS)
+        together.publish(CHANNEL, message(result_topic(request_id), text))
+        together.execute()

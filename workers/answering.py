@@ -19,7 +19,7 @@ def answer_request(request_id: str, answer: Answer) -> None:
     if payload is None:
         log.info("request.dropped", work=request_id)
         return
-    give_result(resources.redis, resources.notifier, request_id, _outcome(answer, payload))
+    give_result(resources.redis, request_id, _outcome(answer, payload))
 
 
 def _outcome(answer: Answer, payload: dict[str, Any]) -> dict[str, Any]:

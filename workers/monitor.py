@@ -7,9 +7,10 @@ from workers.app import build_app
 
 def run(settings: Settings, host: str, port: int) -> None:
     """Serve Flower until told to stop. It never runs without a password."""
-    if settings.flower_password is None:
+    password = settings.flower_password and settings.flower_password.get_secret_value()
+    if not password:
         raise SettingsError("PRESSROOM_FLOWER_PASSWORD: Flower does not start without a password")
-    login = f"{settings.flower_user}:{settings.flower_password.get_secret_value()}"
+    login = f"{settings.flower_user}:{password}"
     configure_logging(settings)
     build_app(settings).start(
         [

@@ -12,11 +12,14 @@ class PathMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            scope = dict(scope)
-            if len(scope["path"]) > 1:
-                scope["path"] = scope["path"].rstrip("/") or "/"
-            if scope["method"] == "HEAD":
-                scope["method"] = "GET"
-                scope["pressroom.head"] = True
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        inner = {**scope, "path": scope["path"].rstrip("/") or "/"}
+        if scope["method"] == "HEAD":
+            inner |= {"method": "GET", "pressroom.head": True}
+        try:
+            await self._app(inner, receive, send)
+        finally:
+            # Measures, taken further out, are by route.
+            scope["route"] = inner.get("route")

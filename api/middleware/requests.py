@@ -2,6 +2,7 @@ import time
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.context import adopt_request_id
@@ -14,7 +15,7 @@ log = get_logger("api.access")
 
 
 class RequestMiddleware:
-    """Outermost: gives each request its id, log line and measure, and an answer if it breaks."""
+    """Outermost: gives each request its id, its log line and its measure."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -28,14 +29,36 @@ class RequestMiddleware:
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 await self._app(scope, receive, exchange.send)
-            except CallerLeft:
-                log.debug("request.caller_left")
-            except Exception:
-                log.exception("request.broke")
-                if exchange.status is None:
-                    await internal_error()(scope, receive, exchange.send)
             finally:
                 exchange.record()
+
+
+class BreakageMiddleware:
+    """An answer for a request that broke; inside of CORS, so that pages elsewhere can read it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def watching_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watching_send)
+        except (CallerLeft, ClientDisconnect):
+            # Nobody is left to answer; the log has it as 499.
+            return
+        except Exception:
+            log.exception("request.broke")
+            if not started:
+                await internal_error()(scope, receive, send)
 
 
 class _Exchange:

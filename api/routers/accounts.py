@@ -3,6 +3,7 @@ from typing import Annotated
 from fastapi import APIRouter
 
 from api.dependencies import ANY_CALLER, UNRESTRICTED, PathId, StateOf
+from api.json_bodies import JsonRoute
 from api.openapi import refuses
 from api.schemas.accounts import ApiKeyRecord, CreatedApiKey, NewApiKey, UserRecord
 from api.schemas.envelope import Envelope, envelope
@@ -11,7 +12,7 @@ from core.scopes import Scope
 from services import accounts, api_keys
 from services.api_keys import Caller
 
-router = APIRouter(tags=["Accounts"])
+router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 
 
 @router.get("/users/me")

@@ -7,13 +7,14 @@ from starlette.concurrency import run_in_threadpool
 
 from api.context import current_request_id
 from api.dependencies import Limit, Offset, PreferenceOf, StateOf, idempotency_key, needs
+from api.json_bodies import JsonRoute
 from api.multipart import file_named, read_form
-from api.openapi import refuses
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
 from api.presence import while_connected
 from api.schemas.attachments import AttachmentRecord
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State
-from core.errors import invalid
+from core.errors import DomainError
 from core.scopes import Scope
 from models import AttachmentStatus
 from services.api_keys import Caller
@@ -21,7 +22,7 @@ from services.attachments import records, upload
 from services.attachments.upload import Accepted, Upload, clean_filename
 from storage.notifications import job_topic
 
-router = APIRouter(tags=["Attachments"])
+router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 
 WAIT_SECONDS = 15.0
 
@@ -42,6 +43,7 @@ Encrypted = Annotated[
 ]
 
 _UPLOAD: dict[str, Any] = {
+    "parameters": [PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     "requestBody": {
         "required": True,
         "content": {
@@ -59,7 +61,7 @@ _UPLOAD: dict[str, Any] = {
                 }
             }
         },
-    }
+    },
 }
 
 
@@ -78,6 +80,7 @@ _UPLOAD: dict[str, Any] = {
             (400, "body.not_multipart", "Send multipart/form-data with one file."),
             (400, "body.malformed", "The multipart body is cut short or malformed."),
             (400, "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 characters."),
+            (404, "attachment.not_found", "It was deleted while, or since, it was uploaded."),
             (409, "idempotency.in_progress", "A request with this key is still under way."),
             (413, "attachment.too_large", "A file has at most 5,242,880 bytes (5 MB)."),
             (415, "attachment.unsupported_type", "The file is none of the six types."),
@@ -129,11 +132,10 @@ async def _accept(request: Request, state: State, caller: Caller, *, encrypted: 
 
 def _answer(state: State, accepted: Accepted) -> JSONResponse:
     with state.resources.unit_of_work() as uow:
-        attachment = records.get_by_id(uow, accepted.attachment_id)
-    if attachment.status == AttachmentStatus.FAILED:
-        error = attachment.error or {}
-        raise invalid(error["code"], error["message"])
-    record = AttachmentRecord.of(attachment, state.resources.settings.media_base)
+        attachment = records.outcome(uow, accepted)
+    if isinstance(attachment, DomainError):
+        raise attachment
+    record = AttachmentRecord.of(attachment, state.resources.settings)
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
     status = 200
     if attachment.status != AttachmentStatus.READY:
@@ -149,8 +151,7 @@ def list_attachments(
     """The caller's attachments, newest first."""
     with state.resources.unit_of_work() as uow:
         found = records.list_of(uow, caller, offset=offset, limit=limit)
-    base = state.resources.settings.media_base
-    items = [AttachmentRecord.of(attachment, base) for attachment in found]
+    items = [AttachmentRecord.of(attachment, state.resources.settings) for attachment in found]
     return envelope(page(items, offset=offset, limit=limit))
 
 
@@ -161,11 +162,11 @@ def read_attachment(
     """One of the caller's attachments, whatever its status."""
     with state.resources.unit_of_work() as uow:
         attachment = records.get(uow, caller, hash_id)
-    return envelope(AttachmentRecord.of(attachment, state.resources.settings.media_base))
+    return envelope(AttachmentRecord.of(attachment, state.resources.settings))
 
 
 @router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
 def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
     """Delete the record and the file. Copies in browsers and caches live on until they expire."""
     with state.resources.unit_of_work() as uow:
-        return envelope(records.delete(uow, caller, hash_id))
+        return envelope(records.remove(uow, caller, hash_id))

@@ -1,4 +1,5 @@
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated
@@ -7,20 +8,21 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from api.dependencies import ANY_CALLER, Limit, Offset, PathId, StateOf
+from api.dependencies import OF_JOB_KIND, Limit, Offset, PathId, StateOf
+from api.json_bodies import JsonRoute
 from api.openapi import refuses
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
 from api.state import State
+from api.streams import EventStream
 from models import FINISHED, Job
 from services.api_keys import Caller
 from services.jobs import kinds, requests
 from storage.notifications import job_topic
 
-router = APIRouter(tags=["Jobs"])
+router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
 
-# A job's scope is that of its kind, so the service checks it; see services.jobs.requests.get.
-JobCaller = Annotated[Caller, ANY_CALLER]
+JobCaller = Annotated[Caller, OF_JOB_KIND]
 
 HEARTBEAT_SECONDS = 15.0
 # Below a change's notification, for one that was lost.
@@ -88,22 +90,22 @@ async def stream_job_events(
 ) -> StreamingResponse:
     """The job's state whenever it changes, until it ends. A comment each 15 s keeps it open."""
     job = await run_in_threadpool(_read, state, caller, job_id)
-    state.streams.admit(caller.user_id)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    events = _events(state, caller, job, _last_event_id(request))
-    return StreamingResponse(events, headers=headers, media_type="text/event-stream")
+    # A HEAD would hold the connection for as long as the job takes, and hear nothing.
+    is_head = "pressroom.head" in request.scope
+    events = () if is_head else _events(state, caller, job, _last_event_id(request))
+    return EventStream(state.streams, caller.user_id, events)
 
 
 async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> AsyncIterator[str]:
     changed = asyncio.Event()
     topic = job_topic(job.id)
 
-    def listener(told: str) -> None:
+    def listener(told: str, _: str) -> None:
         if told == topic:
             changed.set()
 
     quiet = 0.0
-    with state.streams.counted(caller.user_id), state.subscriber.listening(listener):
+    with state.subscriber.listening(listener):
         while True:
             if job.version != seen:
                 yield _event(job)
@@ -131,7 +133,7 @@ def _event(job: Job) -> str:
 
 def _last_event_id(request: Request) -> int | None:
     sent = request.headers.get("last-event-id", "")
-    return int(sent) if sent.isdigit() else None
+    return int(sent) if re.fullmatch(r"[0-9]{1,18}", sent) else None
 
 
 def _read(state: State, caller: Caller, job_id: int) -> Job:

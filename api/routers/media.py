@@ -6,16 +6,19 @@ from fastapi.responses import Response, StreamingResponse
 
 from api.dependencies import PUBLIC, identify
 from api.errors import problem
+from api.json_bodies import JsonRoute
 from api.openapi import refuses
 from api.ranges import ByteRange, Unsatisfiable, parse_range
 from api.state import State, state_of
 from core.errors import DomainError, Kind
+from core.scopes import Scope
 from models import Attachment
+from services.api_keys import require_scope
 from services.attachments import records
 from services.attachments.files import media_key
 from storage.objects import ObjectMissing
 
-router = APIRouter(tags=["Attachments"])
+router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 
 # What a file may do in a browser: be looked at, and nothing else.
 _SAFE = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
@@ -31,6 +34,7 @@ _FOREVER = "public, max-age=31536000, immutable"
         206: {"content": {"image/webp": {}, "image/png": {}}, "description": "The range asked for"},
         304: {"description": "The caller's copy, named by If-None-Match, is still right"},
         **refuses(
+            (403, "auth.insufficient_scope", "An encrypted file needs the scope attachment."),
             (404, "media.not_found", "There is no such file."),
             (416, "media.range_unsatisfiable", "The range begins behind the end of the file."),
         ),
@@ -47,17 +51,21 @@ def read_media(request: Request, filename: str) -> Response:
     if _is_current(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     try:
-        byte_range = parse_range(request.headers.get("range"), attachment.size)
+        byte_range = parse_range(_range(request, headers["ETag"]), attachment.size)
     except Unsatisfiable:
         return _unsatisfiable(attachment)
     return _file(request, state, attachment, byte_range, headers)
 
 
 def _require_owner(request: Request, attachment: Attachment) -> None:
-    """To everybody else an encrypted file does not exist."""
-    caller = identify(request)
+    """To everybody else an encrypted file does not exist, whatever credentials they try."""
+    try:
+        caller = identify(request)
+    except DomainError:
+        caller = None
     if caller is None or caller.user_id != attachment.user_id:
         raise records.media_not_found()
+    require_scope(caller, Scope.ATTACHMENT)
 
 
 def _headers(attachment: Attachment) -> dict[str, str]:
@@ -71,9 +79,16 @@ def _headers(attachment: Attachment) -> dict[str, str]:
 
 
 def _is_current(request: Request, etag: str) -> bool:
-    sent = request.headers.get("if-none-match", "")
+    sent = ",".join(request.headers.getlist("if-none-match"))
     known = [candidate.strip().removeprefix("W/") for candidate in sent.split(",")]
     return etag in known or known == ["*"]
+
+
+def _range(request: Request, etag: str) -> str | None:
+    """The range asked for, unless it is of another version, or of a HEAD, which has none."""
+    if "pressroom.head" in request.scope or request.headers.get("if-range", etag) != etag:
+        return None
+    return request.headers.get("range")
 
 
 def _unsatisfiable(attachment: Attachment) -> Response:

@@ -12,6 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.dependencies import PUBLIC
+from api.json_bodies import JsonRoute
 from api.metrics import JOBS
 from api.openapi import refuses
 from api.state import State, state_of
@@ -19,7 +20,7 @@ from core.errors import TransientError, unauthenticated
 from services.jobs import requests
 from storage.resources import Resources
 
-router = APIRouter(tags=["Operations"], dependencies=[PUBLIC])
+router = APIRouter(tags=["Operations"], dependencies=[PUBLIC], route_class=JsonRoute)
 
 
 @router.get("/healthz")
@@ -54,9 +55,10 @@ def metrics(request: Request) -> Response:
     """Prometheus metrics, for the bearer of PRESSROOM_METRICS_TOKEN."""
     state = state_of(request)
     token = state.resources.settings.metrics_token
-    sent = request.headers.get("authorization", "").removeprefix("Bearer ")
+    scheme, _, sent = request.headers.get("authorization", "").partition(" ")
     expected = token.get_secret_value() if token else ""
-    if not expected or not secrets.compare_digest(sent.encode(), expected.encode()):
+    fits = secrets.compare_digest(sent.strip().encode(), expected.encode())
+    if not expected or scheme.lower() != "bearer" or not fits:
         raise unauthenticated("auth.metrics_token", "Send the metrics token as a bearer token.")
     _count_jobs(state)
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)

@@ -1,7 +1,12 @@
+from typing import Annotated
+
 from pydantic import Field
 
 from api.schemas.envelope import Body, Schema, Timestamp
 from core.scopes import Scope
+
+# Strict, an enum takes its members only, which JSON can't write.
+ScopeName = Annotated[Scope, Field(strict=False)]
 
 
 class UserRecord(Schema):
@@ -15,9 +20,8 @@ class UserRecord(Schema):
 
 class NewApiKey(Body):
     name: str = Field(min_length=1, max_length=200, examples=["import script"])
-    scopes: list[Scope] | None = Field(
+    scopes: list[ScopeName] | None = Field(
         default=None,
-        strict=False,
         description="null: all that its user may do, without delivery",
         examples=[["attachment"]],
     )

@@ -3,6 +3,7 @@ from typing import Any, Self
 from pydantic import Field
 
 from api.schemas.envelope import Schema, Timestamp
+from core.settings import Settings
 from models import Attachment
 
 
@@ -34,8 +35,10 @@ class AttachmentRecord(Schema):
     view_url: str = Field(examples=["https://api.example.com/media/k3v09xq2m7ta.webp"])
 
     @classmethod
-    def of(cls, attachment: Attachment, media_base: str) -> Self:
+    def of(cls, attachment: Attachment, settings: Settings) -> Self:
         pathname = f"media/{attachment.filename}"
+        # A CDN must never see what only the owner may.
+        base = settings.public_base if attachment.encrypted else settings.media_base
         stored = {
             name: getattr(attachment, name)
             for name in cls.model_fields
@@ -45,5 +48,5 @@ class AttachmentRecord(Schema):
             **stored,
             pathname=pathname,
             checksum_method="sha256",
-            view_url=f"{media_base}/{pathname}",
+            view_url=f"{base}/{pathname}",
         )

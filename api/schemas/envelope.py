@@ -2,7 +2,7 @@ import time
 from datetime import datetime
 from typing import Annotated, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_validator
 
 from core import clock
 
@@ -21,6 +21,14 @@ class Body(BaseModel):
     """What a request holds: JSON types are strict, unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True)
+
+    @field_validator("*")
+    @classmethod
+    def _without_nul(cls, value: object) -> object:
+        # Postgres can't store it, and nobody means it.
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("must not hold NUL characters")
+        return value
 
 
 class Envelope(BaseModel, Generic[T]):

@@ -1,15 +1,21 @@
+import re
 from functools import partial
 
-from sqlalchemy import func, select
+from sqlalchemy import delete, select
 
-from core.errors import not_found
-from models import Attachment, AttachmentStatus, Job, JobStatus
+from core.errors import DomainError, invalid, not_found
+from models import Attachment, AttachmentStatus, Job
 from services.api_keys import Caller
 from services.attachments.files import data_key, media_key, original_key, unseal
-from services.attachments.upload import PROCESS
+from services.attachments.upload import PROCESS, Accepted
+from services.jobs import requests
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
+
+_HASH_ID = re.compile(r"[a-z0-9]{12}\Z")
+DELETED = {"code": "attachment.deleted", "message": "The attachment was deleted."}
+_FILENAME = re.compile(r"[a-z0-9]{12}\.(webp|png)\Z")
 
 
 def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
@@ -20,11 +26,22 @@ def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
     return attachment
 
 
-def get_by_id(uow: UnitOfWork, attachment_id: int) -> Attachment:
-    attachment = uow.session.get(Attachment, attachment_id)
-    if attachment is None:
-        raise not_found("attachment.not_found", "The attachment was deleted.")
-    return attachment
+def outcome(uow: UnitOfWork, accepted: Accepted) -> Attachment | DomainError:
+    """What an upload has come to, for its caller: the record, or why there is none.
+
+    Whoever hears the refusal needs no failed record of it; the job keeps the reason.
+    """
+    refused = delete(Attachment).where(
+        Attachment.id == accepted.attachment_id, Attachment.status == AttachmentStatus.FAILED
+    )
+    uow.session.execute(refused)
+    attachment = uow.session.get(Attachment, accepted.attachment_id)
+    if attachment is not None:
+        return attachment
+    job = uow.session.get(Job, accepted.job_id)
+    if job is None or job.error is None or job.error["code"] == DELETED["code"]:
+        return not_found("attachment.not_found", DELETED["message"])
+    return invalid(job.error["code"], job.error["message"])
 
 
 def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Attachment]:
@@ -39,7 +56,7 @@ def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list
     return list(uow.session.scalars(query))
 
 
-def delete(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
+def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     """Forget the attachment, then its objects; raises ``attachment.not_found``."""
     attachment = get(uow, caller, hash_id)
     _cancel_processing(uow, attachment)
@@ -54,7 +71,7 @@ def find_media(uow: UnitOfWork, filename: str) -> Attachment:
     query = select(Attachment).where(
         Attachment.filename == filename, Attachment.status == AttachmentStatus.READY
     )
-    attachment = uow.session.scalar(query)
+    attachment = uow.session.scalar(query) if _FILENAME.match(filename) else None
     if attachment is None:
         raise media_not_found()
     return attachment
@@ -74,6 +91,8 @@ def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
 
 
 def _find(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment | None:
+    if not _HASH_ID.match(hash_id):
+        return None
     return uow.session.scalar(
         select(Attachment).where(
             Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
@@ -94,7 +113,4 @@ def _cancel_processing(uow: UnitOfWork, attachment: Attachment) -> None:
         .with_for_update()
     )
     for job in jobs:
-        job.status = JobStatus.CANCELLED
-        job.lease_expires_at = None
-        job.finished_at = func.now()
-        job.error = {"code": "attachment.deleted", "message": "The attachment was deleted."}
+        requests.end_with_subject(uow, job, DELETED)

@@ -8,7 +8,9 @@ from PIL import Image
 from services.images.outcome import unreadable
 
 _CLEAR = (0, 0, 0, 0)
-_MAX_TIMESTAMP = 2**31 - 1  # the WebP encoder counts milliseconds in an int
+# The WebP encoder counts milliseconds in an int; a frame has 24 bits of them.
+_MAX_TIMESTAMP = 2**31 - 1
+_MAX_DURATION = 2**24 - 1
 
 
 class Disposal(Enum):
@@ -44,7 +46,13 @@ class Animation:
     plays: int
 
 
-def durations(frames: Sequence[Frame]) -> list[int]:
+def first_view(animation: Animation) -> Image.Image:
+    """What is seen first; the frame itself, undrawn, where it covers the canvas."""
+    image = animation.frames[0].decode()
+    return image if image.size == (animation.width, animation.height) else Playback(animation)
+
+
+def _durations(frames: Sequence[Frame]) -> list[int]:
     """Whole milliseconds for each frame, rounded on the time line so that no error adds up."""
     whole: list[int] = []
     end = Fraction(0)
@@ -60,6 +68,17 @@ def durations(frames: Sequence[Frame]) -> list[int]:
     return whole
 
 
+def _steps(durations: Sequence[int]) -> list[tuple[int, int]]:
+    """Pairs of frame number and time; a frame that outlasts what WebP can say is shown again."""
+    steps: list[tuple[int, int]] = []
+    for number, left in enumerate(durations):
+        repeats, rest = divmod(left, _MAX_DURATION)
+        steps += [(number, _MAX_DURATION)] * repeats
+        if rest or not repeats:
+            steps.append((number, rest))
+    return steps
+
+
 class Playback(Image.Image):
     """The canvas, as Pillow's encoders walk an image of several frames: `n_frames` and `seek`.
 
@@ -68,41 +87,48 @@ class Playback(Image.Image):
 
     def __init__(self, animation: Animation) -> None:
         super().__init__()
-        self.n_frames = len(animation.frames)
+        steps = _steps(_durations(animation.frames))
+        self.n_frames = len(steps)
+        self.durations = [ms for _, ms in steps]
+        self._order = [number for number, _ in steps]
         self._animation = animation
         self._mode = "RGBA"
         self._size = (animation.width, animation.height)
+        self._step = 0
         self._rewind()
 
     def seek(self, frame: int) -> None:
-        if frame < self._shown:
+        self._step = frame
+        if self._order[frame] < self._drawn:
             self._rewind()
-        while self._shown < frame:
+        while self._drawn < self._order[frame]:
             self._advance()
 
     def tell(self) -> int:
-        return self._shown
+        return self._step
 
     def _rewind(self) -> None:
-        self._shown = -1
-        self._canvases = _drawn(self._animation)
+        self._drawn = -1
+        self._canvases = _canvases(self._animation)
         self._advance()
 
     def _advance(self) -> None:
         self.im = next(self._canvases).im
-        self._shown += 1
+        self._drawn += 1
 
 
-def _drawn(animation: Animation) -> Iterator[Image.Image]:
+def _canvases(animation: Animation) -> Iterator[Image.Image]:
     canvas = Image.new("RGBA", (animation.width, animation.height), _CLEAR)
     for frame in animation.frames:
-        patch = frame.decode().convert("RGBA")
+        patch = frame.decode()
         box = (frame.left, frame.top, frame.left + patch.width, frame.top + patch.height)
         before = canvas.crop(box) if frame.disposal is Disposal.RESTORE else None
-        if frame.over:
+        if frame.over and patch.mode == "RGBA":
             canvas.alpha_composite(_inside(patch, box, canvas), box[:2])
         else:
             canvas.paste(patch, box)
+        # The encoder is about to need the memory.
+        del patch
         yield canvas
         if before is not None:
             canvas.paste(before, box)

@@ -8,10 +8,11 @@ from types import MappingProxyType
 from PIL import Image
 
 from services.images import gif, ico, jpeg, png, webp
-from services.images.animation import Animation, Disposal, Frame
+from services.images.animation import Animation, Disposal, Frame, first_view
 from services.images.colours import displayable
 from services.images.encoding import encode_animation, encode_icon, encode_still
 from services.images.image_type import ImageType, sniff
+from services.images.limits import MAX_LOSSLESS_ANIMATION_PIXELS, MAX_LOSSLESS_PIXELS, MAX_PIXELS
 from services.images.outcome import Converted, UnreadableImage, truncated, unreadable
 from services.images.still import decode_upright, open_only
 
@@ -25,6 +26,7 @@ _DECODER_ERRORS = (
     KeyError,
     TypeError,
     OverflowError,
+    RuntimeError,
     struct.error,
     zlib.error,
     Image.DecompressionBombError,
@@ -58,24 +60,27 @@ def _convert_jpeg(data: bytes) -> Converted:
 
 
 def _convert_png(data: bytes) -> Converted:
-    animation = png.read(data)
-    if animation is None:
-        return encode_still(png.decode(data), lossless=True)
-    return _convert_animation(animation)
+    return _convert_frames(png.read(data), lossless_pixels=MAX_LOSSLESS_PIXELS)
 
 
 def _convert_gif(data: bytes) -> Converted:
-    return _convert_animation(gif.read(data))
+    return _convert_frames(gif.read(data), lossless_pixels=MAX_PIXELS)
 
 
-def _convert_animation(animation: Animation, *, lossless: bool = True) -> Converted:
-    return encode_animation(animation, lossless=lossless)
+def _convert_frames(animation: Animation, *, lossless_pixels: int) -> Converted:
+    area = animation.width * animation.height
+    if len(animation.frames) == 1:
+        return encode_still(first_view(animation), lossless=area <= lossless_pixels)
+    drawn = area * len(animation.frames)
+    return encode_animation(animation, lossless=drawn <= MAX_LOSSLESS_ANIMATION_PIXELS)
 
 
 def _convert_webp(data: bytes) -> Converted:
     found = webp.read(data)
+    area = found.width * found.height
     if len(found.durations) <= 1:
-        return encode_still(decode_upright(data, "WEBP"), lossless=found.lossless)
+        lossless = found.lossless and area <= MAX_LOSSLESS_PIXELS
+        return encode_still(decode_upright(data, "WEBP"), lossless=lossless)
     with open_only(data, "WEBP") as image:
         frames = [
             Frame(
@@ -84,12 +89,14 @@ def _convert_webp(data: bytes) -> Converted:
             for number, ms in enumerate(found.durations)
         ]
         animation = Animation(found.width, found.height, frames, found.plays)
-        return encode_animation(animation, lossless=found.lossless)
+        lossless = found.lossless and area * len(frames) <= MAX_LOSSLESS_ANIMATION_PIXELS
+        return encode_animation(animation, lossless=lossless)
 
 
 def _frame(image: Image.Image, number: int) -> Image.Image:
     image.seek(number)
     image.load()
+    # A copy: colours are converted in place, and the decoder draws its next frame over this one.
     return displayable(image.copy())
 
 

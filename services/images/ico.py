@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from PIL import Image
 
 from services.images import png
+from services.images.animation import first_view
 from services.images.limits import check_canvas
 from services.images.outcome import truncated, unreadable
 from services.images.still import decode as decode_still
@@ -34,8 +35,7 @@ def decode_best(data: bytes) -> Image.Image:
     """The image of most pixels; among equals the one of most bits a pixel."""
     best = max(_entries(data), key=lambda entry: (entry.width * entry.height, entry.bits))
     if best.is_png:
-        png.read(best.body)
-        return png.decode(best.body)
+        return first_view(png.read(best.body))
     return _decode_bitmap(best)
 
 

@@ -7,6 +7,7 @@ MAX_PIXELS = 50_000_000
 MAX_FRAMES = 1_000
 MAX_ANIMATION_PIXELS = 100_000_000
 MAX_LOSSLESS_PIXELS = 12_000_000
+MAX_LOSSLESS_ANIMATION_PIXELS = 24_000_000  # frames times area
 
 
 def check_canvas(width: int, height: int, place: str) -> None:

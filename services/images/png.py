@@ -41,23 +41,23 @@ class _Found:
     plays: int = 0
     cuts: list[_Cut] = field(default_factory=list)
     sequence: int = 0
-    has_data: bool = False
+    data: list[bytes] = field(default_factory=list)
 
 
-def read(data: bytes) -> Animation | None:
-    """An APNG's frames, within limits and still undecoded; None for a PNG that does not move."""
+def read(data: bytes) -> Animation:
+    """Its frames, within limits and still undecoded; one frame for a PNG that does not move.
+
+    Only the chunks that make pixels go on to the decoder: text and the like cannot fail an image.
+    """
     found = _Found()
     for name, body in _chunks(data):
         _note(found, name, body)
-    if not found.has_data:
-        raise unreadable("The PNG has no image data.")
-    if not found.claimed:
-        return None
-    return _animation(found)
+    if not found.data or not found.header:
+        raise unreadable("The PNG has no header or no image data.")
+    return _animation(found) if found.claimed else _still(found)
 
 
-def decode(data: bytes) -> Image.Image:
-    """The default image in RGB or RGBA, in sRGB. `data` may be a frame cut out by `read`."""
+def _decode(data: bytes) -> Image.Image:
     with open_only(data, "PNG") as image:
         image.load()
         _scale_key(image, depth=data[24], colour=data[25])
@@ -97,7 +97,7 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
         _note_header(found, body)
     elif name in _SHARED:
         found.shared.append((name, body))
-    elif name == b"acTL" and not found.has_data:
+    elif name == b"acTL" and not found.data:
         found.claimed, plays = _SIDES.unpack_from(body)
         found.plays = min(plays, _MAX_PLAYS)
         check_frame_count(found.claimed or 0, "APNG header")
@@ -110,7 +110,7 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
         _add_data(found, body[4:])
     elif name == b"IDAT":
         # Data before the first control chunk is the default image: a stand-in, not a frame.
-        found.has_data = True
+        found.data.append(body)
         if found.cuts:
             _add_data(found, body)
 
@@ -135,42 +135,46 @@ def _add_data(found: _Found, piece: bytes) -> None:
     found.cuts[-1].pieces.append(piece)
 
 
+def _still(found: _Found) -> Animation:
+    width, height = _SIDES.unpack_from(found.header)
+    decode = partial(_decode_pieces, found.header, found.shared, found.data)
+    frame = Frame(0, 0, Fraction(0), Disposal.KEEP, over=False, decode=decode)
+    return Animation(width, height, [frame], plays=1)
+
+
 def _animation(found: _Found) -> Animation:
     width, height = _SIDES.unpack_from(found.header)
     if len(found.cuts) != found.claimed:
         raise unreadable(f"The APNG claims {found.claimed} frames and has {len(found.cuts)}.")
     check_animation(len(found.cuts), width * height, "APNG")
-    frames = [
-        _frame(found, cut, canvas=(width, height), first=number == 0)
-        for number, cut in enumerate(found.cuts)
-    ]
+    frames = [_frame(found, cut, canvas=(width, height)) for cut in found.cuts]
     return Animation(width, height, frames, found.plays)
 
 
-def _frame(found: _Found, cut: _Cut, *, canvas: tuple[int, int], first: bool) -> Frame:
+def _frame(found: _Found, cut: _Cut, *, canvas: tuple[int, int]) -> Frame:
     if not cut.pieces:
         raise unreadable("An APNG frame has no image data.")
     width, height, left, top, delay, per, dispose, blend = _FRAME_CONTROL.unpack_from(cut.control)
     check_canvas(width, height, "APNG frame")
     if left + width > canvas[0] or top + height > canvas[1]:
         raise unreadable("An APNG frame reaches outside its canvas.")
-    disposal = _DISPOSALS.get(dispose, Disposal.KEEP)
-    if first and disposal is Disposal.RESTORE:
-        disposal = Disposal.CLEAR
     return Frame(
         left=left,
         top=top,
         duration_ms=Fraction(delay * 1000, per or 100),
-        disposal=disposal,
+        disposal=_DISPOSALS.get(dispose, Disposal.KEEP),
         over=blend == 1,
-        decode=partial(_decode_cut, found.header, found.shared, cut),
+        decode=partial(
+            _decode_pieces, cut.control[4:12] + found.header[8:], found.shared, cut.pieces
+        ),
     )
 
 
-def _decode_cut(header: bytes, shared: Sequence[tuple[bytes, bytes]], cut: _Cut) -> Image.Image:
-    chunks = [(b"IHDR", cut.control[4:12] + header[8:]), *shared]
-    chunks += [(b"IDAT", b"".join(cut.pieces)), (b"IEND", b"")]
-    return decode(_SIGNATURE + b"".join(_chunk(name, body) for name, body in chunks))
+def _decode_pieces(
+    header: bytes, shared: Sequence[tuple[bytes, bytes]], pieces: Sequence[bytes]
+) -> Image.Image:
+    chunks = [(b"IHDR", header), *shared, *((b"IDAT", piece) for piece in pieces), (b"IEND", b"")]
+    return _decode(_SIGNATURE + b"".join(_chunk(name, body) for name, body in chunks))
 
 
 def _chunk(name: bytes, body: bytes) -> bytes:

@@ -14,7 +14,8 @@ from typing import IO, Self
 from services.images.outcome import Converted, UnreadableImage
 from services.images.wire import ANSWER, REQUEST, outcome
 
-MEMORY_BYTES = 1536 * 1024 * 1024
+# The largest legal image, two WebP frames of 49 MP, was measured to need 2.24 GB of address space.
+MEMORY_BYTES = 3 * 1024 * 1024 * 1024
 _IMAGES_PER_CHILD = 500
 _PIPE_BYTES = 1024 * 1024
 _GRACE_SECONDS = 1.0
@@ -65,7 +66,9 @@ class ConverterProcess:
 
     def convert(self, data: bytes) -> Converted:
         """As `conversion.convert`, and within the limits. Raises UnreadableImage."""
-        result = self._ask(data)
+        result = self._ask(data) or self._ask(data)
+        if result is None:
+            raise UnreadableImage("image.crashed", "The converter left twice without an answer.")
         if isinstance(result, UnreadableImage):
             raise result
         return result
@@ -76,7 +79,8 @@ class ConverterProcess:
             self._end(self._child)
         self._child = None
 
-    def _ask(self, data: bytes) -> Converted | UnreadableImage:
+    def _ask(self, data: bytes) -> Converted | UnreadableImage | None:
+        """None when the child had retired before it saw this image."""
         child = self._usable()
         try:
             return self._exchange(child, data)
@@ -86,15 +90,14 @@ class ConverterProcess:
                 "image.timeout", f"An image may take {self._timeout:g} s; this one took longer."
             ) from None
         except _Gone:
-            status = self._kill(child)
+            status = self._kill(child, grace=_GRACE_SECONDS)
         except BaseException:
             # A time limit's exception may come at any point: the half-read answer must not be
             # taken for the next image's.
             self._kill(child)
             raise
         if status == 0:
-            # It retired before it saw this image.
-            return self._ask(data)
+            return None
         raise UnreadableImage("image.crashed", f"The converter ended by {_cause(status)}.")
 
     def _usable(self) -> subprocess.Popen[bytes]:
@@ -123,14 +126,12 @@ class ConverterProcess:
     def _end(self, child: subprocess.Popen[bytes]) -> None:
         if child.stdin:
             child.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(_GRACE_SECONDS)
-        self._kill(child)
+        self._kill(child, grace=_GRACE_SECONDS)
 
-    def _kill(self, child: subprocess.Popen[bytes]) -> int:
-        """Its exit status, which is its own if it has ended by itself."""
+    def _kill(self, child: subprocess.Popen[bytes], *, grace: float = 0.0) -> int:
+        """Its exit status: its own if it ends by itself within `grace` seconds."""
         with suppress(subprocess.TimeoutExpired):
-            child.wait(0 if child.poll() is not None else 0.05)
+            child.wait(grace)
         child.kill()
         status = child.wait()
         for pipe in (child.stdin, child.stdout):

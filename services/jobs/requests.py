@@ -3,14 +3,15 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
 
 from core import clock
-from core.errors import conflict, forbidden, not_found
-from core.scopes import Scope
-from models import FINISHED, Job, JobStatus
-from services.api_keys import Caller
+from core.errors import conflict, not_found
+from models import FINISHED, IdempotencyRecord, Job, JobStatus
+from services.api_keys import Caller, require_scope
 from services.jobs.kinds import kind_named
 from services.jobs.lease import CANCELLED, abandon, tell_after_commit
 from services.jobs.outbox import FIRST_RESEND, send
@@ -31,7 +32,7 @@ def get(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> 
     job = uow.session.scalar(query.with_for_update() if lock else query)
     if job is None:
         raise not_found("job.not_found", "There is no such job.")
-    _require_scope(caller, kind_named(job.kind).scope)
+    require_scope(caller, kind_named(job.kind).scope)
     return job
 
 
@@ -73,6 +74,17 @@ def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     return 1
 
 
+def end_with_subject(uow: UnitOfWork, job: Job, reason: dict[str, Any]) -> None:
+    """Cancel a locked job whose subject its owner deletes; whoever works on it loses its lease."""
+    job.status = JobStatus.CANCELLED
+    job.lease_expires_at = None
+    job.finished_at = func.now()
+    job.error = reason
+    job.version += 1
+    uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))
+    tell_after_commit(uow, job.id)
+
+
 def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     """Start a failed or cancelled job again; raises ``job.not_retryable``."""
     job = get(uow, caller, job_id, lock=True)
@@ -110,9 +122,9 @@ def count_unfinished(uow: UnitOfWork) -> dict[tuple[str, str], int]:
     return {(lane, status): count for lane, status, count in uow.session.execute(query)}
 
 
-def finished_among(uow: UnitOfWork, job_ids: Collection[int]) -> set[int]:
+def finished_among(session: Session, job_ids: Collection[int]) -> set[int]:
     query = select(Job.id).where(Job.id.in_(job_ids), Job.finished_at.is_not(None))
-    return set(uow.session.scalars(query))
+    return set(session.scalars(query))
 
 
 def progress_of(job: Job) -> Progress:
@@ -129,11 +141,6 @@ def _rate(job: Job, until: datetime) -> float | None:
         return None
     seconds = (until - job.started_at).total_seconds()
     return round(job.progress_done / seconds, 1) if seconds > 0 else None
-
-
-def _require_scope(caller: Caller, scope: Scope) -> None:
-    if scope not in caller.scopes:
-        raise forbidden("auth.insufficient_scope", f"This needs the scope {scope}.")
 
 
 def purge_finished(uow: UnitOfWork, *, before: datetime) -> int:

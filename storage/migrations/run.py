@@ -27,6 +27,8 @@ def migrate(engine: Engine) -> str:
     Processes that migrate at the same time take turns on an advisory lock.
     """
     with engine.connect() as connection:
+        # Its session is given other timeouts, so it must not go back to the pool.
+        connection.detach()
         connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
         connection.commit()
         try:

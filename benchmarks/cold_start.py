@@ -1,0 +1,54 @@
+"""A warm start, `pressroom up` until the first upload is answered, beside the services alone."""
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import httpx
+
+from benchmarks.measure import Finding, alternate, full_size, median_and_spread
+from benchmarks.running_stack import down, up
+from devstack.stack import embedded_services
+
+BAR_SECONDS = 10.0
+
+
+def run() -> list[Finding]:
+    with (
+        TemporaryDirectory(prefix="pressroom-bench-") as whole,
+        TemporaryDirectory(prefix="pressroom-bench-") as services_only,
+    ):
+        pairs = alternate(
+            lambda: _until_first_upload(Path(whole)),
+            lambda: _until_services(Path(services_only)),
+            rounds=7 if full_size() else 5,
+        )
+    seconds, spread = median_and_spread([mine for mine, _ in pairs])
+    details = {
+        "services_alone_s": round(median_and_spread([plain for _, plain in pairs])[0], 2),
+        "ratio": round(median_and_spread([mine / plain for mine, plain in pairs])[0], 2),
+    }
+    met = seconds <= BAR_SECONDS
+    return [Finding("cold-start: to first upload", seconds, "s", "≤ 10 s", met, spread, details)]
+
+
+def _until_first_upload(home: Path) -> float:
+    began = time.perf_counter()
+    stack = up(home)
+    try:
+        reply = httpx.post(
+            f"{stack['api_url']}/attachments",
+            headers={"Authorization": f"Bearer {stack['demo']['api_key']}"},
+            files={"file": ("sample.jpg", (home / "sample.jpg").read_bytes())},
+            timeout=60,
+        )
+        assert reply.status_code == httpx.codes.OK, reply.text
+        return time.perf_counter() - began
+    finally:
+        down(home)
+
+
+def _until_services(home: Path) -> float:
+    began = time.perf_counter()
+    with embedded_services(home):
+        return time.perf_counter() - began

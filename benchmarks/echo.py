@@ -1,0 +1,92 @@
+"""An API process and a worker with one route more: a request-lane task that returns at once.
+
+``python -m benchmarks.echo api PORT``, ``worker`` (ours) and ``bare`` (plain Celery, the baseline).
+"""
+
+import os
+import sys
+import time
+from typing import Annotated, Any
+
+import uvicorn
+from celery import Celery
+from fastapi import APIRouter, Request
+
+from api.app import create_app
+from api.dependencies import StateOf, needs
+from api.presence import while_connected
+from api.schemas.envelope import Envelope, envelope
+from core.lanes import Lane
+from core.logging import configure_logging
+from core.scopes import Scope
+from core.settings import Settings, load_settings
+from services.api_keys import Caller
+from workers import process
+from workers.declaration import TaskSet
+from workers.main import run
+
+TASK = "benchmark.echo"
+BARE_QUEUE = "benchmark.bare"
+TASKS = TaskSet()
+router = APIRouter()
+
+
+@TASKS.request(TASK)
+def echo(payload: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(payload["seconds"])
+    return payload
+
+
+@router.post("/echo")
+async def echo_route(
+    request: Request,
+    state: StateOf,
+    _: Annotated[Caller, needs(Scope.COMPOSER)],
+    seconds: float = 0.0,
+) -> Envelope[dict[str, Any]]:
+    """What every route of the request lane does, with no work in between."""
+    call = state.calls.call(TASK, Lane.IO, {"seconds": seconds}, seconds=30)
+    return envelope(await while_connected(request.receive, call))
+
+
+def bare_app(settings: Settings) -> Celery:
+    """Celery as its documentation starts with it, results in the same Redis."""
+    url = settings.redis_url.get_secret_value()
+    app = Celery("bare", broker=url, backend=url)
+    app.conf.task_default_queue = BARE_QUEUE
+
+    @app.task(name="bare.echo")  # type: ignore[untyped-decorator]
+    def bare_echo(payload: dict[str, Any]) -> dict[str, Any]:
+        return payload
+
+    return app
+
+
+def main(role: str, *words: str) -> None:
+    settings = load_settings()
+    configure_logging(settings)
+    if role == "api":
+        app = create_app(settings)
+        app.include_router(router)
+        uvicorn.run(app, host="127.0.0.1", port=int(words[0]), log_config=None)
+    elif role == "worker":
+        run(Lane.IO, process.IO_THREADS, TASKS)
+    else:
+        options = ["--pool=threads", f"--concurrency={process.IO_THREADS}", "--loglevel=WARNING"]
+        app = bare_app(settings)
+        app.conf.worker_hijack_root_logger = False
+        ready_file = os.environ["PRESSROOM_READY_FILE"]
+        _touch_when_ready(ready_file)
+        app.worker_main(["worker", *options])
+
+
+def _touch_when_ready(path: str) -> None:
+    from pathlib import Path
+
+    from celery.signals import worker_ready
+
+    worker_ready.connect(lambda **_: Path(path).touch(), weak=False)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,49 @@
+"""What the whole development stack takes of memory while it idles, shared pages split (PSS)."""
+
+import re
+import time
+from pathlib import Path
+
+import psutil
+
+from benchmarks.measure import ROUNDS, Finding, median_and_spread
+from benchmarks.running_stack import running_stack
+
+BAR_MEGABYTES = 1024.0
+_SETTLE_SECONDS = 5.0
+_MEGABYTE = 1024 * 1024
+
+
+def run() -> list[Finding]:
+    with running_stack() as stack:
+        time.sleep(_SETTLE_SECONDS)
+        supervisor = psutil.Process(stack["pids"]["supervisor"])
+        rounds = []
+        for _ in range(ROUNDS):
+            rounds.append(_by_name(supervisor, stack["pids"]))
+            time.sleep(1)
+    totals = [sum(each.values()) / _MEGABYTE for each in rounds]
+    total, spread = median_and_spread(totals)
+    details = {name: round(size / _MEGABYTE) for name, size in sorted(rounds[-1].items())}
+    met = total <= BAR_MEGABYTES
+    return [Finding("memory: idle stack", total, "MB", "≤ 1024 MB", met, spread, details)]
+
+
+def _by_name(supervisor: psutil.Process, pids: dict[str, int]) -> dict[str, int]:
+    """Bytes by child of the supervisor, each with all its descendants."""
+    names = {pid: name for name, pid in pids.items()}
+    sizes = {"supervisor": _pss(supervisor.pid)}
+    for child in supervisor.children():
+        name = names.get(child.pid, child.name())
+        family = [child, *child.children(recursive=True)]
+        sizes[name] = sum(_pss(process.pid) for process in family)
+    return sizes
+
+
+def _pss(pid: int) -> int:
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0  # it ended meanwhile
+    found = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0

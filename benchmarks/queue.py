@@ -1,0 +1,157 @@
+"""The request lane beside `send_task().get()`, and what 500 waiting callers cost everybody else."""
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.echo import BARE_QUEUE, bare_app
+from benchmarks.http_load import callers, request_bytes
+from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
+from devstack.ports import PortPicker
+from devstack.programs import answers
+from devstack.stack import embedded_services
+from tests.stack import Running, Stack, open_stack
+
+CALLS = 400 if full_size() else 150
+CROWD = 500
+CROWD_WAIT_SECONDS = 4.0
+
+
+def run() -> list[Finding]:
+    with _echo_stack() as (stack, api):
+        key = stack.new_key(stack.new_owner().user_id)
+        return [
+            *_round_trips(stack, key),
+            *_crowd(stack, api, key),
+            _throughput(stack, key),
+        ]
+
+
+@contextmanager
+def _echo_stack() -> Iterator[tuple[Stack, Running]]:
+    with TemporaryDirectory(prefix="pressroom-bench-") as directory:
+        home = Path(directory)
+        port = PortPicker(home / "ports.json").pick("api")
+        with (
+            embedded_services(home) as services,
+            open_stack(services, home, "queue", 1, port) as stack,
+        ):
+            module = "benchmarks.echo"
+            quiet = {"PRESSROOM_LOG_LEVEL": "warning"}
+            ours, bare = home / "ours.ready", home / "bare.ready"
+            api = stack.start(
+                "api",
+                "api",
+                str(port),
+                module=module,
+                ready=lambda: answers(port, "/healthz"),
+                environment=quiet,
+            )
+            for role, mark in (("worker", ours), ("bare", bare)):
+                environment = {**quiet, "PRESSROOM_READY_FILE": str(mark)}
+                stack.start(role, role, module=module, ready=mark.exists, environment=environment)
+            yield stack, api
+
+
+def _round_trips(stack: Stack, key: str) -> list[Finding]:
+    request = request_bytes("POST", "/echo", key)
+    bare = bare_app(stack.settings())
+
+    def product() -> float:
+        times.extend(asyncio.run(callers(stack.api_port, request, count=1, calls=CALLS)))
+        return percentile(times[-CALLS:], 0.5)
+
+    def baseline() -> float:
+        found = []
+        for _ in range(CALLS):
+            began = time.perf_counter()
+            bare.send_task("bare.echo", args=[{}], queue=BARE_QUEUE).get(timeout=10)
+            found.append(time.perf_counter() - began)
+        bare_times.extend(found)
+        return percentile(found, 0.5)
+
+    times: list[float] = []
+    bare_times: list[float] = []
+    pairs = alternate(product, baseline)
+    ratio, spread = median_and_spread([mine / plain for mine, plain in pairs])
+    details = {
+        "product_p50_ms": _ms(percentile(times, 0.5)),
+        "product_p99_ms": _ms(percentile(times, 0.99)),
+        "baseline_p50_ms": _ms(percentile(bare_times, 0.5)),
+        "baseline_p99_ms": _ms(percentile(bare_times, 0.99)),
+    }
+    return [Finding("queue: p50, 1 caller", ratio, "×", "≤ 2 ×", ratio <= 2, spread, details)]
+
+
+def _crowd(stack: Stack, api: Running, key: str) -> list[Finding]:
+    """A plain GET while nobody waits, and while 500 callers do."""
+    get = request_bytes("GET", "/users/me", key)
+    wait = request_bytes("POST", f"/echo?seconds={CROWD_WAIT_SECONDS}", key)
+    threads: list[int] = []
+
+    def quiet() -> float:
+        return percentile(asyncio.run(callers(stack.api_port, get, count=1, calls=300)), 0.99)
+
+    def crowded() -> float:
+        return asyncio.run(_get_amid_crowd())
+
+    async def _get_amid_crowd() -> float:
+        # Sixteen are worked on at a time, so all but those wait in the queue until they expire or
+        # are left: leaving is what this crowd does.
+        crowd = asyncio.create_task(callers(stack.api_port, wait, count=CROWD, calls=1))
+        await asyncio.sleep(1.5)
+        assert not crowd.done()
+        threads.append(_threads(api.pid))
+        found = await callers(stack.api_port, get, count=1, calls=300)
+        assert not crowd.done(), "the crowd had gone before the measurement ended"
+        crowd.cancel()
+        await asyncio.gather(crowd, return_exceptions=True)
+        await asyncio.sleep(1.0)
+        return percentile(found, 0.99)
+
+    before = _threads(api.pid)
+    pairs = alternate(crowded, quiet)
+    ratio, spread = median_and_spread([mine / plain for mine, plain in pairs])
+    more = max(threads) - before
+    details = {
+        "p99_ms": _ms(median_and_spread([mine for mine, _ in pairs])[0]),
+        "quiet_p99_ms": _ms(median_and_spread([plain for _, plain in pairs])[0]),
+    }
+    return [
+        Finding(
+            "queue: GET p99 amid 500 waiting", ratio, "×", "≤ 3 ×", ratio <= 3, spread, details
+        ),
+        Finding(
+            "queue: threads for 500 waiting",
+            more,
+            "",
+            "none beyond the pool of 24",
+            max(threads) <= before + 24,
+            (min(threads) - before, more),
+        ),
+    ]
+
+
+def _throughput(stack: Stack, key: str) -> Finding:
+    """500 callers who all call at once, each again and again; no baseline, so no bar."""
+    request = request_bytes("POST", "/echo", key)
+    rounds = [asyncio.run(callers(stack.api_port, request, count=CROWD, calls=2)) for _ in range(3)]
+    p50, spread = median_and_spread([1000 * percentile(times, 0.5) for times in rounds])
+    p99 = median_and_spread([percentile(times, 0.99) for times in rounds])[0]
+    return Finding(
+        "queue: p50, 500 callers", p50, "ms", "(no bar)", True, spread, {"p99_ms": _ms(p99)}
+    )
+
+
+def _threads(pid: int) -> int:
+    found = re.search(r"^Threads:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1])
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * seconds, 2)

@@ -1,0 +1,89 @@
+"""POST /attachments against the same conversion called as a plain function in a warm process."""
+
+import io
+from collections.abc import Callable
+
+import httpx
+from PIL import Image
+
+from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
+from benchmarks.running_stack import running_stack
+from services.images.conversion import convert
+
+MOST_TIMES = 1.15
+ALLOWANCE_SECONDS = 0.015
+BAR = "≤ 1.15 × + 15 ms"
+
+
+def run() -> list[Finding]:
+    pictures: dict[str, tuple[str, Callable[[], bytes]]] = {
+        "upload: 12 MP JPEG": ("photo.jpg", _photo),
+        "upload: 2 MP PNG": ("drawing.png", _drawing),
+        "upload: 50-frame GIF": ("loop.gif", _animation),
+    }
+    with running_stack() as stack:
+        headers = {"Authorization": f"Bearer {stack['demo']['api_key']}"}
+        with httpx.Client(base_url=stack["api_url"], headers=headers, timeout=60) as client:
+            return [
+                _compare(client, name, filename, make())
+                for name, (filename, make) in pictures.items()
+            ]
+
+
+def _compare(client: httpx.Client, name: str, filename: str, data: bytes) -> Finding:
+    def product() -> float:
+        return seconds_of(lambda: _upload(client, filename, data))
+
+    def baseline() -> float:
+        return seconds_of(lambda: convert(data))
+
+    pairs = alternate(product, baseline, rounds=15 if full_size() else 7)
+    # The allowance is taken off first, so that one figure says whether the bar is met.
+    ratios = [(mine - ALLOWANCE_SECONDS) / plain for mine, plain in pairs]
+    ratio, spread = median_and_spread(ratios)
+    extra = median_and_spread([1000 * (mine - plain) for mine, plain in pairs])[0]
+    details = {
+        "product_ms": round(1000 * median_and_spread([mine for mine, _ in pairs])[0], 1),
+        "baseline_ms": round(1000 * median_and_spread([plain for _, plain in pairs])[0], 1),
+        "extra_ms": round(extra, 1),
+        "upload_bytes": len(data),
+    }
+    return Finding(name, ratio, "×", BAR, ratio <= MOST_TIMES, spread, details)
+
+
+def _upload(client: httpx.Client, filename: str, data: bytes) -> None:
+    reply = client.post("/attachments", files={"file": (filename, data)})
+    assert reply.status_code == httpx.codes.OK, reply.text
+
+
+def _saved(picture: Image.Image, file_format: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, file_format, **options)
+    return buffer.getvalue()
+
+
+def _scene(width: int, height: int, noise: float = 12.0) -> Image.Image:
+    return Image.merge(
+        "RGB",
+        [
+            Image.linear_gradient("L").resize((width, height)),
+            Image.radial_gradient("L").resize((width, height)),
+            Image.effect_noise((width, height), noise),
+        ],
+    )
+
+
+def _photo() -> bytes:
+    return _saved(_scene(4000, 3000), "JPEG", quality=82)
+
+
+def _drawing() -> bytes:
+    """2 MP of flat areas and smooth shades, as a screenshot or a chart has them."""
+    flat = _scene(1600, 1250, noise=1.0).quantize(64).convert("RGB")
+    return _saved(flat, "PNG")
+
+
+def _animation() -> bytes:
+    first = _scene(480, 360, noise=1.0).quantize(64)
+    frames = [first.rotate(3 * turn) for turn in range(1, 50)]
+    return _saved(first, "GIF", save_all=True, append_images=frames, duration=40, loop=0)

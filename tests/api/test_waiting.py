@@ -1,0 +1,138 @@
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import pytest
+
+from api import waiting
+from api.presence import CallerLeft, while_connected
+from api.waiting import Waiters, running
+from core.errors import DomainError
+
+
+class Outcomes:
+    """What a look finds, and how often it was asked for what."""
+
+    def __init__(self) -> None:
+        self.done: set[str] = set()
+        self.looks: list[list[str]] = []
+        self.broken = False
+
+    async def look(self, topics: list[str]) -> Mapping[str, bool]:
+        self.looks.append(topics)
+        if self.broken:
+            raise OSError
+        return {topic: True for topic in topics if topic in self.done}
+
+
+def run(scenario: Callable[[Outcomes, Waiters[bool]], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        outcomes = Outcomes()
+        waiters = Waiters(outcomes.look)
+        async with running(waiters.run()):
+            await scenario(outcomes, waiters)
+
+    asyncio.run(asyncio.wait_for(whole(), 20))
+
+
+def test_what_ended_before_anybody_waited_is_found_at_once() -> None:
+    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
+        outcomes.done.add("job:1")
+        assert await waiters.wait("job:1", 5) is True
+
+    run(scenario)
+
+
+def test_a_lost_notification_is_made_up_for_by_looking() -> None:
+    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
+        wait = asyncio.create_task(waiters.wait("job:1", 10))
+        await asyncio.sleep(0.05)
+        outcomes.done.add("job:1")
+        assert await wait is True
+
+    run(scenario)
+
+
+def test_a_stream_of_other_notifications_does_not_starve_whose_own_was_lost() -> None:
+    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
+        lost = asyncio.create_task(waiters.wait("job:lost", 10))
+        busy = asyncio.create_task(waiters.wait("job:busy", 10))
+        await asyncio.sleep(0.01)
+        outcomes.done.add("job:lost")
+        while not lost.done():
+            waiters.nudge("job:busy")
+            await asyncio.sleep(0.002)
+        assert lost.result() is True
+        busy.cancel()
+
+    run(scenario)
+
+
+def test_hundreds_who_wait_are_looked_up_together() -> None:
+    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
+        topics = [f"job:{number}" for number in range(500)]
+        waits = [asyncio.create_task(waiters.wait(topic, 10)) for topic in topics]
+        await asyncio.sleep(0.05)
+        outcomes.looks.clear()
+        outcomes.done.update(topics)
+        assert all(await asyncio.gather(*waits))
+        assert len(outcomes.looks) <= 2
+
+    run(scenario)
+
+
+def test_a_wait_that_runs_out_leaves_nothing_behind() -> None:
+    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
+        assert await waiters.wait("job:1", 0.05) is None
+        outcomes.looks.clear()
+        await asyncio.sleep(2 * waiting.LOOK_EVERY_SECONDS / 3)
+        await asyncio.sleep(2 * waiting.LOOK_EVERY_SECONDS / 3)
+        assert outcomes.looks == []
+
+    run(scenario)
+
+
+def test_looking_goes_on_after_it_failed() -> None:
+    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
+        outcomes.broken = True
+        wait = asyncio.create_task(waiters.wait("job:1", 10))
+        await asyncio.sleep(0.05)
+        outcomes.broken = False
+        outcomes.done.add("job:1")
+        assert await wait is True
+
+    run(scenario)
+
+
+def test_more_waiters_than_a_process_can_bear_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MOST_WAITING", 1)
+
+    async def scenario(_: Outcomes, waiters: Waiters[bool]) -> None:
+        first = asyncio.create_task(waiters.wait("job:1", 10))
+        await asyncio.sleep(0.01)
+        with pytest.raises(DomainError) as refused:
+            await waiters.wait("job:2", 10)
+        assert refused.value.code == "queue.too_many_waiters"
+        first.cancel()
+
+    run(scenario)
+
+
+def test_work_is_cancelled_when_its_caller_hangs_up() -> None:
+    cancelled = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.set()
+
+    async def receive() -> dict[str, object]:
+        await asyncio.sleep(0.01)
+        return {"type": "http.disconnect"}
+
+    async def scenario() -> None:
+        with pytest.raises(CallerLeft):
+            await while_connected(receive, work())
+        assert cancelled.is_set()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))

@@ -1,0 +1,52 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from devstack.ports import LOOPBACK, PortPicker
+from tests.stack import Owner, Stack
+
+KEY_HEADER = "X-Newsroom-Key"
+CDN = "https://cdn.example.com"
+
+
+@pytest.fixture(scope="session")
+def quiet(make_stack: Callable[[str], Stack]) -> Stack:
+    """A stack without workers, where every job stays queued; some settings are its own."""
+    stack = make_stack("quiet")
+    stack.start_api(PRESSROOM_API_KEY_HEADER=KEY_HEADER, PRESSROOM_MEDIA_BASE_URL=CDN)
+    return stack
+
+
+@pytest.fixture
+def quiet_owner(quiet: Stack) -> Owner:
+    return quiet.new_owner()
+
+
+@pytest.fixture
+def quiet_client(quiet: Stack, quiet_owner: Owner) -> Iterator[httpx.Client]:
+    with quiet.client(quiet_owner.key) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def cut_off(quiet: Stack, home: Path) -> Iterator[httpx.Client]:
+    """Calls an API process that reaches none of the services it depends on."""
+    port = PortPicker(home / "cut-off-port.json").pick("api")
+    nobody = f"{LOOPBACK}:9"
+    quiet.start_api(
+        port,
+        PRESSROOM_DATABASE_URL=f"postgresql://nobody:secret-word@{nobody}/none",
+        PRESSROOM_REDIS_URL=f"redis://:secret-word@{nobody}/0",
+        PRESSROOM_S3_ENDPOINT=f"http://{nobody}",
+    )
+    with httpx.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=30.0) as client:
+        yield client
+
+
+@pytest.fixture
+def neighbour(stack: Stack) -> Iterator[httpx.Client]:
+    """Calls the API as another owner than `client`."""
+    with stack.client(stack.new_owner().key) as client:
+        yield client

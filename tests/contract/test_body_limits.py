@@ -1,0 +1,202 @@
+"""Bounds on bodies, over a raw socket where a well-behaved client would hide what happens."""
+
+import json
+import select
+import socket
+import threading
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from services.attachments.upload import MAX_BYTES
+from tests.contract.replies import data, problem
+from tests.contract.test_attachments import multipart
+from tests.pictures import encoded, photo
+from tests.stack import Owner, Stack
+
+MEGABYTE = 1024 * 1024
+
+
+class Raw:
+    """One request written by hand, and its answer."""
+
+    def __init__(self, stack: Stack, *head: str) -> None:
+        address = urlsplit(stack.api_url)
+        assert address.hostname
+        assert address.port
+        self.socket = socket.create_connection((address.hostname, address.port), timeout=30)
+        self.sent = 0
+        lines = [*head, f"Host: {address.netloc}", "", ""]
+        self.socket.sendall("\r\n".join(lines).encode())
+
+    def __enter__(self) -> "Raw":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, content: bytes) -> None:
+        self.socket.sendall(content)
+        self.sent += len(content)
+
+    def chunk(self, content: bytes) -> None:
+        self.send(b"%x\r\n%b\r\n" % (len(content), content))
+
+    def has_answered(self) -> bool:
+        return bool(select.select([self.socket], [], [], 0)[0])
+
+    def answer(self) -> tuple[int, dict[str, Any]]:
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += self._receive()
+        head, _, body = received.partition(b"\r\n\r\n")
+        length = next(
+            int(line.partition(b":")[2])
+            for line in head.lower().split(b"\r\n")
+            if line.startswith(b"content-length:")
+        )
+        while len(body) < length:
+            body += self._receive()
+        return int(head.split()[1]), json.loads(body)
+
+    def _receive(self) -> bytes:
+        received = self.socket.recv(65536)
+        assert received, "the connection was closed before the answer ended"
+        return received
+
+
+def upload_head(owner: Owner, *more: str) -> tuple[str, ...]:
+    return (
+        "POST /attachments HTTP/1.1",
+        f"Authorization: Bearer {owner.key}",
+        'Content-Type: multipart/form-data; boundary="cut here"',
+        *more,
+    )
+
+
+def test_json_body_of_two_megabytes_is_the_most(client: httpx.Client) -> None:
+    def body(length: int) -> bytes:
+        return b'{"name": "n", "x": "%b"}' % (b"x" * (length - 22))
+
+    headers = {"Content-Type": "application/json"}
+    largest = body(2 * MEGABYTE)
+    assert len(largest) == 2 * MEGABYTE
+    data(client.post("/apikeys", content=largest, headers=headers))
+    too_large = client.post("/apikeys", content=body(2 * MEGABYTE + 1), headers=headers)
+    problem(too_large, 413, "body.too_large")
+
+
+def test_chunked_json_body_is_counted_too(client: httpx.Client) -> None:
+    chunks = (b" " * MEGABYTE for _ in range(3))
+    headers = {"Content-Type": "application/json"}
+    problem(client.post("/apikeys", content=chunks, headers=headers), 413, "body.too_large")
+
+
+def test_endless_chunked_upload_is_answered_before_it_is_all_sent(
+    stack: Stack, owner: Owner
+) -> None:
+    planned = 256 * MEGABYTE
+    block = b"\0" * (256 * 1024)
+    with Raw(stack, *upload_head(owner, "Transfer-Encoding: chunked")) as request:
+        opening = multipart(b'name="file"; filename="a.jpg"', photo(64, 64))
+        request.chunk(opening.removesuffix(b"\r\n--cut here--\r\n"))
+        while request.sent < planned and not request.has_answered():
+            request.chunk(block)
+        status, body = request.answer()
+    assert (status, body["code"]) == (413, "attachment.too_large")
+    # What was under way in the sockets' buffers when the answer came.
+    assert request.sent < MAX_BYTES + 16 * MEGABYTE
+
+
+def test_declared_length_beyond_the_limit_is_refused_before_any_byte(
+    stack: Stack, owner: Owner
+) -> None:
+    length = f"Content-Length: {50 * MEGABYTE}"
+    with Raw(stack, *upload_head(owner, length)) as request:
+        status, body = request.answer()
+    assert (status, body["code"], request.sent) == (413, "attachment.too_large", 0)
+
+
+def test_caller_who_asks_first_sends_nothing_in_vain(stack: Stack, owner: Owner) -> None:
+    head = upload_head(owner, f"Content-Length: {50 * MEGABYTE}", "Expect: 100-continue")
+    with Raw(stack, *head) as request:
+        status, _ = request.answer()
+    assert status == 413
+
+
+def test_file_one_byte_too_long_is_413_in_chunks_as_well(stack: Stack, owner: Owner) -> None:
+    content = photo(64, 64).ljust(MAX_BYTES + 1, b"\0")
+    body = multipart(b'name="file"; filename="a.jpg"', content)
+    with Raw(stack, *upload_head(owner, "Transfer-Encoding: chunked")) as request:
+        for start in range(0, len(body), MEGABYTE):
+            request.chunk(body[start : start + MEGABYTE])
+        request.send(b"0\r\n\r\n")
+        status, answered = request.answer()
+    assert (status, answered["code"]) == (413, "attachment.too_large")
+
+
+def test_chunked_upload_within_the_limit_is_accepted(stack: Stack, owner: Owner) -> None:
+    body = multipart(b'name="file"; filename="a.png"', encoded("PNG"))
+    with Raw(stack, *upload_head(owner, "Transfer-Encoding: chunked")) as request:
+        for start in range(0, len(body), 7):
+            request.chunk(body[start : start + 7])
+        request.send(b"0\r\n\r\n")
+        status, answered = request.answer()
+    assert (status, answered["data"]["status"]) == (200, 2)
+
+
+def test_upload_without_credentials_is_answered_before_its_body(stack: Stack) -> None:
+    head = (
+        "POST /attachments HTTP/1.1",
+        "Content-Type: multipart/form-data; boundary=x",
+        "Transfer-Encoding: chunked",
+    )
+    with Raw(stack, *head) as request:
+        status, body = request.answer()
+    assert (status, body["code"]) == (401, "auth.credentials_missing")
+
+
+def test_length_that_is_no_number_is_400(stack: Stack, owner: Owner) -> None:
+    for length in ("abc", "-1", "1_0", "\u00b2"):
+        with Raw(stack, *upload_head(owner, f"Content-Length: {length}")) as request:
+            received = request.socket.recv(4096)
+        assert received.startswith(b"HTTP/1.1 400 ")
+
+
+def test_caller_who_leaves_in_the_middle_is_no_error(stack: Stack, owner: Owner) -> None:
+    from tests.contract.test_replies import log_lines
+    from tests.stack import eventually
+
+    token = "left-in-the-middle"
+    head = upload_head(owner, f"Content-Length: {MEGABYTE}", f"X-Request-ID: {token}")
+    with Raw(stack, *head) as request:
+        request.send(b"--cut here\r\n")
+
+    def lines() -> list[dict[str, Any]]:
+        return [line for line in log_lines(stack, "api") if line.get("request_id") == token]
+
+    eventually(lambda: any("status" in line for line in lines()), what="the request's log line")
+    assert [line["status"] for line in lines() if "status" in line] == [499]
+    assert not [line for line in lines() if line["level"] == "error"]
+
+
+def test_slow_uploads_hold_up_nobody(stack: Stack, owner: Owner, client: httpx.Client) -> None:
+    """More unfinished uploads than the process has threads."""
+    head = upload_head(owner, f"Content-Length: {MEGABYTE}")
+    slow = [Raw(stack, *head) for _ in range(40)]
+    try:
+        for request in slow:
+            request.send(b"--cut here\r\n")
+        answered = threading.Event()
+
+        def ask() -> None:
+            data(client.get("/users/me"))
+            answered.set()
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        assert answered.wait(20)
+    finally:
+        for request in slow:
+            request.socket.close()

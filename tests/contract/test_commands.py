@@ -1,0 +1,202 @@
+"""The commands and settings that scripts rely on."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.replies import data, problem, send
+from tests.contract.test_replies import TIMESTAMP
+from tests.stack import Owner, Stack
+
+PASSWORD = "correct horse battery"
+
+
+def pressroom(stack: Stack, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", *words],
+        env={**stack.environment, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def printed(stack: Stack, *words: str) -> Any:
+    """What a command prints with `--json`."""
+    done = pressroom(stack, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def refused(stack: Stack, code: str, *words: str) -> None:
+    """The command ends with 1, says why in one line, and prints nothing for scripts to read."""
+    done = pressroom(stack, *words, "--json")
+    assert (done.returncode, done.stdout) == (1, "")
+    [line] = done.stderr.splitlines()
+    assert line.endswith(f"({code})"), line
+
+
+def test_users_are_created_put_on_a_plan_and_listed(stack: Stack) -> None:
+    email = "Ada.Writer+news@Example.com"
+    made = printed(stack, "users", "create", email, "--name", "Ada", "--password", PASSWORD)
+    assert made["email"] == email.lower()
+    assert (made["name"], made["plan"]) == ("Ada", "free")
+    assert 0 < made["id"] < 2**53
+    assert TIMESTAMP.fullmatch(made["created_at"])
+    assert printed(stack, "users", "plan", email, "paid")["plan"] == "paid"
+    listed = printed(stack, "users", "list")
+    assert [each["plan"] for each in listed if each["id"] == made["id"]] == ["paid"]
+    [(stored,)] = stack.query("SELECT password_hash FROM users WHERE id = %s", made["id"])
+    assert str(stored).startswith("$argon2id$")
+    create = ("users", "create", email.upper(), "--name", "Again", "--password", PASSWORD)
+    refused(stack, "user.exists", *create)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("email.invalid", ["users", "create", "nobody", "--name", "N", "--password", PASSWORD]),
+        ("password.length", ["users", "create", "x@example.com", "--name", "N", "--password", "x"]),
+        ("user.not_found", ["users", "plan", "nobody@example.com", "paid"]),
+        ("user.not_found", ["keys", "create", "nobody@example.com", "--name", "n"]),
+        ("api_key.not_found", ["keys", "revoke", "999999999"]),
+        ("job.not_found", ["jobs", "show", "999999999"]),
+    ],
+)
+def test_refusals_end_with_1_and_say_why(stack: Stack, code: str, words: list[str]) -> None:
+    refused(stack, code, *words)
+
+
+def test_mistaken_words_end_with_2(stack: Stack) -> None:
+    for words in (["users", "plan", "x@example.com", "gold"], ["nonsense"]):
+        done = pressroom(stack, *words)
+        assert done.returncode == 2, words
+        assert done.stdout == ""
+
+
+def test_keys_are_created_listed_and_revoked(
+    stack: Stack, owner: Owner, stranger: httpx.Client
+) -> None:
+    made = printed(stack, "keys", "create", owner.email, "--name", "all")
+    assert made["scopes"] is None
+    stranger.headers["X-API-Key"] = made["key"]
+    assert data(stranger.get("/users/me"))["id"] == owner.user_id
+    listed = printed(stack, "keys", "list", owner.email)
+    assert set(listed[0]) == set(made) - {"key"}
+    assert (listed[0]["id"], listed[0]["last_four"]) == (made["id"], made["key"][-4:])
+    assert printed(stack, "keys", "revoke", str(made["id"])) == {"id": made["id"], "revoked": 1}
+    problem(stranger.get("/users/me"), 401, "auth.invalid_credentials")
+    assert printed(stack, "keys", "revoke", str(made["id"])) == {"id": made["id"], "revoked": 0}
+
+
+def test_operator_restricts_keys_and_gives_delivery(stack: Stack, owner: Owner) -> None:
+    scopes = ["--scope", "delivery", "--scope", "attachment"]
+    made = printed(stack, "keys", "create", owner.email, "--name", "sender", *scopes)
+    assert made["scopes"] == ["attachment", "delivery"]
+    with stack.client(made["key"]) as client:
+        data(client.get("/attachments"))
+        problem(client.get("/apikeys"), 403, "auth.restricted_credential")
+
+
+def test_lists_are_created(stack: Stack, owner: Owner) -> None:
+    slug = f"letter-{owner.user_id}"
+    create = ("lists", "create", owner.email, "--title", "A letter", "--slug")
+    made = printed(stack, *create, slug)
+    assert made == {
+        "id": made["id"],
+        "slug": slug,
+        "title": "A letter",
+        "user_id": owner.user_id,
+    }
+    assert 0 < made["id"] < 2**53
+    refused(stack, "list.slug_taken", *create, slug)
+    refused(stack, "list.slug", *create, "12345")
+
+
+def test_jobs_are_listed_shown_and_not_retried_without_cause(
+    stack: Stack, client: httpx.Client
+) -> None:
+    token = "asked-by-a-script"
+    client.headers["X-Request-ID"] = token
+    record = data(send(client))
+    [job] = data(client.get("/jobs"))["items"]
+    shown = printed(stack, "jobs", "show", str(job["id"]))
+    assert (shown["kind"], shown["status"]) == ("attachment.process", "succeeded")
+    assert shown["request_id"] == token
+    assert shown["result"] == {"hash_id": record["hash_id"]}
+    listed = printed(stack, "jobs", "list", "--status", "succeeded", "--limit", "1000")
+    assert job["id"] in [each["id"] for each in listed]
+    assert {each["status"] for each in listed} == {"succeeded"}
+    refused(stack, "job.not_retryable", "jobs", "retry", str(job["id"]))
+
+
+def test_tables_are_for_people(stack: Stack, owner: Owner) -> None:
+    done = pressroom(stack, "keys", "list", owner.email)
+    assert done.returncode == 0
+    assert "last_four" in done.stdout
+    assert owner.key not in done.stdout
+
+
+def test_migrate_says_the_revision_and_may_run_again(stack: Stack) -> None:
+    first = printed(stack, "migrate")
+    assert first["revision"]
+    assert printed(stack, "migrate") == first
+
+
+def test_wrong_settings_are_all_named_and_end_with_2(stack: Stack) -> None:
+    wrong = {
+        "PRESSROOM_DATABASE_URL": "mysql://root:hunter2@db/x",
+        "PRESSROOM_REDIS_URL": "",
+        "PRESSROOM_PUBLIC_URL": "not a url",
+        "PRESSROOM_SECRET_KEYS": "k1:hunter2",
+        "PRESSROOM_ENCRYPTION_KEYS": "",
+        "PRESSROOM_TRUSTED_PROXIES": "10.0.0.0/8, everybody",
+        "PRESSROOM_API_KEY_HEADER": "Authorization",
+        "PRESSROOM_LOG_LEVEL": "loud",
+    }
+    done = pressroom(stack, "migrate", **wrong)
+    assert done.returncode == 2
+    for name in wrong:
+        assert f"{name}: " in done.stderr
+    assert "hunter2" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [["serve"], ["worker", "--lane", "media"], ["users", "list"]])
+def test_missing_setting_is_named_by_every_process(stack: Stack, words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *words],
+        env={
+            name: value
+            for name, value in stack.environment.items()
+            if name != "PRESSROOM_REDIS_URL"
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "PRESSROOM_REDIS_URL: Field required" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_flower_does_not_start_without_a_password(stack: Stack) -> None:
+    done = pressroom(stack, "flower", PRESSROOM_FLOWER_PASSWORD="")
+    assert done.returncode == 2
+    assert "PRESSROOM_FLOWER_PASSWORD: " in done.stderr
+
+
+def test_unreachable_database_is_said_in_a_sentence(stack: Stack) -> None:
+    url = "postgresql://nobody:hunter2@127.0.0.1:9/none"
+    for words in (["users", "list"], ["migrate"]):
+        done = pressroom(stack, *words, PRESSROOM_DATABASE_URL=url)
+        assert done.returncode == 1
+        assert "The database is not usable" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert "hunter2" not in done.stderr

@@ -1,0 +1,212 @@
+import httpx
+import pytest
+
+from core.scopes import Scope
+from services import api_keys
+from tests.contract.conftest import KEY_HEADER
+from tests.contract.replies import data, problem, send
+from tests.stack import Owner, Stack
+
+ME = "/users/me"
+
+
+def as_bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def test_key_is_accepted_as_bearer_and_in_its_header(
+    stack: Stack, stranger: httpx.Client, owner: Owner
+) -> None:
+    for headers in (
+        as_bearer(owner.key),
+        {"authorization": f"bearer {owner.key}"},
+        {"Authorization": f"BEARER  {owner.key}"},
+        {"X-API-Key": owner.key},
+        {**as_bearer(owner.key), "X-API-Key": owner.key},
+    ):
+        assert data(stranger.get(ME, headers=headers))["id"] == owner.user_id
+
+
+def test_setting_names_the_header_of_the_key(quiet: Stack, quiet_owner: Owner) -> None:
+    with quiet.client() as client:
+        named = client.get(ME, headers={KEY_HEADER: quiet_owner.key})
+        assert data(named)["id"] == quiet_owner.user_id
+        usual = client.get(ME, headers={"X-API-Key": quiet_owner.key})
+        problem(usual, 401, "auth.credentials_missing")
+        schemes = client.get("/openapi.json").json()["components"]["securitySchemes"]
+        assert schemes["apiKey"]["name"] == KEY_HEADER
+
+
+def test_no_credentials_are_401_everywhere(stranger: httpx.Client) -> None:
+    for method, path in (
+        ("GET", ME),
+        ("GET", "/apikeys"),
+        ("DELETE", "/apikeys/1"),
+        ("POST", "/attachments"),
+        ("GET", "/attachments"),
+        ("GET", "/attachments/abc"),
+        ("DELETE", "/attachments/abc"),
+        ("GET", "/jobs"),
+        ("GET", "/jobs/1"),
+        ("POST", "/jobs/1/retry"),
+        ("GET", "/jobs/1/events"),
+    ):
+        problem(stranger.request(method, path), 401, "auth.credentials_missing")
+
+
+def test_upload_without_credentials_is_refused_before_its_body_is_judged(
+    stranger: httpx.Client,
+) -> None:
+    problem(send(stranger, b"junk", "x.exe"), 401, "auth.credentials_missing")
+
+
+def test_credentials_that_disagree_are_refused_even_when_one_is_good(
+    stack: Stack, stranger: httpx.Client, owner: Owner
+) -> None:
+    other = stack.new_key(owner.user_id)
+    for second in (other, "nonsense", ""):
+        headers = {**as_bearer(owner.key), "X-API-Key": second}
+        problem(stranger.get(ME, headers=headers), 401, "auth.credentials_disagree")
+    twice = [("X-API-Key", owner.key), ("X-API-Key", other)]
+    problem(stranger.get(ME, headers=twice), 401, "auth.credentials_disagree")
+
+
+@pytest.mark.parametrize("sent", ["Basic dTpw", "Bearer", "prk_x", "Token prk_x", ""])
+def test_other_schemes_are_401(stranger: httpx.Client, sent: str) -> None:
+    reply = stranger.get(ME, headers={"Authorization": sent})
+    assert reply.status_code == 401
+    assert reply.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize("key", ["x", "prk_", "prk_" + "0" * 49, "pra_" + "0" * 49, "caf\xe9"])
+def test_what_is_no_key_is_401(stranger: httpx.Client, key: str) -> None:
+    headers = httpx.Headers({"X-API-Key": key}, encoding="latin-1")
+    problem(stranger.get(ME, headers=headers), 401, "auth.invalid_credentials")
+
+
+def test_key_form_is_prefix_secret_and_checksum(owner: Owner) -> None:
+    assert owner.key.startswith("prk_")
+    assert len(owner.key) == 4 + 43 + 6
+    assert owner.key[4:].isalnum()
+
+
+def test_mistyped_key_is_refused_without_a_query(cut_off: httpx.Client, quiet_owner: Owner) -> None:
+    key = quiet_owner.key
+    for place in (4, 20, len(key) - 1):
+        wrong = "x" if key[place] != "x" else "y"
+        typo = key[:place] + wrong + key[place + 1 :]
+        problem(cut_off.get(ME, headers=as_bearer(typo)), 401, "auth.invalid_credentials")
+    # A key in good form needs the database, which this process can't reach.
+    problem(cut_off.get(ME, headers=as_bearer(key)), 503, "service.unavailable")
+
+
+def test_well_formed_key_that_nobody_has_is_401(stranger: httpx.Client) -> None:
+    key = api_keys._generate()
+    problem(stranger.get(ME, headers=as_bearer(key)), 401, "auth.invalid_credentials")
+
+
+def test_revoked_key_is_refused_on_the_next_request(client: httpx.Client, stack: Stack) -> None:
+    made = data(client.post("/apikeys", json={"name": "lost laptop"}))
+    with stack.client(made["key"]) as other:
+        data(other.get(ME))
+        assert data(client.delete(f"/apikeys/{made['id']}")) == 1
+        problem(other.get(ME), 401, "auth.invalid_credentials")
+    assert data(client.delete(f"/apikeys/{made['id']}")) == 0
+    listed = {each["id"]: each for each in data(client.get("/apikeys"))}
+    assert listed[made["id"]]["revoked_at"] is not None
+
+
+def test_key_is_shown_once_and_only_its_hmac_is_stored(client: httpx.Client, stack: Stack) -> None:
+    made = data(client.post("/apikeys", json={"name": "  import script "}))
+    assert made["name"] == "import script"
+    assert made["key"].endswith(made["last_four"])
+    listed = client.get("/apikeys").text
+    assert made["key"] not in listed
+    [(row,)] = stack.query("SELECT row_to_json(k)::text FROM api_keys k WHERE id = %s", made["id"])
+    assert made["key"] not in str(row)
+    assert made["key"][4:20] not in str(row)
+    query = "SELECT encode(secret_hmac, 'hex') FROM api_keys WHERE id = %s"
+    [(stored,)] = stack.query(query, made["id"])
+    expected = api_keys.signer(stack.settings().keyring).digest(made["key"].encode())
+    assert stored == expected.hex()
+
+
+def test_keys_are_listed_newest_first_to_their_owner_alone(
+    client: httpx.Client, neighbour: httpx.Client
+) -> None:
+    made = [data(client.post("/apikeys", json={"name": name}))["id"] for name in "abc"]
+    listed = [each["id"] for each in data(client.get("/apikeys"))]
+    assert listed[:3] == made[::-1]
+    assert not set(listed) & {each["id"] for each in data(neighbour.get("/apikeys"))}
+    problem(neighbour.delete(f"/apikeys/{made[0]}"), 404, "api_key.not_found")
+
+
+def test_key_without_scopes_has_all_of_its_users(client: httpx.Client, stack: Stack) -> None:
+    for body in ({"name": "all"}, {"name": "all", "scopes": None}):
+        made = data(client.post("/apikeys", json=body))
+        assert made["scopes"] is None
+        with stack.client(made["key"]) as other:
+            data(other.get("/attachments"))
+            data(other.get("/apikeys"))
+
+
+def test_key_of_another_scope_is_403_on_attachments(stack: Stack, owner: Owner) -> None:
+    others = [scope for scope in Scope if scope is not Scope.ATTACHMENT]
+    with stack.client(stack.new_key(owner.user_id, *others)) as client:
+        for method, path in (
+            ("GET", "/attachments"),
+            ("POST", "/attachments"),
+            ("GET", "/attachments/abc"),
+            ("DELETE", "/attachments/abc"),
+        ):
+            body = problem(client.request(method, path), 403, "auth.insufficient_scope")
+            assert "attachment" in body["message"]
+        assert data(client.get(ME))["id"] == owner.user_id
+
+
+def test_restricted_key_works_within_its_scopes_and_makes_no_keys(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    made = data(client.post("/apikeys", json={"name": "uploads", "scopes": ["attachment"]}))
+    assert made["scopes"] == ["attachment"]
+    with stack.client(made["key"]) as restricted:
+        data(restricted.get("/attachments"))
+        for method, path in (
+            ("GET", "/apikeys"),
+            ("DELETE", f"/apikeys/{made['id']}"),
+        ):
+            problem(restricted.request(method, path), 403, "auth.restricted_credential")
+        reply = restricted.post("/apikeys", json={"name": "more"})
+        problem(reply, 403, "auth.restricted_credential")
+
+
+def test_key_with_an_empty_list_of_scopes_may_do_nothing(
+    client: httpx.Client, stack: Stack
+) -> None:
+    made = data(client.post("/apikeys", json={"name": "nothing", "scopes": []}))
+    with stack.client(made["key"]) as other:
+        problem(other.get("/attachments"), 403, "auth.insufficient_scope")
+        problem(other.get("/apikeys"), 403, "auth.restricted_credential")
+
+
+def test_delivery_is_not_grantable(client: httpx.Client) -> None:
+    reply = client.post("/apikeys", json={"name": "sender", "scopes": ["attachment", "delivery"]})
+    problem(reply, 403, "auth.scope_not_grantable")
+    assert all(each["name"] != "sender" for each in data(client.get("/apikeys")))
+
+
+def test_keys_have_a_name(client: httpx.Client) -> None:
+    problem(client.post("/apikeys", json={"name": ""}), 422, "body.invalid")
+    problem(client.post("/apikeys", json={"name": "n" * 201}), 422, "body.invalid")
+    problem(client.post("/apikeys", json={"name": "   "}), 422, "api_key.name")
+
+
+def test_credentials_in_the_address_do_not_count(stranger: httpx.Client, owner: Owner) -> None:
+    for name in ("api_key", "access_token", "X-API-Key"):
+        problem(stranger.get(ME, params={name: owner.key}), 401, "auth.credentials_missing")
+
+
+def test_keys_are_in_no_log(stack: Stack, owner: Owner, client: httpx.Client) -> None:
+    data(client.get(ME))
+    for running in stack.processes:
+        assert owner.key not in running.log.read_text()

@@ -1,0 +1,235 @@
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+from core.scopes import Scope
+from tests.contract.replies import data, objects_of, problem, send
+from tests.contract.test_replies import TIMESTAMP
+from tests.stack import Owner, Stack, eventually
+
+FIELDS = {
+    *("id", "kind", "status", "progress", "result", "error"),
+    *("created_at", "started_at", "finished_at"),
+}
+
+
+@pytest.fixture
+def queued(quiet_client: httpx.Client) -> dict[str, Any]:
+    """A job that nobody works on."""
+    data(send(quiet_client, prefer="respond-async"), 202)
+    [job] = data(quiet_client.get("/jobs"))["items"]
+    assert isinstance(job, dict)
+    return job
+
+
+def test_upload_leaves_a_job_that_says_how_it_went(client: httpx.Client) -> None:
+    record = data(send(client))
+    [job] = data(client.get("/jobs"))["items"]
+    assert set(job) == FIELDS
+    assert set(job["progress"]) == {"done", "total", "per_second", "eta_seconds"}
+    assert (job["kind"], job["status"]) == ("attachment.process", "succeeded")
+    assert job["result"] == {"hash_id": record["hash_id"]}
+    assert job["error"] is None
+    for moment in ("created_at", "started_at", "finished_at"):
+        assert TIMESTAMP.fullmatch(job[moment])
+    assert job["created_at"] <= job["started_at"] <= job["finished_at"]
+    assert data(client.get(f"/jobs/{job['id']}")) == job
+    assert data(client.delete(f"/jobs/{job['id']}")) == 0
+
+
+def test_queued_job_is_shown_as_such(queued: dict[str, Any]) -> None:
+    assert queued["status"] == "queued"
+    assert queued["started_at"] is queued["finished_at"] is queued["result"] is None
+
+
+def test_jobs_are_listed_newest_first_in_pages(quiet_client: httpx.Client) -> None:
+    for _ in range(3):
+        data(send(quiet_client, prefer="wait=0"), 202)
+    ids = [job["id"] for job in data(quiet_client.get("/jobs"))["items"]]
+    assert ids == sorted(ids, reverse=True)
+    page = data(quiet_client.get("/jobs", params={"offset": 1, "limit": 1}))
+    assert [job["id"] for job in page["items"]] == ids[1:2]
+    assert page["pagination"] == {"offset": 1, "next_offset": 2, "limit": 1}
+
+
+def test_jobs_of_others_do_not_exist(quiet: Stack, queued: dict[str, Any]) -> None:
+    path = f"/jobs/{queued['id']}"
+    with quiet.client(quiet.new_owner().key) as other:
+        problem(other.get(path), 404, "job.not_found")
+        problem(other.delete(path), 404, "job.not_found")
+        problem(other.post(f"{path}/retry"), 404, "job.not_found")
+        problem(other.get(f"{path}/events"), 404, "job.not_found")
+        assert data(other.get("/jobs"))["items"] == []
+
+
+def test_job_needs_the_scope_of_its_kind(
+    quiet: Stack, quiet_owner: Owner, queued: dict[str, Any]
+) -> None:
+    path = f"/jobs/{queued['id']}"
+    with quiet.client(quiet.new_key(quiet_owner.user_id, Scope.CREDIT_FULL)) as other:
+        assert data(other.get("/jobs"))["items"] == []
+        for method, each in (
+            ("GET", path),
+            ("DELETE", path),
+            ("POST", f"{path}/retry"),
+            ("GET", f"{path}/events"),
+        ):
+            problem(other.request(method, each), 403, "auth.insufficient_scope")
+    with quiet.client(quiet.new_key(quiet_owner.user_id, Scope.ATTACHMENT)) as other:
+        assert data(other.get(path))["id"] == queued["id"]
+
+
+def test_queued_job_is_cancelled_at_once_and_its_attachment_failed(
+    quiet: Stack, quiet_client: httpx.Client, queued: dict[str, Any]
+) -> None:
+    path = f"/jobs/{queued['id']}"
+    assert data(quiet_client.delete(path)) == 1
+    job = data(quiet_client.get(path))
+    assert (job["status"], job["error"]["code"]) == ("cancelled", "job.cancelled")
+    assert job["finished_at"]
+    [record] = data(quiet_client.get("/attachments"))["items"]
+    assert (record["status"], record["error"]["code"]) == (3, "job.cancelled")
+    assert objects_of(quiet, record) == []
+    assert data(quiet_client.delete(path)) == 0
+
+
+def test_retry_of_an_upload_is_409(
+    client: httpx.Client, quiet_client: httpx.Client, queued: dict[str, Any]
+) -> None:
+    path = f"/jobs/{queued['id']}"
+    problem(quiet_client.post(f"{path}/retry"), 409, "job.not_retryable")
+    data(quiet_client.delete(path))
+    problem(quiet_client.post(f"{path}/retry"), 409, "job.not_retryable")
+    data(send(client))
+    [done] = data(client.get("/jobs"))["items"]
+    problem(client.post(f"/jobs/{done['id']}/retry"), 409, "job.not_retryable")
+
+
+# -- events --------------------------------------------------------------------------------------
+
+
+def events(reply: httpx.Response) -> Iterator[dict[str, Any]]:
+    """Server-sent events as field → value, the data read as JSON."""
+    event: dict[str, Any] = {}
+    for line in reply.iter_lines():
+        if not line and event:
+            yield {**event, "data": json.loads(event["data"])}
+            event = {}
+        elif line and not line.startswith(":"):
+            name, _, value = line.partition(":")
+            event[name] = value.removeprefix(" ")
+
+
+def test_events_tell_each_state_with_its_version_and_end_with_the_job(
+    quiet: Stack, quiet_client: httpx.Client, queued: dict[str, Any]
+) -> None:
+    path = f"/jobs/{queued['id']}"
+    with quiet_client.stream("GET", f"{path}/events") as reply:
+        assert reply.status_code == 200
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        assert reply.headers["cache-control"] == "no-store"
+        stream = events(reply)
+        first = next(stream)
+        assert first["data"] == queued
+        assert first["id"] == _version(quiet, queued)
+        data(quiet_client.delete(path))
+        rest = list(stream)
+    assert [each["data"]["status"] for each in rest] == ["cancelled"]
+    assert rest[-1]["id"] == _version(quiet, queued)
+    assert int(rest[-1]["id"]) > int(first["id"])
+
+
+def _version(stack: Stack, job: dict[str, Any]) -> str:
+    [(version,)] = stack.query("SELECT version FROM jobs WHERE id = %s", job["id"])
+    return str(version)
+
+
+def test_deleting_the_attachment_is_an_event_too(
+    quiet_client: httpx.Client, queued: dict[str, Any]
+) -> None:
+    [record] = data(quiet_client.get("/attachments"))["items"]
+    with quiet_client.stream("GET", f"/jobs/{queued['id']}/events") as reply:
+        stream = events(reply)
+        next(stream)
+        data(quiet_client.delete(f"/attachments/{record['hash_id']}"))
+        assert [each["data"]["error"]["code"] for each in stream] == ["attachment.deleted"]
+
+
+def test_events_of_a_job_that_has_ended_are_its_last_state(client: httpx.Client) -> None:
+    data(send(client))
+    [job] = data(client.get("/jobs"))["items"]
+    with client.stream("GET", f"/jobs/{job['id']}/events") as reply:
+        told = list(events(reply))
+    assert [each["data"] for each in told] == [job]
+
+
+def test_state_that_the_caller_has_seen_is_not_told_again(
+    quiet: Stack, quiet_client: httpx.Client, queued: dict[str, Any]
+) -> None:
+    path = f"/jobs/{queued['id']}"
+    seen = {"Last-Event-ID": _version(quiet, queued)}
+    with quiet_client.stream("GET", f"{path}/events", headers=seen) as reply:
+        data(quiet_client.delete(path))
+        assert [each["data"]["status"] for each in events(reply)] == ["cancelled"]
+    last = {"Last-Event-ID": _version(quiet, queued)}
+    with quiet_client.stream("GET", f"{path}/events", headers=last) as reply:
+        assert list(events(reply)) == []
+
+
+@pytest.mark.parametrize("sent", ["", "abc", "-1", "\xb2", "9" * 5000])
+def test_senseless_last_event_id_is_ignored(client: httpx.Client, sent: str) -> None:
+    data(send(client))
+    [job] = data(client.get("/jobs"))["items"]
+    headers = httpx.Headers({"Last-Event-ID": sent}, encoding="latin-1")
+    with client.stream("GET", f"/jobs/{job['id']}/events", headers=headers) as reply:
+        assert [each["data"]["status"] for each in events(reply)] == ["succeeded"]
+
+
+def test_head_of_events_does_not_wait_for_the_job(
+    quiet_client: httpx.Client, queued: dict[str, Any]
+) -> None:
+    path = f"/jobs/{queued['id']}/events"
+    for _ in range(15):
+        reply = quiet_client.head(path)
+        assert reply.status_code == 200
+        assert reply.headers["content-type"].startswith("text/event-stream")
+
+
+def test_ten_streams_of_a_user_are_the_most(
+    quiet: Stack, quiet_owner: Owner, queued: dict[str, Any]
+) -> None:
+    path = f"/jobs/{queued['id']}/events"
+    limits = httpx.Limits(max_connections=None)
+    client = httpx.Client(
+        base_url=quiet.api_url,
+        headers={"Authorization": f"Bearer {quiet_owner.key}"},
+        limits=limits,
+        timeout=30.0,
+    )
+    with client, ExitStack() as opened:
+        for _ in range(10):
+            assert opened.enter_context(client.stream("GET", path)).status_code == 200
+        refused = client.get(path)
+        problem(refused, 429, "jobs.too_many_streams")
+        assert int(refused.headers["retry-after"]) > 0
+        with quiet.client(quiet.new_owner().key) as other:
+            problem(other.get(path), 404, "job.not_found")
+        opened.close()
+
+        def admitted() -> bool:
+            with client.stream("GET", path) as reply:
+                return reply.status_code == 200
+
+        eventually(admitted, what="room after the streams were closed")
+
+
+def test_credentials_in_the_address_open_no_stream(
+    quiet: Stack, quiet_owner: Owner, queued: dict[str, Any]
+) -> None:
+    with quiet.client() as stranger:
+        reply = stranger.get(f"/jobs/{queued['id']}/events", params={"token": quiet_owner.key})
+        problem(reply, 401, "auth.credentials_missing")

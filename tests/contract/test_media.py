@@ -1,0 +1,222 @@
+import httpx
+import pytest
+
+from core.scopes import Scope
+from tests.contract.replies import data, objects_of, problem, send
+from tests.pictures import photo
+from tests.stack import Owner, Stack
+
+
+@pytest.fixture(scope="module")
+def record(stack: Stack) -> dict[str, object]:
+    with stack.client(stack.new_owner().key) as client:
+        found: dict[str, object] = data(send(client, photo(), "a.jpg"))
+    return found
+
+
+@pytest.fixture
+def url(record: dict[str, object]) -> str:
+    return str(record["view_url"])
+
+
+@pytest.fixture
+def content(url: str) -> bytes:
+    return httpx.get(url).content
+
+
+def test_media_is_open_to_whoever_has_its_address_and_kept_for_good(
+    url: str, record: dict[str, object]
+) -> None:
+    reply = httpx.get(url)
+    assert reply.status_code == 200
+    headers = reply.headers
+    assert headers["content-type"] == "image/webp"
+    assert headers["content-length"] == str(record["size"])
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["content-security-policy"] == "sandbox"
+    assert headers["content-disposition"] == f'inline; filename="{record["filename"]}"'
+    assert headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert headers["accept-ranges"] == "bytes"
+    assert headers["etag"] == f'"{record["checksum"]}"'
+
+
+def test_media_is_open_whatever_credentials_come_along(url: str) -> None:
+    reply = httpx.get(url, headers={"Authorization": "Basic dTpw", "X-API-Key": "x"})
+    assert reply.status_code == 200
+
+
+def test_copy_that_is_still_right_is_304(url: str) -> None:
+    etag = httpx.get(url).headers["etag"]
+    for known in (etag, f"W/{etag}", f'"other", {etag}', "*", f'"a","b" ,{etag}'):
+        reply = httpx.get(url, headers={"If-None-Match": known})
+        assert reply.status_code == 304, known
+        assert reply.content == b""
+        assert reply.headers["etag"] == etag
+        assert "immutable" in reply.headers["cache-control"]
+    several = [("If-None-Match", '"other"'), ("If-None-Match", etag)]
+    assert httpx.get(url, headers=several).status_code == 304
+    for other in ('"other"', "", etag.strip('"'), '"*"'):
+        assert httpx.get(url, headers={"If-None-Match": other}).status_code == 200, other
+
+
+def test_precondition_wins_over_range(url: str) -> None:
+    etag = httpx.get(url).headers["etag"]
+    reply = httpx.get(url, headers={"If-None-Match": etag, "Range": "bytes=0-1"})
+    assert reply.status_code == 304
+
+
+@pytest.mark.parametrize(
+    ("asked", "start", "end"),
+    [
+        ("bytes=0-0", 0, 1),
+        ("bytes=10-99", 10, 100),
+        ("bytes=100-", 100, None),
+        ("bytes=-50", -50, None),
+        ("Bytes=0-9", 0, 10),
+        ("bytes=5-" + "9" * 18, 5, None),
+        ("bytes=-" + "9" * 30, 0, None),
+    ],
+)
+def test_one_range_is_206(
+    url: str, content: bytes, asked: str, start: int, end: int | None
+) -> None:
+    reply = httpx.get(url, headers={"Range": asked})
+    assert reply.status_code == 206, reply.text
+    assert reply.content == content[start:end]
+    first = start % len(content)
+    last = (end or len(content)) - 1
+    assert reply.headers["content-range"] == f"bytes {first}-{last}/{len(content)}"
+    assert reply.headers["content-length"] == str(len(reply.content))
+    assert reply.headers["content-type"] == "image/webp"
+
+
+@pytest.mark.parametrize("asked", ["bytes={size}-", "bytes={size}-{size}9", "bytes=-0"])
+def test_range_behind_the_end_is_416(url: str, content: bytes, asked: str) -> None:
+    reply = httpx.get(url, headers={"Range": asked.format(size=len(content))})
+    problem(reply, 416, "media.range_unsatisfiable")
+    assert reply.headers["content-range"] == f"bytes */{len(content)}"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *("bytes=0-1,4-5", "bytes=-", "bytes=5-2", "bytes=a-b", "bytes", "", "items=0-1"),
+        *("bytes=0-1;q=1", "bytes=1 0-20", "bytes=--1", "bytes=" + "9" * 5000 + "x"),
+    ],
+)
+def test_range_that_is_not_understood_gives_the_whole(url: str, content: bytes, asked: str) -> None:
+    reply = httpx.get(url, headers={"Range": asked})
+    assert (reply.status_code, reply.content) == (200, content)
+    assert "content-range" not in reply.headers
+
+
+@pytest.mark.parametrize("asked", ["bytes=" + "9" * 5000 + "-", "bytes=0-" + "9" * 5000])
+def test_absurdly_long_numbers_in_a_range_break_nothing(url: str, asked: str) -> None:
+    assert httpx.get(url, headers={"Range": asked}).status_code in (200, 206, 416)
+
+
+def test_range_of_another_version_gives_the_whole(url: str, content: bytes) -> None:
+    etag = httpx.get(url).headers["etag"]
+    for validator, status in ((etag, 206), ('"old"', 200), (f"W/{etag}", 200)):
+        reply = httpx.get(url, headers={"Range": "bytes=0-3", "If-Range": validator})
+        assert reply.status_code == status, validator
+
+
+def test_head_has_the_headers_of_get_and_ignores_range(url: str) -> None:
+    get = httpx.get(url)
+    for headers in ({}, {"Range": "bytes=0-9"}, {"Range": "bytes=999999999-"}):
+        head = httpx.head(url, headers=headers)
+        assert (head.status_code, head.content) == (200, b"")
+        for name in ("content-length", "content-type", "etag", "cache-control", "accept-ranges"):
+            assert head.headers[name] == get.headers[name]
+    assert httpx.head(url, headers={"If-None-Match": get.headers["etag"]}).status_code == 304
+
+
+@pytest.mark.parametrize(
+    "name", ["zzzzzzzzzzzz.webp", "x", "%2e%2e", "..%2foriginals", "a b", "%ff", "%F0%9F%8E%89"]
+)
+def test_unknown_media_is_404(stranger: httpx.Client, name: str) -> None:
+    reply = stranger.get(f"/media/{name}")
+    assert reply.status_code == 404
+    assert reply.json()["code"] in ("media.not_found", "route.not_found")
+
+
+def test_media_is_not_there_before_it_is_ready(quiet_client: httpx.Client) -> None:
+    record = data(send(quiet_client, prefer="respond-async"), 202)
+    problem(quiet_client.get(f"/{record['pathname']}"), 404, "media.not_found")
+
+
+# -- encrypted -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def secret(client: httpx.Client) -> dict[str, object]:
+    found: dict[str, object] = data(send(client, photo(), "a.jpg", encrypted="True"))
+    assert found["encrypted"] is True
+    return found
+
+
+def test_encrypted_media_is_its_owners_alone(
+    client: httpx.Client,
+    neighbour: httpx.Client,
+    stranger: httpx.Client,
+    secret: dict[str, object],
+) -> None:
+    path = f"/{secret['pathname']}"
+    reply = client.get(path)
+    assert reply.status_code == 200
+    assert reply.headers["content-type"] == "image/webp"
+    assert reply.headers["cache-control"] == "private, no-store"
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert reply.headers["content-security-policy"] == "sandbox"
+    assert len(reply.content) == secret["size"]
+    for other in (neighbour, stranger):
+        problem(other.get(path), 404, "media.not_found")
+        assert other.head(path).status_code == 404
+    bad = stranger.get(path, headers={"X-API-Key": "prk_nonsense"})
+    problem(bad, 404, "media.not_found")
+    part = client.get(path, headers={"Range": "bytes=4-7"})
+    assert (part.status_code, part.content) == (206, reply.content[4:8])
+    assert part.headers["cache-control"] == "private, no-store"
+
+
+def test_encrypted_media_needs_the_scope_too(
+    stack: Stack, owner: Owner, secret: dict[str, object]
+) -> None:
+    with stack.client(stack.new_key(owner.user_id, Scope.CREDIT_READ)) as other:
+        problem(other.get(f"/{secret['pathname']}"), 403, "auth.insufficient_scope")
+    with stack.client(stack.new_key(owner.user_id, Scope.ATTACHMENT)) as other:
+        assert other.get(f"/{secret['pathname']}").status_code == 200
+
+
+def test_checksum_of_encrypted_media_is_of_its_plain_bytes(
+    stack: Stack, client: httpx.Client, secret: dict[str, object]
+) -> None:
+    import hashlib
+
+    plain = client.get(f"/{secret['pathname']}").content
+    assert secret["checksum"] == hashlib.sha256(plain).hexdigest()
+    stored = stack.resources.objects.get(str(secret["pathname"]))
+    assert plain[100:132] not in stored
+
+
+def test_plain_bytes_of_an_encrypted_upload_rest_nowhere(
+    quiet: Stack, quiet_client: httpx.Client
+) -> None:
+    original = photo(300, 300)
+    traces = (original[:32], original[1000:1032], original[-32:])
+    record = data(send(quiet_client, original, "a.jpg", prefer="respond-async", encrypted="1"), 202)
+    mine = objects_of(quiet, record)
+    assert mine
+    for key in mine:
+        assert not any(trace in quiet.resources.objects.get(key) for trace in traces)
+    redis = quiet.resources.redis
+    for name in redis.scan_iter():
+        kind = redis.type(name)
+        if kind == b"string":
+            value = repr(redis.get(name)).encode()
+        elif kind == b"list":
+            value = repr(redis.lrange(name, 0, -1)).encode()
+        else:
+            value = repr(redis.dump(name)).encode()
+        assert not any(repr(trace)[2:-1].encode() in value for trace in traces)

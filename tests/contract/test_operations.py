@@ -1,0 +1,76 @@
+import httpx
+import pytest
+
+from tests.contract.replies import data, problem, send
+from tests.stack import Stack
+
+DEPENDENCIES = {"database", "redis", "objects"}
+
+
+def test_healthz_says_that_the_process_answers(
+    stranger: httpx.Client, cut_off: httpx.Client
+) -> None:
+    for client in (stranger, cut_off):
+        reply = client.get("/healthz")
+        assert (reply.status_code, reply.json()) == (200, {"status": "ok"})
+
+
+def test_readyz_names_each_dependency(stranger: httpx.Client) -> None:
+    reply = stranger.get("/readyz")
+    assert reply.status_code == 200
+    assert reply.json() == {"status": "ok", "dependencies": dict.fromkeys(DEPENDENCIES, "ok")}
+
+
+def test_readyz_is_503_and_names_what_is_missing(cut_off: httpx.Client) -> None:
+    reply = cut_off.get("/readyz")
+    assert reply.status_code == 503
+    missing = dict.fromkeys(DEPENDENCIES, "unavailable")
+    assert reply.json() == {"status": "unavailable", "dependencies": missing}
+    assert "secret-word" not in reply.text
+
+
+@pytest.fixture
+def metrics_token(stack: Stack) -> str:
+    return stack.environment["PRESSROOM_METRICS_TOKEN"]
+
+
+def test_metrics_need_their_token(
+    stranger: httpx.Client, client: httpx.Client, metrics_token: str
+) -> None:
+    problem(stranger.get("/metrics"), 401, "auth.metrics_token")
+    problem(client.get("/metrics"), 401, "auth.metrics_token")
+    for sent in (f"Bearer {metrics_token}x", f"Basic {metrics_token}", metrics_token, "Bearer "):
+        headers = {"Authorization": sent.strip()}
+        problem(stranger.get("/metrics", headers=headers), 401, "auth.metrics_token")
+    problem(stranger.get("/metrics", params={"token": metrics_token}), 401, "auth.metrics_token")
+
+
+def test_metrics_count_requests_by_route_and_never_by_address(
+    stranger: httpx.Client, client: httpx.Client, metrics_token: str
+) -> None:
+    record = data(send(client))
+    client.get(f"/attachments/{record['hash_id']}")
+    client.get(f"/{record['pathname']}")
+    client.get("/no/such/place")
+    headers = {"Authorization": f"bearer {metrics_token}"}
+    reply = stranger.get("/metrics", headers=headers)
+    assert reply.status_code == 200
+    assert reply.headers["content-type"].startswith("text/plain")
+    text = reply.text
+    counted = 'pressroom_requests_total{method="GET",route="/attachments/{hash_id}",status="200"}'
+    assert counted in text
+    assert 'route="/media/{filename}"' in text
+    assert 'route="unmatched",status="404"' in text
+    assert record["hash_id"] not in text
+    assert "no/such/place" not in text
+    assert "pressroom_waiting_requests 0.0" in text
+
+
+def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx.Client) -> None:
+    data(send(quiet_client, prefer="respond-async"), 202)
+    token = quiet.environment["PRESSROOM_METRICS_TOKEN"]
+    with quiet.client(token) as operator:
+        text = operator.get("/metrics").text
+    [line] = [line for line in text.splitlines() if line.startswith("pressroom_jobs{")]
+    assert line.startswith('pressroom_jobs{lane="media",status="queued"} ')
+    assert float(line.split()[-1]) >= 1

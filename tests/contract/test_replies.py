@@ -1,0 +1,277 @@
+import asyncio
+import json
+import re
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from api.app import create_app
+from tests.contract.replies import data, problem, send
+from tests.pictures import encoded
+from tests.stack import Stack, eventually
+
+LARGEST = 2**64 - 1
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+
+
+def log_lines(stack: Stack, process: str) -> list[dict[str, Any]]:
+    logs = {running.log for running in stack.processes if running.name == process}
+    lines = [line for log in logs for line in log.read_text().splitlines()]
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def test_success_is_an_envelope_with_data_and_unix_seconds(client: httpx.Client) -> None:
+    assert data(client.get("/users/me"))["plan"] == "paid"
+    assert data(client.get("/attachments"))["items"] == []
+
+
+def test_post_and_delete_answer_200_too(client: httpx.Client) -> None:
+    key = data(client.post("/apikeys", json={"name": "short-lived"}))
+    assert data(client.delete(f"/apikeys/{key['id']}")) == 1
+    assert data(client.delete(f"/apikeys/{key['id']}")) == 0
+
+
+def test_timestamps_are_utc_with_microseconds(client: httpx.Client) -> None:
+    me = data(client.get("/users/me"))
+    assert TIMESTAMP.fullmatch(me["created_at"])
+    assert TIMESTAMP.fullmatch(me["updated_at"])
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/", "/attachments/a/b", "/users", "/jobs//1/x"])
+def test_unknown_route_is_a_problem(client: httpx.Client, path: str) -> None:
+    problem(client.get(path), 404, "route.not_found")
+
+
+def test_wrong_method_is_a_problem_that_names_the_right_ones(client: httpx.Client) -> None:
+    reply = client.put("/attachments")
+    problem(reply, 405, "route.method_not_allowed")
+    assert {"GET", "POST"} <= set(re.split(r", *", reply.headers["allow"]))
+
+
+def test_validation_names_every_field(client: httpx.Client) -> None:
+    reply = client.post("/apikeys", json={"name": 7, "scopes": ["attachment", "everything"]})
+    body = problem(reply, 422, "body.invalid")
+    assert [each["field"] for each in body["errors"]] == ["body.name", "body.scopes[1]"]
+    assert all(each["code"] and each["message"] for each in body["errors"])
+
+
+def test_missing_field_and_missing_body_are_422(client: httpx.Client) -> None:
+    problem(client.post("/apikeys", json={}), 422, "body.invalid")
+    problem(client.post("/apikeys"), 422, "body.invalid")
+
+
+@pytest.mark.parametrize("name", [7, True, None, ["a"], {"a": "b"}])
+def test_json_types_are_strict(client: httpx.Client, name: object) -> None:
+    problem(client.post("/apikeys", json={"name": name}), 422, "body.invalid")
+
+
+def test_unknown_fields_and_parameters_are_ignored(client: httpx.Client) -> None:
+    made = client.post("/apikeys", json={"name": "n", "colour": "red"}, params={"x": "y"})
+    assert "colour" not in data(made)
+    data(client.get("/attachments", params={"sort": "size", "page": "3"}))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b"name=key", b"\xff\xfe\x00", b'{"name": "\xe9"}', b'{"name": NaN}', b"[" * 100_000],
+    ids=["cut", "form", "bytes", "latin-1", "NaN", "deep"],
+)
+def test_body_that_is_not_json_is_400(client: httpx.Client, body: bytes) -> None:
+    reply = client.post("/apikeys", content=body, headers={"Content-Type": "application/json"})
+    problem(reply, 400, "body.not_json")
+
+
+def test_body_of_another_media_type_is_415(client: httpx.Client) -> None:
+    problem(client.post("/apikeys", data={"name": "form"}), 415, "body.unsupported_type")
+    reply = client.post(
+        "/apikeys", content=b'{"name": "n"}', headers={"Content-Type": "text/plain"}
+    )
+    problem(reply, 415, "body.unsupported_type")
+
+
+def test_json_with_charset_or_suffix_is_json(client: httpx.Client) -> None:
+    for kind in ("application/json; charset=utf-8", "APPLICATION/JSON", "application/vnd.x+json"):
+        content = '{"name": "näme"}'.encode()
+        reply = client.post("/apikeys", content=content, headers={"Content-Type": kind})
+        assert data(reply)["name"] == "näme"
+
+
+def test_json_content_type_with_empty_body_is_no_body(client: httpx.Client) -> None:
+    empty = {"Content-Type": "application/json", "Content-Length": "0"}
+    data(client.get("/users/me", headers=empty))
+    key = data(client.post("/apikeys", json={"name": "n"}))
+    data(client.request("DELETE", f"/apikeys/{key['id']}", headers=empty))
+    problem(client.post("/apikeys", headers=empty), 422, "body.invalid")
+
+
+@pytest.mark.parametrize("text", ["\0", "a\0b"])
+def test_nul_characters_are_refused_not_broken_on(client: httpx.Client, text: str) -> None:
+    problem(client.post("/apikeys", json={"name": text}), 422, "body.invalid")
+    quoted = text.replace("\0", "%00")
+    problem(client.get(f"/media/{quoted}"), 404, "media.not_found")
+    problem(client.get(f"/attachments/{quoted}"), 404, "attachment.not_found")
+    problem(client.delete(f"/attachments/{quoted}"), 404, "attachment.not_found")
+
+
+@pytest.mark.parametrize("number", [1, 2**53, 2**63, LARGEST, "00000000000000000001"])
+def test_id_that_names_nothing_is_404_the_largest_included(
+    client: httpx.Client, number: int | str
+) -> None:
+    problem(client.delete(f"/apikeys/{number}"), 404, "api_key.not_found")
+    problem(client.get(f"/jobs/{number}"), 404, "job.not_found")
+
+
+@pytest.mark.parametrize(
+    "text", [str(LARGEST + 1), "-1", "+1", "1.0", "1e3", "0x1", "abc", "%20", "%D9%A1", "1%00"]
+)
+def test_other_ids_are_400(client: httpx.Client, text: str) -> None:
+    for method, path in (("GET", "/jobs/"), ("DELETE", "/jobs/"), ("DELETE", "/apikeys/")):
+        body = problem(client.request(method, path + text), 400, "request.invalid")
+        assert body["errors"][0]["field"] in ("path.job_id", "path.key_id")
+
+
+def test_user_ids_are_random_and_safe_in_javascript(stack: Stack) -> None:
+    ids = [stack.new_owner().user_id for _ in range(4)]
+    assert all(0 < each < 2**53 for each in ids)
+    assert len({each.bit_length() // 8 for each in ids} | {6}) < 4
+    assert max(ids) - min(ids) > 2**40
+
+
+# -- request id ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", ["a", "A.b_c-9", "x" * 128])
+def test_sane_request_id_is_echoed(client: httpx.Client, token: str) -> None:
+    assert client.get("/healthz", headers={"X-Request-ID": token}).headers["x-request-id"] == token
+
+
+@pytest.mark.parametrize("token", ["", "x" * 129, "a b", "a;b", "caf\xe9", "<script>"])
+def test_other_request_id_is_replaced(client: httpx.Client, token: str) -> None:
+    headers = httpx.Headers({"X-Request-ID": token}, encoding="latin-1")
+    reply = client.get("/nowhere", headers=headers)
+    assert reply.headers["x-request-id"] not in ("", token)
+    problem(reply, 404, "route.not_found")
+
+
+def test_request_id_is_in_the_log_of_the_api_and_of_the_worker(
+    stack: Stack, client: httpx.Client
+) -> None:
+    token = "trace-me.through_the-stack"
+    client.headers["X-Request-ID"] = token
+    data(send(client))
+    access = [line for line in log_lines(stack, "api") if line.get("request_id") == token]
+    assert ("POST", "/attachments", 200) in [
+        (line.get("method"), line.get("path"), line.get("status")) for line in access
+    ]
+
+    def worker_wrote() -> bool:
+        lines = log_lines(stack, "worker-media")
+        return any(line.get("request_id") == token and line.get("job_id") for line in lines)
+
+    eventually(worker_wrote, what="a line of the worker with the request's id")
+
+
+# -- slashes, HEAD, CORS -------------------------------------------------------------------------
+
+
+def test_trailing_slash_is_accepted_without_a_redirect(client: httpx.Client) -> None:
+    record = data(client.post("/attachments/", files={"file": ("a.jpg", encoded("JPEG"))}))
+    for path in ("/users/me/", "/attachments/", f"/attachments/{record['hash_id']}/", "/jobs/"):
+        assert client.get(path).status_code == 200
+    for path in ("/healthz/", "/readyz/", "/openapi.json/", "/docs/"):
+        assert client.get(path).status_code == 200
+    assert client.get(f"/{record['pathname']}/").status_code == 200
+    problem(client.post("/jobs/1/retry/"), 404, "job.not_found")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/users/me", "/attachments", "/jobs", "/apikeys", "/healthz", "/readyz", "/openapi.json"],
+)
+def test_head_answers_what_get_does_without_a_body(client: httpx.Client, path: str) -> None:
+    get, head = client.get(path), client.head(path)
+    assert head.status_code == get.status_code == 200
+    assert head.content == b""
+    for header in ("content-type", "content-length"):
+        assert head.headers[header] == get.headers[header]
+
+
+def test_head_is_refused_as_get_is(client: httpx.Client, stranger: httpx.Client) -> None:
+    assert client.head("/nowhere").status_code == 404
+    assert client.head("/jobs/1").status_code == 404
+    assert stranger.head("/users/me").status_code == 401
+    assert client.head("/jobs/1/retry").status_code == 405
+
+
+def test_any_origin_may_read_without_credentials(client: httpx.Client) -> None:
+    exposed = "X-Request-ID, Location, Retry-After, Pressroom-Source, Idempotent-Replayed"
+    for reply in (
+        client.get("/users/me", headers={"Origin": "https://writer.example"}),
+        client.get("/nowhere", headers={"Origin": "https://writer.example"}),
+    ):
+        assert reply.headers["access-control-allow-origin"] == "*"
+        assert "access-control-allow-credentials" not in reply.headers
+        assert reply.headers["access-control-expose-headers"] == exposed
+
+
+def test_preflight_allows_what_the_api_takes(stranger: httpx.Client) -> None:
+    asked = "authorization, content-type, idempotency-key, prefer, x-api-key, x-request-id"
+    reply = stranger.options(
+        "/attachments",
+        headers={
+            "Origin": "https://writer.example",
+            "Access-Control-Request-Method": "DELETE",
+            "Access-Control-Request-Headers": asked,
+        },
+    )
+    assert reply.status_code == 200
+    assert reply.headers["access-control-allow-origin"] == "*"
+    assert "DELETE" in reply.headers["access-control-allow-methods"]
+    assert reply.headers["access-control-allow-headers"].lower() == asked
+
+
+# -- what breaks ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def broken(stack: Stack) -> FastAPI:
+    """The application with a route that breaks, since we know of none."""
+    app = create_app(stack.settings())
+
+    @app.get("/broken")
+    async def broken() -> None:
+        raise ValueError("the password is hunter2")
+
+    return app
+
+
+async def _get(app: FastAPI, path: str) -> httpx.Response:
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        return await client.get(path, headers={"Origin": "https://writer.example"})
+
+
+def test_a_bug_answers_a_problem_that_tells_nothing(broken: FastAPI) -> None:
+    reply = asyncio.run(_get(broken, "/broken"))
+    problem(reply, 500, "internal_error")
+    assert "hunter2" not in reply.text
+    assert "ValueError" not in reply.text
+    assert "Traceback" not in reply.text
+    assert reply.headers["access-control-allow-origin"] == "*"
+
+
+def test_unreachable_services_are_503_with_retry_after_and_no_secrets(
+    cut_off: httpx.Client, owner_key: str
+) -> None:
+    cut_off.headers["Authorization"] = f"Bearer {owner_key}"
+    reply = cut_off.get("/users/me")
+    problem(reply, 503, "service.unavailable")
+    assert int(reply.headers["retry-after"]) > 0
+    assert "secret-word" not in reply.text
+
+
+@pytest.fixture
+def owner_key(quiet: Stack) -> str:
+    return quiet.new_owner().key

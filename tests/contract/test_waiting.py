@@ -1,0 +1,73 @@
+"""Slow work: how long a call waits, and what it answers when the wait runs out."""
+
+import time
+
+import httpx
+import pytest
+
+from tests.contract.replies import data, problem, send
+from tests.stack import eventually
+
+
+def test_upload_is_one_ordinary_call_without_prefer(client: httpx.Client) -> None:
+    assert data(send(client))["status"] == 2
+
+
+@pytest.mark.parametrize(
+    "prefer",
+    ["respond-async", "Respond-Async", "wait=0", "WAIT = 0", "return=minimal, respond-async"],
+)
+def test_respond_async_is_202_at_once(quiet_client: httpx.Client, prefer: str) -> None:
+    reply = send(quiet_client, prefer=prefer)
+    record = data(reply, 202)
+    assert record["status"] == 1
+    assert reply.headers["location"] == f"/attachments/{record['hash_id']}"
+    assert data(quiet_client.get(reply.headers["location"])) == record
+    assert (record["size"], record["checksum"], record["width"]) == (0, "", None)
+
+
+@pytest.mark.parametrize("prefer", ["wait=1, wait=50", "respond-async, wait=1", 'wait="1"'])
+def test_wait_that_runs_out_is_202(quiet_client: httpx.Client, prefer: str) -> None:
+    started = time.monotonic()
+    data(send(quiet_client, prefer=prefer), 202)
+    assert time.monotonic() - started > 0.9
+
+
+@pytest.mark.parametrize(
+    "prefer", ["wait", "wait=", "wait=-1", "wait=abc", "wait=1e1", "x", ",,;", "wait=99999999999"]
+)
+def test_preferences_not_understood_are_ignored(client: httpx.Client, prefer: str) -> None:
+    assert data(send(client, prefer=prefer))["status"] == 2
+
+
+def test_longer_waits_than_a_minute_are_allowed_and_shortened(client: httpx.Client) -> None:
+    assert data(send(client, prefer="wait=3600"))["status"] == 2
+
+
+def test_work_answered_with_202_goes_on(client: httpx.Client) -> None:
+    reply = send(client, prefer="respond-async")
+    record = data(reply, 200, 202)
+    path = f"/attachments/{record['hash_id']}"
+    eventually(lambda: data(client.get(path))["status"] == 2, what="the conversion")
+
+
+def test_work_whose_caller_hangs_up_goes_on(client: httpx.Client) -> None:
+    from tests.pictures import photo
+
+    with pytest.raises(httpx.ReadTimeout):
+        client.post(
+            "/attachments",
+            files={"file": ("a.jpg", photo(2500, 2500))},
+            timeout=httpx.Timeout(20.0, read=0.15),
+        )
+
+    def converted() -> bool:
+        items = data(client.get("/attachments"))["items"]
+        return [each["status"] for each in items] == [2]
+
+    eventually(converted, what="the conversion")
+
+
+def test_list_prefers_nothing(client: httpx.Client) -> None:
+    data(client.get("/attachments", headers={"Prefer": "respond-async"}))
+    problem(client.get("/jobs/1", headers={"Prefer": "wait=0"}), 404, "job.not_found")

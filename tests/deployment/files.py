@@ -1,0 +1,104 @@
+"""The deployment's files, read once."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from core.settings import PREFIX, Settings
+
+ROOT = Path(__file__).parents[2]
+COMPOSE_FILE = ROOT / "docker-compose.yml"
+ENV_EXAMPLE = ROOT / ".env.example"
+DOCKERFILE = ROOT / "Dockerfile"
+
+VARIABLE = re.compile(r"(?<!\$)\$\{([A-Z0-9_]+)(?:(:?[?-])([^}]*))?\}")
+
+
+@cache
+def compose() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())
+    return document
+
+
+def services() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = compose()["services"]
+    return found
+
+
+def ours() -> dict[str, dict[str, Any]]:
+    """The services that run our image."""
+    return {name: each for name, each in services().items() if "build" in each}
+
+
+def workers() -> dict[str, dict[str, Any]]:
+    return {name: each for name, each in ours().items() if each["command"][1] == "worker"}
+
+
+def setting_names() -> dict[str, str]:
+    """The environment variable of each setting, and its description."""
+    return {
+        PREFIX + name.upper(): field.description or ""
+        for name, field in Settings.model_fields.items()
+    }
+
+
+def required_names() -> set[str]:
+    return {
+        PREFIX + name.upper()
+        for name, field in Settings.model_fields.items()
+        if field.is_required()
+    }
+
+
+@dataclass(frozen=True)
+class Entry:
+    comments: list[str]
+    value: str
+
+
+@cache
+def env_example() -> dict[str, Entry]:
+    """Each variable of .env.example with the comment lines right above it."""
+    entries: dict[str, Entry] = {}
+    comments: list[str] = []
+    for line in ENV_EXAMPLE.read_text().splitlines():
+        if line.startswith("#"):
+            comments.append(line.removeprefix("#").strip())
+            continue
+        if line:
+            name, _, value = line.partition("=")
+            assert name not in entries, f"{name} is there twice"
+            entries[name] = Entry(comments, value)
+        comments = []
+    return entries
+
+
+def key_recipe() -> str:
+    """The command that .env.example gives for making a key."""
+    line = next(each for each in ENV_EXAMPLE.read_text().splitlines() if "A key:" in each)
+    return line.partition("A key:")[2].strip()
+
+
+@dataclass(frozen=True)
+class Instruction:
+    name: str
+    text: str
+
+
+@cache
+def dockerfile() -> list[Instruction]:
+    """The Dockerfile's instructions, continued lines joined."""
+    lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    instructions = [line.split(maxsplit=1) for line in joined.splitlines() if line.strip()]
+    return [Instruction(name.upper(), text) for name, text in instructions]
+
+
+def last_stage() -> list[Instruction]:
+    everything = dockerfile()
+    begin = max(at for at, each in enumerate(everything) if each.name == "FROM")
+    return everything[begin:]

@@ -1,0 +1,82 @@
+"""Each process as a container runs it: on every address, ended by SIGTERM, in order."""
+
+import socket
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from storage.objects import ObjectStore
+from tests.stack import Running, Stack, eventually
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        chosen: int = probe.getsockname()[1]
+    return chosen
+
+
+def test_api_ends_in_order_when_asked(stack: Stack, port: int) -> None:
+    api = _start(stack, "api", "serve", "--host", "0.0.0.0", "--port", str(port), path="/readyz")
+    assert api.stop() == 0
+
+
+def test_flower_asks_for_its_password_and_ends_in_order_when_asked(stack: Stack, port: int) -> None:
+    words = ("flower", "--host", "0.0.0.0", "--port", str(port))
+    flower = _start(stack, "flower", *words, path="/healthcheck")
+    settings = stack.settings()
+    assert settings.flower_password
+    page = f"http://127.0.0.1:{port}/"
+    assert httpx.get(page).status_code == 401
+    login = (settings.flower_user, settings.flower_password.get_secret_value())
+    assert httpx.get(page, auth=login).status_code == 200
+    assert flower.stop() == 0
+
+
+def test_flower_does_not_start_without_a_password(stack: Stack, port: int) -> None:
+    flower = stack.start(
+        "flower-open",
+        "flower",
+        "--port",
+        str(port),
+        environment={"PRESSROOM_FLOWER_PASSWORD": ""},
+    )
+    assert flower.process.wait(30) == 2
+    assert "PRESSROOM_FLOWER_PASSWORD" in flower.log.read_text()
+
+
+def test_beat_ends_in_order_when_asked(stack: Stack) -> None:
+    beat = stack.start("beat", "beat")
+    eventually(lambda: "beat: Starting" in beat.log.read_text(), what="beat's start")
+    assert beat.stop() == 0
+
+
+def test_worker_ends_in_order_when_asked(stack: Stack) -> None:
+    assert stack.start_worker("bulk", concurrency=1).stop() == 0
+
+
+def test_bucket_is_made_once_and_kept_after_that(stack: Stack) -> None:
+    name = "made-by-the-command"
+    store = ObjectStore(stack.settings().model_copy(update={"s3_bucket": name}), connections=1)
+    assert not store.ready()
+    for _ in range(2):
+        made = stack.start("bucket", "bucket", environment={"PRESSROOM_S3_BUCKET": name})
+        assert made.process.wait(30) == 0
+    assert store.ready()
+
+
+def _start(stack: Stack, name: str, *words: str, path: str) -> Running:
+    port = words[words.index("--port") + 1]
+    return stack.start(f"deployed-{name}", *words, ready=_answers(f"http://127.0.0.1:{port}{path}"))
+
+
+def _answers(url: str) -> Callable[[], bool]:
+    def check() -> bool:
+        try:
+            return httpx.get(url, timeout=2.0).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    return check

@@ -1,0 +1,87 @@
+"""Do the pinned requirements suffice? In a process that may import nothing but what they name."""
+
+import json
+import re
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+
+import pytest
+
+from tests.deployment import files
+
+pytestmark = pytest.mark.check
+
+# What each process loads by name as it starts, beside what its own modules import.
+PRODUCTION = (
+    *(
+        "api.app",
+        "workers.app",
+        "workers.main",
+        "workers.monitor",
+        "workers.clock",
+        "cli.main",
+        "cli.processes",
+    ),
+    *("cli.accounts", "cli.jobs", "cli.lists", "storage.migrations.run", "services.images.child"),
+    *("kombu.transport.redis", "celery.bin.worker", "celery.bin.celery", "celery.beat"),
+    *("celery.concurrency.prefork", "celery.concurrency.thread", "flower.command", "uvloop"),
+    *("psycopg2", "httptools", "uvicorn.protocols.http.httptools_impl", "rich.table"),
+)
+DEVELOPMENT = (
+    "devstack.supervisor",
+    "devstack.commands",
+    "devstack.prepare",
+    "devstack.sandbox.__main__",
+)
+
+_IMPORT_ALL = """
+import importlib, json, sys
+forbidden, modules = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in forbidden:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+for module in modules:
+    importlib.import_module(module)
+"""
+
+
+@pytest.mark.parametrize(
+    ("requirements", "modules"),
+    [
+        ("requirements.txt", PRODUCTION),
+        ("requirements-devstack.txt", (*PRODUCTION, *DEVELOPMENT)),
+    ],
+)
+def test_every_process_starts_with_the_pinned_requirements_alone(
+    requirements: str, modules: tuple[str, ...]
+) -> None:
+    named = _named(requirements) | {"pressroom"}
+    forbidden = [
+        module
+        for module, distributions in packages_distributions().items()
+        if not {_normalised(each) for each in distributions} & named
+    ]
+    assert "pytest" in forbidden
+    words = [json.dumps(forbidden), json.dumps(modules)]
+    loaded = subprocess.run(
+        [sys.executable, "-c", _IMPORT_ALL, *words],
+        check=False,
+        cwd=files.ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert loaded.returncode == 0, loaded.stderr
+
+
+def _named(requirements: str) -> set[str]:
+    text = (files.ROOT / requirements).read_text()
+    return {_normalised(name) for name in re.findall(r"^([A-Za-z0-9._-]+)==", text, re.MULTILINE)}
+
+
+def _normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,46 @@
+import asyncio
+
+import httpx
+from fastapi import APIRouter
+
+from devstack.sandbox.app import create_app
+from devstack.sandbox.providers import Provider
+
+
+def fetch(path: str, *providers: Provider) -> httpx.Response:
+    async def get() -> httpx.Response:
+        transport = httpx.ASGITransport(app=create_app(providers))
+        async with httpx.AsyncClient(transport=transport, base_url="http://sandbox") as client:
+            return await client.get(path)
+
+    return asyncio.run(get())
+
+
+def mailbox() -> Provider:
+    router = APIRouter()
+
+    @router.get("/inbox")
+    async def inbox() -> list[str]:
+        return ["a letter"]
+
+    return Provider("Mail & more", "/mail", "Speaks <SMTP>.", router, page="/mail/inbox")
+
+
+def test_the_overview_says_what_the_sandbox_is_for() -> None:
+    reply = fetch("/")
+    assert reply.headers["content-type"].startswith("text/html")
+    assert '<html lang="en">' in reply.text
+    assert "No provider has moved in yet" in reply.text
+    assert "{{" not in reply.text
+
+
+def test_a_provider_that_moves_in_is_listed_and_mounted() -> None:
+    page = fetch("/", mailbox()).text
+    assert '<a href="/mail/inbox">Mail &amp; more</a>' in page
+    assert "Speaks &lt;SMTP&gt;." in page
+    assert "No provider has moved in yet" not in page
+    assert fetch("/mail/inbox", mailbox()).json() == ["a letter"]
+
+
+def test_it_says_when_it_is_up() -> None:
+    assert fetch("/healthz").status_code == 200

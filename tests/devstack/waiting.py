@@ -1,0 +1,33 @@
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+
+def until(condition: Callable[[], object], timeout: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.02)
+
+
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def users_of(directory: Path) -> list[str]:
+    """Every process that has to do with the directory: by arguments, place or settings."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            traces = [*process.cmdline(), process.cwd(), *process.environ().values()]
+            alive = process.status() != psutil.STATUS_ZOMBIE
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+        if alive and any(str(directory) in trace for trace in traces):
+            found.append(f"{process.pid} {' '.join(process.cmdline())[:200]}")
+    return found

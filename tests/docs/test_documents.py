@@ -1,0 +1,95 @@
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from core.settings import PREFIX, Settings
+from tests.command_line import require_accepted, require_known
+from tests.docs import markdown
+
+pytestmark = pytest.mark.check
+
+# Names of the development stack and the tests, which are no settings of the product.
+NOT_SETTINGS = {"PRESSROOM_HOME", "PRESSROOM_FAULTS"}
+
+each_document = pytest.mark.parametrize("document", markdown.DOCUMENTS, ids=markdown.name_of)
+
+
+def test_the_documents_are_found() -> None:
+    names = {markdown.name_of(document) for document in markdown.DOCUMENTS}
+    assert {"README.md", "docs/api.md", "docs/operations.md"} <= names
+
+
+@each_document
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in markdown.links(document):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path) if path else document
+        assert target.exists(), link
+        if anchor:
+            page = target / "README.md" if target.is_dir() else target
+            assert anchor in markdown.anchors(page), link
+
+
+@each_document
+def test_commands_in_shell_blocks_are_taken_as_they_are_written(document: Path) -> None:
+    for line in markdown.shell_lines(document):
+        words = shlex.split(line, comments=True)
+        if "pressroom" in words and "pg_dump" not in words:
+            require_accepted(words[words.index("pressroom") :])
+        elif words[:1] == ["make"]:
+            targets = [word for word in words[1:] if "=" not in word]
+            assert set(targets) <= _make_targets(), line
+
+
+@each_document
+def test_commands_in_sentences_exist(document: Path) -> None:
+    for code in markdown.inline_code(document):
+        words = code.split()
+        if words[0] == "pressroom" and len(words) > 1:
+            require_known(words)
+        elif words[0] == "make" and len(words) > 1:
+            assert words[1] in _make_targets(), code
+
+
+@each_document
+def test_settings_that_are_named_exist(document: Path) -> None:
+    named = set(re.findall(rf"{PREFIX}[A-Z0-9_]*[A-Z0-9]", document.read_text()))
+    assert named <= _settings() | NOT_SETTINGS
+
+
+def test_every_setting_is_in_the_operators_table_with_its_meaning_and_default() -> None:
+    text = (markdown.ROOT / "docs" / "operations.md").read_text()
+    rows = set(re.findall(r"^\| `(PRESSROOM_\w+)` \| (.*?) \| (.*) \|$", text, re.MULTILINE))
+    expected = set()
+    for name, field in Settings.model_fields.items():
+        default = "required" if field.is_required() else ""
+        if not field.is_required() and field.default not in (None, ()):
+            default = f"`{field.default}`"
+        expected.add((PREFIX + name.upper(), default, field.description))
+    assert rows == expected
+
+
+def test_every_decision_is_in_the_index() -> None:
+    index = markdown.ROOT / "docs" / "README.md"
+    listed = {link for link in markdown.links(index) if link.startswith("decisions/")}
+    there = {f"decisions/{page.name}" for page in (index.parent / "decisions").glob("*.md")}
+    assert listed == there
+
+
+def test_every_room_is_on_the_contributors_map() -> None:
+    rooms = {each.parent.name for each in markdown.ROOT.glob("*/__init__.py")}
+    named = set(markdown.inline_code(markdown.ROOT / "CONTRIBUTING.md"))
+    assert {f"{room}/" for room in rooms - {"tests", "benchmarks"}} <= named
+
+
+def _settings() -> set[str]:
+    return {PREFIX + name.upper() for name in Settings.model_fields}
+
+
+def _make_targets() -> set[str]:
+    makefile = (markdown.ROOT / "Makefile").read_text()
+    return set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))

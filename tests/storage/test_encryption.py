@@ -1,0 +1,56 @@
+import secrets
+
+import pytest
+
+from core.keyring import Key, Keyring
+from storage.encryption import Envelope, Tampered, WrappedKey, decrypt, encrypt
+
+
+def keyring(*ids: str) -> Keyring:
+    return Keyring([Key(key_id, key_id.encode().ljust(32, b".")) for key_id in ids])
+
+
+def test_a_flipped_bit_anywhere_is_an_error() -> None:
+    key = secrets.token_bytes(32)
+    sealed = encrypt(b"a picture", key, "media/x")
+    assert decrypt(sealed, key, "media/x") == b"a picture"
+    for position in range(len(sealed)):
+        for bit in range(8):
+            broken = bytearray(sealed)
+            broken[position] ^= 1 << bit
+            with pytest.raises(Tampered):
+                decrypt(bytes(broken), key, "media/x")
+
+
+def test_an_object_put_in_the_place_of_another_is_an_error() -> None:
+    key = secrets.token_bytes(32)
+    with pytest.raises(Tampered):
+        decrypt(encrypt(b"a picture", key, "media/x"), key, "media/y")
+
+
+def test_cut_short_bytes_are_an_error() -> None:
+    key = secrets.token_bytes(32)
+    sealed = encrypt(b"a picture", key, "media/x")
+    for length in range(len(sealed)):
+        with pytest.raises(Tampered):
+            decrypt(sealed[:length], key, "media/x")
+
+
+def test_after_rotation_old_keys_open_and_new_ones_wrap() -> None:
+    plain, wrapped = Envelope(keyring("old")).new_key("x")
+    rotated = Envelope(keyring("new", "old"))
+    assert rotated.unwrap(wrapped, "x") == plain
+    assert rotated.new_key("x")[1].wrapped_by == "new"
+
+
+def test_a_wrapped_key_opens_only_what_it_was_made_for() -> None:
+    envelope = Envelope(keyring("one"))
+    _, wrapped = envelope.new_key("x")
+    with pytest.raises(Tampered):
+        envelope.unwrap(wrapped, "y")
+
+
+def test_a_key_that_was_taken_away_is_named() -> None:
+    _, wrapped = Envelope(keyring("gone")).new_key("x")
+    with pytest.raises(Tampered, match="gone"):
+        Envelope(keyring("other")).unwrap(WrappedKey("gone", wrapped.data), "x")

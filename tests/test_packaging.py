@@ -1,0 +1,28 @@
+import re
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OURS = ("api", "workers", "services", "models", "storage", "core", "cli", "devstack")
+
+
+def test_no_dependency_ships_a_top_level_name_of_ours() -> None:
+    # Our own distribution is installed editable and may be listed; nobody else's may.
+    shipped = packages_distributions()
+    for name in OURS:
+        assert set(shipped.get(name, [])) <= {"pressroom"}
+
+
+@pytest.mark.parametrize(
+    "file", ["requirements.txt", "requirements-devstack.txt", "requirements-dev.txt"]
+)
+def test_every_requirement_is_pinned_hashed_and_without_an_index(file: str) -> None:
+    text = (ROOT / file).read_text()
+    entries = re.split(r"\n(?=[A-Za-z0-9])", re.sub(r"(?m)^\s*#.*\n", "", text).strip())
+    assert entries
+    for entry in entries:
+        assert re.match(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==\S+", entry), entry
+        assert "--hash=sha256:" in entry, entry
+    assert "://" not in text
