@@ -12,7 +12,7 @@ _ARGUMENTS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """The system's Chromium, without a window."""
     found = shutil.which("chromium")
@@ -57,7 +57,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     assert complaints == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def keep() -> Callable[[Page, str], Path]:
     """Keeps a screenshot under build/screenshots, for people to look at."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
