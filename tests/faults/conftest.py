@@ -71,7 +71,7 @@ class Fleet:
         return running
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def bench(make_stack: Callable[[str], Stack]) -> Bench:
     """A stack of which each test starts the bulk workers that it needs."""
     return make_bench(make_stack("faults"))
@@ -87,7 +87,7 @@ class Poisoned:
     poison: list[int]
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def poisoned(make_stack: Callable[[str], Stack]) -> Poisoned:
     """Apart from the others and begun with the first: losing three leases takes its time."""
     bench = make_bench(make_stack("poison"))
@@ -98,21 +98,21 @@ def poisoned(make_stack: Callable[[str], Stack]) -> Poisoned:
     return Poisoned(bench, worker, neighbour, poison)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def redis_proxy(bench: Bench) -> Iterator[Proxy]:
     """Between the API and Redis."""
     with proxied(bench.stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
         yield proxy
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def postgres_proxy(bench: Bench) -> Iterator[Proxy]:
     """Between the API and Postgres."""
     with proxied(bench.stack.environment["PRESSROOM_DATABASE_URL"]) as proxy:
         yield proxy
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def fleet(bench: Bench, redis_proxy: Proxy, postgres_proxy: Proxy) -> Fleet:
     return Fleet(bench.stack, redis_proxy, postgres_proxy)
 

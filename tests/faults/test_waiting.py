@@ -18,8 +18,10 @@ from tests.probe.bench import Bench
 from tests.stack import Owner, Running, Stack, eventually
 
 WAITING = sized(6, 100)
-LEAVING = sized(40, 10_000)
+LEAVING = sized(60, 10_000)
 AT_ONCE = 20
+# Connections to Postgres, Redis and S3: one for each of the API's threads.
+POOLED = 3 * 24
 PROMPT_SECONDS = 1.0
 
 
@@ -32,7 +34,7 @@ def test_requests_waiting_as_the_subscriber_goes_silent_end_within_a_second_of_t
     with ThreadPoolExecutor(WAITING) as threads:
         replies = [threads.submit(_timed_upload, stack, owner) for _ in range(WAITING)]
         await_jobs(stack, WAITING, "queued")
-        assert redis_proxy.stall(having=b"SUBSCRIBE") == 1
+        eventually(lambda: redis_proxy.stall(having=b"SUBSCRIBE"), what="a subscriber to silence")
         resume(media)
     for reply in replies:
         ended, answered = reply.result()
@@ -73,15 +75,17 @@ def test_callers_who_leave_leave_nothing_behind(
     stack = bench.stack
     pause(media)
     owner = stack.new_owner()
-    _leave(stack, owner, AT_ONCE)
+    for _ in range(3):
+        _leave(stack, owner, AT_ONCE)
     eventually(lambda: _waiting(watched) == 0, what="the first callers' end")
     connections, descriptors = _connections(stack), _descriptors(api)
     for _ in range(LEAVING // AT_ONCE):
         _leave(stack, owner, AT_ONCE)
     eventually(lambda: _waiting(watched) == 0, what="the last callers' end")
     assert _connections(stack) <= max(connections, 24)
-    # A pool may still grow by a connection or two, but not with the number of callers.
-    eventually(lambda: _descriptors(api) <= descriptors + 10, what="descriptors given back")
+    # The pools may still grow, but not with the number of callers.
+    most = descriptors + min(LEAVING // 2, POOLED)
+    eventually(lambda: _descriptors(api) <= most, what="descriptors given back")
     resume(media)
     assert upload(stack, owner, wait=60).status_code == 200
 

@@ -11,13 +11,13 @@ from tests.probe.bench import Bench, make_bench
 from tests.stack import Stack
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def quiet(make_stack: Callable[[str], Stack]) -> Bench:
     """A bench without workers: the tests themselves claim, sweep and finish."""
     return make_bench(make_stack("jobs"))
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def bench(make_stack: Callable[[str], Stack]) -> Bench:
     """A bench with one probe worker of four processes."""
     working = make_bench(make_stack("probes"))

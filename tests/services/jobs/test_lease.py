@@ -10,7 +10,7 @@ from models import IdempotencyRecord, Job, JobStatus
 from services.jobs import lease as leases
 from services.jobs import sweep
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
-from storage.notifications import CHANNEL, job_topic
+from storage.notifications import CHANNEL, job_topic, message
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 from tests.probe.bench import Bench
@@ -246,5 +246,5 @@ def test_every_change_is_told_after_its_commit(
     told = eventually(lambda: listening.get_message(timeout=0.1))
     listening.close()
     assert isinstance(told, dict)
-    assert told["data"].decode().split() == [job_topic(claimed.job_id)]
+    assert told["data"].decode() == message(job_topic(claimed.job_id))
     assert quiet.job(claimed.job_id).version == before + 1
