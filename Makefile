@@ -4,6 +4,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Most of a test is waiting for real processes: three at a time, each with services of its own.
+PARALLEL := --numprocesses 3 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help run test check faults bench requirements format
@@ -15,7 +17,7 @@ run: $(VENV)/.devstack ## Start everything on this machine; Ctrl-C stops it
 	@$(BIN)/pressroom up
 
 test: $(VENV)/.dev ## Run every test, against the real stack
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest $(PARALLEL) $(TESTS)
 
 check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 	$(BIN)/ruff check .
