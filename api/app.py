@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 
 import anyio.to_thread
@@ -20,6 +21,7 @@ from api.state import State
 from api.streams import Streams
 from api.waiting import Look, Subscriber, Waiters, running
 from core.settings import Settings
+from models import FINISHED
 from services import api_keys
 from services.jobs import requests
 from storage.notifications import job_of
@@ -88,18 +90,20 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         key_signer=api_keys.signer(settings.keyring),
         subscriber=Subscriber(redis),
         jobs=Waiters(_finished_jobs(resources)),
-        calls=Calls(resources.broker, redis),
+        calls=Calls(resources, redis),
         streams=Streams(),
     )
     hearing = state.subscriber
-    with (
-        hearing.listening(lambda topic, _: state.jobs.nudge(topic)),
-        hearing.listening(state.calls.hear),
-    ):
+    with hearing.listening(partial(_hear_job, state.jobs)), hearing.listening(state.calls.hear):
         async with running(hearing.run(), state.jobs.run(), state.calls.results.run()):
             yield state
     await redis.aclose()
     resources.close()
+
+
+def _hear_job(waiters: Waiters[bool], topic: str, status: str) -> None:
+    if status in FINISHED:
+        waiters.fulfil(topic, True)
 
 
 def _finished_jobs(resources: Resources) -> Look[bool]:

@@ -13,14 +13,14 @@ from starlette.concurrency import run_in_threadpool
 from api.waiting import Waiters, within
 from core.errors import DomainError, Kind, too_slow, unavailable
 from core.lanes import Lane
-from storage.broker import Broker
 from storage.notifications import request_of, result_topic
 from storage.request_work import input_key, result_key
+from storage.resources import Resources
 
 
 class Calls:
-    def __init__(self, broker: Broker, client: redis.asyncio.Redis) -> None:
-        self._broker = broker
+    def __init__(self, resources: Resources, client: redis.asyncio.Redis) -> None:
+        self._resources = resources
         self._client = client
         self.results: Waiters[str | bytes] = Waiters(self._look)
 
@@ -56,16 +56,15 @@ class Calls:
     async def _submit(
         self, task: str, lane: Lane, request_id: str, payload: dict[str, Any], seconds: float
     ) -> None:
-        await self._client.set(input_key(request_id), json.dumps(payload), ex=math.ceil(seconds))
-        sent = await run_in_threadpool(
-            self._broker.send,
-            task,
-            lane,
-            {"request_id": request_id},
-            task_id=request_id,
-            expires=seconds,
-        )
-        if not sent:
+        def submit() -> bool:
+            self._resources.redis.set(
+                input_key(request_id), json.dumps(payload), ex=math.ceil(seconds)
+            )
+            return self._resources.broker.send(
+                task, lane, {"request_id": request_id}, task_id=request_id, expires=seconds
+            )
+
+        if not await run_in_threadpool(submit):
             raise _unavailable()
 
     async def _forget(self, request_id: str) -> None:

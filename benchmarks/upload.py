@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable
 
 import httpx
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from benchmarks.running_stack import running_stack
@@ -78,9 +78,17 @@ def _photo() -> bytes:
 
 
 def _drawing() -> bytes:
-    """2 MP of flat areas and smooth shades, as a screenshot or a chart has them."""
-    flat = _scene(1600, 1250, noise=1.0).quantize(64).convert("RGB")
-    return _saved(flat, "PNG")
+    """2 MP as a slide or a screenshot has them: shades, shapes, thin lines and a photograph."""
+    picture = _scene(1600, 1250, noise=0.0)
+    draw = ImageDraw.Draw(picture)
+    for step in range(60):
+        corner = (step * 53 % 1500, step * 97 % 1150)
+        colour = (step * 37 % 256, step * 91 % 256, step * 11 % 256)
+        draw.rectangle((*corner, corner[0] + 90, corner[1] + 60), fill=colour)
+        draw.line((0, step * 21, 1600, step * 13), fill=colour, width=2)
+        draw.text(corner, f"Figure {step}: readers by month", fill="black")
+    picture.paste(_scene(500, 375), (1050, 820))
+    return _saved(picture, "PNG")
 
 
 def _animation() -> bytes:

@@ -40,11 +40,11 @@ class Notifier:
         self._client = client
         self._breaker = Breaker()
 
-    def tell(self, topic: str) -> None:
+    def tell(self, topic: str, value: str = "") -> None:
         if self._breaker.is_open:
             return
         try:
-            self._client.publish(CHANNEL, message(topic))
+            self._client.publish(CHANNEL, message(topic, value))
         except redis.RedisError as error:
             self._breaker.trip()
             log.warning("notification.failed", topic=topic, reason=type(error).__name__)

@@ -66,7 +66,7 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     job = uow.session.scalar(statement)
     if job is None:
         return None
-    tell_after_commit(uow, job.id)
+    tell_after_commit(uow, job)
     lease = Lease(
         job_id=job.id,
         attempt=job.attempt,
@@ -160,8 +160,9 @@ def queued_again() -> dict[str, Any]:
     return {"status": JobStatus.QUEUED, "lease_expires_at": None, "sends": 1}
 
 
-def tell_after_commit(uow: UnitOfWork, job_id: int) -> None:
-    uow.after_commit(lambda: uow.notifier.tell(job_topic(job_id)))
+def tell_after_commit(uow: UnitOfWork, job: Job) -> None:
+    """Tell whoever waits for the job or watches it what it has come to."""
+    uow.after_commit(lambda: uow.notifier.tell(job_topic(job.id), job.status))
 
 
 def _from_now() -> ColumnElement[datetime]:
@@ -192,5 +193,5 @@ def _write(uow: UnitOfWork, lease: Lease, values: dict[str, Any]) -> Job:
     job = uow.session.scalar(statement)
     if job is None:
         raise LeaseLost(lease.job_id)
-    tell_after_commit(uow, job.id)
+    tell_after_commit(uow, job)
     return job

@@ -70,7 +70,7 @@ def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
         job.finished_at = func.now()
         job.error = CANCELLED
         abandon(uow, job)
-    tell_after_commit(uow, job.id)
+    tell_after_commit(uow, job)
     return 1
 
 
@@ -82,7 +82,7 @@ def end_with_subject(uow: UnitOfWork, job: Job, reason: dict[str, Any]) -> None:
     job.error = reason
     job.version += 1
     uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))
-    tell_after_commit(uow, job.id)
+    tell_after_commit(uow, job)
 
 
 def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
@@ -109,7 +109,7 @@ def restart(uow: UnitOfWork, job: Job) -> None:
     job.send_after = func.now() + FIRST_RESEND
     uow.session.flush()
     uow.after_commit(lambda: send(uow.broker, job))
-    tell_after_commit(uow, job.id)
+    tell_after_commit(uow, job)
 
 
 def count_unfinished(uow: UnitOfWork) -> dict[tuple[str, str], int]:

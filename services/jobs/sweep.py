@@ -75,7 +75,7 @@ def _after_crash(uow: UnitOfWork, job: Job) -> None:
             setattr(job, name, value)
         job.send_after = func.now() + FIRST_RESEND
         uow.after_commit(lambda: send(uow.broker, job))
-    tell_after_commit(uow, job.id)
+    tell_after_commit(uow, job)
     uow.session.flush()
 
 

@@ -246,5 +246,5 @@ def test_every_change_is_told_after_its_commit(
     told = eventually(lambda: listening.get_message(timeout=0.1))
     listening.close()
     assert isinstance(told, dict)
-    assert told["data"].decode() == message(job_topic(claimed.job_id))
+    assert told["data"].decode() == message(job_topic(claimed.job_id), "running")
     assert quiet.job(claimed.job_id).version == before + 1
