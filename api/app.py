@@ -109,8 +109,8 @@ def _hear_job(waiters: Waiters[bool], topic: str, status: str) -> None:
 def _finished_jobs(resources: Resources) -> Look[bool]:
     def read(topics: list[str]) -> Mapping[str, bool]:
         wanted = {topic: job_of(topic) for topic in topics}
-        with resources.database.autocommitting() as session:
-            finished = requests.finished_among(session, list(wanted.values()))
+        with resources.database.autocommitting.connect() as connection:
+            finished = requests.finished_among(connection, list(wanted.values()))
         return {topic: True for topic, job_id in wanted.items() if job_id in finished}
 
     async def look(topics: list[str]) -> Mapping[str, bool]:

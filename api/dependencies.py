@@ -81,8 +81,8 @@ def identify(request: Request) -> Caller | None:
         raise unauthenticated(
             "auth.credentials_disagree", "The request carries credentials that differ."
         )
-    with state.resources.database.autocommitting() as session:
-        return api_keys.authenticate(session, state.key_signer, sent.pop())
+    engine = state.resources.database.autocommitting
+    return api_keys.authenticate(engine, state.key_signer, sent.pop())
 
 
 def _credentials(request: Request, api_key_header: str) -> set[str]:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, delete, func, select
 
 from core import clock
 from core.errors import conflict, not_found
@@ -122,9 +121,9 @@ def count_unfinished(uow: UnitOfWork) -> dict[tuple[str, str], int]:
     return {(lane, status): count for lane, status, count in uow.session.execute(query)}
 
 
-def finished_among(session: Session, job_ids: Collection[int]) -> set[int]:
+def finished_among(connection: Connection, job_ids: Collection[int]) -> set[int]:
     query = select(Job.id).where(Job.id.in_(job_ids), Job.finished_at.is_not(None))
-    return set(session.scalars(query))
+    return set(connection.scalars(query))
 
 
 def progress_of(job: Job) -> Progress:
