@@ -23,7 +23,7 @@ _PATIENCE = 60.0
 def main() -> int:
     place = home.from_environment()
     sample_photo.make(place.sample_photo)
-    resources = open_resources(load_settings(), concurrency=1, name="prepare")
+    resources = open_resources(load_settings(), concurrency=2, name="prepare")
     try:
         _persist(lambda: migrate(resources.database.engine))
         schema.remember(place, os.environ[schema.DATABASE_NAME_VARIABLE])
