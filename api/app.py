@@ -102,8 +102,9 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
 
 
 def _hear_job(waiters: Waiters[bool], topic: str, status: str) -> None:
+    # Only a hint: a deployment that shares the Redis server, in whatever database, is heard too.
     if status in FINISHED:
-        waiters.fulfil(topic, True)
+        waiters.nudge(topic)
 
 
 def _finished_jobs(resources: Resources) -> Look[bool]:
