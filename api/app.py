@@ -23,6 +23,7 @@ from api.waiting import Look, Subscriber, Waiters, running
 from core.settings import Settings
 from models import FINISHED
 from services import api_keys
+from services.attachments import links
 from services.jobs import requests
 from storage.notifications import job_of
 from storage.redis import open_async_redis
@@ -88,6 +89,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     state = State(
         resources=resources,
         key_signer=api_keys.signer(settings.keyring),
+        link_signer=links.signer(settings.keyring),
         subscriber=Subscriber(redis),
         jobs=Waiters(_finished_jobs(resources)),
         calls=Calls(resources, redis),

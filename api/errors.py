@@ -34,6 +34,7 @@ STATUS_OF = {
     Kind.PROVIDER_FAILED: 502,
     Kind.UNAVAILABLE: 503,
     Kind.TOO_SLOW: 504,
+    Kind.DAMAGED: 500,
 }
 _CODES = {404: "route.not_found", 405: "route.method_not_allowed"}
 

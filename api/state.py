@@ -15,6 +15,7 @@ class State:
 
     resources: Resources
     key_signer: Signer
+    link_signer: Signer
     subscriber: Subscriber
     jobs: Waiters[bool]
     calls: Calls

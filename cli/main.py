@@ -20,6 +20,8 @@ _GROUPS = {
     "keys": "cli.accounts:keys",
     "lists": "cli.lists:app",
     "jobs": "cli.jobs:app",
+    "attachments": "cli.attachments:attachments",
+    "encryption": "cli.attachments:encryption",
 }
 
 

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     PROVIDER_FAILED = "provider_failed"
     UNAVAILABLE = "unavailable"
     TOO_SLOW = "too_slow"
+    DAMAGED = "damaged"
 
 
 @dataclass(frozen=True)

@@ -53,14 +53,34 @@ class Signer:
     """HMAC-SHA256 for one purpose under a keyring."""
 
     def __init__(self, keyring: Keyring, purpose: str) -> None:
-        self._subkeys = [key.subkey(purpose) for key in keyring]
+        self._current = keyring.current.id
+        self._subkeys = {key.id: key.subkey(purpose) for key in keyring}
 
     def digest(self, message: bytes) -> bytes:
-        return hmac.digest(self._subkeys[0], message, hashlib.sha256)
+        return self._digest(self._current, message)
 
     def digests(self, message: bytes) -> list[bytes]:
         """The digest under every key, the current one first: what a stored HMAC may be."""
-        return [hmac.digest(subkey, message, hashlib.sha256) for subkey in self._subkeys]
+        return [self._digest(key_id, message) for key_id in self._subkeys]
+
+    def sign(self, message: bytes) -> str:
+        """A URL-safe signature, ``<key id>.<base64url>``, for what goes out and comes back."""
+        return f"{self._current}.{_base64url(self.digest(message))}"
+
+    def verify(self, message: bytes, signature: str) -> bool:
+        """Whether ``sign`` made this, under any key that is still in the ring; constant time."""
+        key_id, _, sent = signature.partition(".")
+        if key_id not in self._subkeys:
+            return False
+        expected = _base64url(self._digest(key_id, message))
+        return hmac.compare_digest(expected.encode(), sent.encode())
+
+    def _digest(self, key_id: str, message: bytes) -> bytes:
+        return hmac.digest(self._subkeys[key_id], message, hashlib.sha256)
+
+
+def _base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _parse_key(entry: str) -> Key:

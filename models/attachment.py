@@ -1,7 +1,7 @@
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, SmallInteger, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, SmallInteger, String, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -30,7 +30,8 @@ class Attachment(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    hash_id: Mapped[str] = mapped_column(unique=True)
+    # Sorted by bytes, as an object store sorts its keys (services.attachments.strays).
+    hash_id: Mapped[str] = mapped_column(String(collation="C"), unique=True)
     status: Mapped[int] = mapped_column(SmallInteger, default=AttachmentStatus.PROCESSING)
     encrypted: Mapped[bool]
     # The attachment's own data key, wrapped under one of ENCRYPTION_KEYS (`wrapped_by`).
@@ -38,7 +39,7 @@ class Attachment(Model):
     wrapped_by: Mapped[str | None]
 
     mime_type: Mapped[str]
-    filename: Mapped[str] = mapped_column(unique=True)
+    filename: Mapped[str] = mapped_column(String(collation="C"), unique=True)
     size: Mapped[int] = mapped_column(default=0)
     checksum: Mapped[str] = mapped_column(default="")
     width: Mapped[int | None]

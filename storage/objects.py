@@ -1,5 +1,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from io import BytesIO
 
 import urllib3
@@ -15,6 +17,12 @@ CHUNK_BYTES = 128 * 1024
 
 class ObjectMissing(Exception):
     """No object of that key."""
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    key: str
+    modified_at: datetime
 
 
 class ObjectStore:
@@ -56,16 +64,25 @@ class ObjectStore:
                 response.close()
                 response.release_conn()
 
+    def exists(self, key: str) -> bool:
+        try:
+            with _translated(key):
+                self._client.stat_object(self._bucket, key)
+        except ObjectMissing:
+            return False
+        return True
+
     def remove(self, key: str) -> None:
         """Remove the object; one that is missing already is no error."""
         with _translated(key):
             self._client.remove_object(self._bucket, key)
 
-    def keys(self, prefix: str = "") -> Iterator[str]:
+    def stored(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Every object whose key begins so, in the order of the keys' bytes, a page at a time."""
         with _translated(prefix):
             for item in self._client.list_objects(self._bucket, prefix=prefix, recursive=True):
-                if item.object_name:
-                    yield item.object_name
+                if item.object_name and item.last_modified:
+                    yield StoredObject(item.object_name, item.last_modified)
 
     def ready(self) -> bool:
         with _translated(""):

@@ -11,14 +11,15 @@ from api.json_bodies import JsonRoute
 from api.multipart import file_named, read_form
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
 from api.presence import while_connected
-from api.schemas.attachments import AttachmentRecord
+from api.schemas.attachments import AttachmentRecord, LinkRecord, NewLink
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State
+from core import clock
 from core.errors import DomainError
 from core.scopes import Scope
 from models import AttachmentStatus
 from services.api_keys import Caller
-from services.attachments import records, upload
+from services.attachments import links, records, upload
 from services.attachments.upload import Accepted, Upload, clean_filename
 from storage.notifications import job_topic
 
@@ -170,3 +171,26 @@ def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) ->
     """Delete the record and the file. Copies in browsers and caches live on until they expire."""
     with state.resources.unit_of_work() as uow:
         return envelope(records.remove(uow, caller, hash_id))
+
+
+@router.post(
+    "/attachments/{hash_id}/links",
+    responses={
+        **_NOT_FOUND,
+        **refuses((409, "link.not_encrypted", "This file isn't encrypted.")),
+    },
+)
+def create_link(
+    state: StateOf, caller: AttachmentCaller, hash_id: str, body: NewLink
+) -> Envelope[LinkRecord]:
+    """Make a link that shows an encrypted file to whoever has it, for a while."""
+    with state.resources.unit_of_work() as uow:
+        attachment = records.get(uow, caller, hash_id)
+    url, expires_at = links.create(
+        state.link_signer,
+        attachment,
+        base=state.resources.settings.public_base,
+        expires_in=body.expires_in,
+        now=clock.now(),
+    )
+    return envelope(LinkRecord(url=url, expires_at=expires_at))

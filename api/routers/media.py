@@ -10,11 +10,12 @@ from api.json_bodies import JsonRoute
 from api.openapi import refuses
 from api.ranges import ByteRange, Unsatisfiable, parse_range
 from api.state import State, state_of
+from core import clock
 from core.errors import DomainError, Kind
 from core.scopes import Scope
 from models import Attachment
 from services.api_keys import require_scope
-from services.attachments import records
+from services.attachments import links, records
 from services.attachments.files import media_key
 from storage.objects import ObjectMissing
 
@@ -41,11 +42,11 @@ _FOREVER = "public, max-age=31536000, immutable"
     },
 )
 def read_media(request: Request, filename: str) -> Response:
-    """The stored file. An encrypted one answers its owner only; any other whoever has the URL."""
+    """The stored file, for whoever has the URL; an encrypted one for its owner or a signed link."""
     state = state_of(request)
     with state.resources.unit_of_work() as uow:
         attachment = records.find_media(uow, filename)
-    if attachment.encrypted:
+    if attachment.encrypted and not _has_link(request, state, attachment):
         _require_owner(request, attachment)
     headers = _headers(attachment)
     if _is_current(request, headers["ETag"]):
@@ -55,6 +56,16 @@ def read_media(request: Request, filename: str) -> Response:
     except Unsatisfiable:
         return _unsatisfiable(attachment)
     return _file(request, state, attachment, byte_range, headers)
+
+
+def _has_link(request: Request, state: State, attachment: Attachment) -> bool:
+    return links.opens(
+        state.link_signer,
+        attachment.filename,
+        expires=request.query_params.get("expires", ""),
+        signature=request.query_params.get("signature", ""),
+        now=clock.now(),
+    )
 
 
 def _require_owner(request: Request, attachment: Attachment) -> None:

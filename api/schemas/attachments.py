@@ -2,7 +2,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from api.schemas.envelope import Schema, Timestamp
+from api.schemas.envelope import Body, Schema, Timestamp
 from core.settings import Settings
 from models import Attachment
 
@@ -50,3 +50,14 @@ class AttachmentRecord(Schema):
             checksum_method="sha256",
             view_url=f"{base}/{pathname}",
         )
+
+
+class NewLink(Body):
+    expires_in: int = Field(
+        ge=1, le=604_800, description="Seconds that the link lasts; 7 days at most", examples=[3600]
+    )
+
+
+class LinkRecord(Schema):
+    url: str = Field(description="Shows the file to whoever has it")
+    expires_at: Timestamp

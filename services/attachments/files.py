@@ -4,13 +4,16 @@ from models import Attachment
 from storage.encryption import WrappedKey, decrypt, encrypt
 from storage.resources import Resources
 
+ORIGINALS = "originals/"
+MEDIA = "media/"
+
 
 def original_key(attachment: Attachment) -> str:
-    return f"originals/{attachment.hash_id}"
+    return ORIGINALS + attachment.hash_id
 
 
 def media_key(attachment: Attachment) -> str:
-    return f"media/{attachment.filename}"
+    return MEDIA + attachment.filename
 
 
 def data_key(resources: Resources, attachment: Attachment) -> bytes | None:

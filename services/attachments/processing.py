@@ -6,6 +6,7 @@ from services.attachments.files import data_key, media_key, original_key, seal, 
 from services.images import Converted, ConverterProcess, UnreadableImage
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
+from storage.encryption import Tampered
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 
@@ -23,6 +24,8 @@ def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> 
         converted = converter.convert(original)
     except ObjectMissing:
         raise invalid("attachment.original_missing", "The uploaded bytes are gone.") from None
+    except Tampered as error:
+        raise invalid("attachment.damaged", "The upload was damaged in storage.") from error
     except UnreadableImage as error:
         raise invalid(error.code, error.message) from error
     lease.check_cancelled()

@@ -3,12 +3,13 @@ from functools import partial
 
 from sqlalchemy import delete, select
 
-from core.errors import DomainError, invalid, not_found
+from core.errors import DomainError, Kind, invalid, not_found
 from models import Attachment, AttachmentStatus, Job
 from services.api_keys import Caller
 from services.attachments.files import data_key, media_key, original_key, unseal
 from services.attachments.upload import PROCESS, Accepted
 from services.jobs import requests
+from storage.encryption import Tampered
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -88,6 +89,10 @@ def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
         return unseal(resources.objects.get(key), data_key(resources, attachment), key)
     except ObjectMissing:
         raise media_not_found() from None
+    except Tampered as error:
+        raise DomainError(
+            Kind.DAMAGED, "media.damaged", "The stored file is damaged; it is not served."
+        ) from error
 
 
 def _find(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment | None:

@@ -18,7 +18,7 @@ from tests.stack import Owner, Stack, eventually
 @contextmanager
 def leaves_nothing(stack: Stack, client: httpx.Client) -> Iterator[None]:
     def objects() -> set[str]:
-        return set(stack.resources.objects.keys(""))
+        return {item.key for item in stack.resources.objects.stored()}
 
     before = objects()
     yield

@@ -2,6 +2,8 @@ from datetime import timedelta
 
 from core import clock
 from services import idempotency
+from services.attachments import strays
+from services.attachments.files import ORIGINALS
 from services.jobs import requests
 from workers import process
 from workers.declaration import TaskSet
@@ -9,6 +11,14 @@ from workers.declaration import TaskSet
 TASKS = TaskSet()
 
 JOBS_KEPT = timedelta(days=30)
+
+
+@TASKS.periodic("maintenance.sweep_uploads")
+def sweep_uploads() -> None:
+    """Remove uploads that no attachment waits for any more: what a crash left behind."""
+    resources = process.resources()
+    for stray in strays.find(resources, now=clock.now(), prefixes=(ORIGINALS,)):
+        strays.mend(resources, stray)
 
 
 @TASKS.periodic("maintenance.purge")

@@ -1,0 +1,48 @@
+from typing import Annotated
+
+import typer
+
+from cli.connection import connected
+from cli.output import Json, show, show_all
+from core import clock
+from services.attachments import rotation, strays
+
+attachments = typer.Typer(no_args_is_help=True, add_completion=False, help="Uploaded images.")
+encryption = typer.Typer(no_args_is_help=True, add_completion=False, help="Encryption keys.")
+
+FOUND = 1
+
+
+@attachments.callback()
+@encryption.callback()
+def group() -> None:
+    """Keeps a group a group while it has only one command."""
+
+
+@attachments.command("sweep")
+def sweep(
+    fix: Annotated[
+        bool,
+        typer.Option("--fix", help="Remove objects without a row, fail rows without an object."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Find rows without objects and objects without rows; exit code 1 while there are any."""
+    with connected() as resources:
+        found = []
+        for stray in strays.find(resources, now=clock.now()):
+            if fix:
+                strays.mend(resources, stray)
+            found.append({"fault": stray.fault, "key": stray.key, "mended": fix})
+    show_all(found, as_json=as_json)
+    if found and not fix:
+        raise typer.Exit(FOUND)
+
+
+@encryption.command("rotate")
+def rotate(as_json: Json = False) -> None:
+    """Wrap every attachment's key under the first of PRESSROOM_ENCRYPTION_KEYS."""
+    with connected() as resources:
+        rewrapped = sum(rotation.rotate(resources))
+        current = resources.envelope.current
+    show({"rewrapped": rewrapped, "key": current}, as_json=as_json)
