@@ -1,5 +1,7 @@
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from sqlalchemy.exc import OperationalError
 
@@ -10,13 +12,24 @@ from storage.resources import Resources, open_resources
 
 @contextmanager
 def connected() -> Iterator[Resources]:
-    """The services that the environment's settings name."""
+    """The services that the environment's settings name, or else the running stack's."""
+    _attach_to_running_stack()
     resources = open_resources(load_settings(), concurrency=2, name="cli")
     try:
         with database_errors():
             yield resources
     finally:
         resources.close()
+
+
+def _attach_to_running_stack() -> None:
+    """On a laptop, a command means the stack that `make run` started, if nothing else is named."""
+    if "PRESSROOM_DATABASE_URL" in os.environ or find_spec("devstack") is None:
+        return
+    from devstack import attaching, home
+
+    for name, value in attaching.settings_of(home.from_environment()).items():
+        os.environ.setdefault(name, value)
 
 
 @contextmanager

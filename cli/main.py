@@ -2,6 +2,7 @@
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import typer
@@ -41,7 +42,9 @@ class LazyGroups(TyperGroup):
 app = typer.Typer(
     cls=LazyGroups, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
-devstack.register(app)
+# The image of a deployment ships without the development stack.
+if find_spec("devstack"):
+    devstack.register(app)
 processes.register(app)
 
 

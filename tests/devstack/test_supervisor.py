@@ -137,6 +137,20 @@ def test_the_demo_owner_pays_and_has_the_list(stack: Stack) -> None:
         assert cursor.fetchall() == [("paid", "the-daily-demo")]
 
 
+def test_commands_mean_the_running_stack_unless_settings_name_another(stack: Stack) -> None:
+    listed = stack.command("users", "list", "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert "demo@pressroom.example" in {user["email"] for user in json.loads(listed.stdout)}
+    made = stack.command("keys", "create", "demo@pressroom.example", "--name", "cli", "--json")
+    key = json.loads(made.stdout)["key"]
+    me = httpx.get(f"{stack.run['api_url']}/users/me", headers={"X-API-Key": key})
+    assert me.json()["data"]["email"] == "demo@pressroom.example"
+    elsewhere = {**stack.variables, "PRESSROOM_DATABASE_URL": "postgresql://x@127.0.0.1:1/x"}
+    refused = Stack(stack.home, elsewhere).command("users", "list")
+    assert refused.returncode == 2
+    assert "PRESSROOM_REDIS_URL" in refused.stderr
+
+
 def test_the_printed_curl_line_uploads_as_it_is(stack: Stack) -> None:
     shown = stack.command("up").stdout
     line = next(line for line in shown.splitlines() if line.startswith("curl "))

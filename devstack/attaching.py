@@ -1,0 +1,20 @@
+from devstack import state
+from devstack.home import Home
+from devstack.secrets_file import load_or_create
+from devstack.stack import common_settings
+
+
+def settings_of(home: Home) -> dict[str, str]:
+    """The PRESSROOM_ settings under which the home's running stack works; none if none runs."""
+    run = state.read(home)
+    if run is None:
+        return {}
+    return {
+        **common_settings(load_or_create(home), api_url=run.api_url),
+        "PRESSROOM_DATABASE_URL": run.database_url,
+        "PRESSROOM_REDIS_URL": run.redis_url,
+        "PRESSROOM_S3_ENDPOINT": run.s3.endpoint,
+        "PRESSROOM_S3_ACCESS_KEY": run.s3.access_key,
+        "PRESSROOM_S3_SECRET_KEY": run.s3.secret_key,
+        "PRESSROOM_S3_BUCKET": run.s3.bucket,
+    }
