@@ -25,6 +25,7 @@ STATUS_OF = {
     Kind.PAYMENT_NEEDED: 402,
     Kind.FORBIDDEN: 403,
     Kind.NOT_FOUND: 404,
+    Kind.STALLED: 408,
     Kind.CONFLICT: 409,
     Kind.TOO_LARGE: 413,
     Kind.UNSUPPORTED_TYPE: 415,

@@ -15,6 +15,7 @@ class Kind(StrEnum):
     PAYMENT_NEEDED = "payment_needed"
     FORBIDDEN = "forbidden"
     NOT_FOUND = "not_found"
+    STALLED = "stalled"
     CONFLICT = "conflict"
     RANGE = "range"
     TOO_LARGE = "too_large"
@@ -89,6 +90,10 @@ def too_large(code: str, message: str) -> DomainError:
 
 def unsupported_type(code: str, message: str) -> DomainError:
     return DomainError(Kind.UNSUPPORTED_TYPE, code, message)
+
+
+def stalled(code: str, message: str) -> DomainError:
+    return DomainError(Kind.STALLED, code, message)
 
 
 def unavailable(code: str, message: str, *, retry_after: int = 1) -> DomainError:

@@ -1,19 +1,26 @@
 """Bounds on what a request may send, enforced while it is read: nothing larger is ever held."""
 
+import asyncio
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NoReturn
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem
-from core.errors import DomainError, malformed, too_large
+from core.errors import DomainError, malformed, stalled, too_large, unavailable
 from services.attachments.upload import MAX_BYTES, file_too_large
 
 MEGABYTE = 1024 * 1024
 # Part headers, boundaries and a few small fields around the file.
 MULTIPART_OVERHEAD = 64 * 1024
+# Fifty of the largest uploads; a body counts until it is stored.
+MOST_BYTES_AT_ONCE = 256 * MEGABYTE
+# Between two pieces of a body, and for all of it: 5 MB in that time is 60 KB/s.
+MOST_SILENCE_SECONDS = 20.0
+MOST_SECONDS = 90.0
 
 
 @dataclass(frozen=True)
@@ -35,13 +42,75 @@ LIMITS = (
 )
 
 
-class BodyTooLarge(Exception):
+class Budget:
+    """How many bytes of unfinished bodies this process holds at a time, all requests together."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left = most_bytes
+
+    def take(self, count: int) -> bool:
+        if count > self._left:
+            return False
+        self._left -= count
+        return True
+
+    def give_back(self, count: int) -> None:
+        self._left += count
+
+
+class BodyRefused(Exception):
     """Unwinds whatever was reading; never leaves the middleware."""
+
+
+class Body:
+    """One request's body while it arrives. ``refusal`` says why no more of it is read."""
+
+    def __init__(self, limit: BodyLimit, receive: Receive, budget: Budget) -> None:
+        self._limit = limit
+        self._receive = receive
+        self._budget = budget
+        self._held = 0
+        self._read = 0
+        self._complete = False
+        self._deadline = asyncio.get_running_loop().time() + MOST_SECONDS
+        self.refusal: DomainError | None = None
+
+    async def receive(self) -> Message:
+        if self._complete:
+            # What comes now is the end of the connection, which may take its time.
+            return await self._receive()
+        message = await self._next()
+        count = len(message.get("body", b""))
+        self._read += count
+        if self._read > self._limit.most_bytes:
+            self._refuse(self._limit.refusal)
+        if not self._budget.take(count):
+            self._refuse(unavailable("service.busy", "Too much is being uploaded at the moment."))
+        self._held += count
+        self._complete = not message.get("more_body", False)
+        return message
+
+    def release(self) -> None:
+        """Nobody holds the body any more."""
+        self._budget.give_back(self._held)
+        self._held = 0
+
+    async def _next(self) -> Message:
+        left = self._deadline - asyncio.get_running_loop().time()
+        try:
+            return await asyncio.wait_for(self._receive(), max(min(left, MOST_SILENCE_SECONDS), 0))
+        except TimeoutError:
+            self._refuse(stalled("body.too_slow", "The body arrives too slowly."))
+
+    def _refuse(self, refusal: DomainError) -> NoReturn:
+        self.refusal = refusal
+        raise BodyRefused
 
 
 class BodyLimitMiddleware:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._budget = Budget(MOST_BYTES_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -55,30 +124,30 @@ class BodyLimitMiddleware:
         elif int(declared) > limit.most_bytes:
             await problem(limit.refusal)(scope, receive, send)
         else:
-            await self._counted(limit, scope, receive, send)
+            await self._bounded(limit, scope, receive, send)
 
-    async def _counted(self, limit: BodyLimit, scope: Scope, receive: Receive, send: Send) -> None:
-        read = 0
-        exceeded = started = False
-
-        async def counting_receive() -> Message:
-            nonlocal read, exceeded
-            message = await receive()
-            read += len(message.get("body", b""))
-            if read > limit.most_bytes:
-                exceeded = True
-                raise BodyTooLarge
-            return message
+    async def _bounded(self, limit: BodyLimit, scope: Scope, receive: Receive, send: Send) -> None:
+        body = Body(limit, receive, self._budget)
+        scope["pressroom.body"] = body
+        started = False
 
         async def watching_send(message: Message) -> None:
             nonlocal started
             # What the application makes of the broken read is replaced below.
-            if exceeded and not started:
+            if body.refusal and not started:
                 return
             started = True
             await send(message)
 
-        with suppress(BodyTooLarge):
-            await self._app(scope, counting_receive, watching_send)
-        if exceeded and not started:
-            await problem(limit.refusal)(scope, receive, send)
+        try:
+            with suppress(BodyRefused):
+                await self._app(scope, body.receive, watching_send)
+        finally:
+            body.release()
+        if body.refusal and not started:
+            await problem(body.refusal)(scope, receive, send)
+
+
+def release_body(scope: Scope) -> None:
+    """Say that the request's body is kept nowhere in memory, though its answer takes a while."""
+    scope["pressroom.body"].release()

@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from api.context import current_request_id
 from api.dependencies import Limit, Offset, PreferenceOf, StateOf, idempotency_key, needs
 from api.json_bodies import JsonRoute
+from api.middleware.limits import release_body
 from api.multipart import file_named, read_form
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
 from api.presence import while_connected
@@ -83,6 +84,7 @@ _UPLOAD: dict[str, Any] = {
             (400, "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 characters."),
             (404, "attachment.not_found", "It was deleted while, or since, it was uploaded."),
             (409, "idempotency.in_progress", "A request with this key is still under way."),
+            (408, "body.too_slow", "The body arrives too slowly."),
             (413, "attachment.too_large", "A file has at most 5,242,880 bytes (5 MB)."),
             (415, "attachment.unsupported_type", "The file is none of the six types."),
             (422, "attachment.empty", "The uploaded file is empty."),
@@ -92,6 +94,7 @@ _UPLOAD: dict[str, Any] = {
             (422, "image.too_many_pixels", "An image may have 50 megapixels."),
             (422, "image.too_many_frames", "An animation may have 1,000 frames."),
             (422, "idempotency.key_reused", "The key was used for another request."),
+            (503, "service.busy", "Too much is being uploaded at the moment."),
             (503, "service.unavailable", "A part of the service is not reachable."),
         ),
     },
@@ -120,7 +123,7 @@ async def _accept(request: Request, state: State, caller: Caller, *, encrypted: 
     form = await read_form(request)
     part = file_named(form, "file")
     key = idempotency_key(request, caller, form.parts())
-    return await run_in_threadpool(
+    accepted = await run_in_threadpool(
         upload.accept,
         state.resources,
         caller,
@@ -129,6 +132,8 @@ async def _accept(request: Request, state: State, caller: Caller, *, encrypted: 
         key=key,
         request_id=current_request_id(),
     )
+    release_body(request.scope)
+    return accepted
 
 
 def _answer(state: State, accepted: Accepted) -> JSONResponse:

@@ -1,0 +1,19 @@
+"""The API with less patience and room: `python -m tests.probe.impatient_api PORT`."""
+
+import sys
+
+import uvicorn
+
+from api.app import create_app
+from api.middleware import limits
+from core.logging import configure_logging
+from core.settings import load_settings
+
+limits.MOST_SILENCE_SECONDS = 1.0
+limits.MOST_SECONDS = 4.0
+limits.MOST_BYTES_AT_ONCE = 8 * limits.MEGABYTE
+
+if __name__ == "__main__":
+    configure_logging(load_settings())
+    app = create_app(load_settings())
+    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_config=None)

@@ -1,0 +1,171 @@
+"""Slow and lying uploads are bounded: in time, in memory, and without a thread for each."""
+
+import re
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from devstack.programs import answers
+from tests.pictures import photo
+from tests.stack import Owner, Running, Stack, eventually
+
+MEGABYTE = 1024 * 1024
+SLOW_ONES = 200
+
+
+@pytest.fixture(scope="module")
+def impatient(make_stack: Callable[[str], Stack]) -> tuple[Stack, Running]:
+    stack = make_stack("impatient")
+    stack.start_worker("media")
+    port = stack.api_port
+    api = stack.start(
+        "api",
+        str(port),
+        module="tests.probe.impatient_api",
+        ready=lambda: answers(port, "/healthz"),
+    )
+    return stack, api
+
+
+@pytest.fixture
+def patience_owner(impatient: tuple[Stack, Running]) -> Owner:
+    return impatient[0].new_owner()
+
+
+class SlowUpload:
+    """An upload whose sender has sent its head and a first piece of the file."""
+
+    def __init__(self, stack: Stack, owner: Owner, *, declared: int, sent: bytes) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", stack.api_port), timeout=30)
+        head = (
+            "POST /attachments HTTP/1.1\r\nHost: x\r\n"
+            f"Authorization: Bearer {owner.key}\r\n"
+            "Content-Type: multipart/form-data; boundary=b\r\n"
+            f"Content-Length: {declared}\r\n\r\n"
+            '--b\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\n'
+        )
+        self.socket.sendall(head.encode() + sent)
+
+    def status(self) -> int:
+        found = re.match(rb"HTTP/1.1 (\d{3})", self.socket.recv(4096))
+        assert found is not None
+        return int(found[1])
+
+    def __enter__(self) -> "SlowUpload":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
+def fact_of(pid: int, name: str) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE)
+    assert found is not None
+    return int(found[1])
+
+
+def test_a_sender_who_falls_silent_is_told_408(
+    impatient: tuple[Stack, Running], patience_owner: Owner
+) -> None:
+    with SlowUpload(impatient[0], patience_owner, declared=100_000, sent=b"x") as upload:
+        assert upload.status() == 408
+
+
+def test_a_sender_who_trickles_is_told_408(
+    impatient: tuple[Stack, Running], patience_owner: Owner
+) -> None:
+    ended = threading.Event()
+    with SlowUpload(impatient[0], patience_owner, declared=100_000, sent=b"x") as upload:
+
+        def trickle() -> None:
+            while not ended.wait(0.2):
+                upload.socket.sendall(b"x")
+
+        sender = threading.Thread(target=trickle)
+        sender.start()
+        try:
+            assert upload.status() == 408
+        finally:
+            ended.set()
+            sender.join()
+
+
+def test_many_slow_senders_hold_no_threads_and_leave_others_served(
+    impatient: tuple[Stack, Running], patience_owner: Owner
+) -> None:
+    stack, api = impatient
+    threads = fact_of(api.pid, "Threads")
+    with ExitStack() as opened:
+        uploads = [
+            opened.enter_context(
+                SlowUpload(stack, patience_owner, declared=100_000, sent=b"x" * 1000)
+            )
+            for _ in range(SLOW_ONES)
+        ]
+        with stack.client(patience_owner.key) as client:
+            reply = client.post("/attachments", files={"file": ("a.jpg", photo())})
+        assert reply.status_code == 200, reply.text
+        # The pool for short database work, and not one for each sender.
+        assert fact_of(api.pid, "Threads") <= threads + 30
+        assert {upload.status() for upload in uploads} == {408}
+
+
+def test_bodies_together_take_no_more_memory_than_is_set_aside(
+    impatient: tuple[Stack, Running], patience_owner: Owner
+) -> None:
+    stack, api = impatient
+    before = fact_of(api.pid, "VmRSS")
+    piece = b"x" * (2 * MEGABYTE)
+    with ExitStack() as opened:
+        uploads = [
+            opened.enter_context(
+                SlowUpload(stack, patience_owner, declared=4 * MEGABYTE, sent=piece)
+            )
+            for _ in range(12)
+        ]
+        statuses = sorted(upload.status() for upload in uploads)
+    assert statuses.count(503) >= 12 - 8 * MEGABYTE // len(piece)
+    assert set(statuses) == {408, 503}
+    assert fact_of(api.pid, "VmRSS") - before < 64 * 1024
+
+
+def test_room_is_given_back_when_a_body_is_stored_or_given_up(
+    impatient: tuple[Stack, Running], patience_owner: Owner
+) -> None:
+    stack, _ = impatient
+    large = photo(3000, 2200, quality=92)
+    assert len(large) > MEGABYTE
+    with stack.client(patience_owner.key) as client:
+        for _ in range(10):
+            headers = {"Prefer": "respond-async"}
+            files = {"file": ("a.jpg", large)}
+            reply = client.post("/attachments", files=files, headers=headers)
+            assert reply.status_code in (200, 202), reply.text
+
+
+def test_who_has_no_key_is_refused_before_the_body_is_read(
+    impatient: tuple[Stack, Running],
+) -> None:
+    stranger = Owner(0, "", "prk_unknown")
+    with SlowUpload(impatient[0], stranger, declared=5 * MEGABYTE, sent=b"x") as upload:
+        assert upload.status() == 401
+
+
+def test_a_length_that_promises_more_than_comes_is_refused(
+    impatient: tuple[Stack, Running], patience_owner: Owner
+) -> None:
+    stack, _ = impatient
+    with SlowUpload(stack, patience_owner, declared=100_000, sent=b"x") as upload:
+        upload.socket.shutdown(socket.SHUT_WR)
+        upload.socket.settimeout(10)
+        assert upload.socket.recv(4096)[9:12] in (b"", b"400", b"408")
+    rows = stack.query(
+        "SELECT count(*) FROM attachments WHERE user_id = %s", patience_owner.user_id
+    )
+    assert rows == [(0,)]
+    assert eventually(lambda: not [*stack.resources.objects.stored("originals/")])
