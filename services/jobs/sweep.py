@@ -5,8 +5,6 @@ again, or failed once it has taken three workers down with it. Rows are taken wi
 so that any number of workers sweep at once and each row is handled by one.
 """
 
-from datetime import timedelta
-
 import redis
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.exc import OperationalError
@@ -27,7 +25,7 @@ MAX_CRASHES = 3
 ENOUGH_WAITING = 100
 # More would fill the broker, which then refuses what a worker must write to take any of it.
 TOO_MANY_WAITING = 10_000
-_SLOWEST_RESEND = timedelta(seconds=16)
+_SLOWEST_AFTER_SENDS = 3  # 16 seconds
 _BATCH = 200
 
 
@@ -103,7 +101,7 @@ def resend_unclaimed(resources: Resources, lane: Lane) -> int:
         .with_for_update(skip_locked=True)
     )
     # Each time it waits longer: a job that is only waiting for its turn needs few copies.
-    pause = func.least(FIRST_RESEND * func.power(2, Job.sends), _SLOWEST_RESEND)
+    pause = FIRST_RESEND * func.power(2, func.least(Job.sends, _SLOWEST_AFTER_SENDS))
     with resources.unit_of_work() as uow:
         statement = (
             update(Job)

@@ -103,6 +103,16 @@ def test_each_resend_waits_longer(quiet: Bench, resources: Resources) -> None:
     assert pauses == [4, 8, 16, 16]
 
 
+def test_job_that_was_sent_for_hours_is_still_sent_again(
+    quiet: Bench, resources: Resources
+) -> None:
+    job_id = quiet.enqueue()
+    resources.redis.delete(QUEUE)
+    change(resources, job_id, sends=10_000, send_after=Job.created_at)
+    assert sweep.resend_unclaimed(resources, Lane.BULK) == 1
+    assert waiting(resources) == 1
+
+
 def test_two_sweeps_at_once_share_the_rows_and_wait_for_nothing(
     quiet: Bench, resources: Resources
 ) -> None:
