@@ -103,7 +103,7 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _backoff(retries: int) -> timedelta:
-    """Exponential with full jitter, so that what failed together does not return together."""
+    """Exponential, half of it chance, so that what failed together does not return together."""
     longest = min(_FIRST_RETRY_SECONDS * 2**retries, _SLOWEST_RETRY_SECONDS)
     return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret
 
