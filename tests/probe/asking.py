@@ -1,0 +1,73 @@
+"""An API and a worker with a route of the request lane.
+
+`python -m tests.probe.asking api PORT`, or `worker`. What the worker does is seen in Redis: it counts the questions that it takes up.
+"""
+
+import os
+import sys
+import time
+from typing import Annotated, Any
+
+os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
+
+import uvicorn
+from fastapi import APIRouter, Request
+
+from api.app import create_app
+from api.dependencies import StateOf, needs
+from api.json_bodies import JsonRoute
+from api.presence import while_connected
+from api.schemas.envelope import Envelope, envelope
+from core.errors import TransientError, unavailable
+from core.lanes import Lane
+from core.logging import configure_logging
+from core.scopes import Scope
+from core.settings import load_settings
+from services.api_keys import Caller
+from workers import process
+from workers.declaration import TaskSet
+from workers.main import run
+
+TASK = "probe.answer"
+TAKEN = "probe:taken"
+TASKS = TaskSet()
+router = APIRouter(route_class=JsonRoute)
+
+
+@TASKS.request(TASK)
+def answer(question: dict[str, Any]) -> dict[str, Any]:
+    process.resources().redis.incr(TAKEN)
+    time.sleep(question["sleep"])
+    match question["end"]:
+        case "refuse":
+            raise unavailable("probe.busy", "Ask again.", retry_after=7)
+        case "pass":
+            raise TransientError("a moment")
+        case "break":
+            raise ZeroDivisionError
+    return {"echo": question["text"]}
+
+
+@router.post("/ask")
+async def ask(
+    request: Request,
+    state: StateOf,
+    _: Annotated[Caller, needs(Scope.COMPOSER)],
+    *,
+    text: str = "",
+    sleep: float = 0.0,
+    end: str = "",
+    seconds: float = 20.0,
+) -> Envelope[dict[str, Any]]:
+    question = {"text": text, "sleep": sleep, "end": end}
+    call = state.calls.call(TASK, Lane.IO, question, seconds=seconds)
+    return envelope(await while_connected(request.receive, call))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "worker":
+        run(Lane.IO, 2, TASKS)
+    configure_logging(load_settings())
+    app = create_app(load_settings())
+    app.include_router(router)
+    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_config=None)
