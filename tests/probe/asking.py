@@ -1,6 +1,7 @@
 """An API and a worker with a route of the request lane.
 
-`python -m tests.probe.asking api PORT`, or `worker`. What the worker does is seen in Redis: it counts the questions that it takes up.
+`python -m tests.probe.asking api PORT`, or `worker`. What the worker does is seen in Redis: it
+counts the questions that it takes up.
 """
 
 import os
