@@ -71,7 +71,7 @@ def _random_frame(
     chance: random.Random, size: tuple[int, int], number: int, *, gif_only: bool
 ) -> Rectangle:
     box = (0, 0, *size)
-    if number:
+    if number or gif_only:
         left, top = chance.randrange(size[0] - 1), chance.randrange(size[1] - 1)
         box = (left, top, chance.randint(left + 1, size[0]), chance.randint(top + 1, size[1]))
     alphas = (0, 255) if gif_only else (0, 90, 128, 255)
@@ -93,7 +93,7 @@ def as_gif(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> by
         [
             GifFrame(
                 frame.box,
-                GIF_PALETTE.index(frame.colour[:3]) if frame.colour[3] else GIF_TRANSPARENT,  # type: ignore[arg-type]
+                GIF_PALETTE.index(frame.colour[:3]) if frame.colour[3] else GIF_TRANSPARENT,
                 hundredths=frame.delay[0],
                 dispose=frame.dispose + 1,
             )
