@@ -32,7 +32,7 @@ def _page(record: dict[str, Any]) -> str:
         [
             "# Performance",
             "",
-            "Written by `make bench`; don't edit. Each figure is the median of at least five",
+            "Written by `make bench`; don't edit. Each figure is the median of at least three",
             "rounds in which product and baseline took turns in one run, with the smallest and",
             "largest round beside it. Absolute times say more of the machine than of Pressroom.",
             "",

@@ -38,12 +38,13 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Animation:
-    """`plays` counts whole showings; 0 is for ever."""
+    """`plays` counts whole showings; 0 is for ever. A still has an EXIF `orientation`."""
 
     width: int
     height: int
     frames: Sequence[Frame]
     plays: int
+    orientation: int = 1
 
 
 def first_view(animation: Animation) -> Image.Image:

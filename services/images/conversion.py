@@ -14,7 +14,7 @@ from services.images.encoding import encode_animation, encode_icon, encode_still
 from services.images.image_type import ImageType, sniff
 from services.images.limits import MAX_LOSSLESS_ANIMATION_PIXELS, MAX_LOSSLESS_PIXELS, MAX_PIXELS
 from services.images.outcome import Converted, UnreadableImage, truncated, unreadable
-from services.images.still import decode_upright, open_only
+from services.images.still import decode_upright, open_only, upright
 
 # What Pillow's decoders raise on bytes they cannot make sense of.
 _DECODER_ERRORS = (
@@ -70,7 +70,8 @@ def _convert_gif(data: bytes) -> Converted:
 def _convert_frames(animation: Animation, *, lossless_pixels: int) -> Converted:
     area = animation.width * animation.height
     if len(animation.frames) == 1:
-        return encode_still(first_view(animation), lossless=area <= lossless_pixels)
+        still = upright(first_view(animation), animation.orientation)
+        return encode_still(still, lossless=area <= lossless_pixels)
     drawn = area * len(animation.frames)
     return encode_animation(animation, lossless=drawn <= MAX_LOSSLESS_ANIMATION_PIXELS)
 

@@ -25,7 +25,7 @@ def encode_still(image: Image.Image, *, lossless: bool) -> Converted:
 def encode_animation(animation: Animation, *, lossless: bool) -> Converted:
     canvas = Playback(animation)
     placeholder = _blurhash(canvas)
-    data = _webp(
+    encoded = _webp(
         canvas,
         save_all=True,
         duration=canvas.durations,
@@ -33,6 +33,7 @@ def encode_animation(animation: Animation, *, lossless: bool) -> Converted:
         background=(0, 0, 0, 0),
         **(_ANIMATION_LOSSLESS if lossless else _ANIMATION_LOSSY),
     )
+    data = webp.with_alpha_declared(encoded)
     # Equal neighbours have been merged: what counts is what a viewer of `data` will find.
     frames = max(1, len(webp.read(data).durations))
     return Converted(data, "image/webp", "webp", *canvas.size, frames, placeholder)

@@ -11,7 +11,7 @@ from services.images.animation import Animation, Disposal, Frame
 from services.images.colours import displayable
 from services.images.limits import check_animation, check_canvas, check_frame_count
 from services.images.outcome import truncated, unreadable
-from services.images.still import open_only
+from services.images.still import open_only, orientation_in
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # Chunks that change what a frame's pixels mean; a frame cut out takes them along.
@@ -42,6 +42,7 @@ class _Found:
     cuts: list[_Cut] = field(default_factory=list)
     sequence: int = 0
     data: list[bytes] = field(default_factory=list)
+    exif: bytes = b""
 
 
 def read(data: bytes) -> Animation:
@@ -97,6 +98,8 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
         _note_header(found, body)
     elif name in _SHARED:
         found.shared.append((name, body))
+    elif name == b"eXIf":
+        found.exif = found.exif or body
     elif name == b"acTL" and not found.data:
         found.claimed, plays = _SIDES.unpack_from(body)
         found.plays = min(plays, _MAX_PLAYS)
@@ -139,7 +142,7 @@ def _still(found: _Found) -> Animation:
     width, height = _SIDES.unpack_from(found.header)
     decode = partial(_decode_pieces, found.header, found.shared, found.data)
     frame = Frame(0, 0, Fraction(0), Disposal.KEEP, over=False, decode=decode)
-    return Animation(width, height, [frame], plays=1)
+    return Animation(width, height, [frame], 1, orientation_in(found.exif))
 
 
 def _animation(found: _Found) -> Animation:
@@ -148,7 +151,7 @@ def _animation(found: _Found) -> Animation:
         raise unreadable(f"The APNG claims {found.claimed} frames and has {len(found.cuts)}.")
     check_animation(len(found.cuts), width * height, "APNG")
     frames = [_frame(found, cut, canvas=(width, height)) for cut in found.cuts]
-    return Animation(width, height, frames, found.plays)
+    return Animation(width, height, frames, found.plays, orientation_in(found.exif))
 
 
 def _frame(found: _Found, cut: _Cut, *, canvas: tuple[int, int]) -> Frame:

@@ -1,4 +1,6 @@
 import struct
+from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 
 from PIL import ExifTags, Image
@@ -34,14 +36,30 @@ def decode(data: bytes, format_name: str) -> Image.Image:
 def decode_upright(data: bytes, format_name: str) -> Image.Image:
     with open_only(data, format_name) as image:
         image.load()
-        turn = _UPRIGHT.get(_orientation(image))
-        upright = displayable(image)
-    return upright if turn is None else upright.transpose(turn)
+        orientation = _orientation(image.getexif)
+        decoded = displayable(image)
+    return upright(decoded, orientation)
 
 
-def _orientation(image: Image.Image) -> int:
+def upright(image: Image.Image, orientation: int) -> Image.Image:
+    turn = _UPRIGHT.get(orientation)
+    return image if turn is None else image.transpose(turn)
+
+
+def orientation_in(exif: bytes) -> int:
+    """Of a bare EXIF block, 1 (upright) where it does not say."""
+    return _orientation(partial(_parsed, exif)) if exif else 1
+
+
+def _parsed(exif: bytes) -> Image.Exif:
+    parsed = Image.Exif()
+    parsed.load(exif)
+    return parsed
+
+
+def _orientation(read: Callable[[], Image.Exif]) -> int:
     try:
-        value = image.getexif().get(ExifTags.Base.Orientation, 1)
+        value = read().get(ExifTags.Base.Orientation, 1)
     except (SyntaxError, ValueError, TypeError, KeyError, struct.error, OSError):
         # Broken metadata is dropped like any other; the pixels are good.
         return 1

@@ -4,6 +4,11 @@ from dataclasses import dataclass
 from services.images.limits import check_animation, check_canvas, check_frame_count
 from services.images.outcome import truncated, unreadable
 
+_FRAME_HEAD = 16
+_DISPOSED = 1
+_FLAGS = 20  # where the extended header, always the first chunk, has them
+_ALPHA = 0x10
+
 
 @dataclass(frozen=True, slots=True)
 class WebpFile:
@@ -38,6 +43,25 @@ def read(data: bytes) -> WebpFile:
     shown = tuple(found.durations or ())
     check_animation(len(shown), width * height, "WebP")
     return WebpFile(width, height, shown, found.plays, found.lossless == found.pictures)
+
+
+def with_alpha_declared(data: bytes) -> bytes:
+    """An encoded animation that says so if its canvas can be seen through.
+
+    libwebp cuts a frame to what can be seen of it. If that is opaque it declares no alpha at all,
+    and viewers that believe it paint the rest of the canvas black.
+    """
+    frames = [
+        data[start : start + _FRAME_HEAD]
+        for name, start, _ in _chunks(data, 12, len(data))
+        if name == b"ANMF"
+    ]
+    if not frames:
+        return data
+    covered = frames[0][:6] == bytes(6) and frames[0][6:12] == data[24:30]
+    if covered and not any(head[15] & _DISPOSED for head in frames):
+        return data
+    return data[:_FLAGS] + bytes([data[_FLAGS] | _ALPHA]) + data[_FLAGS + 1 :]
 
 
 def _chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:

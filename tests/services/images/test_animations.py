@@ -99,6 +99,12 @@ def test_gif_outside_its_frames_is_transparent() -> None:
     assert {colour for colour, _ in timeline(data)} == {CLEAR}
 
 
+def test_gif_with_opaque_frames_on_a_larger_canvas_is_transparent_beside_them() -> None:
+    data = convert(gif((20, 10), [GifFrame((4, 4, 10, 10), 0), GifFrame((4, 4, 10, 10), 1)])).data
+    assert {colour for colour, _ in timeline(data)} == {CLEAR}
+    assert [colour for colour, _ in timeline(data, at=(4, 4))] == [OPAQUE_RED, OPAQUE_GREEN]
+
+
 def test_gif_frame_that_reaches_over_the_edge_is_cut_off() -> None:
     frames = [GifFrame(FULL, 0), GifFrame((15, 5, 40, 30), 1)]
     result = convert(gif((20, 10), frames))
