@@ -161,10 +161,14 @@ def test_request_id_is_in_the_log_of_the_api_and_of_the_worker(
     token = "trace-me.through_the-stack"
     client.headers["X-Request-ID"] = token
     data(send(client))
-    access = [line for line in log_lines(stack, "api") if line.get("request_id") == token]
-    assert ("POST", "/attachments", 200) in [
-        (line.get("method"), line.get("path"), line.get("status")) for line in access
-    ]
+
+    def api_wrote() -> bool:
+        access = [line for line in log_lines(stack, "api") if line.get("request_id") == token]
+        answered = [(line.get("method"), line.get("path"), line.get("status")) for line in access]
+        return ("POST", "/attachments", 200) in answered
+
+    # The line is written once the answer is out.
+    eventually(api_wrote, what="the API's line of the request")
 
     def worker_wrote() -> bool:
         lines = log_lines(stack, "worker-media")
