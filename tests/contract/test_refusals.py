@@ -1,5 +1,7 @@
 """Uploads that are refused leave nothing behind: no record, no object."""
 
+import os
+import signal
 import struct
 import zlib
 from collections.abc import Iterator
@@ -162,11 +164,25 @@ def test_unreadable_pictures_are_422_and_leave_nothing(
         assert (job["status"], job["error"]["code"]) == ("failed", body["code"])
 
 
+@contextmanager
+def paused(stack: Stack, name: str) -> Iterator[None]:
+    pids = [running.pid for running in stack.processes if running.name == name]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
 def test_failure_after_a_202_ends_as_status_3_without_the_original(
     stack: Stack, client: httpx.Client, owner: Owner
 ) -> None:
-    reply = send(client, photo(1500, 1500)[:-5000], "a.jpg", prefer="respond-async")
-    record = data(reply, 202)
+    # Such a picture is refused in a moment: the worker must not look before the answer is out.
+    with paused(stack, "worker-media"):
+        reply = send(client, photo(1500, 1500)[:-5000], "a.jpg", prefer="respond-async")
+        record = data(reply, 202)
     path = reply.headers["location"]
 
     def failed() -> object:
