@@ -57,8 +57,8 @@ def test_work_whose_caller_hangs_up_goes_on(client: httpx.Client) -> None:
     with pytest.raises(httpx.ReadTimeout):
         client.post(
             "/attachments",
-            files={"file": ("a.jpg", photo(2500, 2500))},
-            timeout=httpx.Timeout(20.0, read=0.15),
+            files={"file": ("a.jpg", photo(4000, 3000, quality=60))},
+            timeout=httpx.Timeout(20.0, read=0.5),
         )
 
     def converted() -> bool:
