@@ -30,6 +30,7 @@ def _outcome(answer: Answer, payload: dict[str, Any]) -> dict[str, Any]:
     except TransientError as error:
         return _refusal(DomainError(Kind.UNAVAILABLE, "service.unavailable", str(error)))
     except Exception:
+        # The caller waits: a failure untold would keep them until their time runs out.
         log.exception("request.broke")
         return _refusal(
             DomainError(Kind.PROVIDER_FAILED, "request.failed", "The work failed unexpectedly.")

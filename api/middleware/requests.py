@@ -56,6 +56,7 @@ class BreakageMiddleware:
             # Nobody is left to answer; the log has it as 499.
             return
         except Exception:
+            # Whatever broke, its caller gets an answer that tells nothing, and the log gets all.
             log.exception("request.broke")
             if not started:
                 await internal_error()(scope, receive, send)
