@@ -21,6 +21,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY api/ api/
 COPY cli/ cli/
 COPY core/ core/
+COPY integrations/ integrations/
 COPY models/ models/
 COPY services/ services/
 COPY storage/ storage/

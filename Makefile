@@ -65,4 +65,4 @@ install:
 	@echo "Installing $(REQUIREMENTS) into $(VENV) …"
 	@$(PIP) install --require-hashes -r $(REQUIREMENTS)
 	@$(PIP) install --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m compileall -q api cli core devstack models services storage workers
+	@$(BIN)/python -m compileall -q api cli core devstack integrations models services storage workers

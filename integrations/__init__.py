@@ -1,0 +1,1 @@
+"""Other people's services, each behind a port of ours."""

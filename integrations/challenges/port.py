@@ -1,0 +1,30 @@
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Provider(StrEnum):
+    TURNSTILE = "turnstile"
+    HCAPTCHA = "hcaptcha"
+    RECAPTCHA = "recaptcha"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a person's browser got from the provider's widget, and where it came from."""
+
+    token: str
+    action: str
+    remote_ip: str | None = None
+
+
+class Challenge(Protocol):
+    site_key: str
+
+    async def check(self, answer: Answer) -> None:
+        """Return when the provider vouches for the token, this once.
+
+        Raises ``challenge.failed`` (forbidden) for a token that is wrong, used, too old, or made
+        for another action or host, ``challenge.unavailable`` when the provider can't be asked:
+        never a pass.
+        """

@@ -1,0 +1,24 @@
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Mail:
+    """One message to one person, as plain text and as HTML."""
+
+    to: str
+    subject: str
+    text: str
+    html: str
+    # Such as List-Unsubscribe; From, To, Subject, Date and Message-ID are the adapter's.
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Mailer(Protocol):
+    def send(self, mail: Mail) -> None:
+        """Hand the mail to whoever delivers it.
+
+        Raises ``TransientError`` when trying again may help, a ``DomainError`` ``mail.refused``
+        when it won't: the address or the message was refused for good.
+        """
