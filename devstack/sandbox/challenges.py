@@ -96,8 +96,10 @@ class Desk:
             return self._passed(ACTION, score=0.1)
         if token.startswith(("pass-", "slow-")):
             return self._passed(ACTION)
-        word, *rest = token.split(".", 2)
-        return self._passed(rest[0]) if word == "pass" and len(rest) == 2 else None
+        match token.split(".", 2):
+            case ["pass", action, _]:
+                return self._passed(action)
+        return None
 
     def _passed(self, action: str, *, hostname: str = HOSTNAME, score: float = 0.9) -> Reply:
         solved = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -8,7 +8,6 @@ developers.google.com/recaptcha/docs/verify and /docs/v3.
 import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
-from enum import Enum
 from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 
@@ -57,14 +56,6 @@ _ABOUT_US = frozenset(
 _log = get_logger(__name__)
 
 
-class Reports(Enum):
-    """When a provider's reply names the action for which the widget was shown."""
-
-    ALWAYS = "always"
-    WITH_SCORE = "with score"
-    NEVER = "never"
-
-
 @dataclass(frozen=True)
 class Dialect:
     """What sets a provider apart.
@@ -72,24 +63,25 @@ class Dialect:
     Attributes:
         longest_token: in characters. Turnstile documents 2,048. The others promise no limit, and
             tokens of hCaptcha with more than 4,000 characters have been seen.
-        action: whether a reply without an action is one for another action.
+        reports_action: so that a reply without one is about a widget that was shown without one.
+        may_score: a reply without a score is then of a version that knows no action either.
         sends_site_key: hCaptcha's secret is that of an account: without the site key it accepts
             tokens of all the account's sites.
     """
 
     provider: Provider
     longest_token: int
-    action: Reports
+    reports_action: bool = False
+    may_score: bool = False
     sends_site_key: bool = False
 
 
-# Turnstile's documentation asks to compare the action, and protects it against changes. A widget
-# without `data-action` reports none: such a token was made for some other form of the same key.
-TURNSTILE = Dialect(Provider.TURNSTILE, 2048, Reports.ALWAYS)
-HCAPTCHA = Dialect(Provider.HCAPTCHA, 8192, Reports.NEVER, sends_site_key=True)
-# Version 3 gives a score, and then the documentation asks to compare the action too; version 2
-# knows neither.
-RECAPTCHA = Dialect(Provider.RECAPTCHA, 8192, Reports.WITH_SCORE)
+# Turnstile protects the action against changes, and its documentation asks to compare it. A widget
+# without `data-action` reports an empty one: whatever that token was made for, it wasn't this.
+TURNSTILE = Dialect(Provider.TURNSTILE, 2048, reports_action=True)
+HCAPTCHA = Dialect(Provider.HCAPTCHA, 8192, sends_site_key=True)
+# Version 3 reports a score, and its documentation asks to compare the action; 2 knows neither.
+RECAPTCHA = Dialect(Provider.RECAPTCHA, 8192, reports_action=True, may_score=True)
 
 
 class _Refused(Exception):
@@ -178,17 +170,15 @@ class SiteVerify:
 
     def _judge(self, reply: dict[str, object], answer: Answer) -> None:
         _require_success(reply)
-        score = reply.get("score") if self._dialect is RECAPTCHA else None
+        score = reply.get("score") if self._dialect.may_score else None
         self._require_action(_text(reply, "action"), answer.action, is_scored=score is not None)
         self._require_hostname(_text(reply, "hostname"))
         if score is not None:
             _require_score(score)
 
     def _require_action(self, reported: str, expected: str, *, is_scored: bool) -> None:
-        is_known = self._dialect.action is Reports.ALWAYS or (
-            self._dialect.action is Reports.WITH_SCORE and is_scored
-        )
-        if (reported or is_known) and reported != expected:
+        is_due = self._dialect.reports_action and (is_scored or not self._dialect.may_score)
+        if (reported or is_due) and reported != expected:
             raise _Refused("another action" if reported else "no action")
 
     def _require_hostname(self, reported: str) -> None:
@@ -228,10 +218,11 @@ def _require_success(reply: dict[str, object]) -> None:
         return
     codes = reply.get("error-codes")
     listed = codes if isinstance(codes, list) else [codes] if codes else []
-    known = [code for code in listed if code in _ABOUT_THE_TOKEN | _ABOUT_US]
+    named = {code if isinstance(code, str) else "" for code in listed}
+    known = sorted(named & (_ABOUT_THE_TOKEN | _ABOUT_US))
     # Unknown codes are not logged: who knows what is in them.
-    reason = " ".join([*known, "unknown-code"] if len(known) < len(listed) else known)
-    if all(code in _ABOUT_THE_TOKEN for code in listed):
+    reason = ", ".join([*known, "an unknown code"] if len(known) < len(named) else known)
+    if named <= _ABOUT_THE_TOKEN:
         raise _Refused(reason or "no reason given")
     raise _Unanswered(reason)
 
