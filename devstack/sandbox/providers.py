@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter
 
+from devstack.challenges import SANDBOX_PREFIX
+from devstack.sandbox import challenges
+
 
 @dataclass(frozen=True)
 class Provider:
@@ -24,4 +27,13 @@ class Provider:
     page: str | None = None
 
 
-PROVIDERS: tuple[Provider, ...] = ()
+PROVIDERS: tuple[Provider, ...] = (
+    Provider(
+        name="Bot challenges",
+        path=SANDBOX_PREFIX,
+        stands_for="Checks tokens as Turnstile, hCaptcha and reCAPTCHA do; tokens say in plain "
+        "words whether they pass.",
+        router=challenges.make_router(),
+        page=SANDBOX_PREFIX,
+    ),
+)
