@@ -96,10 +96,11 @@ def _decide(home: Home, lock: Lock) -> Plan:
     secrets = load_or_create(home)
     picker = PortPicker(home.ports_file)
     embedded = embed(home, secrets, picker, lock, environment.own_settings())
-    ports = programs.Ports(api_port, flower_port, picker.pick("sandbox"))
+    ports = programs.Ports(api_port, flower_port, picker.pick("sandbox"), picker.pick("smtp"))
     picker.keep()
     common = common_settings(secrets, api_url=f"http://{LOOPBACK}:{api_port}")
-    settings = environment.for_programs({**common, **embedded.environment})
+    chosen = {**common, **programs.sandbox_settings(ports), **embedded.environment}
+    settings = environment.for_programs(chosen)
     return Plan(home, secrets, ports, embedded, settings)
 
 
@@ -172,6 +173,7 @@ def describe(plan: Plan, pids: dict[str, int]) -> state.Run:
         flower_user=settings["PRESSROOM_FLOWER_USER"],
         flower_password=settings["PRESSROOM_FLOWER_PASSWORD"],
         sandbox_url=f"http://{LOOPBACK}:{ports.sandbox}",
+        mailbox_url=f"http://{LOOPBACK}:{ports.sandbox}/mail",
         database_url=settings["PRESSROOM_DATABASE_URL"],
         redis_url=settings["PRESSROOM_REDIS_URL"],
         s3=state.S3Login(

@@ -5,7 +5,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-OURS = ("api", "workers", "services", "integrations", "models", "storage", "core", "cli", "devstack")
+OURS = (
+    "api",
+    "workers",
+    "services",
+    "integrations",
+    "models",
+    "storage",
+    "core",
+    "cli",
+    "devstack",
+)
 
 
 def test_no_dependency_ships_a_top_level_name_of_ours() -> None:

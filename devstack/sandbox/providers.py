@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter
 
+from devstack.sandbox import mailbox_pages
+from devstack.sandbox.mailbox import Mailbox
+
 
 @dataclass(frozen=True)
 class Provider:
@@ -24,4 +27,14 @@ class Provider:
     page: str | None = None
 
 
-PROVIDERS: tuple[Provider, ...] = ()
+MAILBOX = Mailbox()
+
+PROVIDERS: tuple[Provider, ...] = (
+    Provider(
+        name="Mail",
+        path="/mail",
+        stands_for="Takes mail over SMTP and shows it in a mailbox instead of delivering it.",
+        router=mailbox_pages.router(MAILBOX),
+        page="/mail",
+    ),
+)
