@@ -22,8 +22,8 @@ class Ports:
     smtp: int
 
 
-def sandbox_settings(ports: Ports) -> dict[str, str]:
-    """The settings under which programs of ours use the sandbox instead of the real providers."""
+def mail_settings(ports: Ports) -> dict[str, str]:
+    """Settings that send all mail to the sandbox."""
     return {
         "PRESSROOM_MAIL_URL": f"smtp://{LOOPBACK}:{ports.smtp}",
         "PRESSROOM_MAIL_FROM": "Pressroom <news@pressroom.example>",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from devstack import environment, programs, schema, state
+from devstack import challenges, environment, programs, schema, state
 from devstack.display import Display
 from devstack.errors import StackError
 from devstack.files import read_json_object
@@ -99,8 +99,13 @@ def _decide(home: Home, lock: Lock) -> Plan:
     ports = programs.Ports(api_port, flower_port, picker.pick("sandbox"), picker.pick("smtp"))
     picker.keep()
     common = common_settings(secrets, api_url=f"http://{LOOPBACK}:{api_port}")
-    chosen = {**common, **programs.sandbox_settings(ports), **embedded.environment}
-    settings = environment.for_programs(chosen)
+    sandbox = {
+        **programs.mail_settings(ports),
+        **challenges.sandbox_settings(
+            f"http://{LOOPBACK}:{ports.sandbox}", environment.own_settings()
+        ),
+    }
+    settings = environment.for_programs({**common, **embedded.environment, **sandbox})
     return Plan(home, secrets, ports, embedded, settings)
 
 

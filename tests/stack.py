@@ -17,6 +17,7 @@ from psycopg2 import sql
 
 from core.scopes import Scope
 from core.settings import Settings
+from devstack import challenges
 from devstack.environment import cleaned
 from devstack.ports import LOOPBACK, PortPicker
 from devstack.program import Program
@@ -160,7 +161,7 @@ class Stack:
         )
 
     def start_sandbox(self) -> Running:
-        """Other people's services; what is started after it sends its mail there."""
+        """Other people's services; what is started after it uses these."""
         picker = PortPicker(self.home / f"{self.name}-sandbox-ports.json")
         port, smtp = picker.pick("sandbox"), picker.pick("smtp")
         running = self.start(
@@ -173,6 +174,7 @@ class Stack:
             ready=lambda: answers(port, "/healthz"),
         )
         self.sandbox_url = f"http://{LOOPBACK}:{port}"
+        self.environment |= challenges.sandbox_settings(self.sandbox_url, {})
         self.environment["PRESSROOM_MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp}"
         return running
 

@@ -1,0 +1,99 @@
+"""Providers that don't answer, or that are somebody else."""
+
+import asyncio
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from core.settings import Settings
+from integrations.challenges.port import Answer, Provider
+from integrations.challenges.registry import Challenges
+from tests.integrations.challenges.server import Server, serving
+from tests.integrations.challenges.setting import check, of_sandbox, of_server, outcome, token
+
+# The adapter gives up after 5 s, the sandbox answers after 10; this is against hanging.
+LIMIT_SECONDS = 9.0
+
+
+def test_who_does_not_answer_in_time_passes_nobody(server: Server, sandbox: str) -> None:
+    server.drips = True
+    server.body = b" " * 1000
+
+    async def ask(given: Settings, provider: Provider, sent: str) -> str:
+        challenges = Challenges(given)
+        try:
+            return await outcome(
+                challenges.challenge_for(provider).check(Answer(sent, "subscribe"))
+            )
+        finally:
+            await challenges.aclose()
+
+    async def all_at_once() -> list[str]:
+        slow = [ask(of_sandbox(sandbox), provider, token("slow-")) for provider in Provider]
+        dripping = ask(of_server(server.url), Provider.TURNSTILE, "t")
+        async with asyncio.timeout(LIMIT_SECONDS):
+            return list(await asyncio.gather(*slow, dripping))
+
+    assert asyncio.run(all_at_once()) == ["challenge.unavailable"] * 4
+
+
+@pytest.mark.parametrize("provider", Provider)
+def test_a_refused_connection_is_an_outage(provider: Provider) -> None:
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unheard.getsockname()[1]}/"
+        assert check(of_server(url), provider, "t") == "challenge.unavailable"
+
+
+def test_a_name_that_does_not_exist_is_an_outage() -> None:
+    given = of_server("http://nowhere.invalid/")
+    assert check(given, Provider.TURNSTILE, "t") == "challenge.unavailable"
+
+
+def test_a_certificate_that_nobody_vouches_for_is_an_outage(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(_self_signed(tmp_path / "localhost.pem"))
+    with serving(context) as impostor:
+        given = of_server(impostor.url)
+        assert check(given, Provider.HCAPTCHA, "t") == "challenge.unavailable"
+        assert impostor.asked == []
+
+
+def test_a_proxy_of_the_environment_gets_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving() as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        assert check(of_server(server.url), Provider.HCAPTCHA, "t") == "passed"
+        assert proxy.asked == []
+
+
+def _self_signed(path: Path) -> Path:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
+    return path
