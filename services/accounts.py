@@ -1,10 +1,10 @@
 from argon2 import PasswordHasher
-from email_validator import EmailNotValidError, validate_email
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import conflict, invalid, not_found
 from models import Plan, User
+from services import addresses
 from storage.unit_of_work import UnitOfWork
 
 MIN_PASSWORD_CHARACTERS = 8
@@ -15,15 +15,8 @@ _hasher = PasswordHasher()
 
 
 def normalise_email(address: str) -> str:
-    """The one spelling of an address: NFC, lower case, the domain in its Unicode form.
-
-    Dots and plus tags stay as they are. Raises ``email.invalid``.
-    """
-    try:
-        found = validate_email(address, check_deliverability=False)
-    except EmailNotValidError as error:
-        raise invalid("email.invalid", f"Not an e-mail address: {error}") from None
-    return found.normalized.lower()
+    """The one spelling of an address (``addresses.normalise``). Raises ``email.invalid``."""
+    return addresses.normalise(address)
 
 
 def create_user(

@@ -1,0 +1,116 @@
+"""Bytes to text, whatever the program that wrote them.
+
+A byte-order mark decides; else many zeros on one side mean UTF-16; else it is UTF-8 unless most of
+what is not ASCII at the beginning isn't UTF-8: then it is Windows-1252, which holds Latin-1.
+
+Where bytes that are no UTF-8 come later, in files glued together or cells cut by bytes, each stays
+in the text as a lone surrogate until ``mended`` reads it as Windows-1252. So a name costs at most
+a wrong letter, the rest of its record nothing, and whoever needs an exact address can tell.
+"""
+
+import codecs
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+Decode = Callable[[bytes, str, bool], tuple[str, int]]
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_WINDOWS = "cp1252"
+# A few stray zeros are no UTF-16.
+_ZEROS_OF_UTF16 = 0.2
+_ZEROS_OF_OTHERS = 0.05
+
+_DAMAGE = re.compile("[\udc80-\udcff\ufffd]")
+_AS_WINDOWS = {
+    0xDC00 + byte: bytes([byte]).decode(_WINDOWS, "ignore") for byte in range(0x80, 0x100)
+}
+
+
+def is_damaged(text: str) -> bool:
+    return _DAMAGE.search(text) is not None
+
+
+def mended(text: str) -> str:
+    """``text`` with the bytes that could not be read taken as Windows-1252."""
+    return text.translate(_AS_WINDOWS)
+
+
+class Text:
+    """The text of ``chunks``, without zeros. ``damaged`` once a piece could not be read exactly."""
+
+    def __init__(self, chunks: Iterable[bytes], head_bytes: int) -> None:
+        self._chunks = iter(chunks)
+        self.damaged = False
+        head = b""
+        while len(head) < head_bytes and (more := next(self._chunks, b"")):
+            head += more
+        self.encoding, mark = _recognised(head)
+        self._chunks = chain([head[mark:]], self._chunks)
+
+    def __iter__(self) -> Iterator[str]:
+        rest = b""
+        for chunk in self._chunks:
+            text, rest = self._decoded(rest + chunk, final=False)
+            if text:
+                yield text
+        text, _ = self._decoded(rest, final=True)
+        if text:
+            yield text
+
+    def _decoded(self, data: bytes, *, final: bool) -> tuple[str, bytes]:
+        decode = _DECODERS[self.encoding]
+        try:
+            text, used = decode(data, "strict", final)
+        except UnicodeDecodeError:
+            self.damaged = True
+            text, used = decode(data, _LENIENT.get(self.encoding, "replace"), final)
+        return text.replace("\0", ""), data[used:]
+
+
+def _decode_windows(data: bytes, errors: str, _final: bool) -> tuple[str, int]:
+    return data.decode(_WINDOWS, errors), len(data)
+
+
+_DECODERS: dict[str, Decode] = {
+    "utf-8": codecs.utf_8_decode,
+    "utf-16-le": codecs.utf_16_le_decode,
+    "utf-16-be": codecs.utf_16_be_decode,
+    "utf-32-le": codecs.utf_32_le_decode,
+    "utf-32-be": codecs.utf_32_be_decode,
+    _WINDOWS: _decode_windows,
+}
+_LENIENT = {"utf-8": "surrogateescape", _WINDOWS: "surrogateescape"}
+
+
+def _recognised(head: bytes) -> tuple[str, int]:
+    """The encoding, and how many bytes its mark takes."""
+    for mark, encoding in _MARKS:
+        if head.startswith(mark):
+            return encoding, len(mark)
+    return _utf16(head) or _utf8_or_windows(head), 0
+
+
+def _utf16(head: bytes) -> str | None:
+    pairs = len(head) // 2
+    if pairs == 0:
+        return None
+    even, odd = head[0::2].count(0) / pairs, head[1::2].count(0) / pairs
+    if odd > _ZEROS_OF_UTF16 and even < _ZEROS_OF_OTHERS:
+        return "utf-16-le"
+    if even > _ZEROS_OF_UTF16 and odd < _ZEROS_OF_OTHERS:
+        return "utf-16-be"
+    return None
+
+
+def _utf8_or_windows(head: bytes) -> str:
+    text, _ = codecs.utf_8_decode(head, "surrogateescape", False)
+    beyond_ascii = sum(character > "\x7f" for character in text)
+    unread = len(_DAMAGE.findall(text))
+    return _WINDOWS if unread * 2 > beyond_ascii else "utf-8"

@@ -1,0 +1,99 @@
+"""Where a file's bytes come from: a stream that only goes forward, or one that can be sought.
+
+A zip's directory is at its end, so that a zip needs the second kind; everything else is read once,
+from the first byte to the last.
+"""
+
+import io
+from collections.abc import Iterator
+from typing import Protocol
+
+CHUNK_BYTES = 64 * 1024
+# What one request to an object store fetches.
+WINDOW_BYTES = 1024 * 1024
+
+
+class Source(Protocol):
+    def read(self, size: int, /) -> bytes:
+        """At most ``size`` bytes, none at the end."""
+
+
+class Seekable(Source, Protocol):
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+
+    def tell(self) -> int: ...
+
+
+class Ranges(Protocol):
+    """An object that is read in pieces, such as one in an object store."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read_at(self, offset: int, count: int, /) -> bytes: ...
+
+
+class RangedFile:
+    """``Ranges`` as a file that can be sought, one window of it in memory."""
+
+    def __init__(self, ranges: Ranges, window_bytes: int = WINDOW_BYTES) -> None:
+        self._ranges = ranges
+        self._window_bytes = window_bytes
+        self._window = b""
+        self._window_at = 0
+        self._position = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        remaining = max(0, self._ranges.size - self._position)
+        wanted = remaining if size < 0 else min(size, remaining)
+        pieces = []
+        while wanted > 0:
+            piece = self._piece(wanted)
+            if not piece:
+                break
+            pieces.append(piece)
+            self._position += len(piece)
+            wanted -= len(piece)
+        return b"".join(pieces)
+
+    def _piece(self, wanted: int) -> bytes:
+        within = self._position - self._window_at
+        if not 0 <= within < len(self._window):
+            self._window = self._ranges.read_at(self._position, self._window_bytes)
+            self._window_at, within = self._position, 0
+        return self._window[within : within + wanted]
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._ranges.size}
+        self._position = max(0, start[whence] + offset)
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def seekable(self) -> bool:
+        return True
+
+
+class Counted:
+    """A source, and how many of its bytes were read."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.taken = 0
+
+    def read(self, size: int, /) -> bytes:
+        data = self.source.read(size)
+        self.taken += len(data)
+        return data
+
+    def head(self, size: int) -> bytes:
+        """The first ``size`` bytes, or fewer of a shorter file, however little a read brings."""
+        data = b""
+        while len(data) < size and (more := self.read(size - len(data))):
+            data += more
+        return data
+
+    def chunks(self) -> Iterator[bytes]:
+        while data := self.read(CHUNK_BYTES):
+            yield data
