@@ -6,6 +6,8 @@ from models.idempotency_record import IdempotencyRecord
 from models.job import FINISHED, Job, JobStatus
 from models.mailed_link import MailedLink
 from models.mailing_list import MailingList
+from models.member_export import MemberExport
+from models.member_import import ImportChange, ImportChunk, MemberImport
 from models.metadata import Model
 from models.opt_out import OptOut, OptOutKind
 from models.subscriber_count import SubscriberCount, SubscriberDelta
@@ -19,10 +21,14 @@ __all__ = [
     "Attachment",
     "AttachmentStatus",
     "IdempotencyRecord",
+    "ImportChange",
+    "ImportChunk",
     "Job",
     "JobStatus",
     "MailedLink",
     "MailingList",
+    "MemberExport",
+    "MemberImport",
     "Model",
     "OptOut",
     "OptOutKind",

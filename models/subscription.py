@@ -31,6 +31,12 @@ class Subscription(Model):
         ),
         CheckConstraint("type IN ('free', 'silver', 'gold')", name="type_known"),
         Index("ix_subscriptions_user_id", "user_id"),
+        Index(
+            "ix_subscriptions_import_id",
+            "import_id",
+            "id",
+            postgresql_where=text("import_id IS NOT NULL"),
+        ),
         # The owner's pages: newest first, those on a paid tier, by the beginning of an address.
         Index("ix_subscriptions_list_id_status_id", "list_id", "status", text("id DESC")),
         Index(
@@ -64,5 +70,9 @@ class Subscription(Model):
     # How they first came: subscribe, login, import, transfer.
     source: Mapped[str]
     confirmation_asked_at: Mapped[datetime | None]
+    # The import that last made it active, and when. Whatever touches the record afterwards moves
+    # `updated_at` on, and an undo leaves it alone.
+    import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))
+    imported_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]

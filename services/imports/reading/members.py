@@ -77,17 +77,17 @@ class Maker:
         return [mended(cell) for cell in cells]
 
     def _named(self, cells: list[str]) -> str:
-        name = "" if self._name is None else _tidy_name(_cell(cells, self._name))
+        name = "" if self._name is None else tidy_name(_cell(cells, self._name))
         if name or not self._parts:
             return name or self._before_brackets(cells)
-        parts = (_tidy_name(_cell(cells, index)) for index in self._parts)
+        parts = (tidy_name(_cell(cells, index)) for index in self._parts)
         return " ".join(filter(None, parts))[:MAX_NAME_CHARACTERS].rstrip()
 
     def _before_brackets(self, cells: list[str]) -> str:
         """The name of ``Jane Doe <jane@example.com>``, where no column has it."""
         email = _cell(cells, self._email).strip()
         found = _IN_BRACKETS.match(email) if email.endswith(">") else None
-        return _tidy_name(found[1].strip(' "')) if found else ""
+        return tidy_name(found[1].strip(' "')) if found else ""
 
     def _standing(self, cells: list[str]) -> Standing:
         found = {*self._said(cells)}
@@ -164,7 +164,7 @@ def _tidy_email(email: str) -> str:
     return email[start:end]
 
 
-def _tidy_name(name: str) -> str:
+def tidy_name(name: str) -> str:
     if name.isprintable() and len(name) <= MAX_NAME_CHARACTERS and name[:1] != "'":
         return name.strip()
     shown = (

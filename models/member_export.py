@@ -1,0 +1,28 @@
+from datetime import datetime
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.metadata import CreatedAt, Model, SerialId
+
+
+class MemberExport(Model):
+    """A list written to a file: its members for the owner, or the roster for who sends its mail."""
+
+    __tablename__ = "exports"
+    __table_args__ = (
+        CheckConstraint("kind IN ('members', 'delivery')", name="kind_known"),
+        Index(
+            "ix_exports_with_files", "created_at", postgresql_where=text("files_removed_at IS NULL")
+        ),
+    )
+
+    id: Mapped[SerialId]
+    list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), index=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    kind: Mapped[str]
+    object_key: Mapped[str] = mapped_column(unique=True)
+    rows: Mapped[int | None]
+    files_removed_at: Mapped[datetime | None]
+    created_at: Mapped[CreatedAt]
+    finished_at: Mapped[datetime | None]

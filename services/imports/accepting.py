@@ -1,0 +1,145 @@
+"""Taking an import on: its bytes are stored first, then its row and job are one transaction."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from core import ids
+from core.errors import DomainError, forbidden
+from models import Job, MemberImport, Plan
+from services import accounts, idempotency, lists
+from services.api_keys import Caller
+from services.idempotency import IdempotencyKey, RecordedMeanwhile
+from services.imports.running import ADD_MEMBERS, IMPORT_FILE
+from services.imports.stored import IMPORTS, PART_BYTES, part_key, remove_all
+from services.jobs import outbox
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+MOST_MEMBERS = 100_000
+
+
+@dataclass(frozen=True)
+class Options:
+    """How rows are applied.
+
+    Attributes:
+        dry_run: judge every row, and change nothing.
+        on_existing: ``update`` gives active members the file's name and tier; ``skip`` does not.
+        mapping: columns of the file, by name or place, and what they are.
+    """
+
+    dry_run: bool = False
+    on_existing: str = "skip"
+    mapping: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Accepted:
+    job_id: int
+    replayed: bool = False
+
+
+def new_prefix() -> str:
+    """Where the objects of one import will be."""
+    return IMPORTS + ids.random_hash_id(20)
+
+
+def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, paid: bool = False) -> None:
+    """Raises ``list.not_found``, ``list.not_owner`` and, where it matters, ``plan.required``."""
+    lists.owned(uow, caller, list_id)
+    if paid and accounts.get(uow, caller.user_id).plan != Plan.PAID:
+        raise forbidden("plan.required", "Adding members in bulk needs the paid plan.")
+
+
+def accept_members(
+    resources: Resources,
+    caller: Caller,
+    list_id: int,
+    body: bytes,
+    *,
+    key: IdempotencyKey | None,
+    request_id: str | None,
+) -> Accepted:
+    """Take on the members of one request, whose body has been checked.
+
+    Raises what ``check_owner`` and ``services.idempotency`` raise.
+    """
+    with resources.unit_of_work() as uow:
+        check_owner(uow, caller, list_id, paid=True)
+        earlier = _earlier(uow, key)
+    if earlier is not None:
+        return earlier
+    prefix = new_prefix()
+    for number, start in enumerate(range(0, len(body), PART_BYTES)):
+        part = body[start : start + PART_BYTES]
+        resources.objects.put(part_key(prefix, number), part, "application/json")
+    task = MemberImport(
+        list_id=list_id,
+        user_id=caller.user_id,
+        source="members",
+        object_prefix=prefix,
+        size=len(body),
+    )
+    try:
+        return _commit(resources, task, key, request_id)
+    except RecordedMeanwhile:
+        remove_all(resources.objects, prefix)
+        return accept_members(resources, caller, list_id, body, key=key, request_id=request_id)
+    except DomainError:
+        remove_all(resources.objects, prefix)
+        raise
+
+
+def accept_file(
+    resources: Resources,
+    caller: Caller,
+    list_id: int,
+    *,
+    prefix: str,
+    filename: str | None,
+    size: int,
+    options: Options,
+    request_id: str | None,
+) -> Accepted:
+    """Take on a file that has been stored under ``prefix``; raises what ``check_owner`` raises."""
+    task = MemberImport(
+        list_id=list_id,
+        user_id=caller.user_id,
+        source="file",
+        filename=filename,
+        object_prefix=prefix,
+        size=size,
+        mapping=dict(options.mapping) if options.mapping else None,
+        dry_run=options.dry_run,
+        on_existing=options.on_existing,
+    )
+    return _commit(resources, task, None, request_id)
+
+
+def _earlier(uow: UnitOfWork, key: IdempotencyKey | None) -> Accepted | None:
+    record = idempotency.find(uow, key) if key is not None else None
+    if record is None or record.job_id is None:
+        return None
+    return Accepted(record.job_id, replayed=True)
+
+
+def _commit(
+    resources: Resources, task: MemberImport, key: IdempotencyKey | None, request_id: str | None
+) -> Accepted:
+    with resources.unit_of_work() as uow:
+        uow.session.add(task)
+        uow.session.flush()
+        job = outbox.enqueue(
+            uow,
+            ADD_MEMBERS if task.source == "members" else IMPORT_FILE,
+            user_id=task.user_id,
+            subject_id=task.id,
+            request_id=request_id,
+        )
+        if key is not None:
+            idempotency.record(uow, key, job_id=job.id)
+    return Accepted(job.id)
+
+
+def job_of(uow: UnitOfWork, accepted: Accepted) -> Job:
+    return uow.session.get_one(Job, accepted.job_id)

@@ -1,0 +1,272 @@
+"""One chunk of rows onto a list, in one transaction: set-based, and each row once.
+
+The rows are copied into a temporary table, judged there against people, subscriptions and
+opt-outs, and what follows from the verdicts is done by statements for all of them. The list's lock
+keeps every other act on the list out until the commit (``services.subscriptions.locks``), so that
+what was judged still holds when it is done. People are made in the order of their addresses, so
+that two imports can't wait for each other.
+"""
+
+import io
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import psycopg2.extensions
+from sqlalchemy import text
+
+from core import ids
+from core.keyring import Signer
+from models import MemberImport
+from services.imports import verdicts
+from services.imports.entries import Entry, verdict_of
+from services.subscriptions import locks, opt_outs
+from storage.unit_of_work import UnitOfWork
+
+ADDED, ALREADY, OPTED_OUT, LEFT = "added", "already", "opted_out", "left"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What one chunk came to.
+
+    Attributes:
+        counts: rows by verdict; ``left`` rows count as opted out.
+        updated: how many members that were active before got another name or tier.
+        not_added: the CSV lines of all rows that were not added.
+    """
+
+    counts: Counter[str]
+    updated: int
+    not_added: bytes
+
+
+def apply(uow: UnitOfWork, signer: Signer, task: MemberImport, entries: Sequence[Entry]) -> Applied:
+    """Do what the rows ask for, as far as the people on the list allow it."""
+    locks.hold_list(uow, task.list_id)
+    found = _judge(uow, signer, task, entries)
+    updated = _count(uow, _COUNT_UPDATED) if task.on_existing == "update" else 0
+    if not task.dry_run:
+        _write(uow, task)
+    counts = Counter(found)
+    counts[OPTED_OUT] += counts.pop(LEFT, 0)
+    return Applied(counts, updated, verdicts.pack(_not_added(entries, found)))
+
+
+def _judge(
+    uow: UnitOfWork, signer: Signer, task: MemberImport, entries: Sequence[Entry]
+) -> list[str]:
+    """Each row's verdict; those of rows that the list decides about are in ``judged`` too."""
+    found = [verdict_of(entry) or "" for entry in entries]
+    parameters = {"list_id": task.list_id, "update": task.on_existing == "update"}
+    uow.session.execute(text(_STAGING))
+    _copy(uow, entries)
+    _copy_digests(uow, signer, entries, everybody=_count(uow, _HAS_OPT_OUTS, parameters) > 0)
+    uow.session.execute(text(_ANALYZE))
+    for number, verdict in uow.session.execute(text(_JUDGE), parameters):
+        found[number] = verdict
+    return found
+
+
+def _write(uow: UnitOfWork, task: MemberImport) -> None:
+    parameters = {"list_id": task.list_id, "import_id": task.id, "user_id": task.user_id}
+    wanted = _count(uow, _COUNT_NEW_PEOPLE)
+    if wanted and _rows(uow, _ADD_PEOPLE) != wanted:
+        # Somebody else has made one of them meanwhile.
+        _rows(uow, _FIND_PEOPLE_AGAIN)
+    for statement in (_KEEP_OPT_OUTS, _LEAVE, _KEEP_CHANGES, _CHANGE, _INSERT):
+        _rows(uow, statement, parameters)
+
+
+def _rows(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
+    """How many rows the statement wrote."""
+    result = uow.session.execute(text(statement), parameters or {})
+    return int(result.rowcount)  # type: ignore[attr-defined]
+
+
+def _count(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
+    return uow.session.scalar(text(statement), parameters or {}) or 0
+
+
+def _not_added(entries: Sequence[Entry], found: Sequence[str]) -> Iterable[tuple[Entry, str, str]]:
+    for entry, verdict in zip(entries, found, strict=True):
+        if verdict == ADDED:
+            continue
+        if entry.code is not None:
+            yield entry, entry.code, entry.reason or ""
+        else:
+            yield entry, *verdicts.REASONS[verdict]
+
+
+# -- staging -------------------------------------------------------------------------------------
+
+
+def _copy(uow: UnitOfWork, entries: Sequence[Entry]) -> None:
+    """The rows that the list decides about, by Postgres' COPY in its text format."""
+    fresh = ids.random_ids(len(entries))
+    lines = [
+        f"{number}\t{_escaped(entry.email)}\t{_escaped(entry.name)}\t{entry.tier or _NULL}\t"
+        f"{entry.paid_expiry or _NULL}\t{'t' if entry.left else 'f'}\t{fresh[number]}\n"
+        for number, entry in enumerate(entries)
+        if entry.code is None
+    ]
+    _copy_lines(uow, "staged", lines)
+
+
+def _copy_digests(
+    uow: UnitOfWork, signer: Signer, entries: Sequence[Entry], *, everybody: bool
+) -> None:
+    """What an opt-out of each address may be kept under, the digest of the current key first."""
+    lines = [
+        f"{number}\t\\\\x{digest.hex()}\t{'f' if older else 't'}\n"
+        for number, entry in enumerate(entries)
+        if entry.code is None and (everybody or entry.left)
+        for older, digest in enumerate(opt_outs.address_digests(signer, entry.email))
+    ]
+    _copy_lines(uow, "staged_digests", lines)
+
+
+def _copy_lines(uow: UnitOfWork, table: str, lines: list[str]) -> None:
+    link = cast("psycopg2.extensions.connection", uow.session.connection().connection)
+    with link.cursor() as cursor:
+        cursor.copy_expert(f"COPY {table} FROM STDIN", io.StringIO("".join(lines)))
+
+
+_NULL = "\\N"
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
+
+
+def _escaped(value: str) -> str:
+    return value.translate(_ESCAPES) if value else ""
+
+
+# Made once a connection, empty at the start of each transaction.
+_STAGING = """
+CREATE TEMP TABLE IF NOT EXISTS staged (
+    number int, email text, name text, tier text, paid_expiry timestamptz, has_left boolean,
+    fresh_id bigint
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS staged_digests (
+    number int, digest bytea, is_current boolean
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS judged (
+    number int, email text, name text, tier text, paid_expiry timestamptz, user_id bigint,
+    is_new_person boolean, subscription_id bigint, verdict text, wants_mail boolean,
+    is_updated boolean
+) ON COMMIT DELETE ROWS;
+"""
+_HAS_OPT_OUTS = (
+    "SELECT count(*) FROM (SELECT 1 FROM opt_outs WHERE list_id = :list_id LIMIT 1) AS o"
+)
+_ANALYZE = "ANALYZE staged, staged_digests"
+
+# -- what follows from the rows ------------------------------------------------------------------
+
+# A tier that the file does not name leaves the member's own as it is; so does an empty name.
+_JUDGE = """
+INSERT INTO judged
+WITH said_no AS (
+    SELECT s.number, o.kind FROM staged AS s
+    JOIN users AS u ON u.email = s.email
+    JOIN opt_outs AS o ON o.list_id = :list_id AND o.user_id = u.id
+    UNION
+    SELECT d.number, o.kind FROM staged_digests AS d
+    JOIN opt_outs AS o ON o.list_id = :list_id AND o.address_hmac = d.digest
+)
+SELECT s.number, s.email, s.name, s.tier, s.paid_expiry, coalesce(u.id, s.fresh_id), u.id IS NULL,
+    m.id,
+    CASE WHEN s.has_left THEN 'left'
+        WHEN m.status = 'active' THEN 'already'
+        WHEN no_list.number IS NOT NULL THEN 'opted_out'
+        ELSE 'added' END,
+    no_mail.number IS NULL,
+    :update AND NOT s.has_left AND coalesce(m.status = 'active', false) AND (
+        (s.name <> '' AND s.name IS DISTINCT FROM m.name)
+        OR (s.tier IS NOT NULL
+            AND (s.tier <> m.type OR s.paid_expiry IS DISTINCT FROM m.paid_expiry)))
+FROM staged AS s
+LEFT JOIN users AS u ON u.email = s.email
+LEFT JOIN subscriptions AS m ON m.list_id = :list_id AND m.user_id = u.id
+LEFT JOIN said_no AS no_list ON no_list.number = s.number AND no_list.kind = 'list'
+LEFT JOIN said_no AS no_mail ON no_mail.number = s.number AND no_mail.kind = 'email'
+RETURNING number, verdict
+"""
+
+_COUNT_UPDATED = "SELECT count(*) FROM judged WHERE is_updated"
+
+_NEW_PEOPLE = "is_new_person AND verdict IN ('added', 'left')"
+_COUNT_NEW_PEOPLE = f"SELECT count(*) FROM judged WHERE {_NEW_PEOPLE}"  # noqa: S608
+_ADD_PEOPLE = f"""
+INSERT INTO users (id, email)
+SELECT user_id, email FROM judged WHERE {_NEW_PEOPLE} ORDER BY email
+ON CONFLICT (email) DO NOTHING
+"""  # noqa: S608
+_FIND_PEOPLE_AGAIN = """
+UPDATE judged SET user_id = u.id FROM users AS u
+WHERE judged.is_new_person AND u.email = judged.email AND u.id <> judged.user_id
+"""
+
+_KEEP_OPT_OUTS = """
+INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)
+SELECT :list_id, j.user_id, d.digest, 'list', 'import'
+FROM judged AS j JOIN staged_digests AS d ON d.number = j.number AND d.is_current
+WHERE j.verdict = 'left' ORDER BY j.user_id
+ON CONFLICT DO NOTHING
+"""
+_LEAVE = """
+WITH leaving AS (
+    SELECT m.id, m.status FROM judged AS j JOIN subscriptions AS m ON m.id = j.subscription_id
+    WHERE j.verdict = 'left' AND m.status IN ('active', 'pending')
+), gone AS (
+    UPDATE subscriptions AS m SET status = 'unsubscribed', updated_at = clock_timestamp()
+    FROM leaving WHERE m.id = leaving.id
+    RETURNING m.list_id, m.user_id, leaving.status AS was, m.email_enabled
+)
+INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_before,
+    status_after, email_enabled_before, email_enabled_after)
+SELECT list_id, user_id, 'unsubscribed', 'import', :user_id, 'import', was, 'unsubscribed',
+    email_enabled, email_enabled
+FROM gone
+"""
+
+# Of records that were there before, what they were and what they become is kept, for an undo.
+_KEEP_CHANGES = """
+INSERT INTO import_changes (import_id, subscription_id, activated, applied_at, status_before,
+    name_before, name_after, type_before, type_after, paid_expiry_before, paid_expiry_after,
+    import_id_before, imported_at_before, updated_at_before)
+SELECT :import_id, m.id, j.verdict = 'added', now(), m.status,
+    m.name, coalesce(nullif(j.name, ''), m.name),
+    m.type, coalesce(j.tier, m.type),
+    m.paid_expiry, CASE WHEN j.tier IS NULL THEN m.paid_expiry ELSE j.paid_expiry END,
+    m.import_id, m.imported_at, m.updated_at
+FROM judged AS j JOIN subscriptions AS m ON m.id = j.subscription_id
+WHERE j.verdict = 'added' OR j.is_updated
+"""
+_CHANGE = """
+WITH changed AS (
+    UPDATE subscriptions AS m SET
+        status = 'active',
+        email_enabled = m.email_enabled AND j.wants_mail,
+        name = c.name_after, type = c.type_after, paid_expiry = c.paid_expiry_after,
+        import_id = CASE WHEN c.activated THEN c.import_id ELSE m.import_id END,
+        imported_at = CASE WHEN c.activated THEN c.applied_at ELSE m.imported_at END,
+        updated_at = c.applied_at
+    FROM judged AS j JOIN import_changes AS c
+        ON c.import_id = :import_id AND c.subscription_id = j.subscription_id
+    WHERE m.id = c.subscription_id
+    RETURNING m.list_id, m.user_id, c.activated, c.status_before, m.email_enabled
+)
+INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_before,
+    status_after, email_enabled_before, email_enabled_after)
+SELECT list_id, user_id, CASE WHEN activated THEN 'imported' ELSE 'edited' END, 'import', :user_id,
+    'import', status_before, 'active', email_enabled, email_enabled
+FROM changed
+"""
+_INSERT = """
+INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,
+    source, import_id, imported_at, created_at, updated_at)
+SELECT :list_id, user_id, 'active', coalesce(tier, 'free'), paid_expiry, wants_mail,
+    nullif(name, ''), email, 'import', :import_id, now(), now(), now()
+FROM judged WHERE verdict = 'added' AND subscription_id IS NULL ORDER BY number
+"""

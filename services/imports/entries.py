@@ -1,0 +1,49 @@
+"""Rows on their way from a file to a list, judged as far as the file alone can tell."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+ROWS_PER_CHUNK = 10_000
+
+
+class Entry(NamedTuple):
+    """One row. With a ``code`` it is not applied, for the ``reason`` given.
+
+    Attributes:
+        line: the physical line where it begins, from 1; in a request, the place of the member.
+        email: normalised, unless the row has a code.
+        left: why the file says that they get no mail: unsubscribed, cleaned, bounced, complained.
+        cells: the original columns.
+    """
+
+    line: int
+    email: str
+    name: str
+    tier: str | None
+    paid_expiry: str | None
+    left: str | None
+    code: str | None
+    reason: str | None
+    cells: Sequence[str]
+
+
+INVALID, DUPLICATE = "invalid", "duplicate"
+DUPLICATE_CODE = "row.duplicate"
+
+
+def verdict_of(entry: Entry) -> str | None:
+    """What is settled without the list: ``invalid``, ``duplicate`` or nothing."""
+    if entry.code is None:
+        return None
+    return DUPLICATE if entry.code == DUPLICATE_CODE else INVALID
+
+
+def encode(entries: Iterable[Entry]) -> bytes:
+    return orjson.dumps(list(entries), default=tuple)
+
+
+def decode(data: bytes) -> list[Entry]:
+    rows: list[list[Any]] = orjson.loads(data)
+    return [Entry._make(row) for row in rows]

@@ -1,0 +1,46 @@
+from sqlalchemy import select
+
+from core.errors import conflict, not_found
+from models import MemberImport
+from services.api_keys import Caller
+from services.imports.undoing import UNDO
+from services.jobs import outbox
+from storage.unit_of_work import UnitOfWork
+
+
+def get(uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False) -> MemberImport:
+    """One of the caller's imports; raises ``import.not_found``."""
+    query = select(MemberImport).where(
+        MemberImport.id == import_id, MemberImport.user_id == caller.user_id
+    )
+    found = uow.session.scalar(query.with_for_update() if lock else query)
+    if found is None:
+        raise not_found("import.not_found", "There is no such import.")
+    return found
+
+
+def list_of(
+    uow: UnitOfWork, caller: Caller, *, list_id: int | None, offset: int, limit: int
+) -> list[MemberImport]:
+    """The caller's imports, of one list or all, newest first."""
+    query = select(MemberImport).where(MemberImport.user_id == caller.user_id)
+    if list_id is not None:
+        query = query.where(MemberImport.list_id == list_id)
+    query = query.order_by(MemberImport.id.desc()).offset(offset).limit(limit)
+    return list(uow.session.scalars(query))
+
+
+def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None) -> int:
+    """The job that takes an import back, the same one however often that is asked for.
+
+    Raises ``import.not_found``, ``import.running``.
+    """
+    task = get(uow, caller, import_id, lock=True)
+    if task.status == "running":
+        raise conflict("import.running", "The import still runs; cancel its job first.")
+    if task.undo_job_id is None:
+        job = outbox.enqueue(
+            uow, UNDO, user_id=caller.user_id, subject_id=task.id, request_id=request_id
+        )
+        task.undo_job_id = job.id
+    return task.undo_job_id

@@ -1,0 +1,154 @@
+"""An import's job: a few seconds of chunks, then to the end of the lane, until all are applied."""
+
+import time
+from typing import Any
+
+from sqlalchemy import func, update
+
+from core.errors import invalid
+from core.lanes import Lane
+from core.scopes import Scope
+from models import ImportChunk, Job, MemberImport
+from services.imports import applying, splitting
+from services.imports.applying import Applied
+from services.imports.entries import decode
+from services.imports.stored import chunk_key
+from services.jobs import kinds
+from services.jobs import lease as leases
+from services.jobs.lease import JobCancelled, Lease
+from services.subscriptions import opt_outs
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+# Long enough that taking turns costs little, short enough that somebody else's hundred rows wait
+# for no more than this.
+TURN_SECONDS = 4.0
+COUNTS = ("received", "added", "already", "opted_out", "invalid", "duplicate", "updated")
+
+
+def _end_with_job(uow: UnitOfWork, job: Job) -> None:
+    """What was applied stays, and can be taken back; the rest will not come."""
+    uow.session.execute(
+        update(MemberImport)
+        .where(MemberImport.id == job.subject_id)
+        .values(status=job.status, error=job.error, finished_at=func.now())
+    )
+
+
+def _register(name: str) -> kinds.JobKind:
+    return kinds.register(
+        kinds.JobKind(
+            name=name,
+            lane=Lane.BULK,
+            scope=Scope.SUBSCRIPTION_FULL,
+            retryable=False,
+            on_abandoned=_end_with_job,
+            max_retries=30,
+        )
+    )
+
+
+ADD_MEMBERS = _register("members.add")
+IMPORT_FILE = _register("members.import")
+
+
+def run(resources: Resources, lease: Lease) -> None:
+    """One turn. Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read."""
+    turn = _Turn()
+    task = _load(resources, lease)
+    if not task.is_split:
+        task = _split(resources, lease, task, turn)
+    if task.is_split:
+        task = _apply(resources, lease, task, turn)
+    with resources.unit_of_work() as uow:
+        if task.is_split and task.applied == task.chunks:
+            _succeed(uow, lease, task)
+        else:
+            leases.yield_turn(uow, lease)
+
+
+class _Turn:
+    def __init__(self) -> None:
+        self._ends = time.monotonic() + TURN_SECONDS
+
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._ends
+
+
+def _load(resources: Resources, lease: Lease) -> MemberImport:
+    with resources.unit_of_work() as uow:
+        task = uow.session.get(MemberImport, lease.subject_id)
+    if task is None:
+        raise JobCancelled
+    return task
+
+
+def _split(resources: Resources, lease: Lease, task: MemberImport, turn: _Turn) -> MemberImport:
+    split = splitting.take(resources.objects, task)
+    while not task.is_split and not turn.is_over():
+        lease.check_cancelled()
+        rows = split.store_next()
+        with resources.unit_of_work() as uow:
+            task = uow.session.get_one(MemberImport, task.id)
+            task.chunks, task.is_split = split.number, split.is_complete
+            task.received += rows
+            task.description = {**split.description, "header": split.header}
+            total = task.received if task.is_split else None
+            # Checks that the job is still ours, in the transaction that says how far it got.
+            leases.progress(uow, lease, done=0, total=total)
+    if not task.is_split:
+        splitting.keep(task, split)
+        return task
+    split.close()
+    if not task.received:
+        raise invalid("import.empty", "There are no rows in the file.")
+    return task
+
+
+def _apply(resources: Resources, lease: Lease, task: MemberImport, turn: _Turn) -> MemberImport:
+    for number in range(task.applied, task.chunks):
+        lease.check_cancelled()
+        task = _apply_chunk(resources, lease, task, number)
+        if turn.is_over():
+            break
+    return task
+
+
+def _apply_chunk(
+    resources: Resources, lease: Lease, task: MemberImport, number: int
+) -> MemberImport:
+    entries = decode(resources.objects.get(chunk_key(task.object_prefix, number)))
+    signer = opt_outs.signer(resources.keyring)
+    with resources.unit_of_work() as uow:
+        task = uow.session.get_one(MemberImport, task.id)
+        applied = applying.apply(uow, signer, task, entries)
+        # A chunk has one such row: a second try of it fails here, whoever makes it.
+        uow.session.add(ImportChunk(import_id=task.id, number=number, not_added=applied.not_added))
+        _count(task, applied)
+        task.applied = number + 1
+        leases.progress(uow, lease, done=_done(task), total=task.received)
+    return task
+
+
+def _count(task: MemberImport, applied: Applied) -> None:
+    for verdict, rows in applied.counts.items():
+        setattr(task, verdict, getattr(task, verdict) + rows)
+    task.updated += applied.updated
+
+
+def _done(task: MemberImport) -> int:
+    return task.added + task.already + task.opted_out + task.invalid + task.duplicate
+
+
+def _succeed(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
+    task = uow.session.get_one(MemberImport, task.id)
+    if task.source == "members" and task.received == task.invalid:
+        raise invalid("members.all_invalid", "None of the members has a valid e-mail address.")
+    task.status, task.finished_at = "succeeded", func.now()
+    leases.succeed(uow, lease, result_of(task))
+
+
+def result_of(task: MemberImport) -> dict[str, Any]:
+    """The counts of an import as its job shows them."""
+    counts = {name: getattr(task, name) for name in COUNTS}
+    return {**counts, "import_id": task.id, "dry_run": task.dry_run}
