@@ -19,6 +19,8 @@ from api.middleware.requests import BreakageMiddleware, RequestMiddleware
 from api.routers import (
     accounts,
     attachments,
+    exports,
+    imports,
     jobs,
     lists,
     media,
@@ -32,7 +34,7 @@ from api.waiting import Look, Subscriber, Waiters, running
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
 from models import FINISHED
-from services import api_keys
+from services import api_keys, file_links
 from services.attachments import links
 from services.jobs import requests
 from services.subscriptions import traces
@@ -82,7 +84,18 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     errors.add_handlers(app)
-    for resource in (attachments, media, lists, subscriptions, members, jobs, accounts, operations):
+    for resource in (
+        attachments,
+        media,
+        lists,
+        subscriptions,
+        members,
+        imports,
+        exports,
+        jobs,
+        accounts,
+        operations,
+    ):
         app.include_router(resource.router)
     # The documentation page must work on a machine without a network.
     StandaloneDocs(app)
@@ -102,6 +115,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         key_signer=api_keys.signer(settings.keyring),
         link_signer=links.signer(settings.keyring),
         trace_signer=traces.signer(settings.keyring),
+        file_signer=file_links.signer(settings.keyring),
         challenges=Challenges(settings),
         subscriber=Subscriber(redis),
         jobs=Waiters(_finished_jobs(resources)),

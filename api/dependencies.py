@@ -25,9 +25,10 @@ class Access:
     """What a route asks of its caller, declared once, where the route is.
 
     ``Access(Scope.ATTACHMENT)`` needs that scope, ``ANY_CALLER`` any credential, ``UNRESTRICTED`` a
-    credential that may make others, ``OF_JOB_KIND`` the scope of the job at hand, which the service
-    checks, ``or_trace`` a scope where no trace id speaks for a person, which the route checks
-    (``api.speaking``), ``PUBLIC`` none. A test fails for a route without one.
+    credential that may make others, ``OF_JOB_KIND`` the scope of the job at hand and
+    ``OF_EXPORT_KIND`` that of the file asked for, which the service checks, ``or_trace`` a scope
+    where no trace id speaks for a person, which the route checks (``api.speaking``), ``PUBLIC``
+    none. A test fails for a route without one.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class Access:
         public: bool = False,
         unrestricted: bool = False,
         of_job_kind: bool = False,
+        of_export_kind: bool = False,
         or_trace: bool = False,
     ) -> None:
         self.scope = scope
         self.public = public
         self.unrestricted = unrestricted
         self.of_job_kind = of_job_kind
+        self.of_export_kind = of_export_kind
         self.or_trace = or_trace
 
     async def __call__(self, request: Request) -> Caller | None:
@@ -68,6 +71,7 @@ PUBLIC = Depends(Access(public=True))
 ANY_CALLER = Depends(Access())
 UNRESTRICTED = Depends(Access(unrestricted=True))
 OF_JOB_KIND = Depends(Access(of_job_kind=True))
+OF_EXPORT_KIND = Depends(Access(of_export_kind=True))
 
 
 def needs(scope: Scope) -> Any:

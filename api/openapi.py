@@ -125,6 +125,8 @@ def _credential_wanted(access: Access) -> str:
         return "Credential: an API key without restriction to scopes."
     if access.of_job_kind:
         return "Scope: that of the job's kind, such as `attachment`."
+    if access.of_export_kind:
+        return "Scope: `subscription.read` for members, `delivery` for the roster."
     if access.or_trace:
         return f"Credential: a trace id, or a login. Scope: `{access.scope}`."
     return f"Scope: `{access.scope}`." if access.scope else "Scope: any credential."

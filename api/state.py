@@ -18,6 +18,7 @@ class State:
     key_signer: Signer
     link_signer: Signer
     trace_signer: Signer
+    file_signer: Signer
     challenges: Challenges
     subscriber: Subscriber
     jobs: Waiters[bool]

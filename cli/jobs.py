@@ -7,7 +7,9 @@ from cli.connection import connected
 from cli.output import Json, show, show_all
 from core.errors import not_found
 from models import Job, JobStatus
+from services import exports
 from services.attachments import upload
+from services.imports import running, undoing
 from services.jobs import requests
 from services.subscriptions import joining
 from storage.unit_of_work import UnitOfWork

@@ -21,7 +21,9 @@ class MemberExport(Model):
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), index=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     kind: Mapped[str]
-    object_key: Mapped[str] = mapped_column(unique=True)
+    # Where its bytes are: numbered objects under this prefix.
+    object_prefix: Mapped[str] = mapped_column(unique=True)
+    size: Mapped[int | None]
     rows: Mapped[int | None]
     files_removed_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]

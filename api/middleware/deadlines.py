@@ -31,9 +31,17 @@ class DeadlineMiddleware:
 
         try:
             async with asyncio.timeout(self._seconds) as deadline:
+                scope["pressroom.extend_deadline"] = lambda: deadline.reschedule(
+                    asyncio.get_running_loop().time() + self._seconds
+                )
                 await self._app(scope, receive, send_and_release)
         except TimeoutError:
             if started:
                 raise
             late = too_slow("request.too_slow", f"No answer within {self._seconds:g} s.")
             await problem(late)(scope, receive, send)
+
+
+def extend_deadline(scope: Scope) -> None:
+    """Begin the time anew, for a body that may take longer than it and goes on arriving."""
+    scope["pressroom.extend_deadline"]()

@@ -21,6 +21,10 @@ MOST_BYTES_AT_ONCE = 256 * MEGABYTE
 # Between two pieces of a body, and for all of it: 5 MB in that time is 60 KB/s.
 MOST_SILENCE_SECONDS = 20.0
 MOST_SECONDS = 90.0
+# A file of members goes on to object storage as it arrives, so it may take its time: 2 GB in four
+# hours are 150 KB/s.
+MOST_FILE_BYTES = 2 * 1024 * MEGABYTE
+MOST_FILE_SECONDS = 4 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class BodyLimit:
     path: re.Pattern[str]
     most_bytes: int
     refusal: DomainError
+    # For all of the body, however steadily it comes.
+    most_seconds: float = MOST_SECONDS
 
 
 def _json_limit(path: str, megabytes: int) -> BodyLimit:
@@ -37,6 +43,13 @@ def _json_limit(path: str, megabytes: int) -> BodyLimit:
 
 # The first that matches the path counts.
 LIMITS = (
+    BodyLimit(
+        re.compile(r"/lists/[^/]+/imports$"),
+        MOST_FILE_BYTES + MULTIPART_OVERHEAD,
+        too_large("import.too_large", "A file has at most 2 GB (2,147,483,648 bytes)."),
+        most_seconds=MOST_FILE_SECONDS,
+    ),
+    _json_limit(r"/auxilia/subscriptions/[^/]+/members/add$", 32),
     BodyLimit(re.compile(r"/attachments$"), MAX_BYTES + MULTIPART_OVERHEAD, file_too_large()),
     _json_limit(r"", 2),
 )
@@ -72,7 +85,7 @@ class Body:
         self._held = 0
         self._read = 0
         self._complete = False
-        self._deadline = asyncio.get_running_loop().time() + MOST_SECONDS
+        self._deadline = asyncio.get_running_loop().time() + limit.most_seconds
         self.refusal: DomainError | None = None
 
     async def receive(self) -> Message:

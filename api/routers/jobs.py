@@ -9,6 +9,7 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from api.dependencies import OF_JOB_KIND, Limit, Offset, PathId, StateOf
+from api.files import shown_result
 from api.json_bodies import JsonRoute
 from api.openapi import refuses
 from api.schemas.envelope import Envelope, Page, envelope, page
@@ -42,7 +43,7 @@ def list_jobs(
     with state.resources.unit_of_work() as uow:
         visible = kinds.names_within(caller.scopes)
         jobs = requests.list_of(uow, caller, visible, offset=offset, limit=limit)
-        items = [JobRecord.of(job) for job in jobs]
+        items = [_record(state, job) for job in jobs]
     return envelope(page(items, offset=offset, limit=limit))
 
 
@@ -50,7 +51,7 @@ def list_jobs(
 def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobRecord]:
     """One of the caller's jobs, with its progress."""
     with state.resources.unit_of_work() as uow:
-        return envelope(JobRecord.of(requests.get(uow, caller, job_id)))
+        return envelope(_record(state, requests.get(uow, caller, job_id)))
 
 
 @router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
@@ -108,7 +109,7 @@ async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> A
     with state.subscriber.listening(listener):
         while True:
             if job.version != seen:
-                yield _event(job)
+                yield _event(state, job)
                 seen, quiet = job.version, 0.0
             if job.status in FINISHED:
                 return
@@ -127,8 +128,12 @@ async def _pause(changed: asyncio.Event) -> float:
     return _LOOK_EVERY_SECONDS
 
 
-def _event(job: Job) -> str:
-    return f"id: {job.version}\nevent: job\ndata: {JobRecord.of(job).model_dump_json()}\n\n"
+def _record(state: State, job: Job) -> JobRecord:
+    return JobRecord.of(job, shown_result(state, job))
+
+
+def _event(state: State, job: Job) -> str:
+    return f"id: {job.version}\nevent: job\ndata: {_record(state, job).model_dump_json()}\n\n"
 
 
 def _last_event_id(request: Request) -> int | None:

@@ -26,13 +26,14 @@ class JobRecord(Schema):
     finished_at: Timestamp | None
 
     @classmethod
-    def of(cls, job: Job) -> Self:
+    def of(cls, job: Job, result: dict[str, Any] | None) -> Self:
+        """``result``: the job's own, with links that are made anew each time."""
         return cls(
             id=job.id,
             kind=job.kind,
             status=job.status,
             progress=JobProgress.model_validate(progress_of(job)),
-            result=job.result,
+            result=result,
             error=job.error,
             created_at=job.created_at,
             started_at=job.started_at,

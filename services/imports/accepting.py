@@ -10,12 +10,13 @@ from services import accounts, idempotency, lists
 from services.api_keys import Caller
 from services.idempotency import IdempotencyKey, RecordedMeanwhile
 from services.imports.running import ADD_MEMBERS, IMPORT_FILE
-from services.imports.stored import IMPORTS, PART_BYTES, part_key, remove_all
 from services.jobs import outbox
+from services.parts import PartWriter, remove_all
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 MOST_MEMBERS = 100_000
+IMPORTS = "imports/"
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,9 @@ def accept_members(
     if earlier is not None:
         return earlier
     prefix = new_prefix()
-    for number, start in enumerate(range(0, len(body), PART_BYTES)):
-        part = body[start : start + PART_BYTES]
-        resources.objects.put(part_key(prefix, number), part, "application/json")
+    stored = PartWriter(resources.objects, prefix)
+    stored.write(body)
+    stored.close()
     task = MemberImport(
         list_id=list_id,
         user_id=caller.user_id,

@@ -8,6 +8,11 @@ import orjson
 ROWS_PER_CHUNK = 10_000
 
 
+def chunk_key(prefix: str, number: int) -> str:
+    """Where the rows of one chunk are, among an import's objects."""
+    return f"{prefix}/chunks/{number:06}"
+
+
 class Entry(NamedTuple):
     """One row. With a ``code`` it is not applied, for the ``reason`` given.
 

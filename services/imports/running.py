@@ -11,8 +11,7 @@ from core.scopes import Scope
 from models import ImportChunk, Job, MemberImport
 from services.imports import applying, splitting
 from services.imports.applying import Applied
-from services.imports.entries import decode
-from services.imports.stored import chunk_key
+from services.imports.entries import chunk_key, decode
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease

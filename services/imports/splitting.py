@@ -8,18 +8,17 @@ first byte again, and passes over what is chunked already: a file always makes t
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Iterator
-from io import BytesIO
 from itertools import islice
 from typing import Any
 
 import orjson
 
 from models import MemberImport
-from services.imports.entries import ROWS_PER_CHUNK, Entry, encode
+from services.imports.entries import ROWS_PER_CHUNK, Entry, chunk_key, encode
 from services.imports.judging import Seen, judged
 from services.imports.reading import RangedFile, Row, Standing, open_rows
 from services.imports.reading.members import tidy_name
-from services.imports.stored import StoredFile, chunk_key, part_key
+from services.parts import StoredFile
 from storage.objects import ObjectStore
 
 # Files that one process has begun; each holds a reader and a set of addresses.
@@ -97,11 +96,7 @@ def _rows(
 
 def _of_request(objects: ObjectStore, task: MemberImport) -> Iterator[Row]:
     """The members of one request's body, which was checked when it came."""
-    body = BytesIO()
-    number = 0
-    while body.tell() < task.size:
-        body.write(objects.get(part_key(task.object_prefix, number)))
-        number += 1
-    for line, member in enumerate(orjson.loads(body.getvalue())["members"], start=1):
+    body = b"".join(StoredFile(objects, task.object_prefix, task.size).stream())
+    for line, member in enumerate(orjson.loads(body)["members"], start=1):
         cells = (member["email"], member.get("name") or "")
         yield Row(line, cells[0].strip(), tidy_name(cells[1]), None, None, Standing.WANTED, cells)

@@ -21,7 +21,8 @@ def upgrade() -> None:
         sa.Column("list_id", sa.BigInteger(), nullable=False),
         sa.Column("user_id", sa.BigInteger(), nullable=False),
         sa.Column("kind", sa.String(), nullable=False),
-        sa.Column("object_key", sa.String(), nullable=False),
+        sa.Column("object_prefix", sa.String(), nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=True),
         sa.Column("rows", sa.BigInteger(), nullable=True),
         sa.Column("files_removed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column(
@@ -35,7 +36,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["list_id"], ["lists.id"], name=op.f("fk_exports_list_id")),
         sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_exports_user_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_exports")),
-        sa.UniqueConstraint("object_key", name=op.f("uq_exports_object_key")),
+        sa.UniqueConstraint("object_prefix", name=op.f("uq_exports_object_prefix")),
     )
     op.create_index(op.f("ix_exports_list_id"), "exports", ["list_id"], unique=False)
     op.create_index(

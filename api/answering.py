@@ -1,0 +1,51 @@
+"""Answers of calls whose work a job does."""
+
+from http import HTTPStatus
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+
+from api.files import shown_result
+from api.presence import while_connected
+from api.schemas.envelope import envelope
+from api.schemas.jobs import JobRecord
+from api.state import State
+from core.errors import DomainError, Kind
+from models import Job, JobStatus
+from storage.notifications import job_topic
+
+
+async def ended(request: Request, state: State, job_id: int, seconds: float) -> Job:
+    """The job once it has ended or the wait is over; raises the reason of one that failed."""
+    await while_connected(request.receive, state.jobs.wait(job_topic(job_id), seconds))
+    job = await run_in_threadpool(_read, state, job_id)
+    if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
+        assert job.error is not None
+        kind = Kind.INVALID if job.status == JobStatus.FAILED else Kind.CONFLICT
+        raise DomainError(kind, job.error["code"], job.error["message"])
+    return job
+
+
+def _read(state: State, job_id: int) -> Job:
+    with state.resources.unit_of_work() as uow:
+        return uow.session.get_one(Job, job_id)
+
+
+def job_answer(state: State, job: Job) -> JSONResponse:
+    """The job's record: 200 when it has ended well, 202 and where to look while it goes on."""
+    record = JobRecord.of(job, shown_result(state, job))
+    status, headers = HTTPStatus.OK, {}
+    if job.status != JobStatus.SUCCEEDED:
+        status, headers = HTTPStatus.ACCEPTED, {"Location": f"/jobs/{job.id}"}
+    return JSONResponse(envelope(record).model_dump(mode="json"), status, headers)
+
+
+def number_answer(job: Job, number: str, *, replayed: bool = False) -> JSONResponse:
+    """A number of the job's result; while it goes on, 202 and the job's id."""
+    headers = {"Idempotent-Replayed": "true"} if replayed else {}
+    if job.status == JobStatus.SUCCEEDED:
+        assert job.result is not None
+        return JSONResponse(envelope(job.result[number]).model_dump(), headers=headers)
+    headers["Location"] = f"/jobs/{job.id}"
+    return JSONResponse(envelope(job.id).model_dump(), HTTPStatus.ACCEPTED, headers)

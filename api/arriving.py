@@ -1,0 +1,128 @@
+"""A large file on its way through the API into object storage: held a part at a time, without a
+thread while its sender takes their time."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from fastapi import Request
+from python_multipart import MultipartParser
+from python_multipart.exceptions import MultipartParseError
+from python_multipart.multipart import parse_options_header
+from starlette.concurrency import run_in_threadpool
+
+from api.middleware.deadlines import extend_deadline
+from api.middleware.limits import release_body
+from core.errors import malformed
+from services.parts import PART_BYTES, PartWriter, remove_all
+from storage.objects import ObjectStore
+
+
+@dataclass
+class Arrived:
+    prefix: str
+    filename: str | None
+    size: int = 0
+
+
+async def store_arriving(
+    request: Request, objects: ObjectStore, prefix: str, filename: str | None
+) -> Arrived:
+    """Store the body, or its part `file`, as numbered objects; nothing of it stays if it breaks.
+
+    Raises ``body.malformed``, ``import.file_missing``, ``import.several_files``, ``import.empty``.
+    """
+    arrived = Arrived(prefix, filename)
+    try:
+        await _store(request, objects, arrived)
+    except BaseException:
+        # Cancelled too, when the sender hangs up.
+        await run_in_threadpool(remove_all, objects, prefix)
+        raise
+    return arrived
+
+
+async def _store(request: Request, objects: ObjectStore, arrived: Arrived) -> None:
+    writer = PartWriter(objects, arrived.prefix)
+    held = bytearray()
+    async for data in _content(request, arrived):
+        held += data
+        extend_deadline(request.scope)
+        if len(held) >= PART_BYTES:
+            await run_in_threadpool(writer.write, bytes(held))
+            held.clear()
+            release_body(request.scope)
+    await run_in_threadpool(writer.write, bytes(held))
+    await run_in_threadpool(writer.close)
+    arrived.size = writer.size
+    if not arrived.size:
+        raise malformed("import.empty", "The file is empty.")
+
+
+def _content(request: Request, arrived: Arrived) -> AsyncIterator[bytes]:
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    if kind != b"multipart/form-data":
+        return request.stream()
+    return _part(request, options.get(b"boundary", b""), arrived)
+
+
+@dataclass
+class _Parts:
+    """What a multipart parser says, as far as the one file in it is concerned."""
+
+    data: bytearray = field(default_factory=bytearray)
+    files: int = 0
+    filename: str = ""
+    ended: bool = False
+    _in_file: bool = False
+    _name: bytearray = field(default_factory=bytearray)
+    _value: bytearray = field(default_factory=bytearray)
+
+    def callbacks(self) -> dict[str, Callable[..., None]]:
+        return {
+            "on_header_field": lambda data, start, end: self._name.extend(data[start:end]),
+            "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
+            "on_header_end": self._on_header_end,
+            "on_part_data": self._on_part_data,
+            "on_part_end": self._on_part_end,
+            "on_end": self._on_end,
+        }
+
+    def _on_header_end(self) -> None:
+        if bytes(self._name).lower() == b"content-disposition":
+            _, options = parse_options_header(bytes(self._value))
+            self._in_file = options.get(b"name") == b"file" and b"filename" in options
+            if self._in_file:
+                self.files += 1
+                self.filename = options[b"filename"].decode(errors="replace")
+        self._name.clear()
+        self._value.clear()
+
+    def _on_part_data(self, data: bytes, start: int, end: int) -> None:
+        if self._in_file:
+            self.data += data[start:end]
+
+    def _on_part_end(self) -> None:
+        self._in_file = False
+
+    def _on_end(self) -> None:
+        self.ended = True
+
+
+async def _part(request: Request, boundary: bytes, arrived: Arrived) -> AsyncIterator[bytes]:
+    """The content of the part `file`, as it comes."""
+    parts = _Parts()
+    try:
+        parser = MultipartParser(boundary, parts.callbacks())  # type: ignore[arg-type]
+        async for chunk in request.stream():
+            parser.write(chunk)
+            if parts.files > 1:
+                raise malformed("import.several_files", "Send one file in the part 'file'.")
+            yield bytes(parts.data)
+            parts.data.clear()
+    except MultipartParseError as error:
+        raise malformed("body.malformed", "The multipart body is malformed.") from error
+    if not parts.ended:
+        raise malformed("body.malformed", "The multipart body is cut short.")
+    if not parts.files:
+        raise malformed("import.file_missing", "The part 'file' with a file is missing.")
+    arrived.filename = parts.filename or arrived.filename

@@ -1,0 +1,49 @@
+"""Files that jobs make, served by signed links."""
+
+from typing import Any
+
+from fastapi import Request
+
+from api.state import State, state_of
+from core import clock
+from core.errors import forbidden
+from models import Job
+from services import exports, file_links
+from services.imports.running import ADD_MEMBERS, IMPORT_FILE
+
+LINK_INVALID = (403, "link.invalid", "The link is not valid, or not any more; ask for a new one.")
+
+
+def errors_url(state: State, import_id: int) -> str:
+    """Where the rows of an import that were not added can be fetched, from now on for a while."""
+    return _link(state, f"/imports/{import_id}/errors.csv")
+
+
+def shown_result(state: State, job: Job) -> dict[str, Any] | None:
+    """A job's result with fresh links to what it made."""
+    result = job.result
+    if result is None:
+        return None
+    if job.kind in {ADD_MEMBERS.name, IMPORT_FILE.name}:
+        return {**result, "errors_url": errors_url(state, result["import_id"])}
+    if job.kind in {kind.name for kind in exports.JOBS.values()}:
+        return {**result, "url": _link(state, f"/exports/{result['export_id']}/file.csv.gz")}
+    return result
+
+
+def require_link(request: Request) -> None:
+    """Raises ``link.invalid`` unless the request's path was signed and the link still lasts."""
+    fits = file_links.opens(
+        state_of(request).file_signer,
+        request.scope["path"],
+        expires=request.query_params.get("expires", ""),
+        signature=request.query_params.get("signature", ""),
+        now=clock.now(),
+    )
+    if not fits:
+        raise forbidden(LINK_INVALID[1], LINK_INVALID[2])
+
+
+def _link(state: State, path: str) -> str:
+    base = state.resources.settings.public_base
+    return file_links.create(state.file_signer, path, base=base, now=clock.now())

@@ -1,0 +1,97 @@
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+
+from api.answering import ended, job_answer
+from api.context import current_request_id
+from api.dependencies import OF_EXPORT_KIND, PUBLIC, PathId, PreferenceOf, StateOf
+from api.files import LINK_INVALID, require_link
+from api.json_bodies import JsonRoute
+from api.openapi import PREFER_PARAMETER, refuses
+from api.routers.lists import NO_LIST, NOT_OWNER
+from api.schemas.envelope import Body, Envelope
+from api.schemas.jobs import JobRecord
+from api.state import State
+from services import exports
+from services.api_keys import Caller
+from services.exports import ExportKind
+from services.parts import StoredFile
+
+router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
+
+WAIT_SECONDS = 30.0
+
+
+class NewExport(Body):
+    kind: Annotated[ExportKind, Field(strict=False)]
+
+
+@router.post(
+    "/lists/{list_id}/exports",
+    openapi_extra={"parameters": [PREFER_PARAMETER]},
+    response_model=Envelope[JobRecord],
+    responses={
+        202: {
+            "model": Envelope[JobRecord],
+            "description": "The wait ran out; the work goes on. Location leads to its job.",
+        },
+        **refuses(
+            NOT_OWNER,
+            NO_LIST,
+            (403, "auth.insufficient_scope", "The roster needs the scope delivery."),
+            (409, "list.email_channel_disabled", "This list is not sent by mail."),
+        ),
+    },
+)
+async def export_list(
+    request: Request,
+    state: StateOf,
+    caller: Annotated[Caller, OF_EXPORT_KIND],
+    list_id: PathId,
+    body: NewExport,
+    preference: PreferenceOf,
+) -> JSONResponse:
+    """Write a list to a CSV.gz file; the job's result has its `url` and how many `rows` it has.
+
+    `members`, for the owner: all who are or were subscribed, but for those who were removed.
+    `delivery`, for who sends the list's mail: those who get it, each with a trace id and headers.
+    """
+    job_id = await run_in_threadpool(_begin, state, caller, list_id, body.kind)
+    job = await ended(request, state, job_id, preference.seconds(WAIT_SECONDS))
+    return job_answer(state, job)
+
+
+def _begin(state: State, caller: Caller, list_id: int, kind: ExportKind) -> int:
+    with state.resources.unit_of_work() as uow:
+        return exports.begin(uow, caller, list_id, kind, current_request_id()).id
+
+
+@router.get(
+    "/exports/{export_id}/file.csv.gz",
+    dependencies=[PUBLIC],
+    response_class=StreamingResponse,
+    responses={
+        200: {"content": {"application/gzip": {}}, "description": "The file"},
+        **refuses(LINK_INVALID, (404, "export.not_found", "There is no such file any more.")),
+    },
+)
+def read_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
+    """The file of an export, by a signed link; it is kept for seven days."""
+    require_link(request)
+    with state.resources.unit_of_work() as uow:
+        export, mailing_list = exports.get_finished(uow, export_id)
+    assert export.size is not None
+    name = f"{mailing_list.slug}-{export.kind}.csv.gz"
+    headers: dict[str, Any] = {
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "Content-Length": str(export.size),
+        "Cache-Control": "private, no-store",
+        "X-Content-Type-Options": "nosniff",
+    }
+    stored = StoredFile(state.resources.objects, export.object_prefix, export.size)
+    content = iter(()) if "pressroom.head" in request.scope else stored.stream()
+    return StreamingResponse(content, HTTPStatus.OK, headers, media_type="application/gzip")

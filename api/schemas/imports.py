@@ -1,0 +1,46 @@
+from typing import Any, Self
+
+from pydantic import Field
+
+from api.schemas.envelope import Body, Schema, Timestamp
+from models import MemberImport
+
+
+class MemberInput(Body):
+    email: str
+    name: str | None = None
+
+
+class MembersInput(Body):
+    members: list[MemberInput] = Field(min_length=1)
+
+
+class ImportRecord(Schema):
+    id: int
+    list_id: int
+    source: str = Field(description="members (of one request) or file")
+    filename: str | None
+    size: int = Field(description="Bytes")
+    dry_run: bool
+    on_existing: str = Field(description="skip or update")
+    status: str = Field(description="running, succeeded, failed or cancelled")
+    error: dict[str, Any] | None
+    description: dict[str, Any] | None = Field(description="What the file was taken for")
+    received: int = Field(description="Rows of the file; all of them once it has been split")
+    added: int = Field(description="Made active")
+    already: int = Field(description="Were active members")
+    opted_out: int = Field(description="Said no, here or by the file's own mark")
+    invalid: int
+    duplicate: int = Field(description="Came before in the same file")
+    updated: int = Field(description="Of the already ones: got another name or tier")
+    undone: int = Field(description="Taken back by an undo")
+    kept: int = Field(description="Left alone by the undo, since somebody touched them")
+    undone_at: Timestamp | None
+    errors_url: str = Field(description="CSV of the rows that were not added; lasts 15 minutes")
+    created_at: Timestamp
+    finished_at: Timestamp | None
+
+    @classmethod
+    def of(cls, task: MemberImport, errors_url: str) -> Self:
+        stored = {name: getattr(task, name) for name in cls.model_fields if name != "errors_url"}
+        return cls(**stored, errors_url=errors_url)

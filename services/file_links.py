@@ -1,0 +1,33 @@
+"""Links to files that the API serves: whoever has one can fetch that file, for 15 minutes."""
+
+import re
+from datetime import datetime, timedelta
+from urllib.parse import urlencode
+
+from core.keyring import Keyring, Signer
+
+LIFETIME = timedelta(minutes=15)
+_SECONDS = re.compile(r"[0-9]{1,12}\Z")
+
+
+def signer(keyring: Keyring) -> Signer:
+    return Signer(keyring, "file-link")
+
+
+def create(signer: Signer, path: str, *, base: str, now: datetime) -> str:
+    """An absolute URL for the path of a route that serves a file."""
+    expires = int((now + LIFETIME).timestamp())
+    query = urlencode({"expires": expires, "signature": signer.sign(_signed(path, expires))})
+    return f"{base}{path}?{query}"
+
+
+def opens(signer: Signer, path: str, *, expires: str, signature: str, now: datetime) -> bool:
+    """Whether a link's query is ours, for this path, and still lasts."""
+    if not _SECONDS.match(expires):
+        return False
+    signed = signer.verify(_signed(path, int(expires)), signature)
+    return signed and now.timestamp() < int(expires)
+
+
+def _signed(path: str, expires: int) -> bytes:
+    return f"{path}\n{expires}".encode()

@@ -1,0 +1,13 @@
+from services import exports
+from services.exports import JOBS, ExportKind
+from services.jobs.lease import Lease
+from workers import process
+from workers.declaration import TaskSet
+
+TASKS = TaskSet()
+
+
+@TASKS.job(JOBS[ExportKind.MEMBERS])
+@TASKS.job(JOBS[ExportKind.DELIVERY])
+def write(lease: Lease) -> None:
+    exports.run(process.resources(), lease)
