@@ -50,9 +50,10 @@ class Keyring:
 
 
 class Signer:
-    """HMAC-SHA256 for one purpose under a keyring."""
+    """HMAC-SHA256 for one purpose under a keyring, cut to ``length`` bytes."""
 
-    def __init__(self, keyring: Keyring, purpose: str) -> None:
+    def __init__(self, keyring: Keyring, purpose: str, *, length: int = 32) -> None:
+        self._length = length
         self._current = keyring.current.id
         self._subkeys = {key.id: key.subkey(purpose) for key in keyring}
 
@@ -76,7 +77,7 @@ class Signer:
         return hmac.compare_digest(expected.encode(), sent.encode())
 
     def _digest(self, key_id: str, message: bytes) -> bytes:
-        return hmac.digest(self._subkeys[key_id], message, hashlib.sha256)
+        return hmac.digest(self._subkeys[key_id], message, hashlib.sha256)[: self._length]
 
 
 def _base64url(data: bytes) -> str:

@@ -1,6 +1,6 @@
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, ForeignKey
+from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.ids import random_id
@@ -16,12 +16,28 @@ class MailingList(Model):
         CheckConstraint(
             "slug ~ '^[a-z0-9][a-z0-9-]{0,79}$' AND slug !~ '^[0-9]+$'", name="slug_form"
         ),
+        CheckConstraint(
+            "challenge_provider IN ('turnstile', 'hcaptcha', 'recaptcha')", name="provider_known"
+        ),
+        CheckConstraint(
+            "NOT challenge_enabled OR challenge_provider IS NOT NULL", name="challenge_has_provider"
+        ),
+        Index("ix_lists_user_id_created_at", "user_id", text("created_at DESC"), text("id DESC")),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True, default=random_id, autoincrement=False)
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     slug: Mapped[str] = mapped_column(unique=True)
     title: Mapped[str]
+    tagline: Mapped[str | None]
+    description: Mapped[str | None]
+    avatar_image_url: Mapped[str | None]
+    favicon_image_url: Mapped[str | None]
+    # Whether the list is sent by mail at all.
+    email_channel_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
+    challenge_enabled: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
+    challenge_provider: Mapped[str | None]
+    confirm_required: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
     archived_at: Mapped[datetime | None]

@@ -1,3 +1,4 @@
+from datetime import datetime
 from enum import StrEnum
 
 from sqlalchemy import CheckConstraint
@@ -28,3 +29,5 @@ class User(Model):
     plan: Mapped[str] = mapped_column(default=Plan.FREE, server_default=Plan.FREE)
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
+    # Since then nothing tells who they were; the row stays for what refers to it.
+    erased_at: Mapped[datetime | None]

@@ -16,13 +16,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from core.errors import DomainError, TransientError
 from core.logging import get_logger
 from services.jobs import lease as leases
+from services.jobs.kinds import kind_named
 from services.jobs.lease import RENEW_EVERY_SECONDS, JobCancelled, Lease, LeaseLost
 from storage.resources import Resources
 from workers import process
 
 log = get_logger(__name__)
 
-MAX_RETRIES = 5
 _FIRST_RETRY_SECONDS = 1.0
 _SLOWEST_RETRY_SECONDS = 60.0
 
@@ -86,7 +86,7 @@ def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
                 leases.fail(uow, lease, code=error.code, message=error.message)
             case SoftTimeLimitExceeded():
                 leases.fail(uow, lease, code="job.too_slow", message="The job took too long.")
-            case _ if _may_pass(error) and lease.retries < MAX_RETRIES:
+            case _ if _may_pass(error) and lease.retries < kind_named(lease.kind).max_retries:
                 log.warning("job.retried", reason=str(error))
                 leases.retry_later(uow, lease, _backoff(lease.retries))
             case _:
@@ -104,7 +104,7 @@ def _may_pass(error: Exception) -> bool:
 
 def _backoff(retries: int) -> timedelta:
     """Exponential, half of it chance, so that what failed together does not return together."""
-    longest = min(_FIRST_RETRY_SECONDS * 2**retries, _SLOWEST_RETRY_SECONDS)
+    longest = min(_FIRST_RETRY_SECONDS * 2 ** min(retries, 10), _SLOWEST_RETRY_SECONDS)
     return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret
 
 

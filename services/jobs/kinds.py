@@ -17,6 +17,8 @@ class JobKind:
     retryable: bool  # whether a failed one may be started again by its owner
     # Runs in the transaction that fails or cancels a job, so that its subject ends with it.
     on_abandoned: Callable[[UnitOfWork, Job], None]
+    # Transient failures in a row before it is failed: some half a minute, unless more are worth it.
+    max_retries: int = 5
 
 
 _kinds: dict[str, JobKind] = {}

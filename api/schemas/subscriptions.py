@@ -1,0 +1,134 @@
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from api.schemas.envelope import Body, Pagination, Schema, Timestamp
+from api.schemas.lists import ChallengeProvider, Channel
+from core.errors import DomainError
+from models import Subscription, SubscriptionEvent, Tier
+from services.accounts import normalise_email
+
+
+def _address(value: str) -> str:
+    try:
+        return normalise_email(value)
+    except DomainError as error:
+        raise PydanticCustomError("email.invalid", "{reason}", {"reason": error.message}) from None
+
+
+Address = Annotated[str, AfterValidator(_address)]
+
+
+class Person(Schema):
+    id: int
+    name: str | None = Field(description="What the person calls themselves")
+
+
+class SubscriptionRecord(Schema):
+    id: int
+    user_id: int
+    list_id: int
+    status: str = Field(description="pending, active, unsubscribed or removed")
+    type: str = Field(description="free, silver or gold")
+    paid_expiry: Timestamp | None
+    email_enabled: bool
+    name: str | None = Field(description="The list's own name for the member")
+    email: str | None = Field(description="The list's own record of the member's address")
+    source: str = Field(description="How they came: challenge, login, transfer or import")
+    created_at: Timestamp
+    updated_at: Timestamp
+    user: Person | None = None
+    list: Channel | None = None
+
+    @classmethod
+    def of(
+        cls, record: Subscription, *, user: Person | None = None, channel: Channel | None = None
+    ) -> Self:
+        stored = {name: getattr(record, name) for name in _STORED}
+        return cls(**stored, user=user, list=channel)
+
+    @classmethod
+    def of_row(cls, row: Any) -> Self:
+        """Of a page's row: many at a time, and known to be right."""
+        stored = {name: row[name] for name in _STORED}
+        return cls.model_construct(
+            **stored,
+            user=Person.model_construct(id=row["user_id"], name=row["user_name"]),
+            list=None,
+        )
+
+
+_STORED = tuple(name for name in SubscriptionRecord.model_fields if name not in {"user", "list"})
+
+
+class MembersPagination(Pagination):
+    total: int = Field(description="How many there are with these filters")
+    next_cursor: str | None = Field(description="The next page at any depth; null at the end")
+
+
+class MembersPage(Schema):
+    pagination: MembersPagination
+    items: list[SubscriptionRecord]
+
+
+class Opponent(Schema):
+    list: Channel
+    sub: SubscriptionRecord
+
+
+class HistoryEntry(Schema):
+    id: int
+    action: str = Field(
+        description="requested, subscribed, confirmed, unsubscribed, unsubscribing_undone, "
+        "email_enabled, email_disabled, removed, edited, transferred_in, transferred_away, erased"
+    )
+    actor: str = Field(description="user, owner, import, operator or stranger")
+    actor_id: int | None
+    via: str = Field(
+        description="login, challenge, confirmation, trace, one-click, page, import or command"
+    )
+    status_before: str | None
+    status_after: str | None
+    email_enabled_before: bool | None
+    email_enabled_after: bool | None
+    ip: str | None
+    request_id: str | None
+    created_at: Timestamp
+
+    @classmethod
+    def of(cls, event: SubscriptionEvent) -> Self:
+        return cls.model_validate(event)
+
+
+class NewSubscription(Body):
+    email: Address = Field(examples=["reader@example.com"])
+    challenge_provider: ChallengeProvider | None = Field(default=None, alias="challenge-provider")
+    challenge_token: str | None = Field(default=None, alias="challenge-token")
+    challenge_action: str | None = Field(default=None, alias="challenge-action")
+
+
+class EmailSetting(Body):
+    enabled: bool
+
+
+def _moment(value: object) -> object:
+    # Strict JSON has no dates, so text is taken; a number would be read as Unix time.
+    if value is not None and not isinstance(value, str):
+        raise ValueError("must be an ISO 8601 time with an offset")
+    return value
+
+
+Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_moment)]
+TierName = Annotated[Tier, Field(strict=False)]
+
+
+class MemberChanges(Body):
+    name: str | None = Field(default=None, max_length=200)
+    type: TierName = Field(default=Tier.FREE, description="free, silver or gold")
+    paid_expiry: Moment | None = Field(
+        default=None, description="When the paid tier ends; null: it doesn't"
+    )
+
+    def sent(self) -> dict[str, Any]:
+        return self.model_dump(exclude_unset=True)

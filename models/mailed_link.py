@@ -1,0 +1,27 @@
+from datetime import datetime
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.metadata import CreatedAt, Model, SerialId
+
+
+class MailedLink(Model):
+    """A link that was mailed to a person, and proves that they read their mail. It works once."""
+
+    __tablename__ = "mailed_links"
+    __table_args__ = (
+        CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),
+        Index("ix_mailed_links_user_id_list_id", "user_id", "list_id"),
+        Index("ix_mailed_links_expires_at", "expires_at"),
+    )
+
+    id: Mapped[SerialId]
+    purpose: Mapped[str]
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
+    # The secret itself is in the mail and nowhere else.
+    secret_hmac: Mapped[bytes] = mapped_column(unique=True)
+    expires_at: Mapped[datetime]
+    used_at: Mapped[datetime | None]
+    created_at: Mapped[CreatedAt]

@@ -1,0 +1,30 @@
+"""How many active subscribers a list has, without a row that every subscriber must lock.
+
+A trigger on ``subscriptions`` writes what each statement changed as a row of its own; now and then
+those are folded into one number. The count is the number plus what is not folded yet.
+"""
+
+from sqlalchemy import ForeignKey, Index
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.metadata import Model, SerialId
+
+
+class SubscriberCount(Model):
+    __tablename__ = "subscriber_counts"
+
+    list_id: Mapped[int] = mapped_column(
+        ForeignKey("lists.id"), primary_key=True, autoincrement=False
+    )
+    active: Mapped[int]
+
+
+class SubscriberDelta(Model):
+    __tablename__ = "subscriber_deltas"
+    __table_args__ = (
+        Index("ix_subscriber_deltas_list_id", "list_id", postgresql_include=["active"]),
+    )
+
+    id: Mapped[SerialId]
+    list_id: Mapped[int]
+    active: Mapped[int]

@@ -1,0 +1,68 @@
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+
+
+class SubscriptionStatus(StrEnum):
+    PENDING = "pending"  # asked for, until the person confirms by a mailed link
+    ACTIVE = "active"
+    UNSUBSCRIBED = "unsubscribed"  # the person left
+    REMOVED = "removed"  # the owner took them off
+
+
+class Tier(StrEnum):
+    FREE = "free"
+    SILVER = "silver"
+    GOLD = "gold"
+
+
+class Subscription(Model):
+    """A list's own record of a person, with its own copy of their name and address."""
+
+    __tablename__ = "subscriptions"
+    __table_args__ = (
+        UniqueConstraint("list_id", "user_id"),
+        CheckConstraint(
+            "status IN ('pending', 'active', 'unsubscribed', 'removed')", name="status_known"
+        ),
+        CheckConstraint("type IN ('free', 'silver', 'gold')", name="type_known"),
+        Index("ix_subscriptions_user_id", "user_id"),
+        # The owner's pages: newest first, those on a paid tier, by the beginning of an address.
+        Index("ix_subscriptions_list_id_status_id", "list_id", "status", text("id DESC")),
+        Index(
+            "ix_subscriptions_premium",
+            "list_id",
+            "status",
+            text("id DESC"),
+            postgresql_include=["type", "paid_expiry"],
+            postgresql_where=text("type <> 'free'"),
+        ),
+        Index(
+            "ix_subscriptions_list_id_status_email",
+            "list_id",
+            "status",
+            "email",
+            postgresql_include=["id"],
+            postgresql_ops={"email": "text_pattern_ops"},
+        ),
+    )
+
+    id: Mapped[SerialId]
+    list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    status: Mapped[str]
+    type: Mapped[str] = mapped_column(default=Tier.FREE, server_default=Tier.FREE)
+    paid_expiry: Mapped[datetime | None]
+    email_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
+    name: Mapped[str | None]
+    # NULL once the person was erased.
+    email: Mapped[str | None]
+    # How they first came: subscribe, login, import, transfer.
+    source: Mapped[str]
+    confirmation_asked_at: Mapped[datetime | None]
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[UpdatedAt]

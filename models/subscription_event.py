@@ -1,0 +1,34 @@
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, Index, func, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.metadata import Model, SerialId
+
+
+class SubscriptionEvent(Model):
+    """One change of one subscription: what, when, by whom and from where. Never changed again,
+    but for the address of a person who is erased."""
+
+    __tablename__ = "subscription_events"
+    __table_args__ = (
+        Index("ix_subscription_events_member", "list_id", "user_id", text("id DESC")),
+        Index("ix_subscription_events_user_id", "user_id"),
+    )
+
+    id: Mapped[SerialId]
+    list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    # What happened, such as `unsubscribed`, and in whose name: user, owner, operator, import.
+    action: Mapped[str]
+    actor: Mapped[str]
+    actor_id: Mapped[int | None]
+    # The door it came through: login, trace, one-click, page, confirmation, challenge, command.
+    via: Mapped[str]
+    status_before: Mapped[str | None]
+    status_after: Mapped[str | None]
+    email_enabled_before: Mapped[bool | None]
+    email_enabled_after: Mapped[bool | None]
+    ip: Mapped[str | None]
+    request_id: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())

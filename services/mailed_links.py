@@ -1,0 +1,104 @@
+"""Links that are mailed to a person: whoever opens one reads that person's mail. Each works once.
+
+The secret is 256 random bits that only the mail has; the database keeps an HMAC. It is made when
+the mail is about to be sent, so that it rests nowhere, and does nothing until the page that it
+leads to is confirmed: scanners follow links.
+"""
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from sqlalchemy import delete, func, select, update
+
+from core.errors import DomainError, forbidden
+from core.keyring import Keyring, Signer
+from models import MailedLink
+from storage.unit_of_work import UnitOfWork
+
+
+class Purpose(StrEnum):
+    CONFIRM_SUBSCRIPTION = "subscription.confirm"
+
+
+LIFETIMES = {Purpose.CONFIRM_SUBSCRIPTION: timedelta(days=7)}
+
+
+@dataclass(frozen=True)
+class Opened:
+    link_id: int
+    user_id: int
+    list_id: int | None
+    is_used: bool
+
+
+def signer(keyring: Keyring) -> Signer:
+    return Signer(keyring, "mailed-link")
+
+
+def make(
+    uow: UnitOfWork, signer: Signer, purpose: Purpose, *, user_id: int, list_id: int | None = None
+) -> str:
+    """The secret of a new link."""
+    secret = secrets.token_urlsafe(32)
+    uow.session.add(
+        MailedLink(
+            purpose=purpose,
+            user_id=user_id,
+            list_id=list_id,
+            secret_hmac=signer.digest(secret.encode()),
+            expires_at=func.now() + LIFETIMES[purpose],
+        )
+    )
+    return secret
+
+
+def read(uow: UnitOfWork, signer: Signer, purpose: Purpose, secret: str) -> Opened:
+    """What the link is for; changes nothing. Raises ``link.invalid``."""
+    found = uow.session.scalar(
+        select(MailedLink).where(
+            MailedLink.secret_hmac.in_(signer.digests(secret.encode())),
+            MailedLink.purpose == purpose,
+            MailedLink.expires_at > func.now(),
+        )
+    )
+    if found is None:
+        raise _invalid()
+    return Opened(found.id, found.user_id, found.list_id, is_used=found.used_at is not None)
+
+
+def use(uow: UnitOfWork, opened: Opened) -> None:
+    """Use the link up; raises ``link.used`` when somebody did."""
+    statement = (
+        update(MailedLink)
+        .where(MailedLink.id == opened.link_id, MailedLink.used_at.is_(None))
+        .values(used_at=func.now())
+        .returning(MailedLink.id)
+    )
+    if uow.session.scalar(statement) is None:
+        raise forbidden("link.used", "This link has been used.")
+
+
+def move(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> None:
+    """Let the person's unused links for one list lead to another."""
+    uow.session.execute(
+        update(MailedLink)
+        .where(
+            MailedLink.user_id == user_id,
+            MailedLink.list_id == list_id,
+            MailedLink.used_at.is_(None),
+        )
+        .values(list_id=to_list_id)
+    )
+
+
+def purge(uow: UnitOfWork, *, before: datetime) -> int:
+    """Forget links that expired before then."""
+    found = select(MailedLink.id).where(MailedLink.expires_at < before).limit(10_000)
+    statement = delete(MailedLink).where(MailedLink.id.in_(found.scalar_subquery()))
+    return len(uow.session.execute(statement.returning(MailedLink.id)).all())
+
+
+def _invalid() -> DomainError:
+    return forbidden("link.invalid", "This link is not valid, or not any more.")

@@ -1,0 +1,168 @@
+from datetime import timedelta
+
+from sqlalchemy import func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from core import clock, ids
+from core.errors import conflict
+from core.keyring import Keyring
+from core.lanes import Lane
+from core.scopes import Scope
+from models import Job, MailingList, OptOutKind, Subscription, SubscriptionStatus, User
+from services import accounts, lists, mailed_links
+from services.jobs import kinds, outbox
+from services.mailed_links import Purpose
+from services.subscriptions import changes, opt_outs
+from services.subscriptions.changes import Actor
+from services.subscriptions.standing import Standing, hold_standing
+from storage.unit_of_work import UnitOfWork
+
+# A stranger can ask for anybody's address, so that person is not written to again and again.
+CONFIRMATION_AT_MOST_EVERY = timedelta(minutes=10)
+# A day's worth at one a minute: a mail server may be away for a while.
+_PATIENT = 1500
+
+
+def _nothing_more(_: UnitOfWork, __: Job) -> None:
+    """A mail that could not be sent leaves the subscription as it is."""
+
+
+MAIL_CONFIRMATION = kinds.register(
+    kinds.JobKind(
+        name="subscription.mail_confirmation",
+        lane=Lane.IO,
+        scope=Scope.SUBSCRIPTION_FULL,
+        retryable=True,
+        on_abandoned=_nothing_more,
+        max_retries=_PATIENT,
+    )
+)
+MAIL_WELCOME = kinds.register(
+    kinds.JobKind(
+        name="subscription.mail_welcome",
+        lane=Lane.IO,
+        scope=Scope.SUBSCRIPTION_FULL,
+        retryable=True,
+        on_abandoned=_nothing_more,
+        max_retries=_PATIENT,
+    )
+)
+
+
+def request(
+    uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, email: str, actor: Actor
+) -> None:
+    """Somebody, who may be anybody, asks for this address to be subscribed.
+
+    Where the list wants confirmation, and always for a person who opted out of it, the subscription
+    stays pending until that person confirms a mailed link. Raises ``email.invalid``.
+    """
+    person = find_or_create_person(uow, accounts.normalise_email(email))
+    standing = hold_standing(uow, mailing_list, person)
+    if standing.is_active:
+        return
+    opted_out = opt_outs.kinds_of(uow, opt_outs.signer(keyring), mailing_list.id, person)
+    must_confirm = mailing_list.confirm_required or bool(opted_out)
+    status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
+    if standing.record is None:
+        record = _add(uow, standing, status, "requested", actor)
+    else:
+        record = standing.record
+        changes.change(uow, record, "requested", actor, status=status)
+    if must_confirm:
+        _ask_for_confirmation(uow, record, actor)
+
+
+def join(
+    uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User, actor: Actor
+) -> int:
+    """The person themselves subscribes: 1, or 0 when they had. What they opted out of is lifted."""
+    standing = hold_standing(uow, mailing_list, person)
+    if standing.is_active:
+        return 0
+    _activate(uow, keyring, standing, "subscribed", actor)
+    return 1
+
+
+def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Subscription:
+    """The person confirms by the link that was mailed to them; twice does no harm.
+
+    Raises ``link.invalid`` for one that is forged, too old or used while the subscription is no
+    longer waiting for it.
+    """
+    opened = mailed_links.read(
+        uow, mailed_links.signer(keyring), Purpose.CONFIRM_SUBSCRIPTION, secret
+    )
+    assert opened.list_id is not None
+    mailing_list = lists.get(uow, opened.list_id)
+    person = accounts.get(uow, opened.user_id)
+    standing = hold_standing(uow, mailing_list, person)
+    if standing.record is None or standing.record.status not in _CONFIRMABLE:
+        raise conflict("subscription.not_pending", "This subscription is not waiting any more.")
+    if standing.is_active:
+        return standing.record
+    mailed_links.use(uow, opened)
+    confirmed = _activate(uow, keyring, standing, "confirmed", actor)
+    outbox.enqueue(
+        uow, MAIL_WELCOME, user_id=None, subject_id=confirmed.id, request_id=actor.request_id
+    )
+    return confirmed
+
+
+_CONFIRMABLE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
+
+
+def find_or_create_person(uow: UnitOfWork, email: str) -> User:
+    """The user of a normalised address; made without a password where there is none."""
+    # Exactly once by the constraint, whoever else makes the same person at this moment.
+    statement = insert(User).values(id=ids.random_id(), email=email)
+    uow.session.execute(statement.on_conflict_do_nothing(index_elements=["email"]))
+    return uow.session.scalars(select(User).where(User.email == email)).one()
+
+
+def _activate(
+    uow: UnitOfWork, keyring: Keyring, standing: Standing, action: str, actor: Actor
+) -> Subscription:
+    """By the person's own act: who comes back wants the mail too."""
+    opt_outs.lift(
+        uow,
+        opt_outs.signer(keyring),
+        standing.mailing_list.id,
+        standing.person,
+        OptOutKind.LIST,
+        OptOutKind.EMAIL,
+    )
+    if standing.record is None:
+        return _add(uow, standing, SubscriptionStatus.ACTIVE, action, actor)
+    active = {"status": SubscriptionStatus.ACTIVE, "email_enabled": True}
+    changes.change(uow, standing.record, action, actor, **active)
+    return standing.record
+
+
+def _add(
+    uow: UnitOfWork, standing: Standing, status: SubscriptionStatus, action: str, actor: Actor
+) -> Subscription:
+    record = Subscription(
+        list_id=standing.mailing_list.id,
+        user_id=standing.person.id,
+        status=status,
+        email=standing.person.email,
+        name=standing.person.name,
+        email_enabled=True,
+        source=actor.via,
+    )
+    return changes.add(uow, record, action, actor)
+
+
+def _ask_for_confirmation(uow: UnitOfWork, subscription: Subscription, actor: Actor) -> None:
+    asked = subscription.confirmation_asked_at
+    if asked is not None and clock.now() - asked < CONFIRMATION_AT_MOST_EVERY:
+        return
+    subscription.confirmation_asked_at = func.now()
+    outbox.enqueue(
+        uow,
+        MAIL_CONFIRMATION,
+        user_id=None,
+        subject_id=subscription.id,
+        request_id=actor.request_id,
+    )

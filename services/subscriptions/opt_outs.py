@@ -1,0 +1,75 @@
+"""A person's own no to a list, or to its mail. Only that person takes it back.
+
+It is found by the person, and by an HMAC of their address: erasing them leaves the second, so that
+an owner who brings the address back does not bring the mail back.
+"""
+
+from sqlalchemy import ColumnElement, delete, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from core.keyring import Keyring, Signer
+from models import OptOut, OptOutKind, User
+from storage.unit_of_work import UnitOfWork
+
+
+def signer(keyring: Keyring) -> Signer:
+    """Keys must stay in the ring for as long as opt-outs of erased people are to be known."""
+    return Signer(keyring, "opt-out")
+
+
+def kinds_of(uow: UnitOfWork, signer: Signer, list_id: int, person: User) -> set[OptOutKind]:
+    """What the person said no to."""
+    query = select(OptOut.kind).where(OptOut.list_id == list_id, _theirs(signer, person))
+    return {OptOutKind(kind) for kind in uow.session.scalars(query)}
+
+
+def record(
+    uow: UnitOfWork, signer: Signer, list_id: int, person: User, *, kind: OptOutKind, source: str
+) -> None:
+    """Keep the person's no; nothing changes if it is kept already."""
+    statement = insert(OptOut).values(
+        list_id=list_id,
+        user_id=person.id,
+        address_hmac=_digest(signer, person),
+        kind=kind,
+        source=source,
+    )
+    uow.session.execute(statement.on_conflict_do_nothing())
+
+
+def lift(uow: UnitOfWork, signer: Signer, list_id: int, person: User, *kinds: OptOutKind) -> None:
+    """Forget the person's no. Call it for an act of that person's alone."""
+    uow.session.execute(
+        delete(OptOut).where(
+            OptOut.list_id == list_id, OptOut.kind.in_(kinds), _theirs(signer, person)
+        )
+    )
+
+
+def outlive(uow: UnitOfWork, signer: Signer, person: User) -> None:
+    """Let go of a person who is about to be erased, and keep their no under their last address."""
+    theirs = OptOut.user_id == person.id
+    kept = select(
+        OptOut.list_id,
+        literal(_digest(signer, person)),
+        OptOut.kind,
+        OptOut.source,
+        OptOut.created_at,
+    ).where(theirs)
+    columns = ["list_id", "address_hmac", "kind", "source", "created_at"]
+    uow.session.execute(insert(OptOut).from_select(columns, kept).on_conflict_do_nothing())
+    uow.session.execute(update(OptOut).where(theirs).values(user_id=None))
+
+
+def address_digests(signer: Signer, address: str) -> list[bytes]:
+    """What an opt-out of this address may be kept under: one digest for each key."""
+    return signer.digests(address.encode())
+
+
+def _digest(signer: Signer, person: User) -> bytes:
+    return signer.digest(person.email.encode())
+
+
+def _theirs(signer: Signer, person: User) -> ColumnElement[bool]:
+    digests = address_digests(signer, person.email)
+    return or_(OptOut.user_id == person.id, OptOut.address_hmac.in_(digests))
