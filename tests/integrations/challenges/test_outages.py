@@ -1,6 +1,7 @@
 """Providers that don't answer, or that are somebody else."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from structlog.testing import capture_logs
 
 from core.settings import Settings
 from integrations.challenges.port import Answer, Provider
@@ -41,6 +43,21 @@ def test_who_does_not_answer_in_time_passes_nobody(server: Server, sandbox: str)
             return list(await asyncio.gather(*slow, dripping))
 
     assert asyncio.run(all_at_once()) == ["challenge.unavailable"] * 4
+
+
+def test_a_connection_that_is_not_taken_is_given_up_before_a_slow_reply() -> None:
+    with socket.socket() as busy, contextlib.ExitStack() as waiting:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen(0)
+        # Once the queue is full, the system leaves further ones without an answer.
+        for _ in range(4):
+            other = waiting.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(busy.getsockname())
+        given = of_server(f"http://127.0.0.1:{busy.getsockname()[1]}/")
+        with capture_logs() as lines:
+            assert check(given, Provider.TURNSTILE, "t") == "challenge.unavailable"
+    assert [line["reason"] for line in lines] == ["ConnectTimeout"]
 
 
 @pytest.mark.parametrize("provider", Provider)

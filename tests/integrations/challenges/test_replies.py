@@ -149,6 +149,12 @@ def test_success_counts_with_status_200_alone(server: Server, status: int) -> No
     assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
 
 
+@pytest.mark.parametrize("status", [403, 429, 500, 503])
+def test_a_no_counts_with_status_200_or_400_alone(server: Server, status: int) -> None:
+    server.says({"success": False, "error-codes": ["invalid-input-response"]}, status)
+    assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
+
+
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
