@@ -96,6 +96,10 @@ def stalled(code: str, message: str) -> DomainError:
     return DomainError(Kind.STALLED, code, message)
 
 
+def provider_failed(code: str, message: str) -> DomainError:
+    return DomainError(Kind.PROVIDER_FAILED, code, message)
+
+
 def unavailable(code: str, message: str, *, retry_after: int = 1) -> DomainError:
     return DomainError(Kind.UNAVAILABLE, code, message, retry_after=retry_after)
 

@@ -18,6 +18,7 @@ from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from core.keyring import Keyring
+from core.mail import MailServer, Sender
 
 PREFIX = "PRESSROOM_"
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
@@ -66,6 +67,15 @@ class Settings(BaseSettings):
     trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
         default=(),
         description="Addresses or networks whose forwarded headers count, comma separated",
+    )
+    mail_url: SecretStr | None = Field(
+        default=None,
+        description="Who takes our mail: smtp://, smtps:// (TLS) or smtp+starttls://, then "
+        "user:password@host:port; without one mail is kept until there is one",
+    )
+    mail_from: str = Field(
+        default="Pressroom <pressroom@localhost>",
+        description="Whom our mail is from: an address, or Name <address>",
     )
     turnstile_url: BaseUrl = Field(
         default=AnyHttpUrl("https://challenges.cloudflare.com/turnstile/v0/siteverify"),
@@ -147,6 +157,19 @@ class Settings(BaseSettings):
     @classmethod
     def _readable_keys(cls, value: SecretStr) -> SecretStr:
         Keyring.parse(value.get_secret_value())
+        return value
+
+    @field_validator("mail_url")
+    @classmethod
+    def _mail_server(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            MailServer.parse(value.get_secret_value())
+        return value
+
+    @field_validator("mail_from")
+    @classmethod
+    def _one_sender(cls, value: str) -> str:
+        Sender.parse(value)
         return value
 
     @field_validator("api_key_header")

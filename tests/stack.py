@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg2
@@ -16,8 +17,9 @@ from psycopg2 import sql
 
 from core.scopes import Scope
 from core.settings import Settings
+from devstack import challenges
 from devstack.environment import cleaned
-from devstack.ports import LOOPBACK
+from devstack.ports import LOOPBACK, PortPicker
 from devstack.program import Program
 from devstack.programs import answers
 from devstack.spawn import spawn
@@ -97,6 +99,7 @@ class Stack:
     watcher: Watcher
     processes: list[Running] = field(default_factory=list)
     api_port: int = 0
+    sandbox_url: str = ""
     _users: int = 0
 
     @property
@@ -157,6 +160,24 @@ class Stack:
             environment={"PRESSROOM_READY_FILE": str(mark), **environment},
         )
 
+    def start_sandbox(self) -> Running:
+        """Other people's services; what is started after it uses these."""
+        picker = PortPicker(self.home / f"{self.name}-sandbox-ports.json")
+        port, smtp = picker.pick("sandbox"), picker.pick("smtp")
+        running = self.start(
+            "sandbox",
+            "--port",
+            str(port),
+            "--smtp-port",
+            str(smtp),
+            module="devstack.sandbox",
+            ready=lambda: answers(port, "/healthz"),
+        )
+        self.sandbox_url = f"http://{LOOPBACK}:{port}"
+        self.environment |= challenges.sandbox_settings(self.sandbox_url, {})
+        self.environment["PRESSROOM_MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp}"
+        return running
+
     def stop(self) -> None:
         for running in reversed(self.processes):
             running.stop()
@@ -191,6 +212,12 @@ class Stack:
     def client(self, key: str | None = None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx.Client(base_url=self.api_url, headers=headers, timeout=60.0)
+
+    def mails(self, to: str) -> list[dict[str, Any]]:
+        """What this address was mailed, newest first, as the sandbox's mailbox lists it."""
+        reply = httpx.get(f"{self.sandbox_url}/mail/messages", params={"to": to}, timeout=60.0)
+        listed: list[dict[str, Any]] = reply.raise_for_status().json()
+        return listed
 
     # -- looking behind ----------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 
 from devstack.challenges import SANDBOX_PREFIX
-from devstack.sandbox import challenges
+from devstack.sandbox import challenges, mailbox_pages
+from devstack.sandbox.mailbox import Mailbox
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,16 @@ class Provider:
     page: str | None = None
 
 
+MAILBOX = Mailbox()
+
 PROVIDERS: tuple[Provider, ...] = (
+    Provider(
+        name="Mail",
+        path="/mail",
+        stands_for="Takes mail over SMTP and shows it in a mailbox instead of delivering it.",
+        router=mailbox_pages.router(MAILBOX),
+        page="/mail",
+    ),
     Provider(
         name="Bot challenges",
         path=SANDBOX_PREFIX,

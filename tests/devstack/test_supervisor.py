@@ -118,6 +118,7 @@ def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
     assert stat.S_IMODE((stack.home / "run.json").stat().st_mode) == 0o600
     assert httpx.get(run["api_url"] + "/readyz").status_code == 200
     assert httpx.get(run["sandbox_url"] + "/healthz").status_code == 200
+    assert httpx.get(run["mailbox_url"] + "/messages").json() == []
     assert httpx.get(run["flower_url"]).status_code == 401
     login = (run["flower_user"], run["flower_password"])
     assert httpx.get(run["flower_url"], auth=login, follow_redirects=True).status_code == 200
