@@ -18,8 +18,8 @@ from api.schemas.subscriptions import (
     MemberChanges,
     MembersPage,
     MembersPagination,
-    Person,
     SubscriptionRecord,
+    person_of,
 )
 from core.scopes import Scope
 from models import SubscriptionStatus, Tier
@@ -146,7 +146,7 @@ def set_member_email(
     user_id: PathId,
     body: EmailSetting,
 ) -> Envelope[int]:
-    """Switch the mail to a member off or on: 1, or 0 when it was so. Nobody overrides an opt-out."""
+    """Switch the mail to a member off or on: 1, or 0 when it was so. An opt-out stays."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         keyring, actor = state.resources.keyring, speaking.as_owner(request, caller)
@@ -163,11 +163,11 @@ def list_member_subscriptions(
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         found = members.subscriptions_to_owner(uow, mailing_list, user_id)
-        person = Person.model_validate(accounts.get(uow, user_id))
+        person = accounts.get(uow, user_id)
         of = channels(uow, state, [each for _, each in found])
         return envelope(
             [
-                SubscriptionRecord.of(record, user=person, channel=each)
+                SubscriptionRecord.of(record, user=person_of(record, person), channel=each)
                 for (record, _), each in zip(found, of, strict=True)
             ]
         )
@@ -187,7 +187,7 @@ def change_member(
         mailing_list = lists.owned(uow, caller, list_id)
         actor = speaking.as_owner(request, caller)
         member = members.update(uow, mailing_list, user_id, body.sent(), actor)
-        person = Person.model_validate(accounts.get(uow, user_id))
+        person = person_of(member, accounts.get(uow, user_id))
         return envelope(SubscriptionRecord.of(member, user=person))
 
 

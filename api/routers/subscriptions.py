@@ -162,7 +162,7 @@ def unsubscribe(
 def set_email(
     request: Request, state: StateOf, list_id: PathId, submission: SubmissionOf
 ) -> Envelope[int]:
-    """Switch a list's mail off or on for the person of the trace id, or else the caller. Always 1."""
+    """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
     enabled = submission.flag("enabled")
     _set_email(request, state, list_id, submission, enabled=enabled)
     return envelope(ACCEPTED)
@@ -177,7 +177,7 @@ def set_email(
 def disable_email(
     request: Request, state: StateOf, list_id: PathId, submission: SubmissionOf
 ) -> Envelope[int]:
-    """Switch a list's mail off at one click (RFC 8058), for the person of the trace id. Always 1."""
+    """Switch a list's mail off at one click (RFC 8058), for whom the trace id names. Always 1."""
     _set_email(request, state, list_id, submission, enabled=False)
     return envelope(ACCEPTED)
 

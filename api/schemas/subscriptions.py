@@ -2,12 +2,14 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
+from sqlalchemy import RowMapping
 
 from api.schemas.envelope import Body, Pagination, Schema, Timestamp
 from api.schemas.lists import ChallengeProvider, Channel
 from core.errors import DomainError
-from models import Subscription, SubscriptionEvent, Tier
+from models import Subscription, SubscriptionEvent, Tier, User
 from services.accounts import normalise_email
+from services.subscriptions.changes import Via
 
 
 def _address(value: str) -> str:
@@ -22,7 +24,14 @@ Address = Annotated[str, AfterValidator(_address)]
 
 class Person(Schema):
     id: int
-    name: str | None = Field(description="What the person calls themselves")
+    name: str | None = Field(
+        description="What the person calls themselves; to an owner, if they came by a login"
+    )
+
+
+def person_of(record: Subscription, user: User) -> Person:
+    """The member as an owner sees them."""
+    return Person(id=user.id, name=user.name if record.source == Via.LOGIN else None)
 
 
 class SubscriptionRecord(Schema):
@@ -49,7 +58,7 @@ class SubscriptionRecord(Schema):
         return cls(**stored, user=user, list=channel)
 
     @classmethod
-    def of_row(cls, row: Any) -> Self:
+    def of_row(cls, row: RowMapping) -> "SubscriptionRecord":
         """Of a page's row: many at a time, and known to be right."""
         stored = {name: row[name] for name in _STORED}
         return cls.model_construct(

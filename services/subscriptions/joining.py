@@ -13,7 +13,7 @@ from services import accounts, lists, mailed_links
 from services.jobs import kinds, outbox
 from services.mailed_links import Purpose
 from services.subscriptions import changes, opt_outs
-from services.subscriptions.changes import Actor
+from services.subscriptions.changes import Actor, Via
 from services.subscriptions.standing import Standing, hold_standing
 from storage.unit_of_work import UnitOfWork
 
@@ -142,12 +142,14 @@ def _activate(
 def _add(
     uow: UnitOfWork, standing: Standing, status: SubscriptionStatus, action: str, actor: Actor
 ) -> Subscription:
+    # Somebody else's asking must not tell the list's owner what the person calls themselves.
+    name = standing.person.name if actor.via is Via.LOGIN else None
     record = Subscription(
         list_id=standing.mailing_list.id,
         user_id=standing.person.id,
         status=status,
         email=standing.person.email,
-        name=standing.person.name,
+        name=name,
         email_enabled=True,
         source=actor.via,
     )

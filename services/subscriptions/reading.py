@@ -1,10 +1,11 @@
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, RowMapping, and_, func, not_, or_, select
+from sqlalchemy import ColumnElement, RowMapping, and_, case, func, not_, or_, select
 
 from core.errors import malformed, not_found
 from models import MailingList, Subscription, SubscriptionStatus, Tier, User
 from services.subscriptions import changes, counts
+from services.subscriptions.changes import Via
 from storage.unit_of_work import UnitOfWork
 
 MOST_SUBSCRIPTIONS = 1000
@@ -80,7 +81,7 @@ def page(
         wanted = wanted.where(Subscription.id < _read_cursor(cursor))
     ids = wanted.limit(limit + 1).subquery()
     query = (
-        select(*_COLUMNS, User.name.label("user_name"))
+        select(*_COLUMNS, _SHOWN_NAME.label("user_name"))
         .join(ids, ids.c.id == Subscription.id)
         .join(User, User.id == Subscription.user_id)
         .order_by(Subscription.id.desc())
@@ -96,6 +97,8 @@ def page(
 
 
 _COLUMNS = tuple(Subscription.__table__.c)
+# Who came by a login showed themselves to the list; of others its owner learns no name.
+_SHOWN_NAME = case((Subscription.source == Via.LOGIN.value, User.name))
 
 
 def _where(list_id: int, filters: Filters) -> list[ColumnElement[bool]]:

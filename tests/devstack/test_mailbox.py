@@ -207,3 +207,5 @@ def test_each_subject_is_put_off_twice_for_each_recipient_called_later() -> None
     assert receive(reception, "later@a.example", "Two") == ["250", "451"]
     assert [mail.subject for mail in mailbox] == ["One"]
     assert receive(reception, "sooner.or.later@a.example", "One") == ["250", "250"]
+    assert receive(reception, "later+me@a.example", "Three") == ["250", "451"]
+    assert receive(reception, "later+you@a.example", "Three") == ["250", "451"]
