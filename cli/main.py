@@ -20,6 +20,8 @@ _GROUPS = {
     "users": "cli.accounts:users",
     "keys": "cli.accounts:keys",
     "lists": "cli.lists:app",
+    "import": "cli.importing:app",
+    "export": "cli.exporting:app",
     "jobs": "cli.jobs:app",
     "trace": "cli.trace:app",
     "attachments": "cli.attachments:attachments",

@@ -79,18 +79,30 @@ def begin(
     require_scope(caller, JOBS[kind].scope)
     if kind is ExportKind.MEMBERS:
         lists.owned(uow, caller, list_id)
-    elif not lists.get(uow, list_id).email_channel_enabled:
+    return begin_for(uow, caller.user_id, lists.get(uow, list_id), kind, request_id=request_id)
+
+
+def begin_for(
+    uow: UnitOfWork,
+    user_id: int,
+    mailing_list: MailingList,
+    kind: ExportKind,
+    *,
+    request_id: str | None = None,
+) -> Job:
+    """``begin`` for somebody who was checked."""
+    if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise conflict("list.email_channel_disabled", "This list is not sent by mail.")
     export = MemberExport(
-        list_id=list_id,
-        user_id=caller.user_id,
+        list_id=mailing_list.id,
+        user_id=user_id,
         kind=kind,
         object_prefix=EXPORTS + ids.random_hash_id(20),
     )
     uow.session.add(export)
     uow.session.flush()
     return outbox.enqueue(
-        uow, JOBS[kind], user_id=caller.user_id, subject_id=export.id, request_id=request_id
+        uow, JOBS[kind], user_id=user_id, subject_id=export.id, request_id=request_id
     )
 
 

@@ -10,6 +10,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         # An hour's message that nobody took is superseded by the next.
         "options": {"queue": queue_name(Lane.IO), "expires": 3000},
     },
+    "sweep-files": {
+        "task": "maintenance.sweep_files",
+        "schedule": 3600.0,
+        "options": {"queue": queue_name(Lane.IO), "expires": 3000},
+    },
     "sweep-uploads": {
         "task": "maintenance.sweep_uploads",
         "schedule": 3600.0,

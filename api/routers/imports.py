@@ -228,7 +228,7 @@ async def import_file(
     accepted = await run_in_threadpool(
         accepting.accept_file,
         state.resources,
-        caller,
+        caller.user_id,
         list_id,
         prefix=arrived.prefix,
         filename=arrived.filename,

@@ -93,7 +93,7 @@ def accept_members(
 
 def accept_file(
     resources: Resources,
-    caller: Caller,
+    user_id: int,
     list_id: int,
     *,
     prefix: str,
@@ -102,10 +102,10 @@ def accept_file(
     options: Options,
     request_id: str | None,
 ) -> Accepted:
-    """Take on a file that has been stored under ``prefix``; raises what ``check_owner`` raises."""
+    """Take on a file that has been stored under ``prefix``, for somebody who was checked."""
     task = MemberImport(
         list_id=list_id,
-        user_id=caller.user_id,
+        user_id=user_id,
         source="file",
         filename=filename,
         object_prefix=prefix,

@@ -1,9 +1,10 @@
 """An import's job: a few seconds of chunks, then to the end of the lane, until all are applied."""
 
 import time
+from functools import partial
 from typing import Any
 
-from sqlalchemy import func, update
+from sqlalchemy import func
 
 from core.errors import invalid
 from core.lanes import Lane
@@ -15,6 +16,7 @@ from services.imports.entries import chunk_key, decode
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
+from services.parts import remove_all
 from services.subscriptions import opt_outs
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -27,11 +29,16 @@ COUNTS = ("received", "added", "already", "opted_out", "invalid", "duplicate", "
 
 def _end_with_job(uow: UnitOfWork, job: Job) -> None:
     """What was applied stays, and can be taken back; the rest will not come."""
-    uow.session.execute(
-        update(MemberImport)
-        .where(MemberImport.id == job.subject_id)
-        .values(status=job.status, error=job.error, finished_at=func.now())
-    )
+    task = uow.session.get(MemberImport, job.subject_id)
+    if task is not None:
+        task.status, task.error = job.status, job.error
+        _finish(uow, task)
+
+
+def _finish(uow: UnitOfWork, task: MemberImport) -> None:
+    """Nobody reads the file again; what became of its rows is in the database."""
+    task.finished_at = func.now()
+    uow.after_commit(partial(remove_all, uow.objects, task.object_prefix))
 
 
 def _register(name: str) -> kinds.JobKind:
@@ -143,7 +150,8 @@ def _succeed(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     task = uow.session.get_one(MemberImport, task.id)
     if task.source == "members" and task.received == task.invalid:
         raise invalid("members.all_invalid", "None of the members has a valid e-mail address.")
-    task.status, task.finished_at = "succeeded", func.now()
+    task.status = "succeeded"
+    _finish(uow, task)
     leases.succeed(uow, lease, result_of(task))
 
 

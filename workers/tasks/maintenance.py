@@ -1,7 +1,7 @@
 from datetime import timedelta
 
 from core import clock
-from services import idempotency
+from services import bulk_files, idempotency
 from services.attachments import strays
 from services.attachments.files import ORIGINALS
 from services.jobs import requests
@@ -19,6 +19,12 @@ def sweep_uploads() -> None:
     resources = process.resources()
     for stray in strays.find(resources, now=clock.now(), prefixes=(ORIGINALS,)):
         strays.mend(resources, stray)
+
+
+@TASKS.periodic("maintenance.sweep_files")
+def sweep_files() -> None:
+    """Remove files of imports and exports that are older than their time, and what a crash left."""
+    bulk_files.sweep(process.resources(), now=clock.now())
 
 
 @TASKS.periodic("maintenance.purge")

@@ -1,0 +1,53 @@
+"""Waiting for a job at the terminal."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from core.errors import DomainError, Kind
+from models import FINISHED, Job, JobStatus
+from storage.resources import Resources
+
+_LOOK_EVERY_SECONDS = 0.2
+
+
+def wait_for(resources: Resources, job_id: int, *, what: str, quiet: bool) -> Job:
+    """The job once it has ended, with a bar of its progress meanwhile unless ``quiet``."""
+    if quiet:
+        return _wait(resources, job_id, lambda _: None)
+    # Rich takes a moment to import; only this needs it.
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(what, total=None)
+
+        def show(job: Job) -> None:
+            progress.update(bar, completed=job.progress_done, total=job.progress_total)
+
+        return _wait(resources, job_id, show)
+
+
+def result_of(job: Job) -> dict[str, Any]:
+    """What a job came to; raises the reason of one that did not end well."""
+    if job.status != JobStatus.SUCCEEDED or job.result is None:
+        reason = job.error or {"code": "job.failed", "message": "The job failed."}
+        raise DomainError(Kind.INVALID, reason["code"], reason["message"])
+    return job.result
+
+
+def _wait(resources: Resources, job_id: int, show: Callable[[Job], None]) -> Job:
+    while True:
+        with resources.unit_of_work() as uow:
+            job = uow.session.get_one(Job, job_id)
+        show(job)
+        if job.status in FINISHED:
+            return job
+        time.sleep(_LOOK_EVERY_SECONDS)
