@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import cast
 
 from sqlalchemy import delete, func, select
 
@@ -43,13 +44,13 @@ def _remove_oldest(
         .with_for_update(skip_locked=True)
     )
     with resources.unit_of_work() as uow:
-        found: MemberImport | MemberExport | None = uow.session.scalar(query)
+        found = cast("MemberImport | MemberExport | None", uow.session.scalar(query))
         if found is None:
             return False
         if isinstance(found, MemberImport):
             uow.session.execute(delete(ImportChunk).where(ImportChunk.import_id == found.id))
         found.files_removed_at = func.now()
-        prefix: str = found.object_prefix
+        prefix = found.object_prefix
         # Should it fail, the row still names the objects, and the search for strays finds them.
         uow.after_commit(lambda: remove_all(resources.objects, prefix))
     return True
