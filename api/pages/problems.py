@@ -14,7 +14,7 @@ _BY_CODE = {
     "trace.ambiguous": ("This link doesn’t work", f"It got mixed up on its way. {_OPEN_AGAIN}"),
     "trace.invalid": (
         "This link doesn’t work",
-        f"It may have been changed on its way, or replaced by a newer one. {_OPEN_AGAIN}",
+        f"It may have been cut off or changed on its way. {_OPEN_AGAIN}",
     ),
     "link.missing": ("This link is incomplete", f"Its last part is missing. {_OPEN_AGAIN}"),
     "link.ambiguous": ("This link doesn’t work", f"It got mixed up on its way. {_OPEN_AGAIN}"),

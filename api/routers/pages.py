@@ -31,8 +31,12 @@ from storage.unit_of_work import UnitOfWork
 # Not operations of the API, so not in its document either.
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
 
-_LEAVING = {"leave": leaving.leave, "stop_mail": partial(leaving.set_email, enabled=False)}
-_ACTIONS: dict[str, Callable[[UnitOfWork, Keyring, MailingList, User, Actor], None]] = {
+_Act = Callable[[UnitOfWork, Keyring, MailingList, User, Actor], None]
+_LEAVING: dict[str, _Act] = {
+    "leave": leaving.leave,
+    "stop_mail": partial(leaving.set_email, enabled=False),
+}
+_ACTIONS: dict[str, _Act] = {
     **_LEAVING,
     "undo": leaving.undo_leave,
     "resume_mail": partial(leaving.set_email, enabled=True),
