@@ -523,16 +523,6 @@ def test_refusals_of_any_kind_are_pages(stranger: httpx.Client, path: str) -> No
         assert reply.status_code in {400, 422}
 
 
-def test_a_service_that_is_down_says_so_on_a_page(
-    reader: Subscriber, cut_off: httpx.Client
-) -> None:
-    # It has keys of its own, so this link of ours is the right one for it too or is refused.
-    page = cut_off.get("/unsubscribe", params={"trace_id": reader.trace_id})
-    assert heading(page, 503) == "Something went wrong here"
-    assert page.headers["x-request-id"] in page.text
-    assert page.headers["retry-after"] == "1"
-
-
 def test_scripts_of_other_origins_see_the_api_and_no_page(
     stranger: httpx.Client, reader: Subscriber
 ) -> None:
