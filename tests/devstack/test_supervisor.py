@@ -125,6 +125,17 @@ def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
     assert set(run["s3"]) == {"endpoint", "access_key", "secret_key", "bucket"}
 
 
+def test_the_api_checks_challenges_in_the_sandbox(stack: Stack) -> None:
+    api = Path(f"/proc/{stack.run['pids']['api']}/environ").read_text().split("\0")
+    given = dict(each.split("=", 1) for each in api if each.startswith("PRESSROOM_"))
+    assert given["PRESSROOM_CHALLENGE_HOSTNAMES"] == "localhost"
+    for provider in ("TURNSTILE", "HCAPTCHA", "RECAPTCHA"):
+        url = given[f"PRESSROOM_{provider}_URL"]
+        assert url.startswith(stack.run["sandbox_url"])
+        form = {"secret": given[f"PRESSROOM_{provider}_SECRET"], "response": "pass-supervised"}
+        assert httpx.post(url, data=form).json()["success"] is True
+
+
 def test_the_demo_owner_pays_and_has_the_list(stack: Stack) -> None:
     demo = stack.run["demo"]
     assert demo["email"] == "demo@pressroom.example"
