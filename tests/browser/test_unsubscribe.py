@@ -1,5 +1,6 @@
 """The pages that mail leads to, in a real browser: what a person sees, presses and hears."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ConsoleMessage, Page, expect
 
-from tests.stack import Stack
+from tests.stack import Stack, eventually
 from tests.subscribers import Subscriber, new_list, subscribe
 
 Open = Callable[..., Page]
@@ -104,7 +105,33 @@ def test_a_person_confirms(page: Page, waiting: Subscriber, keep: Keep) -> None:
     keep(page, "confirm-done")
 
 
-def test_pages_work_without_scripts(stack: Stack, page: Page, reader: Subscriber) -> None:
+def test_mails_lead_to_the_pages(stack: Stack, page: Page, waiting: Subscriber) -> None:
+    page.goto(mailed_link(waiting, "/confirm"))
+    page.get_by_role("button", name="Confirm my subscription").click()
+    shows(page, "You’re subscribed")
+    page.goto(mailed_link(waiting, "/unsubscribe"))
+    page.get_by_role("button", name="Unsubscribe").click()
+    shows(page, "You have unsubscribed")
+    assert waiting.stands() == ("unsubscribed", True)
+
+
+def mailed_link(person: Subscriber, path: str) -> str:
+    """The address below this path that the person was mailed."""
+    link = re.escape(f"{person.stack.api_url}{path}?") + r"[\w.=&-]+"
+
+    def find() -> list[str]:
+        return [
+            url
+            for each in person.stack.mails(person.email)
+            for url in re.findall(link, each["text"])
+        ]
+
+    found = eventually(find, what=f"mail that leads to {path}")
+    assert isinstance(found, list)
+    return str(found[0])
+
+
+def test_pages_work_without_scripts(page: Page, reader: Subscriber) -> None:
     browser = page.context.browser
     assert browser
     plain = browser.new_context(java_script_enabled=False).new_page()
