@@ -36,7 +36,7 @@ EXPORTS = "exports/"
 AnyRow = Row[*tuple[Any, ...]]
 # Fetched, written and compressed together.
 _ROWS_AT_ONCE = 5_000
-_COMPRESSION = 6
+COMPRESSION = 6
 # Longer than any list takes; the work is bounded by its rows, and its job can be cancelled.
 _TIMEOUT = "1h"
 
@@ -142,7 +142,7 @@ class _Sheet:
 def _write(resources: Resources, lease: Lease, sheet: _Sheet, parts: PartWriter) -> int:
     rows = 0
     # No name and no time in it: the same list gives the same file.
-    with gzip.GzipFile("", "wb", _COMPRESSION, parts, mtime=0) as packed:
+    with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
         packed.write(_csv([sheet.header]))
         for batch in _batches(resources, sheet):
             lease.check_cancelled()

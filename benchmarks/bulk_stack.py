@@ -1,0 +1,104 @@
+"""What the benchmarks of bulk work share: a stack, its lists, and the plain way to fill them."""
+
+import io
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import httpx
+import psycopg2
+from psycopg2.extensions import connection
+
+from core.ids import random_ids
+from devstack.ports import PortPicker
+from devstack.stack import embedded_services
+from services import lists
+from tests.stack import Owner, Running, Stack, open_stack
+
+CHUNK = 10_000
+_numbers = itertools.count(1)
+
+Person = tuple[str, str]
+
+
+@dataclass
+class BulkBench:
+    stack: Stack
+    owner: Owner
+    client: httpx.Client
+    plain: connection
+    worker: Running
+
+    def new_list(self) -> int:
+        slug = f"list-{next(_numbers)}"
+        with self.stack.resources.unit_of_work() as uow:
+            return lists.create(uow, owner_id=self.owner.user_id, title=slug, slug=slug).id
+
+    def members(self, list_id: int) -> int:
+        """How many active ones it has."""
+        [(count,)] = self.stack.query(
+            "SELECT count(*) FROM subscriptions WHERE list_id = %s AND status = 'active'", list_id
+        )
+        assert isinstance(count, int)
+        return count
+
+    def add_plainly(self, list_id: int, people: Sequence[Person]) -> None:
+        """The same rows in the same tables: COPY and set-based inserts, and no rule looked at."""
+        with self.plain.cursor() as cursor:
+            cursor.execute(_STAGING)
+            for start in range(0, len(people), CHUNK):
+                part = people[start : start + CHUNK]
+                fresh = random_ids(len(part))
+                lines = (f"{i}\t{e}\t{n}\n" for i, (e, n) in zip(fresh, part, strict=True))
+                cursor.copy_expert("COPY plain FROM STDIN", io.StringIO("".join(lines)))
+                cursor.execute("ANALYZE plain")
+                cursor.execute(_PEOPLE)
+                cursor.execute(_SUBSCRIPTIONS, (list_id,))
+                self.plain.commit()
+
+
+_STAGING = (
+    "CREATE TEMP TABLE IF NOT EXISTS plain (id bigint, email text, name text) ON COMMIT DELETE ROWS"
+)
+_PEOPLE = "INSERT INTO users (id, email) SELECT id, email FROM plain ON CONFLICT DO NOTHING"
+_SUBSCRIPTIONS = """
+    INSERT INTO subscriptions (list_id, user_id, status, email, name, source)
+    SELECT %s, u.id, 'active', p.email, p.name, 'import'
+    FROM plain AS p JOIN users AS u ON u.email = p.email
+    ON CONFLICT DO NOTHING
+"""
+
+
+def people(count: int) -> list[Person]:
+    """New ones at each call."""
+    batch, chance = next(_numbers), random.Random(7)
+    words = ["ada", "ben", "chloe", "dmitri", "elena", "farid", "grace", "hugo", "ines", "jonas"]
+    found = []
+    for number in range(count):
+        first, last = chance.choice(words), chance.choice(words)
+        address = f"{first}.{last}.{batch}.{number}@example.com"
+        found.append((address, f"{first.title()} {last.title()}"))
+    return found
+
+
+@contextmanager
+def bulk_bench() -> Iterator[BulkBench]:
+    with TemporaryDirectory(prefix="pressroom-bench-") as directory:
+        home = Path(directory)
+        port = PortPicker(home / "ports.json").pick("api")
+        with (
+            embedded_services(home) as services,
+            open_stack(services, home, "bulk", 1, port) as stack,
+        ):
+            stack.start_api(PRESSROOM_LOG_LEVEL="warning")
+            worker = stack.start_worker("bulk", concurrency=1)
+            stack.start_worker("io", concurrency=4)
+            owner = stack.new_owner()
+            url = stack.environment["PRESSROOM_DATABASE_URL"]
+            with closing(psycopg2.connect(url)) as plain, stack.client(owner.key) as client:
+                client.timeout = httpx.Timeout(600)
+                yield BulkBench(stack, owner, client, plain, worker)

@@ -1,0 +1,73 @@
+"""The roster of a list beside a COPY of a query that gives the same bytes, compressed alike."""
+
+import gzip
+import io
+
+from benchmarks.bulk_stack import BulkBench, bulk_bench, people
+from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
+from core.scopes import Scope
+from services.exports import COMPRESSION
+from tests.stack import eventually
+
+MEMBERS = 1_000_000 if full_size() else 200_000
+ROUNDS = 3
+LEAST_TIMES = 0.4
+
+
+def run() -> list[Finding]:
+    with bulk_bench() as bench:
+        list_id = bench.new_list()
+        bench.add_plainly(list_id, people(MEMBERS))
+        key = bench.stack.new_key(bench.owner.user_id, Scope.DELIVERY)
+        roster = _export(bench, list_id, key)
+        _keep(bench, gzip.decompress(roster))
+        pairs = alternate(
+            lambda: seconds_of(lambda: _export(bench, list_id, key)),
+            lambda: seconds_of(lambda: _copy(bench, len(gzip.decompress(roster)))),
+            rounds=ROUNDS,
+        )
+    ratio, spread = median_and_spread([theirs / mine for mine, theirs in pairs])
+    details = {
+        "product_per_s": round(MEMBERS / median_and_spread([mine for mine, _ in pairs])[0]),
+        "baseline_per_s": round(MEMBERS / median_and_spread([theirs for _, theirs in pairs])[0]),
+        "file_mb": round(len(roster) / 1e6, 1),
+    }
+    name = f"export-1m: roster of {MEMBERS:,}"
+    return [Finding(name, ratio, "×", "≥ 0.4 ×", ratio >= LEAST_TIMES, spread, details)]
+
+
+def _export(bench: BulkBench, list_id: int, key: str) -> bytes:
+    """From the request to the last byte of the file."""
+    with bench.stack.client(key) as client:
+        client.timeout = bench.client.timeout
+        headers = {"Prefer": "wait=60"}
+        reply = client.post(f"/lists/{list_id}/exports", json={"kind": "delivery"}, headers=headers)
+        assert reply.is_success, reply.text
+        job = reply.json()["data"]
+
+        def ended() -> bool:
+            nonlocal job
+            job = client.get(f"/jobs/{job['id']}").json()["data"]
+            return job["status"] not in {"queued", "running"}
+
+        eventually(ended, within=600, what="the export's end")
+        assert job["result"]["rows"] == MEMBERS, job
+        return client.get(job["result"]["url"]).content
+
+
+def _keep(bench: BulkBench, text: bytes) -> None:
+    """The roster's lines as a table, so that a plain query gives the same bytes."""
+    with bench.plain.cursor() as cursor:
+        cursor.execute("CREATE TABLE roster (id bigserial, line text)")
+        lines = io.BytesIO(text.replace(b"\\", b"\\\\").replace(b"\r\n", b"\n"))
+        cursor.copy_expert("COPY roster (line) FROM STDIN", lines)
+        bench.plain.commit()
+
+
+def _copy(bench: BulkBench, expected: int) -> None:
+    packed = io.BytesIO()
+    with gzip.GzipFile("", "wb", COMPRESSION, packed) as out, bench.plain.cursor() as cursor:
+        cursor.copy_expert("COPY (SELECT line || E'\\r' FROM roster ORDER BY id) TO STDOUT", out)
+        bench.plain.rollback()
+    # COPY writes the carriage return as two characters.
+    assert len(gzip.decompress(packed.getvalue())) == expected + MEMBERS + 1

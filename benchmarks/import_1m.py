@@ -1,0 +1,117 @@
+"""A file of members, upload to the job's end, beside the same rows written plainly."""
+
+import csv
+import gzip
+import io
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import psutil
+
+from benchmarks.bulk_stack import BulkBench, Person, bulk_bench, people
+from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
+from tests.stack import eventually
+
+MEMBERS = 1_000_000 if full_size() else 200_000
+FEW = 10_000
+ROUNDS = 3 if full_size() else 2
+LEAST_TIMES = 0.5
+MOST_MORE_MB = 50.0
+_SAMPLE_EVERY_SECONDS = 0.05
+
+
+def run() -> list[Finding]:
+    with bulk_bench() as bench:
+        # Grows with the file, if anything does: so it is looked at before anything larger.
+        few, small = people(FEW), _file(people(FEW))
+        _import(bench, bench.new_list(), small, len(few))
+        with _peak(bench) as least:
+            _import(bench, bench.new_list(), _file(people(FEW)), FEW)
+        with _peak(bench) as most:
+            _import(bench, bench.new_list(), _file(people(MEMBERS)), MEMBERS)
+        return [_speed(bench), _memory(least[0], most[0])]
+
+
+def _speed(bench: BulkBench) -> Finding:
+    def product() -> float:
+        sent, list_id = _file(people(MEMBERS)), bench.new_list()
+        seconds = seconds_of(lambda: _import(bench, list_id, sent, MEMBERS))
+        assert bench.members(list_id) == MEMBERS
+        return seconds
+
+    def baseline() -> float:
+        fresh, list_id = people(MEMBERS), bench.new_list()
+        return seconds_of(lambda: bench.add_plainly(list_id, fresh))
+
+    pairs = alternate(product, baseline, rounds=ROUNDS)
+    ratio, spread = median_and_spread([theirs / mine for mine, theirs in pairs])
+    details = {
+        "product_per_s": round(MEMBERS / median_and_spread([mine for mine, _ in pairs])[0]),
+        "baseline_per_s": round(MEMBERS / median_and_spread([theirs for _, theirs in pairs])[0]),
+    }
+    name = f"import-1m: {MEMBERS:,} from CSV.gz"
+    return Finding(name, ratio, "×", "≥ 0.5 ×", ratio >= LEAST_TIMES, spread, details)
+
+
+def _memory(least: float, most: float) -> Finding:
+    more = most - least
+    name = f"import-1m: worker, {MEMBERS:,} beside {FEW:,}"
+    details = {"least_mb": round(least, 1), "most_mb": round(most, 1)}
+    return Finding(name, more, "MB", "≤ +50 MB", more <= MOST_MORE_MB, (more, more), details)
+
+
+@contextmanager
+def _peak(bench: BulkBench) -> Iterator[list[float]]:
+    """The most that the worker and its children held together meanwhile, in MB (PSS)."""
+    found, stop = [0.0], threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(_SAMPLE_EVERY_SECONDS):
+            found[0] = max(found[0], _held(bench))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        watcher.join()
+
+
+def _held(bench: BulkBench) -> float:
+    main = psutil.Process(bench.worker.pid)
+    total = 0
+    for process in (main, *main.children(recursive=True)):
+        try:
+            total += process.memory_full_info().pss
+        except psutil.Error:
+            continue
+    return total / 1e6
+
+
+def _file(members: Sequence[Person]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(("Email Address", "Name"))
+    writer.writerows(members)
+    return gzip.compress(text.getvalue().encode(), compresslevel=6)
+
+
+def _import(bench: BulkBench, list_id: int, sent: bytes, expected: int) -> None:
+    reply = bench.client.post(
+        f"/lists/{list_id}/imports",
+        params={"filename": "members.csv.gz"},
+        content=sent,
+        headers={"Content-Type": "application/octet-stream", "Prefer": "wait=60"},
+    )
+    assert reply.is_success, reply.text
+    job = reply.json()["data"]
+
+    def ended() -> bool:
+        nonlocal job
+        job = bench.client.get(f"/jobs/{job['id']}").json()["data"]
+        return job["status"] not in {"queued", "running"}
+
+    eventually(ended, within=600, what="the import's end")
+    assert job["result"]["added"] == expected, job
