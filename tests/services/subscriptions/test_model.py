@@ -1,10 +1,8 @@
 """Random sequences of everything that people, owners, strangers and the operator can do to
 subscriptions, through the public interface, against the rules in plain words (`model`)."""
 
-from collections.abc import Iterator
 from typing import ClassVar
 
-import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -18,6 +16,7 @@ from hypothesis.stateful import (
 from services.subscriptions import counts
 from tests.faults.size import FULL, sized
 from tests.services.subscriptions.acting import Acting, Person
+from tests.services.subscriptions.comparing import require_as_modelled, require_nothing_lifted
 from tests.services.subscriptions.model import (
     EMAIL,
     LIST,
@@ -30,13 +29,12 @@ from tests.services.subscriptions.model import (
 from tests.services.subscriptions.observed import (
     Observed,
     People,
-    expiry_of,
     observe,
     require_counts_are_true,
     require_opt_outs_hold,
     require_unbroken_history,
 )
-from tests.stack import Owner, Stack
+from tests.stack import Owner
 
 LISTS = st.sampled_from(["challenged", "confirming", "foreign"])
 # An owner moves people between lists of theirs far more often than they try another's.
@@ -249,41 +247,12 @@ class Subscriptions(RuleBasedStateMachine):
     def is_as_the_rules_say(self) -> None:
         before, self.seen = self.seen, self.look()
         self.steps += 1
-        self.require_equal_to_model()
+        require_as_modelled(self.seen, self.model, self.ids, self.people)
         require_opt_outs_hold(self.seen, self.known())
         require_counts_are_true(self.seen)
         require_unbroken_history(self.seen)
-        self.require_nothing_lifted_by_others(before)
+        require_nothing_lifted(before, self.seen, self.lifted_by, self.lifted)
         self.lifted_by, self.lifted = None, set()
-
-    def require_equal_to_model(self) -> None:
-        for of, list_id in self.ids.items():
-            assert self.seen.counts[list_id] == self.model.count(of)
-            for name, person in self.people.items():
-                said_no = self.seen.noes.get((list_id, person.address), set())
-                assert said_no == self.model.said_no(of, name), (of, name)
-                self.require_record(of, name, person)
-
-    def require_record(self, of: str, name: str, person: Person) -> None:
-        for user_id in person.gone:
-            blank = self.seen.records.get((self.ids[of], user_id))
-            if blank is not None:
-                assert (blank.status, blank.email_enabled) == ("removed", False)
-                assert (blank.name, blank.email) == (None, None)
-        record = self.seen.records.get((self.ids[of], person.user_id or 0))
-        rules = self.model.records.get((of, name))
-        assert (record is None) == (rules is None), (of, name)
-        if record is None or rules is None:
-            return
-        assert (record.status, record.email_enabled) == (rules.status, rules.mail), (of, name)
-        assert (record.type, expiry_of(record)) == (rules.tier, rules.expiry), (of, name)
-
-    def require_nothing_lifted_by_others(self, before: Observed) -> None:
-        for (list_id, address), said_no in before.noes.items():
-            lost = said_no - self.seen.noes.get((list_id, address), set())
-            if (list_id, address) == self.lifted_by:
-                lost -= self.lifted
-            assert not lost, f"{address} said no to {lost}, which somebody else took back"
 
     def teardown(self) -> None:
         for of, rules in self.model.lists.items():
@@ -337,12 +306,6 @@ class Subscriptions(RuleBasedStateMachine):
 
     def look(self) -> Observed:
         return observe(self.acting.resources, list(self.ids.values()), self.known())
-
-
-@pytest.fixture
-def acting(stack: Stack) -> Iterator[Acting]:
-    with stack.client() as client:
-        yield Acting(stack, client)
 
 
 def test_no_sequence_of_acts_goes_against_what_a_person_said(acting: Acting) -> None:
