@@ -64,7 +64,7 @@ def read(uow: UnitOfWork, signer: Signer, purpose: Purpose, secret: str) -> Open
         )
     )
     if found is None:
-        raise _invalid()
+        raise not_valid()
     return Opened(found.id, found.user_id, found.list_id, is_used=found.used_at is not None)
 
 
@@ -104,5 +104,5 @@ def used() -> DomainError:
     return forbidden("link.used", "This link has been used.")
 
 
-def _invalid() -> DomainError:
+def not_valid() -> DomainError:
     return forbidden("link.invalid", "This link is not valid, or not any more.")

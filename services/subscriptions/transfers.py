@@ -39,7 +39,8 @@ def transfer(
     """
     if source.id == target.id:
         raise malformed("transfer.same_list", "query.dst_list_id must name another list.")
-    locks.hold(uow, user_id, source.id, target.id)
+    if not locks.hold(uow, user_id, source.id, target.id):
+        raise members.no_such_member()
     leaving = members.get(uow, source, user_id)
     if leaving.status == SubscriptionStatus.REMOVED:
         return 0
