@@ -1,3 +1,5 @@
+import re
+from datetime import datetime
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
@@ -121,14 +123,27 @@ class EmailSetting(Body):
     enabled: bool
 
 
-def _moment(value: object) -> object:
-    # Strict JSON has no dates, so text is taken; a number would be read as Unix time.
-    if value is not None and not isinstance(value, str):
+def _written_moment(value: object) -> object:
+    # Strict JSON has no dates, so text is taken; a number, written or not, would be Unix time.
+    if value is not None and not (isinstance(value, str) and _DATE.match(value)):
         raise ValueError("must be an ISO 8601 time with an offset")
     return value
 
 
-Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_moment)]
+def _storable(moment: datetime) -> datetime:
+    # Nearer to the ends of the calendar, a moment in one time zone is in no year of another.
+    if not 1970 <= moment.year <= 9998:
+        raise ValueError("must be in the years 1970 to 9998")
+    return moment
+
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]", re.ASCII)
+Moment = Annotated[
+    AwareDatetime,
+    Field(strict=False),
+    BeforeValidator(_written_moment),
+    AfterValidator(_storable),
+]
 TierName = Annotated[Tier, Field(strict=False)]
 
 
