@@ -1,10 +1,13 @@
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from devstack.ports import LOOPBACK, PortPicker
+from tests.contract.subscribers import Reader, a_reader, new_list
 from tests.stack import Owner, Stack
 
 KEY_HEADER = "X-Newsroom-Key"
@@ -50,3 +53,28 @@ def neighbour(stack: Stack) -> Iterator[httpx.Client]:
     """Calls the API as another owner than `client`."""
     with stack.client(stack.new_owner().key) as client:
         yield client
+
+
+@pytest.fixture
+def letter(client: httpx.Client) -> dict[str, Any]:
+    """A new list of `client`'s."""
+    return new_list(client)
+
+
+@pytest.fixture
+def list_id(letter: dict[str, Any]) -> int:
+    found: int = letter["id"]
+    return found
+
+
+@pytest.fixture
+def reader(stack: Stack) -> Iterator[Reader]:
+    """A person with a login, on no list yet."""
+    with a_reader(stack) as reader:
+        yield reader
+
+
+@pytest.fixture
+def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(a_reader(stack))
