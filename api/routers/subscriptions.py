@@ -14,6 +14,7 @@ from api.pacing import even_pace
 from api.routers.lists import NO_LIST
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import NewSubscription, Opponent, SubscriptionRecord
+from api.speaking import Speaker
 from api.state import State
 from api.submission import FORM, MULTIPART, SubmissionOf
 from core.errors import DomainError, FieldProblem, Kind, invalid, malformed
@@ -163,8 +164,8 @@ def set_email(
     request: Request, state: StateOf, list_id: PathId, submission: SubmissionOf
 ) -> Envelope[int]:
     """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
-    enabled = submission.flag("enabled")
-    _set_email(request, state, list_id, submission, enabled=enabled)
+    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    _set_email(request, state, list_id, speaker, enabled=submission.flag("enabled"))
     return envelope(ACCEPTED)
 
 
@@ -178,14 +179,14 @@ def disable_email(
     request: Request, state: StateOf, list_id: PathId, submission: SubmissionOf
 ) -> Envelope[int]:
     """Switch a list's mail off at one click (RFC 8058), for whom the trace id names. Always 1."""
-    _set_email(request, state, list_id, submission, enabled=False)
+    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    _set_email(request, state, list_id, speaker, enabled=False)
     return envelope(ACCEPTED)
 
 
 def _set_email(
-    request: Request, state: State, list_id: int, submission: SubmissionOf, *, enabled: bool
+    request: Request, state: State, list_id: int, speaker: Speaker, *, enabled: bool
 ) -> None:
-    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id, archived=True)
         person = speaker.person(uow, mailing_list)
