@@ -100,6 +100,7 @@ def _challenge(
         raise invalid(
             "challenge.provider_mismatch",
             f"body.challenge-provider: this list uses {mailing_list.challenge_provider}",
+            field="body.challenge-provider",
         )
     answer = Answer(token, body.challenge_action, speaking.client_address(request))
     return state.challenges.challenge_for(Provider(provider)), answer
@@ -226,9 +227,8 @@ def list_my_subscriptions(state: StateOf, caller: Reader) -> Envelope[list[Subsc
     "/subscriptions/opponent",
     dependencies=[needs_unless_traced(Scope.SUBSCRIPTION_READ)],
     responses=refuses(
-        (400, "trace.ambiguous", "The request carries trace ids that differ."),
         (400, "list_id.missing", "query.list_id is required without a trace_id"),
-        NO_LIST,
+        *_TRACE_REFUSALS,
         _NO_SUBSCRIPTION,
     ),
 )

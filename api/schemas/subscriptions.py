@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 from sqlalchemy import RowMapping
 
 from api.schemas.envelope import Body, Pagination, Schema, Timestamp
-from api.schemas.lists import ChallengeProvider, Channel
+from api.schemas.lists import Channel
 from core.errors import DomainError
 from models import Subscription, SubscriptionEvent, Tier, User
 from services.accounts import normalise_email
@@ -114,7 +114,10 @@ class HistoryEntry(Schema):
 
 class NewSubscription(Body):
     email: Address = Field(examples=["reader@example.com"])
-    challenge_provider: ChallengeProvider | None = Field(default=None, alias="challenge-provider")
+    # Any string: where the list asks for no challenge, what a form sends all the same is ignored.
+    challenge_provider: str | None = Field(
+        default=None, alias="challenge-provider", examples=["turnstile"]
+    )
     challenge_token: str | None = Field(default=None, alias="challenge-token")
     challenge_action: str | None = Field(default=None, alias="challenge-action")
 
