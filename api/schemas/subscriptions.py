@@ -134,12 +134,13 @@ def _written_moment(value: object) -> object:
 
 
 def _storable(moment: datetime) -> datetime:
-    # Nearer to the ends of the calendar, a moment in one time zone is in no year of another.
-    if not 1970 <= moment.year <= 9998:
-        raise ValueError("must be in the years 1970 to 9998")
+    if moment.year not in _YEARS:
+        raise ValueError(f"must be in the years {_YEARS[0]} to {_YEARS[-1]}")
     return moment
 
 
+# Nearer to the ends of the calendar, a moment in one time zone is in no year of another.
+_YEARS = range(1970, 9999)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]", re.ASCII)
 Moment = Annotated[
     AwareDatetime,
