@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from core.scopes import Scope
 from devstack.ports import LOOPBACK, PortPicker
 from tests.contract.subscribers import Reader, a_reader, new_list
 from tests.stack import Owner, Stack
@@ -78,3 +79,18 @@ def reader(stack: Stack) -> Iterator[Reader]:
 def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
     with ExitStack() as opened:
         yield lambda: opened.enter_context(a_reader(stack))
+
+
+@pytest.fixture
+def read_only(stack: Stack, owner: Owner) -> Iterator[httpx.Client]:
+    """Calls as `owner` with a key that may read lists."""
+    with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_READ)) as client:
+        yield client
+
+
+@pytest.fixture
+def unrelated(stack: Stack, owner: Owner) -> Iterator[httpx.Client]:
+    """Calls as `owner` with a key that is for something else."""
+    scopes = (Scope.ATTACHMENT, Scope.COMPOSER, Scope.CREDIT_FULL)
+    with stack.client(stack.new_key(owner.user_id, *scopes)) as client:
+        yield client
