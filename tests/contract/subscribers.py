@@ -87,9 +87,10 @@ class Reader:
 @contextmanager
 def a_reader(stack: Stack) -> Iterator[Reader]:
     person = stack.new_owner(plan=Plan.FREE)
-    [[name]] = stack.query("SELECT name FROM users WHERE id = %s", person.user_id)
+    name = f"Reader {secrets.token_hex(6)}"
+    stack.query("UPDATE users SET name = %s WHERE id = %s", name, person.user_id)
     with stack.client(person.key) as client:
-        yield Reader(person.user_id, person.email, str(name), person.key, client)
+        yield Reader(person.user_id, person.email, name, person.key, client)
 
 
 def new_slug() -> str:

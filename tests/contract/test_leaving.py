@@ -138,9 +138,7 @@ def test_two_trace_ids_that_differ_are_400(
     for reply in (
         stranger.delete(f"{path}?{both}"),
         stranger.request("DELETE", path, content=both, headers=form),
-        stranger.request(
-            "DELETE", path, files=[("trace_id", (None, one)), ("trace_id", (None, two))]
-        ),
+        stranger.request("DELETE", path, files=parts),
         stranger.request("DELETE", path, params={"trace_id": one}, json={"trace_id": two}),
         stranger.request("DELETE", path, params={"trace_id": one}, data={"trace_id": two}),
     ):

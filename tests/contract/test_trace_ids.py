@@ -113,7 +113,8 @@ def test_what_is_kept_under_a_retired_key_is_still_an_opt_out(
 ) -> None:
     digest = opt_outs.signer(Keyring([RETIRED])).digest(reader.email.encode())
     stack.query(
-        "INSERT INTO opt_outs (list_id, address_hmac, kind, source) VALUES (%s, %s, 'list', 'page')",
+        "INSERT INTO opt_outs (list_id, address_hmac, kind, source) "
+        "VALUES (%s, %s, 'list', 'page')",
         list_id,
         digest,
     )
