@@ -5,7 +5,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from integrations.mail.port import Mail
 
 
-def render(template: str, *, to: str, headers: dict[str, str] | None = None, **values: str) -> Mail:
+def render(
+    template: str, *, to: str, key: str, headers: dict[str, str] | None = None, **values: str
+) -> Mail:
     """The mail of ``templates/<template>.txt``, whose first line is the subject, and ``.html``."""
     subject, _, text = _render(f"{template}.txt", values).partition("\n")
     return Mail(
@@ -14,6 +16,7 @@ def render(template: str, *, to: str, headers: dict[str, str] | None = None, **v
         text=text.strip() + "\n",
         html=_render(f"{template}.html", values),
         headers=headers or {},
+        key=key,
     )
 
 
