@@ -6,7 +6,7 @@ from cli.connection import connected
 from cli.output import Json, show, show_all
 from core.scopes import Scope
 from models import ApiKey, Plan, User
-from services import accounts, api_keys
+from services import accounts, api_keys, erasure
 
 users = typer.Typer(
     no_args_is_help=True, add_completion=False, help="People who own or read lists."
@@ -39,6 +39,13 @@ def set_plan(email: Email, plan: Plan, as_json: Json = False) -> None:
     """Put a user on the free or the paid plan."""
     with connected() as resources, resources.unit_of_work() as uow:
         show(_user(accounts.set_plan(uow, email=email, plan=plan)), as_json=as_json)
+
+
+@users.command("erase")
+def erase_user(email: Email, as_json: Json = False) -> None:
+    """Blank a person wherever they are kept. What they opted out of stays so."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        show(_user(erasure.erase(uow, resources.keyring, email)), as_json=as_json)
 
 
 @users.command("list")
