@@ -5,12 +5,12 @@ from importlib.metadata import version
 
 import anyio.to_thread
 from fastapi import FastAPI
-from fastapi.middleware.cors import CORSMiddleware
 from fastapi_standalone_docs import StandaloneDocs
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
 from api import errors, openapi
+from api.audience import AudienceMiddleware
 from api.calling import Calls
 from api.middleware.deadlines import DeadlineMiddleware
 from api.middleware.limits import BodyLimitMiddleware
@@ -24,6 +24,7 @@ from api.routers import (
     media,
     members,
     operations,
+    pages,
     subscriptions,
 )
 from api.state import State
@@ -44,21 +45,21 @@ from storage.resources import Resources, open_resources
 # that none waits for a connection while it holds a thread.
 THREADS = 24
 
+_RESOURCES = (
+    attachments,
+    media,
+    lists,
+    subscriptions,
+    members,
+    jobs,
+    accounts,
+    pages,
+    operations,
+)
+
 _MIDDLEWARE = [
     Middleware(RequestMiddleware),
-    Middleware(
-        CORSMiddleware,
-        allow_origins=["*"],
-        allow_methods=["*"],
-        allow_headers=["*"],
-        expose_headers=[
-            "X-Request-ID",
-            "Location",
-            "Retry-After",
-            "Pressroom-Source",
-            "Idempotent-Replayed",
-        ],
-    ),
+    Middleware(AudienceMiddleware, pages=[pages.router]),
     Middleware(BreakageMiddleware),
     Middleware(PathMiddleware),
     Middleware(DeadlineMiddleware),
@@ -82,7 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     errors.add_handlers(app)
-    for resource in (attachments, media, lists, subscriptions, members, jobs, accounts, operations):
+    for resource in _RESOURCES:
         app.include_router(resource.router)
     # The documentation page must work on a machine without a network.
     StandaloneDocs(app)

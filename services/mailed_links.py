@@ -77,7 +77,7 @@ def use(uow: UnitOfWork, opened: Opened) -> None:
         .returning(MailedLink.id)
     )
     if uow.session.scalar(statement) is None:
-        raise forbidden("link.used", "This link has been used.")
+        raise used()
 
 
 def move(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
@@ -100,6 +100,10 @@ def purge(uow: UnitOfWork, *, before: datetime) -> int:
     found = select(MailedLink.id).where(MailedLink.expires_at < before).limit(10_000)
     statement = delete(MailedLink).where(MailedLink.id.in_(found.scalar_subquery()))
     return len(uow.session.execute(statement.returning(MailedLink.id)).all())
+
+
+def used() -> DomainError:
+    return forbidden("link.used", "This link has been used.")
 
 
 def _invalid() -> DomainError:

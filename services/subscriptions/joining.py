@@ -1,3 +1,4 @@
+from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import func, select
@@ -11,7 +12,7 @@ from core.scopes import Scope
 from models import Job, MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services import accounts, lists, mailed_links
 from services.jobs import kinds, outbox
-from services.mailed_links import Purpose
+from services.mailed_links import Opened, Purpose
 from services.subscriptions import changes, opt_outs
 from services.subscriptions.changes import Actor, Via
 from services.subscriptions.standing import Standing, hold_standing
@@ -86,29 +87,63 @@ def join(
     return 1
 
 
+@dataclass(frozen=True)
+class Confirmation:
+    """A mailed link's subscription, which waits for it or does not need it any more."""
+
+    mailing_list: MailingList
+    record: Subscription
+
+    @property
+    def is_confirmed(self) -> bool:
+        return self.record.status == SubscriptionStatus.ACTIVE
+
+
+def read_confirmation(uow: UnitOfWork, keyring: Keyring, secret: str) -> Confirmation:
+    """What ``confirm`` would do, without doing it; raises what that raises."""
+    opened = _open(uow, keyring, secret)
+    mailing_list = _list_of(uow, opened)
+    record = _confirmable(changes.find(uow, mailing_list.id, opened.user_id))
+    found = Confirmation(mailing_list, record)
+    if opened.is_used and not found.is_confirmed:
+        raise mailed_links.used()
+    return found
+
+
 def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Subscription:
     """The person confirms by the link that was mailed to them; twice does no harm.
 
-    Raises ``link.invalid`` for one that is forged, too old or used while the subscription is no
-    longer waiting for it.
+    Raises ``link.invalid`` for one that is forged or too old, ``link.used`` for one that was used
+    and is not what the subscription waits for, ``subscription.not_pending``, ``list.not_found``.
     """
-    opened = mailed_links.read(
-        uow, mailed_links.signer(keyring), Purpose.CONFIRM_SUBSCRIPTION, secret
-    )
-    assert opened.list_id is not None
-    mailing_list = lists.get(uow, opened.list_id)
+    opened = _open(uow, keyring, secret)
     person = accounts.get(uow, opened.user_id)
-    standing = hold_standing(uow, mailing_list, person)
-    if standing.record is None or standing.record.status not in _CONFIRMABLE:
-        raise conflict("subscription.not_pending", "This subscription is not waiting any more.")
+    standing = hold_standing(uow, _list_of(uow, opened), person)
+    record = _confirmable(standing.record)
     if standing.is_active:
-        return standing.record
+        return record
     mailed_links.use(uow, opened)
     confirmed = _activate(uow, keyring, standing, "confirmed", actor)
     outbox.enqueue(
         uow, MAIL_WELCOME, user_id=None, subject_id=confirmed.id, request_id=actor.request_id
     )
     return confirmed
+
+
+def _open(uow: UnitOfWork, keyring: Keyring, secret: str) -> Opened:
+    signer = mailed_links.signer(keyring)
+    return mailed_links.read(uow, signer, Purpose.CONFIRM_SUBSCRIPTION, secret)
+
+
+def _list_of(uow: UnitOfWork, opened: Opened) -> MailingList:
+    assert opened.list_id is not None
+    return lists.get(uow, opened.list_id)
+
+
+def _confirmable(record: Subscription | None) -> Subscription:
+    if record is None or record.status not in _CONFIRMABLE:
+        raise conflict("subscription.not_pending", "This subscription is not waiting any more.")
+    return record
 
 
 _CONFIRMABLE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)

@@ -177,9 +177,17 @@ def test_every_route_with_access_says_so(app: FastAPI, document: dict[str, Any])
     for route in api_routes(app):
         access = access_of(route)
         assert access
+        if not route.include_in_schema:
+            assert access.public
+            continue
         for method in route.methods or ():
             operation = document["paths"][route.path_format][method.lower()]
             assert operation["security"] == [] if access.public else operation["security"]
+
+
+def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
+    left_out = {route.path for route in api_routes(app) if not route.include_in_schema}
+    assert left_out == {"/unsubscribe", "/confirm"}
 
 
 def test_document_is_valid(document: dict[str, Any]) -> None:
