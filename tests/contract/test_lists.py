@@ -10,11 +10,8 @@ from tests.contract.replies import data, problem
 from tests.contract.subscribers import (
     LIST_FIELDS,
     TIMESTAMP,
-    Reader,
-    count,
     new_list,
     new_slug,
-    trace_for,
 )
 from tests.stack import Owner, Stack
 
@@ -224,55 +221,6 @@ def test_slug_can_change_and_the_old_one_is_free(client: httpx.Client) -> None:
     assert new_list(client, slug=made["slug"])["id"] != made["id"]
 
 
-def test_challenge_needs_a_provider(client: httpx.Client, list_id: int) -> None:
-    path = f"/lists/{list_id}"
-    body = problem(client.patch(path, json={"challenge_enabled": True}), 422, LACKING)
-    assert fields_at_fault(body) == ["body.challenge_provider"]
-    both = {"challenge_enabled": True, "challenge_provider": "turnstile"}
-    assert data(client.patch(path, json=both))["challenge_site_key"] == "sandbox-turnstile-site-key"
-    problem(client.patch(path, json={"challenge_provider": None}), 422, LACKING)
-    off = {"challenge_enabled": False, "challenge_provider": None}
-    changed = data(client.patch(path, json=off))
-    assert (changed["challenge_provider"], changed["challenge_site_key"]) == (None, None)
-
-
-LACKING = "list.challenge_provider"
-
-
-def test_challenge_provider_must_be_set_up(quiet: Stack, quiet_client: httpx.Client) -> None:
-    """That stack has no provider."""
-    both = {"challenge_enabled": True, "challenge_provider": "recaptcha"}
-    body = {"title": "T", "slug": new_slug(), **both}
-    refusal = problem(quiet_client.post("/lists", json=body), 422, LACKING)
-    assert "none" in refusal["message"]
-    made = new_list(quiet_client)
-    problem(quiet_client.patch(f"/lists/{made['id']}", json=both), 422, LACKING)
-
-
-def test_a_list_whose_provider_is_gone_can_be_changed_otherwise(
-    quiet: Stack, quiet_client: httpx.Client
-) -> None:
-    path = f"/lists/{new_list(quiet_client)['id']}"
-    list_id = path.rpartition("/")[2]
-    quiet.query(
-        "UPDATE lists SET challenge_enabled = true, challenge_provider = 'recaptcha' WHERE id = %s",
-        list_id,
-    )
-    assert data(quiet_client.patch(path, json={"title": "New"}))["title"] == "New"
-    reply = quiet_client.post(
-        f"/subscriptions/{list_id}",
-        json={
-            "email": "reader@example.com",
-            "challenge-provider": "recaptcha",
-            "challenge-token": "pass-1",
-            "challenge-action": "subscribe",
-        },
-    )
-    problem(reply, 503, "challenge.not_configured")
-    assert "retry-after" in reply.headers
-    assert data(quiet_client.patch(path, json={"challenge_enabled": False}))
-
-
 def test_own_lists_are_paged_newest_first(client: httpx.Client, neighbour: httpx.Client) -> None:
     made = [new_list(client) for _ in range(3)][::-1]
     new_list(neighbour)
@@ -292,57 +240,6 @@ def test_own_lists_are_paged_newest_first(client: httpx.Client, neighbour: httpx
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=a", "offset=-1", "offset=1.5"])
 def test_bad_pages_are_400(client: httpx.Client, query: str) -> None:
     problem(client.get(f"/lists?{query}"), 400, "request.invalid")
-
-
-def test_archived_list_is_gone_for_its_owner(
-    client: httpx.Client, reader: Reader, letter: dict[str, Any]
-) -> None:
-    list_id = letter["id"]
-    reader.joins(list_id)
-    assert data(client.delete(f"/lists/{list_id}")) == 1
-    for reply in (
-        client.delete(f"/lists/{list_id}"),
-        client.get(f"/lists/{list_id}"),
-        client.get(f"/lists/{letter['slug']}"),
-        client.patch(f"/lists/{list_id}", json={"title": "T"}),
-        client.get(f"/lists/{list_id}/subscriptions"),
-        client.get(f"/subscriptions/{list_id}/members/{reader.user_id}/subs"),
-        client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"),
-    ):
-        problem(reply, 404, "list.not_found")
-    assert data(client.get("/lists"))["items"] == []
-    slug_is_kept = client.post("/lists", json={"title": "T", "slug": letter["slug"]})
-    problem(slug_is_kept, 409, "list.slug_taken")
-
-
-def test_nobody_joins_an_archived_list(
-    client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    assert data(client.delete(f"/lists/{list_id}")) == 1
-    problem(reader.client.post(f"/subscriptions/{list_id}/no-challenge"), 404, "list.not_found")
-    reply = stranger.post(f"/subscriptions/{list_id}", json={"email": "a@example.com"})
-    problem(reply, 404, "list.not_found")
-
-
-def test_archived_list_can_be_left(
-    stack: Stack,
-    client: httpx.Client,
-    stranger: httpx.Client,
-    reader: Reader,
-    letter: dict[str, Any],
-) -> None:
-    list_id = letter["id"]
-    reader.joins(list_id)
-    trace_id = trace_for(stack, list_id, reader.user_id)
-    assert data(client.delete(f"/lists/{list_id}")) == 1
-    assert data(stranger.get("/subscriptions/opponent", params={"trace_id": trace_id}))
-    off = stranger.post(f"/subscriptions/{list_id}/delete", params={"trace_id": trace_id})
-    assert data(off) == 1
-    assert reader.stands(list_id) == ("active", False)
-    reply = stranger.delete(f"/subscriptions/{letter['slug']}", params={"trace_id": trace_id})
-    assert data(reply) == 1
-    assert reader.stands(list_id) == ("unsubscribed", False)
-    assert data(reader.client.get("/subscriptions")) == []
 
 
 def test_lists_need_the_scope_and_changes_the_full_one(
@@ -378,32 +275,3 @@ def test_lists_need_credentials_and_changes_their_owner(
     problem(neighbour.delete(path), 403, "list.not_owner")
     assert data(neighbour.get("/lists"))["items"] == []
     assert data(client.get(path)) == letter
-
-
-def test_subscriber_count_is_true_right_after_every_change(
-    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    other = new_list(client)["id"]
-    path = f"/subscriptions/{list_id}/members/{reader.user_id}"
-
-    def both() -> tuple[int, int]:
-        return count(client, list_id), count(client, other)
-
-    assert both() == (0, 0)
-    reader.joins(list_id)
-    assert both() == (1, 0)
-    reader.wants_mail(list_id, enabled=False)
-    assert both() == (1, 0)
-    assert data(client.post(f"{path}/transfer", params={"dst_list_id": other})) == 1
-    assert both() == (0, 1)
-    reader.leaves(other)
-    assert both() == (0, 0)
-    stranger.post(f"/subscriptions/{other}", json={"email": reader.email})
-    assert both() == (0, 0)
-    reader.joins(other).joins(list_id)
-    assert both() == (1, 1)
-    assert data(client.delete(path)) == 1
-    assert both() == (0, 1)
-    assert {
-        each["id"]: each["subscriber_count"] for each in data(client.get("/lists"))["items"]
-    } == {list_id: 0, other: 1}
