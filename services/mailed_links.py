@@ -80,9 +80,9 @@ def use(uow: UnitOfWork, opened: Opened) -> None:
         raise used()
 
 
-def move(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> None:
-    """Let the person's unused links for one list lead to another."""
-    uow.session.execute(
+def move(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
+    """Let the person's unused links for one list lead to another; returns how many there were."""
+    statement = (
         update(MailedLink)
         .where(
             MailedLink.user_id == user_id,
@@ -90,7 +90,9 @@ def move(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> Non
             MailedLink.used_at.is_(None),
         )
         .values(list_id=to_list_id)
+        .returning(MailedLink.id)
     )
+    return len(uow.session.execute(statement).all())
 
 
 def purge(uow: UnitOfWork, *, before: datetime) -> int:

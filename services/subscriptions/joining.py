@@ -70,7 +70,9 @@ def request(
         record = _add(uow, standing, status, "requested", actor, email_enabled=wants_mail)
     else:
         record = standing.record
-        changes.change(uow, record, "requested", actor, status=status)
+        # Who subscribes asks for the mail; a confirmation switches it on when it comes.
+        email_enabled = record.email_enabled if must_confirm else True
+        changes.change(uow, record, "requested", actor, status=status, email_enabled=email_enabled)
     if must_confirm:
         _ask_for_confirmation(uow, record, actor)
 
@@ -220,6 +222,10 @@ def _ask_for_confirmation(uow: UnitOfWork, subscription: Subscription, actor: Ac
     if asked is not None and clock.now() - asked < CONFIRMATION_AT_MOST_EVERY:
         return
     subscription.confirmation_asked_at = func.now()
+    mail_confirmation(uow, subscription, actor)
+
+
+def mail_confirmation(uow: UnitOfWork, subscription: Subscription, actor: Actor) -> None:
     outbox.enqueue(
         uow,
         MAIL_CONFIRMATION,

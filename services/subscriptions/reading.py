@@ -1,9 +1,11 @@
+import unicodedata
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, RowMapping, and_, case, func, not_, or_, select
+from sqlalchemy import ColumnElement, RowMapping, and_, case, false, func, not_, or_, select
 
-from core.errors import malformed, not_found
+from core.errors import DomainError, malformed, not_found
 from models import MailingList, Subscription, SubscriptionStatus, Tier, User
+from services import accounts
 from services.subscriptions import changes, counts
 from services.subscriptions.changes import Via
 from storage.unit_of_work import UnitOfWork
@@ -111,10 +113,22 @@ def _where(list_id: int, filters: Filters) -> list[ColumnElement[bool]]:
 
 
 def _address_is(wanted: str) -> ColumnElement[bool]:
-    wanted = wanted.strip().lower()
+    wanted = wanted.strip()
+    if "\0" in wanted:
+        # No address has one, and the database takes none.
+        return false()
     if wanted.endswith("*"):
-        return Subscription.email.startswith(wanted.removesuffix("*"), autoescape=True)
-    return Subscription.email == wanted
+        beginning = unicodedata.normalize("NFC", wanted.removesuffix("*")).lower()
+        return Subscription.email.startswith(beginning, autoescape=True)
+    return Subscription.email == _as_kept(wanted)
+
+
+def _as_kept(wanted: str) -> str:
+    """The spelling of an address that records have; what is no address matches none of them."""
+    try:
+        return accounts.normalise_email(wanted)
+    except DomainError:
+        return wanted
 
 
 def _premium_is(wanted: bool | Tier) -> ColumnElement[bool]:
