@@ -2,7 +2,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
-from sqlalchemy import RowMapping
 
 from api.schemas.envelope import Body, Pagination, Schema, Timestamp
 from api.schemas.lists import ChallengeProvider, Channel
@@ -57,18 +56,14 @@ class SubscriptionRecord(Schema):
         stored = {name: getattr(record, name) for name in _STORED}
         return cls(**stored, user=user, list=channel)
 
-    @classmethod
-    def of_row(cls, row: RowMapping) -> "SubscriptionRecord":
-        """Of a page's row: many at a time, and known to be right."""
-        stored = {name: row[name] for name in _STORED}
-        return cls.model_construct(
-            **stored,
-            user=Person.model_construct(id=row["user_id"], name=row["user_name"]),
-            list=None,
-        )
-
 
 _STORED = tuple(name for name in SubscriptionRecord.model_fields if name not in {"user", "list"})
+
+
+def member_item(row: dict[str, Any]) -> dict[str, Any]:
+    """A SubscriptionRecord with its person, of a page's row: a page may have a thousand."""
+    person = {"id": row["user_id"], "name": row.pop("user_name")}
+    return {**row, "user": person, "list": None}
 
 
 class MembersPagination(Pagination):
