@@ -5,14 +5,16 @@ than Postgres to run it. They speak of tables and give rows, since a page may ha
 """
 
 import re
+import unicodedata
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, not_, or_, select
 
-from core.errors import malformed
+from core.errors import DomainError, malformed
 from models import Subscription, SubscriptionStatus, Tier, User
+from services import accounts
 from services.subscriptions import counts
 from services.subscriptions.changes import Via
 from storage.unit_of_work import UnitOfWork
@@ -78,13 +80,25 @@ def _without_address(filters: Filters) -> tuple[Filters, dict[str, Any]]:
     # Who is on the free tier is just not on a paid one.
     premium = False if filters.premium is Tier.FREE else filters.premium
     question = replace(filters, email=None, premium=premium)
-    email = None if filters.email is None else filters.email.strip().lower()
+    email = None if filters.email is None else filters.email.strip()
     if email is None or email == "*":
         return question, {}
+    if "\0" in email:
+        # No address has one, and the database takes none.
+        return replace(question, email=_ADDRESS), {"email": ""}
     if email.endswith("*"):
-        beginning = re.sub(r"([\\%_])", r"\\\1", email.removesuffix("*"))
-        return replace(question, email=_BEGINNING), {"email": beginning + "%"}
-    return replace(question, email=_ADDRESS), {"email": email}
+        beginning = unicodedata.normalize("NFC", email.removesuffix("*")).lower()
+        pattern = re.sub(r"([\\%_])", r"\\\1", beginning) + "%"
+        return replace(question, email=_BEGINNING), {"email": pattern}
+    return replace(question, email=_ADDRESS), {"email": _as_kept(email)}
+
+
+def _as_kept(wanted: str) -> str:
+    """The spelling of an address that records have; what is no address matches none of them."""
+    try:
+        return accounts.normalise_email(wanted)
+    except DomainError:
+        return wanted
 
 
 _record = Subscription.__table__.c
