@@ -26,8 +26,7 @@ PAIRS = 200
 AT_ONCE = 8
 # Who of a pair answers later is a fair coin if nothing tells them apart, whatever else the machine
 # does meanwhile, for the two follow one another at once and take turns in going first. This is 5.6
-# standard deviations of 200 coins: chance passes it once in 50 million runs. Without its pacing
-# the subscribe route is at 0.95 and more.
+# standard deviations of 200 coins: chance passes it once in 50 million runs.
 MOST_UNEVEN = 0.2
 STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
 
