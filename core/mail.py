@@ -53,7 +53,8 @@ class MailServer:
 
 def _names_a_server(parts: SplitResult) -> bool:
     is_more = parts.path not in {"", "/"} or parts.query or parts.fragment
-    return parts.hostname is not None and parts.hostname.isascii() and not is_more
+    is_host = parts.hostname is not None and parts.hostname.isascii()
+    return is_host and parts.port != 0 and not is_more
 
 
 def _login(parts: SplitResult) -> Login | None:

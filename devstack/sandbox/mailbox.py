@@ -54,7 +54,15 @@ def parse(raw: bytes) -> EmailMessage:
 
 def _part(message: EmailMessage, kind: str) -> str | None:
     part = message.get_body((kind,))
-    return None if part is None else str(part.get_content()).replace("\r\n", "\n")
+    if part is None:
+        return None
+    try:
+        text = str(part.get_content())
+    except LookupError:
+        # A character set that nobody knows; what it has of ASCII can be read still.
+        part.set_param("charset", "ascii")
+        text = str(part.get_content())
+    return text.replace("\r\n", "\n")
 
 
 class Mailbox:

@@ -11,6 +11,7 @@ from core.errors import DomainError, provider_failed
 from core.mail import Sender
 from integrations.mail.port import Mail
 
+_KEY = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*\Z")
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _OURS = {"from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version"}
@@ -41,7 +42,7 @@ def compose(mail: Mail, sender: Sender, address: str) -> bytes:
     message["To"] = address
     message["Subject"] = _written("Subject", _CONTROLS.sub(" ", mail.subject))
     message["Date"] = format_datetime(clock.now())
-    message["Message-ID"] = make_msgid(domain=sender.domain)
+    message["Message-ID"] = _message_id(mail, sender)
     for name, value in mail.headers.items():
         message[name] = _checked(name, value)
     try:
@@ -50,6 +51,14 @@ def compose(mail: Mail, sender: Sender, address: str) -> bytes:
     except UnicodeError:
         raise _refused("The text") from None
     return message.as_bytes()
+
+
+def _message_id(mail: Mail, sender: Sender) -> str:
+    if mail.key is None:
+        return make_msgid(domain=sender.domain)
+    if not _KEY.match(mail.key):
+        raise _refused("The key")
+    return f"<{mail.key}@{sender.domain}>"
 
 
 def _checked(name: str, value: str) -> str:

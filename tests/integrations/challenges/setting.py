@@ -85,3 +85,13 @@ def check(
 ) -> str:
     answer = Answer(token, action, remote_ip)
     return asking(given, lambda all_: outcome(all_.challenge_for(provider).check(answer)))
+
+
+def check_everywhere(given: Settings, token: str) -> list[str]:
+    """What each of the three providers makes of it, in their order."""
+
+    async def each(challenges: Challenges) -> list[str]:
+        answer = Answer(token, "subscribe")
+        return [await outcome(challenges.challenge_for(name).check(answer)) for name in Provider]
+
+    return asking(given, each)

@@ -1,19 +1,18 @@
 """Providers that don't answer, or that are somebody else."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from structlog.testing import capture_logs
 
 from core.settings import Settings
 from integrations.challenges.port import Answer, Provider
 from integrations.challenges.registry import Challenges
+from tests.certificates import self_signed
 from tests.integrations.challenges.server import Server, serving
 from tests.integrations.challenges.setting import check, of_sandbox, of_server, outcome, token
 
@@ -43,6 +42,21 @@ def test_who_does_not_answer_in_time_passes_nobody(server: Server, sandbox: str)
     assert asyncio.run(all_at_once()) == ["challenge.unavailable"] * 4
 
 
+def test_a_connection_that_is_not_taken_is_given_up_before_a_slow_reply() -> None:
+    with socket.socket() as busy, contextlib.ExitStack() as waiting:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen(0)
+        # Once the queue is full, the system leaves further ones without an answer.
+        for _ in range(4):
+            other = waiting.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(busy.getsockname())
+        given = of_server(f"http://127.0.0.1:{busy.getsockname()[1]}/")
+        with capture_logs() as lines:
+            assert check(given, Provider.TURNSTILE, "t") == "challenge.unavailable"
+    assert [line["reason"] for line in lines] == ["ConnectTimeout"]
+
+
 @pytest.mark.parametrize("provider", Provider)
 def test_a_refused_connection_is_an_outage(provider: Provider) -> None:
     with socket.socket() as unheard:
@@ -58,7 +72,7 @@ def test_a_name_that_does_not_exist_is_an_outage() -> None:
 
 def test_a_certificate_that_nobody_vouches_for_is_an_outage(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(_self_signed(tmp_path / "localhost.pem"))
+    context.load_cert_chain(self_signed(tmp_path / "localhost.pem"))
     with serving(context) as impostor:
         given = of_server(impostor.url)
         assert check(given, Provider.HCAPTCHA, "t") == "challenge.unavailable"
@@ -73,27 +87,3 @@ def test_a_proxy_of_the_environment_gets_nothing(
             monkeypatch.setenv(name, proxy.url)
         assert check(of_server(server.url), Provider.HCAPTCHA, "t") == "passed"
         assert proxy.asked == []
-
-
-def _self_signed(path: Path) -> Path:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
-    return path
