@@ -3,7 +3,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from api.schemas.envelope import Body, Pagination, Schema, Timestamp
+from api.schemas.envelope import Body, Pagination, Schema, Timestamp, plain_moment
 from api.schemas.lists import ChallengeProvider, Channel
 from core.errors import DomainError
 from models import Subscription, SubscriptionEvent, Tier, User
@@ -63,7 +63,11 @@ _STORED = tuple(name for name in SubscriptionRecord.model_fields if name not in 
 def member_item(row: dict[str, Any]) -> dict[str, Any]:
     """A SubscriptionRecord with its person, of a page's row: a page may have a thousand."""
     person = {"id": row["user_id"], "name": row.pop("user_name")}
-    return {**row, "user": person, "list": None}
+    moments = {name: plain_moment(row[name]) for name in _MOMENTS}
+    return {**row, **moments, "user": person, "list": None}
+
+
+_MOMENTS = ("paid_expiry", "created_at", "updated_at")
 
 
 class MembersPagination(Pagination):

@@ -25,7 +25,8 @@ FILL = """
         SELECT (random() * 9e15)::bigint + 1 AS id, row_number() OVER () AS n, *
         FROM unnest(%s) AS address, unnest(%s) AS status,
             unnest(ARRAY['free', 'silver', 'gold']) AS type,
-            unnest(ARRAY[NULL, now() - interval '1 day', now() + interval '1 day']) AS expiry
+            unnest(ARRAY[NULL, now() - interval '1 day', current_date + interval '2 days'])
+                AS expiry
     ), people AS (
         INSERT INTO users (id, email, name)
         SELECT id, id || '@example.net', 'Name ' || n FROM everybody
