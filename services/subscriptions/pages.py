@@ -37,7 +37,7 @@ class Filters:
 @dataclass(frozen=True)
 class MemberPage:
     total: int
-    # Columns of subscriptions, and `user_name`: what the person calls themselves.
+    # What is shown of subscriptions, and `user_name`: what the person calls themselves.
     rows: list[dict[str, Any]]
     next_cursor: str | None
 
@@ -103,7 +103,21 @@ def _as_kept(wanted: str) -> str:
 
 _record = Subscription.__table__.c
 _person = User.__table__.c
-_COLUMNS = [column for column in _record if column is not _record.confirmation_asked_at]
+# What an owner is shown, and no column that is added later.
+_COLUMNS = (
+    _record.id,
+    _record.list_id,
+    _record.user_id,
+    _record.status,
+    _record.type,
+    _record.paid_expiry,
+    _record.email_enabled,
+    _record.name,
+    _record.email,
+    _record.source,
+    _record.created_at,
+    _record.updated_at,
+)
 # Who came by a login showed themselves to the list; of others its owner learns no name.
 _SHOWN_NAME = case((_record.source == Via.LOGIN.value, _person.name)).label("user_name")
 
