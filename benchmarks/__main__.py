@@ -14,7 +14,7 @@ from benchmarks.report import write_report
 from core import clock
 
 RESULTS = Path(__file__).parent / "results"
-NAMES = ("queue", "upload", "upload-many", "cold-start", "memory")
+NAMES = ("queue", "upload", "upload-many", "members-page", "cold-start", "memory")
 
 
 def main(names: list[str]) -> int:

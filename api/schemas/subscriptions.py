@@ -4,9 +4,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
-from sqlalchemy import RowMapping
 
-from api.schemas.envelope import Body, Pagination, Schema, Timestamp
+from api.schemas.envelope import Body, Pagination, Schema, Timestamp, plain_moment
 from api.schemas.lists import Channel
 from core.errors import DomainError
 from models import Subscription, SubscriptionEvent, Tier, User
@@ -59,18 +58,18 @@ class SubscriptionRecord(Schema):
         stored = {name: getattr(record, name) for name in _STORED}
         return cls(**stored, user=user, list=channel)
 
-    @classmethod
-    def of_row(cls, row: RowMapping) -> "SubscriptionRecord":
-        """Of a page's row: many at a time, and known to be right."""
-        stored = {name: row[name] for name in _STORED}
-        return cls.model_construct(
-            **stored,
-            user=Person.model_construct(id=row["user_id"], name=row["user_name"]),
-            list=None,
-        )
-
 
 _STORED = tuple(name for name in SubscriptionRecord.model_fields if name not in {"user", "list"})
+
+
+def member_item(row: dict[str, Any]) -> dict[str, Any]:
+    """A SubscriptionRecord with its person, of a page's row: a page may have a thousand."""
+    person = {"id": row["user_id"], "name": row.pop("user_name")}
+    moments = {name: plain_moment(row[name]) for name in _MOMENTS}
+    return {**row, **moments, "user": person, "list": None}
+
+
+_MOMENTS = ("paid_expiry", "created_at", "updated_at")
 
 
 class MembersPagination(Pagination):
