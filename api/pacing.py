@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-# Well over what the work takes, well under what a person notices.
-STEP_SECONDS = 0.1
+# Well over what the work takes even amid that of others, for who needs a second step shows it; well
+# under what a person notices.
+STEP_SECONDS = 0.2
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 import orjson
 from fastapi import Depends, Query, Request
 
+from api.json_bodies import BYTE_ORDER_MARK
 from api.multipart import read_form
 from core.errors import (
     DomainError,
@@ -26,6 +27,8 @@ MOST_FIELDS = 100
 # RFC 8058, 3.1: what a mail client's own unsubscribe button posts.
 _ONE_CLICK = ("List-Unsubscribe", "One-Click")
 _WORDS = {"true": True, "1": True, "false": False, "0": False}
+
+Fields = list[tuple[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -59,29 +62,31 @@ async def read_submission(
 ) -> Submission:
     """Raises ``trace.ambiguous`` for two that differ, and what a body of its kind can break."""
     fields, is_form = await _body_fields(request)
-    sent = set(request.query_params.getlist("trace_id"))
-    named = fields.get("trace_id")
-    if named is not None:
-        if not isinstance(named, str):
-            raise _wrong_field("trace_id", "must be a string")
-        sent.add(named)
-    sent.discard("")
+    sent = {*request.query_params.getlist("trace_id"), *_trace_ids(fields)} - {""}
     if len(sent) > 1:
         raise malformed("trace.ambiguous", "The request carries trace ids that differ.")
-    return Submission(fields, is_form, sent.pop() if sent else None)
+    return Submission(dict(fields), is_form, sent.pop() if sent else None)
 
 
 SubmissionOf = Annotated[Submission, Depends(read_submission)]
 
 
-async def _body_fields(request: Request) -> tuple[dict[str, Any], bool]:
+def _trace_ids(fields: Fields) -> set[str]:
+    named = [value for name, value in fields if name == "trace_id" and value is not None]
+    if not all(isinstance(value, str) for value in named):
+        raise _wrong_field("trace_id", "must be a string")
+    return set(named)
+
+
+async def _body_fields(request: Request) -> tuple[Fields, bool]:
+    """In a form, a name may come more than once."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == MULTIPART:
         form = await read_form(request)
-        return {name: value.decode(errors="replace") for name, value in form.fields}, True
+        return [(name, value.decode(errors="replace")) for name, value in form.fields], True
     body = await request.body()
     if not body:
-        return {}, False
+        return [], False
     if kind == FORM:
         return _form_fields(body), True
     if kind.startswith("application/") and kind.endswith(("/json", "+json")):
@@ -89,21 +94,21 @@ async def _body_fields(request: Request) -> tuple[dict[str, Any], bool]:
     raise unsupported_type("body.unsupported_type", "Send JSON or a form.")
 
 
-def _form_fields(body: bytes) -> dict[str, Any]:
+def _form_fields(body: bytes) -> Fields:
     try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except ValueError:
         raise malformed("body.malformed", "The form can't be read.") from None
 
 
-def _json_fields(body: bytes) -> dict[str, Any]:
+def _json_fields(body: bytes) -> Fields:
     try:
-        parsed = orjson.loads(body)
+        parsed = orjson.loads(body.removeprefix(BYTE_ORDER_MARK))
     except orjson.JSONDecodeError:
         raise malformed("body.not_json", "The body is not JSON.") from None
     if not isinstance(parsed, dict):
         raise invalid("body.invalid", "body: must be an object")
-    return parsed
+    return list(parsed.items())
 
 
 def _wrong_field(name: str, rule: str) -> DomainError:

@@ -18,6 +18,7 @@ NAMES = (
     "queue",
     "upload",
     "upload-many",
+    "members-page",
     "bulk-add",
     "import-1m",
     "export-1m",

@@ -7,4 +7,4 @@ def now() -> datetime:
 
 def iso(moment: datetime) -> str:
     """ISO 8601 in UTC with microseconds and ``Z``, as every timestamp of the API is written."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

@@ -1,5 +1,6 @@
 """The real stack for tests: embedded services started once, and our programs as processes."""
 
+import base64
 import contextlib
 import os
 import signal
@@ -15,6 +16,7 @@ import httpx
 import psycopg2
 from psycopg2 import sql
 
+from core.keyring import Key
 from core.scopes import Scope
 from core.settings import Settings
 from devstack import challenges
@@ -31,6 +33,9 @@ from storage.migrations.run import migrate
 from storage.resources import Resources, open_resources
 
 _READY_WITHIN_SECONDS = 30.0
+
+# In the ring of every stack behind its own key, as after a rotation.
+RETIRED = Key("retired", b"r" * 32)
 
 
 def eventually(
@@ -268,8 +273,10 @@ def _own_namespace(environment: dict[str, str], name: str, number: int) -> dict[
     with link.cursor() as cursor:
         cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     link.close()
+    retired = base64.urlsafe_b64encode(RETIRED.secret).decode()
     return {
         **environment,
+        "PRESSROOM_SECRET_KEYS": f"{environment['PRESSROOM_SECRET_KEYS']},{RETIRED.id}:{retired}",
         "PRESSROOM_DATABASE_URL": url.rpartition("/")[0] + f"/{name}",
         "PRESSROOM_REDIS_URL": environment["PRESSROOM_REDIS_URL"].rpartition("/")[0] + f"/{number}",
         "PRESSROOM_S3_BUCKET": name,

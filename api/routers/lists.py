@@ -21,8 +21,8 @@ NO_LIST = (404, "list.not_found", "There is no such list.")
 NOT_OWNER = (403, "list.not_owner", "This list belongs to somebody else.")
 _RULES = (
     (409, "list.slug_taken", "The slug is taken."),
-    (422, "list.title", "A title has 1 to 200 characters."),
-    (422, "list.slug", "A slug has 1 to 80 of a-z, 0-9 and '-', and is never all digits."),
+    (422, "list.title", "A title has 1 to 200 characters in one line."),
+    (422, "list.slug", "A slug has 1 to 80 of a-z, 0-9 and '-', beginning with a-z or 0-9."),
     (422, "list.image_url", "An image address must be absolute, http or https."),
     (422, "list.challenge_provider", "challenge_provider must be one that is set up here."),
 )

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BeforeValidator
 
 from api import speaking
@@ -11,22 +11,22 @@ from api.dependencies import Limit, Offset, PathId, StateOf, needs
 from api.json_bodies import JsonRoute
 from api.openapi import refuses
 from api.routers.lists import NO_LIST, NOT_OWNER
-from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.envelope import Envelope, Page, envelope, enveloped, page
 from api.schemas.subscriptions import (
     EmailSetting,
     HistoryEntry,
     MemberChanges,
     MembersPage,
-    MembersPagination,
     SubscriptionRecord,
+    member_item,
     person_of,
 )
 from core.scopes import Scope
 from models import SubscriptionStatus, Tier
 from services import accounts, lists
 from services.api_keys import Caller
-from services.subscriptions import members, reading, transfers
-from services.subscriptions.reading import Filters
+from services.subscriptions import members, pages, transfers
+from services.subscriptions.pages import Filters
 
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
@@ -56,6 +56,7 @@ Premium = Annotated[
 
 @router.get(
     "/lists/{list_id}/subscriptions",
+    response_model=Envelope[MembersPage],
     responses={
         **_OWNERS,
         **refuses((400, "cursor.invalid", "query.cursor must be a next_cursor.")),
@@ -75,23 +76,21 @@ def list_subscriptions(
     ] = None,
     premium: Premium | None = None,
     status: SubscriptionStatus = SubscriptionStatus.ACTIVE,
-) -> Envelope[MembersPage]:
+) -> Response:
     """A list's subscriptions, newest first; its owner alone sees them."""
     filters = Filters(status, email, premium)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        found = reading.page(
-            uow, mailing_list.id, filters, offset=offset, limit=limit, cursor=cursor
-        )
-    pagination = MembersPagination(
-        total=found.total,
-        offset=offset,
-        next_offset=offset + len(found.rows),
-        limit=limit,
-        next_cursor=found.next_cursor,
-    )
-    items = [SubscriptionRecord.of_row(row) for row in found.rows]
-    return envelope(MembersPage.model_construct(pagination=pagination, items=items))
+        found = pages.page(uow, mailing_list.id, filters, offset=offset, limit=limit, cursor=cursor)
+    pagination = {
+        "total": found.total,
+        "offset": offset,
+        "next_offset": offset + len(found.rows),
+        "limit": limit,
+        "next_cursor": found.next_cursor,
+    }
+    items = [member_item(row) for row in found.rows]
+    return enveloped({"pagination": pagination, "items": items})
 
 
 @router.post(

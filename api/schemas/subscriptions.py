@@ -1,11 +1,12 @@
+import re
+from datetime import datetime
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
-from sqlalchemy import RowMapping
 
-from api.schemas.envelope import Body, Pagination, Schema, Timestamp
-from api.schemas.lists import ChallengeProvider, Channel
+from api.schemas.envelope import Body, Pagination, Schema, Timestamp, plain_moment
+from api.schemas.lists import Channel
 from core.errors import DomainError
 from models import Subscription, SubscriptionEvent, Tier, User
 from services.accounts import normalise_email
@@ -57,18 +58,18 @@ class SubscriptionRecord(Schema):
         stored = {name: getattr(record, name) for name in _STORED}
         return cls(**stored, user=user, list=channel)
 
-    @classmethod
-    def of_row(cls, row: RowMapping) -> "SubscriptionRecord":
-        """Of a page's row: many at a time, and known to be right."""
-        stored = {name: row[name] for name in _STORED}
-        return cls.model_construct(
-            **stored,
-            user=Person.model_construct(id=row["user_id"], name=row["user_name"]),
-            list=None,
-        )
-
 
 _STORED = tuple(name for name in SubscriptionRecord.model_fields if name not in {"user", "list"})
+
+
+def member_item(row: dict[str, Any]) -> dict[str, Any]:
+    """A SubscriptionRecord with its person, of a page's row: a page may have a thousand."""
+    person = {"id": row["user_id"], "name": row.pop("user_name")}
+    moments = {name: plain_moment(row[name]) for name in _MOMENTS}
+    return {**row, **moments, "user": person, "list": None}
+
+
+_MOMENTS = ("paid_expiry", "created_at", "updated_at")
 
 
 class MembersPagination(Pagination):
@@ -112,7 +113,10 @@ class HistoryEntry(Schema):
 
 class NewSubscription(Body):
     email: Address = Field(examples=["reader@example.com"])
-    challenge_provider: ChallengeProvider | None = Field(default=None, alias="challenge-provider")
+    # Any string: where the list asks for no challenge, what a form sends all the same is ignored.
+    challenge_provider: str | None = Field(
+        default=None, alias="challenge-provider", examples=["turnstile"]
+    )
     challenge_token: str | None = Field(default=None, alias="challenge-token")
     challenge_action: str | None = Field(default=None, alias="challenge-action")
 
@@ -121,14 +125,28 @@ class EmailSetting(Body):
     enabled: bool
 
 
-def _moment(value: object) -> object:
-    # Strict JSON has no dates, so text is taken; a number would be read as Unix time.
-    if value is not None and not isinstance(value, str):
+def _written_moment(value: object) -> object:
+    # Strict JSON has no dates, so text is taken; a number, written or not, would be Unix time.
+    if value is not None and not (isinstance(value, str) and _DATE.match(value)):
         raise ValueError("must be an ISO 8601 time with an offset")
     return value
 
 
-Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_moment)]
+def _storable(moment: datetime) -> datetime:
+    if moment.year not in _YEARS:
+        raise ValueError(f"must be in the years {_YEARS[0]} to {_YEARS[-1]}")
+    return moment
+
+
+# Nearer to the ends of the calendar, a moment in one time zone is in no year of another.
+_YEARS = range(1970, 9999)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]", re.ASCII)
+Moment = Annotated[
+    AwareDatetime,
+    Field(strict=False),
+    BeforeValidator(_written_moment),
+    AfterValidator(_storable),
+]
 TierName = Annotated[Tier, Field(strict=False)]
 
 

@@ -1,22 +1,30 @@
 from collections.abc import Collection
 
-from sqlalchemy import func, select, text
+from sqlalchemy import BigInteger, ColumnElement, cast, func, select, text
 
 from models import SubscriberCount, SubscriberDelta
 from storage.unit_of_work import UnitOfWork
 
+# One statement sees one moment: a difference is in the number or not yet, never in both.
+_BOTH = (
+    select(SubscriberCount.list_id, SubscriberCount.active)
+    .union_all(select(SubscriberDelta.list_id, SubscriberDelta.active))
+    .subquery()
+)
+
+
+def active_on(list_id: ColumnElement[int]) -> ColumnElement[int]:
+    """How many active subscribers that list has, as part of a statement."""
+    total = func.coalesce(func.sum(_BOTH.c.active), 0)
+    return select(cast(total, BigInteger)).where(_BOTH.c.list_id == list_id).scalar_subquery()
+
 
 def of_lists(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, int]:
     """How many active subscribers each list has."""
-    # One statement sees one moment: a difference is in the number or not yet, never in both.
-    parts = select(SubscriberCount.list_id, SubscriberCount.active).union_all(
-        select(SubscriberDelta.list_id, SubscriberDelta.active)
-    )
-    both = parts.subquery()
     query = (
-        select(both.c.list_id, func.sum(both.c.active))
-        .where(both.c.list_id.in_(list_ids))
-        .group_by(both.c.list_id)
+        select(_BOTH.c.list_id, func.sum(_BOTH.c.active))
+        .where(_BOTH.c.list_id.in_(list_ids))
+        .group_by(_BOTH.c.list_id)
     )
     found = {list_id: int(total) for list_id, total in uow.session.execute(query)}
     return {list_id: found.get(list_id, 0) for list_id in list_ids}
@@ -40,6 +48,6 @@ _FOLD = text(
 )
 
 
-def fold(uow: UnitOfWork, *, most: int = 10_000) -> int:
+def fold(uow: UnitOfWork, *, most: int) -> int:
     """Add the oldest differences to their lists' numbers; returns how many there were."""
     return uow.session.scalar(_FOLD, {"most": most}) or 0

@@ -13,7 +13,7 @@ from models import Job, MailingList, OptOutKind, Subscription, SubscriptionStatu
 from services import accounts, lists, mailed_links
 from services.jobs import kinds, outbox
 from services.mailed_links import Opened, Purpose
-from services.subscriptions import changes, opt_outs
+from services.subscriptions import changes, locks, opt_outs
 from services.subscriptions.changes import Actor, Via
 from services.subscriptions.standing import Standing, hold_standing
 from storage.unit_of_work import UnitOfWork
@@ -58,18 +58,21 @@ def request(
     Where the list wants confirmation, and always for a person who opted out of it, the subscription
     stays pending until that person confirms a mailed link. Raises ``email.invalid``.
     """
-    person = find_or_create_person(uow, accounts.normalise_email(email))
-    standing = hold_standing(uow, mailing_list, person)
+    standing = _hold_standing_of_address(uow, mailing_list, accounts.normalise_email(email))
     if standing.is_active:
         return
-    opted_out = opt_outs.kinds_of(uow, opt_outs.signer(keyring), mailing_list.id, person)
+    signer = opt_outs.signer(keyring)
+    opted_out = opt_outs.kinds_of(uow, signer, mailing_list.id, standing.person)
     must_confirm = mailing_list.confirm_required or bool(opted_out)
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
     if standing.record is None:
-        record = _add(uow, standing, status, "requested", actor)
+        wants_mail = OptOutKind.EMAIL not in opted_out
+        record = _add(uow, standing, status, "requested", actor, email_enabled=wants_mail)
     else:
         record = standing.record
-        changes.change(uow, record, "requested", actor, status=status)
+        # Who subscribes asks for the mail; a confirmation switches it on when it comes.
+        email_enabled = record.email_enabled if must_confirm else True
+        changes.change(uow, record, "requested", actor, status=status, email_enabled=email_enabled)
     if must_confirm:
         _ask_for_confirmation(uow, record, actor)
 
@@ -79,6 +82,8 @@ def join(
 ) -> int:
     """The person themselves subscribes: 1, or 0 when they had. What they opted out of is lifted."""
     standing = hold_standing(uow, mailing_list, person)
+    if standing is None:
+        raise accounts.no_such_user()
     if standing.is_active:
         return 0
     _activate(uow, keyring, standing, "subscribed", actor)
@@ -117,6 +122,8 @@ def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Sub
     opened = _open(uow, keyring, secret)
     person = accounts.get(uow, opened.user_id)
     standing = hold_standing(uow, _list_of(uow, opened), person)
+    if standing is None:
+        raise mailed_links.not_valid()
     record = _confirmable(standing.record)
     if standing.is_active:
         return record
@@ -149,10 +156,23 @@ _CONFIRMABLE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:
     """The user of a normalised address; made without a password where there is none."""
-    # Exactly once by the constraint, whoever else makes the same person at this moment.
-    statement = insert(User).values(id=ids.random_id(), email=email)
-    uow.session.execute(statement.on_conflict_do_nothing(index_elements=["email"]))
-    return uow.session.scalars(select(User).where(User.email == email)).one()
+    while True:
+        # Exactly once by the constraint, whoever else makes the same person at this moment.
+        statement = insert(User).values(id=ids.random_id(), email=email)
+        uow.session.execute(statement.on_conflict_do_nothing(index_elements=["email"]))
+        found = uow.session.scalar(select(User).where(User.email == email))
+        # Nobody, if who was there has been erased between the two.
+        if found is not None:
+            return found
+
+
+def _hold_standing_of_address(uow: UnitOfWork, mailing_list: MailingList, email: str) -> Standing:
+    locks.share_list(uow, mailing_list.id)
+    while True:
+        standing = hold_standing(uow, mailing_list, find_or_create_person(uow, email))
+        # Whoever was erased meanwhile has let go of the address, which is a stranger's now.
+        if standing is not None:
+            return standing
 
 
 def _activate(
@@ -168,14 +188,20 @@ def _activate(
         OptOutKind.EMAIL,
     )
     if standing.record is None:
-        return _add(uow, standing, SubscriptionStatus.ACTIVE, action, actor)
+        return _add(uow, standing, SubscriptionStatus.ACTIVE, action, actor, email_enabled=True)
     active = {"status": SubscriptionStatus.ACTIVE, "email_enabled": True}
     changes.change(uow, standing.record, action, actor, **active)
     return standing.record
 
 
 def _add(
-    uow: UnitOfWork, standing: Standing, status: SubscriptionStatus, action: str, actor: Actor
+    uow: UnitOfWork,
+    standing: Standing,
+    status: SubscriptionStatus,
+    action: str,
+    actor: Actor,
+    *,
+    email_enabled: bool,
 ) -> Subscription:
     # Somebody else's asking must not tell the list's owner what the person calls themselves.
     name = standing.person.name if actor.via is Via.LOGIN else None
@@ -185,7 +211,7 @@ def _add(
         status=status,
         email=standing.person.email,
         name=name,
-        email_enabled=True,
+        email_enabled=email_enabled,
         source=actor.via,
     )
     return changes.add(uow, record, action, actor)
@@ -196,6 +222,10 @@ def _ask_for_confirmation(uow: UnitOfWork, subscription: Subscription, actor: Ac
     if asked is not None and clock.now() - asked < CONFIRMATION_AT_MOST_EVERY:
         return
     subscription.confirmation_asked_at = func.now()
+    mail_confirmation(uow, subscription, actor)
+
+
+def mail_confirmation(uow: UnitOfWork, subscription: Subscription, actor: Actor) -> None:
     outbox.enqueue(
         uow,
         MAIL_CONFIRMATION,

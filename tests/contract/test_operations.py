@@ -82,6 +82,6 @@ def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx.Client) 
     token = quiet.environment["PRESSROOM_METRICS_TOKEN"]
     with quiet.client(token) as operator:
         text = operator.get("/metrics").text
-    [line] = [line for line in text.splitlines() if line.startswith("pressroom_jobs{")]
+    [line] = [each for each in text.splitlines() if each.startswith('pressroom_jobs{lane="media"')]
     assert line.startswith('pressroom_jobs{lane="media",status="queued"} ')
     assert float(line.split()[-1]) >= 1

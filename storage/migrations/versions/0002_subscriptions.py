@@ -198,26 +198,36 @@ def upgrade() -> None:
         sa.UniqueConstraint("list_id", "user_id", name=op.f("uq_subscriptions_list_id_user_id")),
     )
     op.create_index(
-        "ix_subscriptions_list_id_status_email",
+        "ix_subscriptions_active",
         "subscriptions",
-        ["list_id", "status", "email"],
+        ["list_id", "id"],
+        unique=False,
+        postgresql_where=sa.text("status = 'active'"),
+    )
+    op.create_index(
+        "ix_subscriptions_active_email",
+        "subscriptions",
+        ["list_id", "email"],
         unique=False,
         postgresql_include=["id"],
         postgresql_ops={"email": "text_pattern_ops"},
+        postgresql_where=sa.text("status = 'active'"),
     )
     op.create_index(
-        "ix_subscriptions_list_id_status_id",
+        "ix_subscriptions_active_premium",
         "subscriptions",
-        ["list_id", "status", sa.literal_column("id DESC")],
-        unique=False,
-    )
-    op.create_index(
-        "ix_subscriptions_premium",
-        "subscriptions",
-        ["list_id", "status", sa.literal_column("id DESC")],
+        ["list_id", "id"],
         unique=False,
         postgresql_include=["type", "paid_expiry"],
-        postgresql_where=sa.text("type <> 'free'"),
+        postgresql_where=sa.text("status = 'active' AND type <> 'free'"),
+    )
+    op.create_index(
+        "ix_subscriptions_inactive",
+        "subscriptions",
+        ["list_id", "status", "id"],
+        unique=False,
+        postgresql_include=["email"],
+        postgresql_where=sa.text("status <> 'active'"),
     )
     op.create_index("ix_subscriptions_user_id", "subscriptions", ["user_id"], unique=False)
     op.add_column("lists", sa.Column("tagline", sa.String(), nullable=True))

@@ -1,0 +1,134 @@
+"""A member's address is told to the list's owner and to the member, and to nobody else."""
+
+import json
+import re
+import secrets
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import httpx
+import pytest
+
+from api.app import create_app
+from core.scopes import Scope
+from core.settings import Settings
+from models import Plan
+from tests.stack import Owner, Stack
+
+
+@dataclass
+class World:
+    """A list with a member, and people who have no business with that member."""
+
+    list_id: int
+    slug: str
+    member: Owner
+    # Beside the member's own address, the one and only name that is theirs.
+    secrets: tuple[str, ...]
+    onlookers: dict[str, str | None]
+    others_list_id: int
+
+
+@pytest.fixture(scope="module")
+def world(stack: Stack) -> World:
+    owner, rival = stack.new_owner(), stack.new_owner()
+    member, fellow = stack.new_owner(plan=Plan.FREE), stack.new_owner(plan=Plan.FREE)
+    list_id, slug = _new_list(stack, owner)
+    others_list_id, _ = _new_list(stack, rival)
+    name = f"Name {secrets.token_hex(8)}"
+    stack.query("UPDATE users SET name = %s WHERE id = %s", name, member.user_id)
+    for person, joined in ((member, list_id), (fellow, list_id), (fellow, others_list_id)):
+        with stack.client(person.key) as client:
+            client.post(f"/subscriptions/{joined}/no-challenge").raise_for_status()
+    restricted = stack.new_key(owner.user_id, Scope.ATTACHMENT)
+    onlookers = {
+        "a stranger": None,
+        "another owner": rival.key,
+        "another member": fellow.key,
+        "a key without the scope": restricted,
+    }
+    return World(list_id, slug, member, (member.email, name), onlookers, others_list_id)
+
+
+def _new_list(stack: Stack, owner: Owner) -> tuple[int, str]:
+    slug = f"list-{secrets.token_hex(6)}"
+    with stack.client(owner.key) as client:
+        made = client.post("/lists", json={"title": "List", "slug": slug}).raise_for_status()
+    return made.json()["data"]["id"], slug
+
+
+def operations() -> list[tuple[str, str]]:
+    """Method and path of all that the document names; what takes things away comes last."""
+    document = create_app(Settings.model_construct()).openapi()
+    found = [(method.upper(), path) for path, of in document["paths"].items() for method in of]
+    return sorted(found, key=lambda each: _ORDER.index(each[0]))
+
+
+_ORDER = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+def paths(world: World, template: str) -> set[str]:
+    """The path with everything in it that may lead to the member."""
+    names = re.findall(r"{(\w+)}", template)
+    values = dict.fromkeys(names, str(world.member.user_id))
+    return {
+        template.format(**(values | {"list_id": place}))
+        for place in (str(world.list_id), world.slug, str(world.others_list_id))
+    }
+
+
+def queries(world: World) -> list[dict[str, str]]:
+    """None, and each parameter that names a list or a person or looks for one."""
+    email, list_id = world.member.email, str(world.list_id)
+    return [
+        {},
+        {
+            "list_id": list_id,
+            "dst_list_id": str(world.others_list_id),
+            "user_id": str(world.member.user_id),
+            "email": email[:5] + "*",
+            "trace_id": "",
+        },
+        {"email": email, "list_id": list_id, "trace_id": f"1{'A' * 30}.1.{'A' * 22}"},
+    ]
+
+
+# What changes nothing, so that the calls before leave the member where they are.
+_BODIES: dict[str, dict[str, Any] | None] = {"PUT": {"enabled": True}, "PATCH": {"name": "X"}}
+
+
+def test_nobody_else_is_told_a_members_address_or_name_by_any_route(
+    stack: Stack, world: World
+) -> None:
+    asked: set[str] = set()
+    with ExitStack() as opened:
+        callers = {
+            who: opened.enter_context(stack.client(key)) for who, key in world.onlookers.items()
+        }
+        for method, template in operations():
+            if template.endswith("/events"):
+                continue  # a stream, whose states GET /jobs/{job_id} answers
+            for path, query, who in product(paths(world, template), queries(world), callers):
+                reply = callers[who].request(method, path, params=query, json=_BODIES.get(method))
+                asked.add(f"{method} {template}")
+                told = [each for each in world.secrets if each in everything_of(reply)]
+                assert told == [], (who, method, path, query, reply.text)
+                assert reply.status_code < 500, (who, method, path, reply.text)
+    assert {"GET /subscriptions/opponent", "GET /lists/{list_id}/subscriptions"} < asked
+
+
+def everything_of(reply: httpx.Response) -> str:
+    # As text, however it was escaped.
+    try:
+        body = json.dumps(reply.json(), ensure_ascii=False)
+    except ValueError:
+        body = reply.text
+    return f"{body}\n{reply.headers}"
+
+
+def test_the_owner_and_the_member_are_told(stack: Stack, world: World) -> None:
+    with stack.client(world.member.key) as member:
+        reply = member.get(f"/subscriptions/{world.list_id}/rel")
+        assert world.member.email in everything_of(reply)

@@ -1,0 +1,243 @@
+"""Strangers can't find out who subscribes, neither by the answers nor by how long they take."""
+
+import http.client
+import json
+import secrets
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+
+from api.pacing import STEP_SECONDS
+from devstack.ports import LOOPBACK
+from models import Plan
+from services.subscriptions import traces
+from services.subscriptions.traces import Trace
+from tests.security.people import (
+    KINDS,
+    Request,
+    address_of,
+    addresses_of,
+    forged,
+    new_list,
+    traced,
+    user_ids,
+)
+from tests.stack import Owner, Stack
+
+PAIRS = 200
+AT_ONCE = 8
+# Who of a pair answers later is a fair coin if nothing tells them apart, whatever else the machine
+# does meanwhile, for the two follow one another at once and take turns in going first. This is 5.6
+# standard deviations of 200 coins: chance passes it once in 50 million runs.
+MOST_UNEVEN = 0.2
+
+
+@pytest.fixture(scope="module")
+def keeper(stack: Stack) -> Owner:
+    return stack.new_owner()
+
+
+def told(reply: httpx.Response) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """All that a reply tells, but for when it was made and which request it answers."""
+    body = {name: value for name, value in reply.json().items() if name not in _OF_THE_MOMENT}
+    headers = {name: value for name, value in reply.headers.items() if name not in _OF_THE_MOMENT}
+    return reply.status_code, body, headers
+
+
+_OF_THE_MOMENT = {"ts", "request_id", "x-request-id", "date"}
+
+
+# -- the answers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("confirm_required", [False, True])
+def test_subscribing_answers_alike_whoever_the_address_is_of(
+    stack: Stack, keeper: Owner, stranger: httpx.Client, confirm_required: bool
+) -> None:
+    list_id = new_list(stack, keeper, confirm_required=confirm_required)
+    expected = None
+    for kind in KINDS:
+        email = address_of(stack, list_id, kind)
+        for _ in range(2):
+            answer = told(stranger.post(f"/subscriptions/{list_id}", json={"email": email}))
+            expected = expected or answer
+            assert answer == expected, kind
+    assert expected is not None
+    assert expected[:2] == (200, {"data": 1})
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({}, 422),
+        ({"challenge-provider": "turnstile", "challenge-token": "t"}, 422),
+        ({"challenge-provider": "hcaptcha", "challenge-token": "t", "challenge-action": "a"}, 422),
+        (
+            {"challenge-provider": "turnstile", "challenge-token": "no", "challenge-action": "a"},
+            403,
+        ),
+        ({"challenge-token": 5}, 422),
+    ],
+)
+def test_refusing_to_subscribe_answers_alike_whoever_the_address_is_of(
+    stack: Stack,
+    keeper: Owner,
+    stranger: httpx.Client,
+    fields: dict[str, Any],
+    status: int,
+) -> None:
+    fenced = {"challenge_enabled": True, "challenge_provider": "turnstile"}
+    list_id = new_list(stack, keeper, **fenced)
+    answers = []
+    for kind in KINDS:
+        email = address_of(stack, list_id, kind)
+        reply = stranger.post(f"/subscriptions/{list_id}", json={"email": email, **fields})
+        assert reply.status_code == status, reply.text
+        assert email not in reply.text
+        answers.append(told(reply))
+    assert answers == [answers[0]] * len(KINDS)
+
+
+def test_forged_trace_ids_answer_alike_whoever_they_name(
+    stack: Stack, keeper: Owner, stranger: httpx.Client
+) -> None:
+    list_id, other_id = new_list(stack, keeper), new_list(stack, keeper)
+    people = user_ids(stack, list_id)
+    assert {"active", "nobody"} < set(people)
+    signer = traces.signer(stack.resources.keyring)
+    for method, path, body in traced(list_id):
+        answers = [
+            told(stranger.request(method, path, params={"trace_id": token}, json=body))
+            for user_id in people.values()
+            for token in (forged(stack, list_id, user_id), forged(stack, other_id, user_id))
+        ]
+        if "opponent" not in path:
+            # Genuine, but mailed for another list.
+            strayed = [traces.make(signer, Trace(other_id, each)) for each in people.values()]
+            answers += [
+                told(stranger.request(method, path, params={"trace_id": token}, json=body))
+                for token in strayed
+            ]
+        assert answers == [answers[0]] * len(answers)
+        assert answers[0][0] == 403
+
+
+def test_other_owners_learn_nothing_of_who_is_a_member(stack: Stack, keeper: Owner) -> None:
+    list_id = new_list(stack, keeper)
+    people = user_ids(stack, list_id)
+    with stack.client(stack.new_owner(plan=Plan.PAID).key) as nosy:
+        for method, path, body in (
+            ("GET", "/subscriptions/{list_id}/members/{user_id}/subs", None),
+            ("GET", "/lists/{list_id}/members/{user_id}/history", None),
+            ("PATCH", "/lists/{list_id}/members/{user_id}", {"name": "x"}),
+            ("PUT", "/subscriptions/{list_id}/members/{user_id}/email", {"enabled": True}),
+            ("DELETE", "/subscriptions/{list_id}/members/{user_id}", None),
+            (
+                "POST",
+                f"/subscriptions/{{list_id}}/members/{{user_id}}/transfer?dst_list_id={list_id}",
+                None,
+            ),
+        ):
+            answers = [
+                told(nosy.request(method, path.format(list_id=list_id, user_id=each), json=body))
+                for each in people.values()
+            ]
+            assert answers == [answers[0]] * len(answers)
+            assert answers[0][0] == 403
+
+
+# -- the time ------------------------------------------------------------------------------------
+
+
+class Stopwatch:
+    """Times requests on a connection of its own, which it keeps."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._kept = http.client.HTTPConnection(LOOPBACK, stack.api_port, timeout=60)
+
+    def seconds(self, method: str, path: str, body: dict[str, Any] | None) -> float:
+        sent = None if body is None else json.dumps(body)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        began = time.perf_counter()
+        self._kept.request(method, path, sent, headers)
+        self._kept.getresponse().read()
+        return time.perf_counter() - began
+
+    def pairs(self, requests: Sequence[tuple[Request, Request]]) -> list[tuple[float, float]]:
+        """Both of each pair, one right after the other; who goes first changes."""
+        times = []
+        for number, (first, second) in enumerate(requests):
+            if number % 2:
+                late = self.seconds(*second)
+                times.append((self.seconds(*first), late))
+            else:
+                early = self.seconds(*first)
+                times.append((early, self.seconds(*second)))
+        self._kept.close()
+        return times
+
+
+def share_of_later_first(pairs: Sequence[tuple[float, float]]) -> float:
+    return sum(first > second for first, second in pairs) / len(pairs)
+
+
+def compared(
+    stack: Stack, requests: Sequence[tuple[Request, Request]]
+) -> list[tuple[float, float]]:
+    shares = [requests[start::AT_ONCE] for start in range(AT_ONCE)]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        timed = pool.map(lambda share: Stopwatch(stack).pairs(share), shares)
+        return [pair for pairs in timed for pair in pairs]
+
+
+def test_subscribing_takes_as_long_for_a_member_as_for_a_new_address(
+    stack: Stack, keeper: Owner
+) -> None:
+    list_id = new_list(stack, keeper)
+    path = f"/subscriptions/{list_id}"
+    # The two that differ most in what is done: nothing, and a person with all that belongs to them.
+    known = addresses_of(stack, list_id, "active", count=PAIRS)
+    unknown = addresses_of(stack, list_id, "new", count=PAIRS)
+    requests = [
+        (("POST", path, {"email": one}), ("POST", path, {"email": other}))
+        for one, other in zip(known, unknown, strict=True)
+    ]
+    pairs = compared(stack, requests)
+    assert min(seconds for pair in pairs for seconds in pair) >= STEP_SECONDS * 0.95
+    assert abs(share_of_later_first(pairs) - 0.5) <= MOST_UNEVEN, sorted(pairs)
+
+
+def test_forged_trace_ids_take_as_long_for_a_member_as_for_nobody(
+    stack: Stack, keeper: Owner
+) -> None:
+    list_id = new_list(stack, keeper)
+    member = user_ids(stack, list_id)["active"]
+    requests = traced(list_id)
+    with ThreadPoolExecutor(len(requests)) as pool:
+        timed = list(pool.map(partial(_traced_pairs, stack, list_id, member), requests))
+    for (method, path, _), pairs in zip(requests, timed, strict=True):
+        assert abs(share_of_later_first(pairs) - 0.5) <= MOST_UNEVEN, (method, path)
+
+
+def _traced_pairs(
+    stack: Stack, list_id: int, member: int, request: Request
+) -> list[tuple[float, float]]:
+    method, path, body = request
+
+    def asking(user_id: int) -> Request:
+        return (method, f"{path}?trace_id={forged(stack, list_id, user_id)}", body)
+
+    known = asking(member)
+    return Stopwatch(stack).pairs([(known, asking(secrets.randbelow(2**53))) for _ in range(PAIRS)])
+
+
+def test_a_refusal_that_tells_nothing_of_people_is_not_held_back(stack: Stack) -> None:
+    watch = Stopwatch(stack)
+    body = {"email": "reader@example.com"}
+    refused = [watch.seconds("POST", "/subscriptions/1", body) for _ in range(20)]
+    assert min(refused) < STEP_SECONDS
