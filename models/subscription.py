@@ -28,12 +28,12 @@ class Subscription(Model):
 
     __tablename__ = "subscriptions"
     __table_args__ = (
-        UniqueConstraint("list_id", "user_id"),
+        # The person first, so that it finds what somebody subscribes to as well.
+        UniqueConstraint("user_id", "list_id"),
         CheckConstraint(
             "status IN ('pending', 'active', 'unsubscribed', 'removed')", name="status_known"
         ),
         CheckConstraint("type IN ('free', 'silver', 'gold')", name="type_known"),
-        Index("ix_subscriptions_user_id", "user_id"),
         # The owner's pages: newest first, by address or the beginning of one, those on a paid tier;
         # then the same of whoever is not active. Most rows are active, and a million of them may
         # come at a time: leaving the status out of their indexes makes these half as large. Read
