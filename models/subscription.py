@@ -28,12 +28,12 @@ class Subscription(Model):
 
     __tablename__ = "subscriptions"
     __table_args__ = (
-        UniqueConstraint("list_id", "user_id"),
+        # The person first, so that it finds what somebody subscribes to as well.
+        UniqueConstraint("user_id", "list_id"),
         CheckConstraint(
             "status IN ('pending', 'active', 'unsubscribed', 'removed')", name="status_known"
         ),
         CheckConstraint("type IN ('free', 'silver', 'gold')", name="type_known"),
-        Index("ix_subscriptions_user_id", "user_id"),
         Index(
             "ix_subscriptions_import_id",
             "import_id",

@@ -35,6 +35,7 @@ def test_nothing_is_left_that_tells_who_it_was(
     assert set(tables_that_hold(stack, reader.email)) >= {"users", "subscriptions"}
     shown = printed(stack, "users", "erase", reader.email)
     assert shown["user_id"] == reader.user_id
+    assert (shown["subscriptions"], shown["opt_outs_kept"]) == (2, 1)
     for text in (reader.email, reader.name, sign):
         assert list(tables_that_hold(stack, text)) == []
     assert count(client, list_id) == count(client, other) == 0

@@ -195,7 +195,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["list_id"], ["lists.id"], name=op.f("fk_subscriptions_list_id")),
         sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_subscriptions_user_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_subscriptions")),
-        sa.UniqueConstraint("list_id", "user_id", name=op.f("uq_subscriptions_list_id_user_id")),
+        sa.UniqueConstraint("user_id", "list_id", name=op.f("uq_subscriptions_user_id_list_id")),
     )
     op.create_index(
         "ix_subscriptions_active",
@@ -229,7 +229,6 @@ def upgrade() -> None:
         postgresql_include=["email"],
         postgresql_where=sa.text("status <> 'active'"),
     )
-    op.create_index("ix_subscriptions_user_id", "subscriptions", ["user_id"], unique=False)
     op.add_column("lists", sa.Column("tagline", sa.String(), nullable=True))
     op.add_column("lists", sa.Column("description", sa.String(), nullable=True))
     op.add_column("lists", sa.Column("avatar_image_url", sa.String(), nullable=True))
