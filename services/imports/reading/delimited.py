@@ -78,7 +78,8 @@ class Records:
                 yield self._rescue()
                 return
             self._start = after
-            yield start, cells
+            if cells:
+                yield start, cells
 
     def _parser(self, lines: Iterator[str], *, strict: bool = False) -> "Parser":
         return csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True, strict=strict)

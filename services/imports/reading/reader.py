@@ -184,9 +184,13 @@ def _json_rows(
             yield found
             continue
         line, values = found
-        if not values.keys() <= known and len(names) < jsonlines.MAX_KEYS:
-            names = jsonlines.header([dict.fromkeys(names, ""), values])
-            known = set(names)
+        grown = (
+            names
+            if values.keys() <= known
+            else jsonlines.header([dict.fromkeys(names, ""), values])
+        )
+        if len(grown) > len(names):
+            names, known = grown, set(grown)
             maker = Maker(replace(laid_out(names, mapping), email=layout.email), layout.email or 0)
         row = maker.make(line, jsonlines.cells(values, names))
         if row is not None:
