@@ -13,7 +13,7 @@ DELIMITERS = (",", ";", "\t", "|")
 SAMPLE_RECORDS = 100
 # Some exports have a title or two above the header.
 MAX_TITLES = 10
-# Longer ones exist in no file; a cell of a megabyte need not be searched.
+# Longer ones exist in no file; the longest cells need not be searched.
 LONGEST_ADDRESS = 254
 
 _DECLARED = re.compile(r"\ufeff?\"?sep=(.)\"?(?:\r\n?|\n)", re.IGNORECASE)

@@ -7,9 +7,12 @@ from random import Random
 import pytest
 
 from services.imports.reading import open_rows
+from services.imports.reading.lines import MAX_LINE_CHARACTERS
 
 MEGABYTE = 1024 * 1024
 BOUND = 32 * MEGABYTE
+# Of the characters that take most memory.
+WIDEST = "\U0001f600".encode() * MAX_LINE_CHARACTERS
 
 
 class Generated:
@@ -31,26 +34,32 @@ def file_of(piece: bytes, megabytes: int = 50) -> Iterator[bytes]:
     yield from repeat(piece, megabytes * MEGABYTE // len(piece))
 
 
+def long_lines() -> Iterator[bytes]:
+    yield b"email,name\n"
+    for _ in range(5):
+        yield from repeat(b"x" * 100_000, 105)
+        yield b"\na@example.com,A\n"
+
+
 def packed(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    packer = zlib.compressobj(1, wbits=31)
+    packer = zlib.compressobj(0, wbits=31)
     yield from map(packer.compress, pieces)
     yield packer.flush()
 
 
 def members() -> Iterator[bytes]:
     """Of 4 kB each, since this is about memory and not about time."""
-    random = Random(1)
+    noise = Random(1).randbytes(4000).hex().encode()
     yield b"email,name,note\n"
     for n in range(12_500):
-        yield b"m%d@example.com,Name %d,%s\n" % (n, n, random.randbytes(2000).hex().encode())
+        yield b"m%d@example.com,Name %d,%s\n" % (n, n, noise[n % 4000 : n % 4000 + 4000])
 
 
 SHAPES: dict[str, Callable[[], Iterator[bytes]]] = {
-    "members": members,
-    "gzip": lambda: packed(members()),
+    "members in a gzip": lambda: packed(members()),
     "one line": lambda: file_of(b"x" * 60_000),
-    "lines of 10 MB": lambda: file_of(b"x" * 10 * MEGABYTE + b"\na@example.com,A\n"),
-    "open quotes": lambda: file_of(b'a@example.com,"' + (b"x" * 999 + b"\n") * 3000),
+    "lines of 10 MB": long_lines,
+    "open quotes": lambda: file_of(b'a@example.com,"' + (b"x" * 999 + b"\n") * 3000, 15),
     "short lines in an open quote": lambda: iter([b'email,name\na,"' + b"x\n" * 100_000]),
     "no line but quotes": lambda: file_of(b'"' * 60_001),
     "distinct words": lambda: (
@@ -59,9 +68,11 @@ SHAPES: dict[str, Callable[[], Iterator[bytes]]] = {
         else b"a@example.com,%d,%d%s,\n" % (n, n, b"x" * 900)
         for n in range(5_000)
     ),
-    "json": lambda: repeat(b'{"email": "' + b"x" * 900_000 + b'"}\n', 55),
+    "lines just short enough": lambda: file_of(WIDEST + b"\n"),
+    "records just short enough": lambda: file_of(b'"' + WIDEST[:-80] + b'\n"\n'),
+    "json": lambda: repeat(b'{"email": "' + WIDEST[:-80] + b'"}\n', 50),
     "json of ever new keys": lambda: (
-        b'{"email": "a@example.com", "k%d%s": 1}\n' % (n, b"x" * 9000) for n in range(1500)
+        b'{"email": "a@example.com", "k%d%s": 1}\n' % (n, b"x" * 180) for n in range(1500)
     ),
 }
 
