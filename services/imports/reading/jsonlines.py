@@ -10,7 +10,7 @@ from services.imports.reading.lines import Block, split_lines
 from services.imports.reading.rows import Problem
 
 # Objects may all have keys of their own; more than this many are no columns.
-MAX_KEYS = 1000
+MAX_KEYS = 300
 MAX_KEY_CHARACTERS = 200
 
 Values = dict[str, str]

@@ -50,7 +50,7 @@ class _Cutter:
         if first is None:
             self._grow(text)
             return
-        if self._skipping or self._begun_characters + first.start() > self._limit:
+        if self._skipping:
             yield SKIPPED
             self._begin("")
             text = text[first.end() :]

@@ -80,7 +80,7 @@ def test_names_are_joined_and_a_full_name_comes_first() -> None:
         ("\u202eeeL nnA", "eeL nnA"),
         ("\u0645\u06cc\u200c\u062e", "\u0645\u06cc\u200c\u062e"),
         ("x" * 300, "x" * 200),
-        ("x" * 500_000, "x" * 200),
+        ("x" * 200_000, "x" * 200),
         ("'=cmd()", "=cmd()"),
         ("'@home", "@home"),
         ("'\tAnn", "Ann"),

@@ -32,6 +32,12 @@ def test_big_endian_mark_is_heeded() -> None:
     assert rows(codecs.BOM_UTF16_BE + FILE.encode("utf-16-be"))[0].name == "Jörg Çelik"
 
 
+def test_letters_whose_code_ends_in_a_zero_do_not_hide_utf_16() -> None:
+    for encoding in ("utf-16-le", "utf-16-be"):
+        file = "email,name\na@example.com," + "\uac00" * 9
+        assert rows(file.encode(encoding))[0].name == "\uac00" * 9
+
+
 def test_few_stray_zeros_are_no_utf_16() -> None:
     assert rows(b"email,name\na@example.com,A\0n\0\n\0")[0].name == "An"
 

@@ -136,6 +136,18 @@ def test_excels_declared_delimiter_is_heeded_and_no_member(declared: str) -> Non
     assert (row.line, row.email, row.name) == (3, "a@example.com", "Lee, Ann")
 
 
+def test_declared_delimiter_may_be_any_character() -> None:
+    (row,) = rows("sep=^\nemail^name\na@example.com^Lee, Ann\n")
+
+    assert row.name == "Lee, Ann"
+
+
+def test_delimiter_is_the_one_that_shows_addresses_rather_than_the_even_one() -> None:
+    found = rows("email;last, first\na@example.com;Lee, Ann\nb@example.com;Roe, Bob\n")
+
+    assert [one.email for one in found] == ["a@example.com", "b@example.com"]
+
+
 def test_name_of_a_two_column_file_without_a_header_is_the_other_column() -> None:
     assert [one.name for one in rows("Ann,a@example.com\nBob,b@example.com\n")] == ["Ann", "Bob"]
     assert [one.name for one in rows("2024-01-01,a@example.com\n")] == [""]
