@@ -39,7 +39,7 @@ def _read(line: int, text: str) -> tuple[int, Values] | Problem:
         found = None
     if not isinstance(found, dict):
         return Problem(line, "row.unreadable", "Not a JSON object.", (text,))
-    return line, {name: _text(value) for name, value in found.items()}
+    return line, {_text(name): _text(value) for name, value in found.items()}
 
 
 def _text(value: Any) -> str:

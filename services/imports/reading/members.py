@@ -48,9 +48,9 @@ class Maker:
 
         ``damaged``: some byte of the file up to here could not be read exactly.
         """
+        if damaged and any(map(is_damaged, cells)):
+            return self._mended(line, cells)
         try:
-            if damaged and any(map(is_damaged, cells)):
-                cells = self._mended(cells)
             short = self._width - len(cells)
             return self._row(line, cells, [*cells, *[""] * short] if short > 0 else cells)
         except Unusable as error:
@@ -73,11 +73,12 @@ class Maker:
             expiry = _expiry(padded[self._expiry])
         return Row(line, email, name, tier, expiry, standing, cells)
 
-    def _mended(self, cells: list[str]) -> list[str]:
+    def _mended(self, line: int, cells: list[str]) -> Row | Problem | None:
+        readable = [mended(cell) for cell in cells]
         if any(map(is_damaged, cells[self._email : self._email + 1])):
             reason = "The address has bytes that are not in the encoding."
-            raise Unusable("encoding.invalid", reason)
-        return [mended(cell) for cell in cells]
+            return Problem(line, "encoding.invalid", reason, readable)
+        return self.make(line, readable)
 
     def _named(self, cells: list[str]) -> str:
         name = "" if self._name is None else _tidy_name(cells[self._name])

@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.errors import DomainError
-from services.imports.reading import Problem, open_rows
-from tests.services.imports.forms import Dribble, Form, Person, outcome, rows, written
+from services.imports.reading import Problem, Row, open_rows
+from tests.services.imports.forms import Dribble, Form, Person, opened, outcome, rows, written
 
 HEADERS = [
     ("email", "name"),
@@ -114,19 +114,34 @@ def test_members_are_read_from_a_file_without_a_header(
 @given(st.binary(max_size=400) | st.text(max_size=200).map(str.encode))
 @example(b'"')
 @example(b"\0")
-@example(b"email\n\xff\xfe@x.com")
+@example(b"\xff\xfe@x.com,\xff\n")
+@example("é,é\n".encode() * 9 + b'a,"\xff\n')
+@example("é,é\n".encode() * 9 + b"\xffa@x.com,\xff")
 @example(b"\xff\xfe\0")
 def test_any_bytes_after_a_header_are_rows_or_problems_in_order(data: bytes) -> None:
-    lines = [line for line, _ in outcome(b"email,name\n" + data)]
+    found = [*opened(b"email,name\n" + data)]
 
+    lines = [one.line for one in found]
     assert lines == sorted(set(lines))
+    assert all(can_be_stored(*one.columns) for one in found)
+    assert all(can_be_stored(one.name, one.email) for one in found if isinstance(one, Row))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
+@example("email,é\nx".encode() * 9 + b"\xff")
+@example(b"email,\xc3\xa9\xc3\xa9\xff\n")
+@example(b'{"email": "\xc3\xa9\\u0000", "\\u0000": 1}\n{"email": \xff}')
 def test_any_bytes_are_read_or_refused_by_name(data: bytes) -> None:
     with suppress(DomainError):
-        outcome(data)
+        reader = opened(data)
+        assert can_be_stored(*reader.header)
+        assert all(can_be_stored(*one.columns) for one in reader)
+
+
+def can_be_stored(*texts: str) -> bool:
+    joined = "".join(texts)
+    return "\0" not in joined and joined.encode("utf-8", "ignore").decode() == joined
 
 
 @pytest.mark.parametrize("declared", ["sep=;", '"sep=;"', "SEP=;"])
