@@ -5,26 +5,38 @@ from importlib.metadata import version
 
 import anyio.to_thread
 from fastapi import FastAPI
-from fastapi.middleware.cors import CORSMiddleware
 from fastapi_standalone_docs import StandaloneDocs
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
 from api import errors, openapi
+from api.audience import AudienceMiddleware
 from api.calling import Calls
 from api.middleware.deadlines import DeadlineMiddleware
 from api.middleware.limits import BodyLimitMiddleware
 from api.middleware.paths import PathMiddleware
 from api.middleware.requests import BreakageMiddleware, RequestMiddleware
-from api.routers import accounts, attachments, jobs, media, operations
+from api.routers import (
+    accounts,
+    attachments,
+    jobs,
+    lists,
+    media,
+    members,
+    operations,
+    pages,
+    subscriptions,
+)
 from api.state import State
 from api.streams import Streams
 from api.waiting import Look, Subscriber, Waiters, running
 from core.settings import Settings
+from integrations.challenges.registry import Challenges
 from models import FINISHED
 from services import api_keys
 from services.attachments import links
 from services.jobs import requests
+from services.subscriptions import traces
 from storage.notifications import job_of
 from storage.redis import open_async_redis
 from storage.resources import Resources, open_resources
@@ -33,21 +45,21 @@ from storage.resources import Resources, open_resources
 # that none waits for a connection while it holds a thread.
 THREADS = 24
 
+_RESOURCES = (
+    attachments,
+    media,
+    lists,
+    subscriptions,
+    members,
+    jobs,
+    accounts,
+    pages,
+    operations,
+)
+
 _MIDDLEWARE = [
     Middleware(RequestMiddleware),
-    Middleware(
-        CORSMiddleware,
-        allow_origins=["*"],
-        allow_methods=["*"],
-        allow_headers=["*"],
-        expose_headers=[
-            "X-Request-ID",
-            "Location",
-            "Retry-After",
-            "Pressroom-Source",
-            "Idempotent-Replayed",
-        ],
-    ),
+    Middleware(AudienceMiddleware, pages=[pages.router]),
     Middleware(BreakageMiddleware),
     Middleware(PathMiddleware),
     Middleware(DeadlineMiddleware),
@@ -71,7 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     errors.add_handlers(app)
-    for resource in (attachments, media, jobs, accounts, operations):
+    for resource in _RESOURCES:
         app.include_router(resource.router)
     # The documentation page must work on a machine without a network.
     StandaloneDocs(app)
@@ -90,6 +102,8 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         resources=resources,
         key_signer=api_keys.signer(settings.keyring),
         link_signer=links.signer(settings.keyring),
+        trace_signer=traces.signer(settings.keyring),
+        challenges=Challenges(settings),
         subscriber=Subscriber(redis),
         jobs=Waiters(_finished_jobs(resources)),
         calls=Calls(resources, redis),
@@ -99,6 +113,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     with hearing.listening(partial(_hear_job, state.jobs)), hearing.listening(state.calls.hear):
         async with running(hearing.run(), state.jobs.run(), state.calls.results.run()):
             yield state
+    await state.challenges.aclose()
     await redis.aclose()
     resources.close()
 

@@ -26,7 +26,8 @@ class Access:
 
     ``Access(Scope.ATTACHMENT)`` needs that scope, ``ANY_CALLER`` any credential, ``UNRESTRICTED`` a
     credential that may make others, ``OF_JOB_KIND`` the scope of the job at hand, which the service
-    checks, ``PUBLIC`` none. A test fails for a route without one.
+    checks, ``or_trace`` a scope where no trace id speaks for a person, which the route checks
+    (``api.speaking``), ``PUBLIC`` none. A test fails for a route without one.
     """
 
     def __init__(
@@ -36,14 +37,16 @@ class Access:
         public: bool = False,
         unrestricted: bool = False,
         of_job_kind: bool = False,
+        or_trace: bool = False,
     ) -> None:
         self.scope = scope
         self.public = public
         self.unrestricted = unrestricted
         self.of_job_kind = of_job_kind
+        self.or_trace = or_trace
 
     async def __call__(self, request: Request) -> Caller | None:
-        if self.public:
+        if self.public or self.or_trace:
             return None
         return await run_in_threadpool(self._authorise, request)
 
@@ -69,6 +72,10 @@ OF_JOB_KIND = Depends(Access(of_job_kind=True))
 
 def needs(scope: Scope) -> Any:
     return Depends(Access(scope))
+
+
+def needs_unless_traced(scope: Scope) -> Any:
+    return Depends(Access(scope, or_trace=True))
 
 
 def identify(request: Request) -> Caller | None:

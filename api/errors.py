@@ -12,8 +12,11 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from api.audience import is_page
 from api.context import current_request_id
+from api.pages.problems import problem_page
 from core.errors import DomainError, FieldProblem, Kind, TransientError, unavailable
 from core.logging import get_logger
 
@@ -81,9 +84,25 @@ def _reply(
     }
     if problems:
         body["errors"] = list(problems)
-    return Response(
-        orjson.dumps(body), status, headers=headers, media_type="application/problem+json"
-    )
+    return _Problem(body, headers)
+
+
+class _Problem(Response):
+    """A refusal in the form for whom it is: a page for people, for programs problem+json."""
+
+    media_type = "application/problem+json"
+
+    def __init__(self, body: dict[str, Any], headers: dict[str, str]) -> None:
+        super().__init__(orjson.dumps(body), body["status"], headers=headers)
+        self._body = body
+        self._more = headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not is_page(scope):
+            await super().__call__(scope, receive, send)
+            return
+        status, code, request_id = (self._body[key] for key in ("status", "code", "request_id"))
+        await problem_page(status, code, self._more, request_id)(scope, receive, send)
 
 
 async def _domain_error(_: Request, error: Exception) -> Response:

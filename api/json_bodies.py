@@ -8,13 +8,13 @@ from fastapi.routing import APIRoute
 
 from core.errors import unsupported_type
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class JsonRequest(Request):
     async def json(self) -> Any:
         """By the letter of RFC 8259: no NaN, no other encoding than UTF-8, bounded depth."""
-        return orjson.loads((await self.body()).removeprefix(_BYTE_ORDER_MARK))
+        return orjson.loads((await self.body()).removeprefix(BYTE_ORDER_MARK))
 
 
 class JsonRoute(APIRoute):

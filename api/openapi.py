@@ -113,6 +113,8 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
             continue
         scopes = [access.scope.value] if access.scope else []
         operation["security"] = [{"bearer": scopes}, {"apiKey": scopes}]
+        if access.or_trace:
+            operation["security"].insert(0, {})
         operation["description"] += f"\n\n{_credential_wanted(access)}"
         _add_refusals(operation["responses"], *_access_refusals(access))
 
@@ -123,6 +125,8 @@ def _credential_wanted(access: Access) -> str:
         return "Credential: an API key without restriction to scopes."
     if access.of_job_kind:
         return "Scope: that of the job's kind, such as `attachment`."
+    if access.or_trace:
+        return f"Credential: a trace id, or a login. Scope: `{access.scope}`."
     return f"Scope: `{access.scope}`." if access.scope else "Scope: any credential."
 
 
@@ -145,6 +149,8 @@ def _access_refusals(access: Access) -> list[tuple[int, str, str]]:
         (401, "auth.credentials_missing", "No credentials were sent."),
         (401, "auth.invalid_credentials", "The API key is unknown, mistyped or revoked."),
     ]
+    if access.or_trace:
+        refusals.append((403, "trace.invalid", "The trace id is not valid for this list."))
     if access.scope:
         refusals.append((403, "auth.insufficient_scope", f"This needs the scope {access.scope}."))
     if access.unrestricted:

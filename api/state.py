@@ -6,6 +6,7 @@ from api.calling import Calls
 from api.streams import Streams
 from api.waiting import Subscriber, Waiters
 from core.keyring import Signer
+from integrations.challenges.registry import Challenges
 from storage.resources import Resources
 
 
@@ -16,6 +17,8 @@ class State:
     resources: Resources
     key_signer: Signer
     link_signer: Signer
+    trace_signer: Signer
+    challenges: Challenges
     subscriber: Subscriber
     jobs: Waiters[bool]
     calls: Calls

@@ -1,3 +1,5 @@
+import sys
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -6,7 +8,7 @@ from cli.connection import connected
 from cli.output import Json, show, show_all
 from core.scopes import Scope
 from models import ApiKey, Plan, User
-from services import accounts, api_keys
+from services import accounts, api_keys, erasure
 
 users = typer.Typer(
     no_args_is_help=True, add_completion=False, help="People who own or read lists."
@@ -39,6 +41,22 @@ def set_plan(email: Email, plan: Plan, as_json: Json = False) -> None:
     """Put a user on the free or the paid plan."""
     with connected() as resources, resources.unit_of_work() as uow:
         show(_user(accounts.set_plan(uow, email=email, plan=plan)), as_json=as_json)
+
+
+@users.command("erase")
+def erase_user(
+    email: Email,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Blank a person wherever they are kept, for good. What they opted out of stays so."""
+    # Scripts are not asked: only who sits at a terminal can answer.
+    if not (yes or as_json) and sys.stdin.isatty():
+        typer.confirm(f"Erase {email} for good?", abort=True)
+    with connected() as resources:
+        with resources.unit_of_work() as uow:
+            erased = erasure.erase(uow, resources.keyring, email)
+        show(asdict(erased), as_json=as_json)
 
 
 @users.command("list")

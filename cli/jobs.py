@@ -9,6 +9,7 @@ from core.errors import not_found
 from models import Job, JobStatus
 from services.attachments import upload
 from services.jobs import requests
+from services.subscriptions import joining
 from storage.unit_of_work import UnitOfWork
 
 app = typer.Typer(

@@ -21,6 +21,7 @@ _GROUPS = {
     "keys": "cli.accounts:keys",
     "lists": "cli.lists:app",
     "jobs": "cli.jobs:app",
+    "trace": "cli.trace:app",
     "attachments": "cli.attachments:attachments",
     "encryption": "cli.attachments:encryption",
 }

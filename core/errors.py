@@ -64,8 +64,10 @@ def malformed(code: str, message: str) -> DomainError:
     return DomainError(Kind.MALFORMED, code, message)
 
 
-def invalid(code: str, message: str) -> DomainError:
-    return DomainError(Kind.INVALID, code, message)
+def invalid(code: str, message: str, *, field: str | None = None) -> DomainError:
+    """``field``: the one place that breaks the rule, such as ``body.slug``."""
+    problems = () if field is None else (FieldProblem(field, code, message),)
+    return DomainError(Kind.INVALID, code, message, problems=problems)
 
 
 def unauthenticated(code: str, message: str) -> DomainError:
@@ -94,6 +96,10 @@ def unsupported_type(code: str, message: str) -> DomainError:
 
 def stalled(code: str, message: str) -> DomainError:
     return DomainError(Kind.STALLED, code, message)
+
+
+def provider_failed(code: str, message: str) -> DomainError:
+    return DomainError(Kind.PROVIDER_FAILED, code, message)
 
 
 def unavailable(code: str, message: str, *, retry_after: int = 1) -> DomainError:

@@ -5,14 +5,24 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AnyHttpUrl, Field, PlainSerializer, SecretStr, ValidationError, field_validator
+from pydantic import (
+    AnyHttpUrl,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from core.keyring import Keyring
+from core.mail import MailServer, Sender
 
 PREFIX = "PRESSROOM_"
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
+_HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")
 
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 
@@ -58,6 +68,56 @@ class Settings(BaseSettings):
         default=(),
         description="Addresses or networks whose forwarded headers count, comma separated",
     )
+    mail_url: SecretStr | None = Field(
+        default=None,
+        description="Who takes our mail: smtp://, smtps:// (TLS) or smtp+starttls://, then "
+        "user:password@host:port; without one mail is kept until there is one",
+    )
+    mail_from: str = Field(
+        default="Pressroom <pressroom@localhost>",
+        description="Whom our mail is from: an address, or Name <address>",
+    )
+    turnstile_url: BaseUrl = Field(
+        default=AnyHttpUrl("https://challenges.cloudflare.com/turnstile/v0/siteverify"),
+        description="Where tokens of Turnstile are checked",
+    )
+    turnstile_secret: SecretStr | None = Field(
+        default=None, description="Secret of Turnstile; with its site key it switches Turnstile on"
+    )
+    turnstile_site_key: str | None = Field(
+        default=None,
+        validate_default=True,
+        description="Public key with which pages show the widget of Turnstile",
+    )
+    hcaptcha_url: BaseUrl = Field(
+        default=AnyHttpUrl("https://api.hcaptcha.com/siteverify"),
+        description="Where tokens of hCaptcha are checked",
+    )
+    hcaptcha_secret: SecretStr | None = Field(
+        default=None, description="Secret of hCaptcha; with its site key it switches hCaptcha on"
+    )
+    hcaptcha_site_key: str | None = Field(
+        default=None,
+        validate_default=True,
+        description="Public key with which pages show the widget of hCaptcha",
+    )
+    recaptcha_url: BaseUrl = Field(
+        default=AnyHttpUrl("https://www.google.com/recaptcha/api/siteverify"),
+        description="Where tokens of reCAPTCHA are checked",
+    )
+    recaptcha_secret: SecretStr | None = Field(
+        default=None, description="Secret of reCAPTCHA; with its site key it switches reCAPTCHA on"
+    )
+    recaptcha_site_key: str | None = Field(
+        default=None,
+        validate_default=True,
+        description="Public key with which pages show the widget of reCAPTCHA",
+    )
+    challenge_hostnames: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Host names of the pages whose challenges count, comma separated; "
+        "empty is any that the provider accepts",
+    )
     metrics_token: SecretStr | None = Field(
         default=None, description="Bearer token that opens /metrics; without one it is closed"
     )
@@ -99,6 +159,19 @@ class Settings(BaseSettings):
         Keyring.parse(value.get_secret_value())
         return value
 
+    @field_validator("mail_url")
+    @classmethod
+    def _mail_server(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            MailServer.parse(value.get_secret_value())
+        return value
+
+    @field_validator("mail_from")
+    @classmethod
+    def _one_sender(cls, value: str) -> str:
+        Sender.parse(value)
+        return value
+
     @field_validator("api_key_header")
     @classmethod
     def _header_name(cls, value: str) -> str:
@@ -106,11 +179,27 @@ class Settings(BaseSettings):
             raise ValueError("must be the name of a header, and not Authorization")
         return value
 
-    @field_validator("trusted_proxies", mode="before")
+    @field_validator("trusted_proxies", "challenge_hostnames", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("challenge_hostnames")
+    @classmethod
+    def _hostnames(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        names = tuple(name.lower() for name in value)
+        if not all(map(_HOSTNAME.match, names)):
+            raise ValueError("must be host names, without scheme, port and path")
+        return names
+
+    @field_validator("turnstile_site_key", "hcaptcha_site_key", "recaptcha_site_key")
+    @classmethod
+    def _with_secret(cls, value: str | None, info: ValidationInfo) -> str | None:
+        secret = (info.field_name or "").replace("site_key", "secret")
+        if bool(value) != bool(info.data.get(secret)):
+            raise ValueError(f"goes together with {PREFIX}{secret.upper()}: set both, or none")
         return value
 
     @property

@@ -74,7 +74,8 @@ def status(*, as_json: bool) -> int:
         return NOT_RUNNING
     processes = {name: _process(pid) for name, pid in run.pids.items()}
     if as_json:
-        urls = run.model_dump(mode="json", include={"api_url", "flower_url", "sandbox_url", "home"})
+        shown = {"api_url", "flower_url", "sandbox_url", "mailbox_url", "home"}
+        urls = run.model_dump(mode="json", include=shown)
         print_json({"status": "running", **urls, "processes": processes})
     else:
         _show_status(run, processes)
@@ -215,6 +216,7 @@ def _show_status(run: state.Run, processes: dict[str, dict[str, object]]) -> Non
         ("API", run.api_url),
         ("Flower", run.flower_url),
         ("Sandbox", run.sandbox_url),
+        ("Mailbox", run.mailbox_url),
     ):
         console.print(f"  {name:<8} {url}")
 

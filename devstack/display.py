@@ -93,6 +93,7 @@ def show_run(console: Console, run: Run) -> None:
         "Flower": run.flower_url,
         "    login": f"{run.flower_user} / {run.flower_password}",
         "Sandbox": run.sandbox_url,
+        "Mailbox": run.mailbox_url,
         "Demo login": f"{run.demo.email} / {run.demo.password}",
         "API key": run.demo.api_key,
         "Data and logs": str(run.home),

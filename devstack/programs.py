@@ -19,6 +19,15 @@ class Ports:
     api: int
     flower: int
     sandbox: int
+    smtp: int
+
+
+def mail_settings(ports: Ports) -> dict[str, str]:
+    """Settings that send all mail to the sandbox."""
+    return {
+        "PRESSROOM_MAIL_URL": f"smtp://{LOOPBACK}:{ports.smtp}",
+        "PRESSROOM_MAIL_FROM": "Pressroom <news@pressroom.example>",
+    }
 
 
 def stages() -> tuple[tuple[str, ...], ...]:
@@ -55,7 +64,7 @@ def plan(
         *(_worker(home, environment, lane, needs) for lane in LANES),
         ours("beat", "beat", ready=lambda: True),
         ours("flower", *flower, ready=lambda: answers(ports.flower, "/healthcheck")),
-        _sandbox(home, environment, ports.sandbox),
+        _sandbox(home, environment, ports),
     ]
 
 
@@ -85,13 +94,14 @@ def _worker(home: Home, environment: dict[str, str], lane: str, needs: frozenset
     )
 
 
-def _sandbox(home: Home, environment: dict[str, str], port: int) -> Program:
+def _sandbox(home: Home, environment: dict[str, str], ports: Ports) -> Program:
+    words = ("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp))
     return Program(
         name="sandbox",
-        argv=_module("devstack.sandbox", "--port", str(port)),
+        argv=_module("devstack.sandbox", *words),
         log=home.log("sandbox"),
         environment=environment,
-        ready=lambda: answers(port, "/healthz"),
+        ready=lambda: answers(ports.sandbox, "/healthz"),
         grace=5.0,
     )
 

@@ -32,6 +32,7 @@ class Run(BaseModel):
     flower_user: str
     flower_password: str
     sandbox_url: str
+    mailbox_url: str
     database_url: str
     redis_url: str
     s3: S3Login

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from devstack import environment, programs, schema, state
+from devstack import challenges, environment, programs, schema, state
 from devstack.display import Display
 from devstack.errors import StackError
 from devstack.files import read_json_object
@@ -96,10 +96,16 @@ def _decide(home: Home, lock: Lock) -> Plan:
     secrets = load_or_create(home)
     picker = PortPicker(home.ports_file)
     embedded = embed(home, secrets, picker, lock, environment.own_settings())
-    ports = programs.Ports(api_port, flower_port, picker.pick("sandbox"))
+    ports = programs.Ports(api_port, flower_port, picker.pick("sandbox"), picker.pick("smtp"))
     picker.keep()
     common = common_settings(secrets, api_url=f"http://{LOOPBACK}:{api_port}")
-    settings = environment.for_programs({**common, **embedded.environment})
+    sandbox = {
+        **programs.mail_settings(ports),
+        **challenges.sandbox_settings(
+            f"http://{LOOPBACK}:{ports.sandbox}", environment.own_settings()
+        ),
+    }
+    settings = environment.for_programs({**common, **embedded.environment, **sandbox})
     return Plan(home, secrets, ports, embedded, settings)
 
 
@@ -172,6 +178,7 @@ def describe(plan: Plan, pids: dict[str, int]) -> state.Run:
         flower_user=settings["PRESSROOM_FLOWER_USER"],
         flower_password=settings["PRESSROOM_FLOWER_PASSWORD"],
         sandbox_url=f"http://{LOOPBACK}:{ports.sandbox}",
+        mailbox_url=f"http://{LOOPBACK}:{ports.sandbox}/mail",
         database_url=settings["PRESSROOM_DATABASE_URL"],
         redis_url=settings["PRESSROOM_REDIS_URL"],
         s3=state.S3Login(

@@ -2,7 +2,7 @@ from argon2 import PasswordHasher
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
-from core.errors import conflict, invalid, not_found
+from core.errors import DomainError, conflict, invalid, not_found
 from models import Plan, User
 from services import addresses
 from storage.unit_of_work import UnitOfWork
@@ -55,7 +55,7 @@ def get_by_email(uow: UnitOfWork, email: str) -> User:
     """Raises ``user.not_found``."""
     user = find_by_email(uow, email)
     if user is None:
-        raise not_found("user.not_found", f"There is no user {email}.")
+        raise no_user_of(email)
     return user
 
 
@@ -63,8 +63,16 @@ def get(uow: UnitOfWork, user_id: int) -> User:
     """Raises ``user.not_found``."""
     user = uow.session.get(User, user_id)
     if user is None:
-        raise not_found("user.not_found", "There is no such user.")
+        raise no_such_user()
     return user
+
+
+def no_user_of(email: str) -> DomainError:
+    return not_found("user.not_found", f"There is no user {email}.")
+
+
+def no_such_user() -> DomainError:
+    return not_found("user.not_found", "There is no such user.")
 
 
 def set_plan(uow: UnitOfWork, *, email: str, plan: Plan) -> User:

@@ -1,8 +1,9 @@
 """Erasing a person: nothing is left that tells who they were, and their no stays a no."""
 
+from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import Delete, delete, func, or_, select, update
 
 from core.errors import conflict
 from core.keyring import Keyring
@@ -20,28 +21,56 @@ from models import (
 )
 from services import accounts
 from services.attachments.files import media_key, original_key
-from services.subscriptions import changes, locks, opt_outs
+from services.subscriptions import changes, opt_outs
 from services.subscriptions.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
 
-def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> User:
+@dataclass(frozen=True)
+class Erased:
+    """Who was erased, and how much of each kind was blanked or forgotten, or outlives them."""
+
+    user_id: int
+    subscriptions: int
+    opt_outs_kept: int
+    lists: int
+    attachments: int
+    keys: int
+    jobs: int
+
+
+def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> Erased:
     """Blank the person wherever they are kept; raises ``user.not_found``, ``user.owns_lists``.
 
     Opt-outs stay under an HMAC of the address. Records that others rely on (a list's history, a
     ledger) stay without name, address and origin.
     """
-    person = accounts.get_by_email(uow, email)
+    person = _hold(uow, email)
     _require_no_lists(uow, person)
-    _blank_subscriptions(uow, person)
-    opt_outs.outlive(uow, opt_outs.signer(keyring), person)
-    _forget_what_was_theirs(uow, person)
+    erased = Erased(
+        user_id=person.id,
+        subscriptions=_blank_subscriptions(uow, person),
+        opt_outs_kept=opt_outs.outlive(uow, opt_outs.signer(keyring), person),
+        lists=_blank_lists(uow, person),
+        attachments=_forget_attachments(uow, person),
+        keys=_forget(uow, delete(ApiKey).where(ApiKey.user_id == person.id)),
+        jobs=_forget(uow, delete(Job).where(Job.user_id == person.id)),
+    )
+    _forget(uow, delete(IdempotencyRecord).where(IdempotencyRecord.caller_id == person.id))
+    _forget(uow, delete(MailedLink).where(MailedLink.user_id == person.id))
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None
     person.erased_at = func.now()
-    uow.session.flush()
-    uow.session.refresh(person)
+    return erased
+
+
+def _hold(uow: UnitOfWork, email: str) -> User:
+    """Wait for whoever writes about the person, and let nobody do so until they are erased."""
+    query = select(User).where(User.email == accounts.normalise_email(email)).with_for_update()
+    person = uow.session.scalar(query)
+    if person is None:
+        raise accounts.no_user_of(email)
     return person
 
 
@@ -56,29 +85,49 @@ def _require_no_lists(uow: UnitOfWork, person: User) -> None:
         )
 
 
-def _blank_subscriptions(uow: UnitOfWork, person: User) -> None:
+def _blank_subscriptions(uow: UnitOfWork, person: User) -> int:
     records = uow.session.scalars(
         select(Subscription).where(Subscription.user_id == person.id)
     ).all()
-    locks.hold(uow, person.id, *(each.list_id for each in records))
     operator = Actor(ActorKind.OPERATOR, Via.COMMAND)
     blank = {"status": SubscriptionStatus.REMOVED, "email_enabled": False}
     for each in records:
         changes.change(uow, each, "erased", operator, **blank, name=None, email=None)
     uow.session.flush()
-    uow.session.execute(
-        update(SubscriptionEvent)
-        .where(SubscriptionEvent.user_id == person.id)
-        .values(ip=None, request_id=None)
+    # What they did to others' subscriptions, as the owner of a list, they did from somewhere too.
+    about_them = or_(
+        SubscriptionEvent.user_id == person.id, SubscriptionEvent.actor_id == person.id
     )
+    uow.session.execute(
+        update(SubscriptionEvent).where(about_them).values(ip=None, request_id=None)
+    )
+    return len(records)
 
 
-def _forget_what_was_theirs(uow: UnitOfWork, person: User) -> None:
+def _blank_lists(uow: UnitOfWork, person: User) -> int:
+    """Archived lists stay for those who still leave them, without what their owner called them."""
+    words = ("tagline", "description", "avatar_image_url", "favicon_image_url")
+    blanked = (
+        update(MailingList)
+        .where(MailingList.user_id == person.id)
+        .values(
+            title="Erased",
+            slug=func.concat("erased-", MailingList.id),
+            **dict.fromkeys(words, None),
+        )
+    )
+    return len(uow.session.execute(blanked.returning(MailingList.id)).all())
+
+
+def _forget_attachments(uow: UnitOfWork, person: User) -> int:
     attachments = uow.session.scalars(
         delete(Attachment).where(Attachment.user_id == person.id).returning(Attachment)
-    )
+    ).all()
     for attachment in attachments:
         for stored in (media_key(attachment), original_key(attachment)):
             uow.after_commit(partial(uow.objects.remove, stored))
-    for owned in (IdempotencyRecord.caller_id, MailedLink.user_id, Job.user_id, ApiKey.user_id):
-        uow.session.execute(delete(owned.class_).where(owned == person.id))
+    return len(attachments)
+
+
+def _forget(uow: UnitOfWork, statement: Delete) -> int:
+    return len(uow.session.execute(statement.returning(1)).all())

@@ -17,6 +17,9 @@ _NUMBER = re.compile(r"[0-9]{1,20}\Z")
 MAX_TITLE_CHARACTERS = 200
 MAX_URL_CHARACTERS = 2048
 _IMAGES = ("avatar_image_url", "favicon_image_url")
+_CHALLENGE = ("challenge_enabled", "challenge_provider")
+# Control characters, and what Unicode counts as the end of a line.
+_LINE_ENDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def create(
@@ -119,16 +122,33 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
     for name, value in fields.items():
         setattr(mailing_list, name, value)
     mailing_list.title = mailing_list.title.strip()
-    if not 1 <= len(mailing_list.title) <= MAX_TITLE_CHARACTERS:
-        raise invalid("list.title", f"A title has 1 to {MAX_TITLE_CHARACTERS} characters.")
-    if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
-        raise invalid(
-            "list.slug", "A slug has 1 to 80 of a-z, 0-9 and '-', and is never all digits."
-        )
+    _check_title(mailing_list.title)
+    _check_slug(mailing_list.slug)
     for name in _IMAGES:
         _check_url(name, getattr(mailing_list, name))
-    if mailing_list.challenge_enabled:
+    # A provider that is not set up any more is no reason to refuse another title.
+    if mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE):
         _check_provider(mailing_list.challenge_provider, providers)
+
+
+def _check_title(title: str) -> None:
+    # It goes into mails; with a second line an owner could write them to anybody.
+    if not 1 <= len(title) <= MAX_TITLE_CHARACTERS or _LINE_ENDS.search(title):
+        raise invalid(
+            "list.title",
+            f"A title has 1 to {MAX_TITLE_CHARACTERS} characters in one line.",
+            field="body.title",
+        )
+
+
+def _check_slug(slug: str) -> None:
+    if not _SLUG.match(slug) or slug.isdigit():
+        raise invalid(
+            "list.slug",
+            "A slug has 1 to 80 of a-z, 0-9 and '-', begins with a letter or digit and is never "
+            "all digits.",
+            field="body.slug",
+        )
 
 
 def _check_url(name: str, url: str | None) -> None:
@@ -140,7 +160,12 @@ def _check_url(name: str, url: str | None) -> None:
     except ValueError:
         is_absolute = False
     if not is_absolute or len(url) > MAX_URL_CHARACTERS or not url.isprintable() or " " in url:
-        raise invalid("list.image_url", f"{name} must be an absolute http or https address.")
+        raise invalid(
+            "list.image_url",
+            f"{name} must be an absolute http or https address of at most "
+            f"{MAX_URL_CHARACTERS} characters.",
+            field=f"body.{name}",
+        )
 
 
 def _check_provider(provider: str | None, providers: Collection[str]) -> None:
@@ -149,6 +174,7 @@ def _check_provider(provider: str | None, providers: Collection[str]) -> None:
         raise invalid(
             "list.challenge_provider",
             f"challenge_provider must be one that is set up here: {able}.",
+            field="body.challenge_provider",
         )
 
 

@@ -64,7 +64,7 @@ def read(uow: UnitOfWork, signer: Signer, purpose: Purpose, secret: str) -> Open
         )
     )
     if found is None:
-        raise _invalid()
+        raise not_valid()
     return Opened(found.id, found.user_id, found.list_id, is_used=found.used_at is not None)
 
 
@@ -77,12 +77,12 @@ def use(uow: UnitOfWork, opened: Opened) -> None:
         .returning(MailedLink.id)
     )
     if uow.session.scalar(statement) is None:
-        raise forbidden("link.used", "This link has been used.")
+        raise used()
 
 
-def move(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> None:
-    """Let the person's unused links for one list lead to another."""
-    uow.session.execute(
+def move(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
+    """Let the person's unused links for one list lead to another; returns how many there were."""
+    statement = (
         update(MailedLink)
         .where(
             MailedLink.user_id == user_id,
@@ -90,7 +90,9 @@ def move(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> Non
             MailedLink.used_at.is_(None),
         )
         .values(list_id=to_list_id)
+        .returning(MailedLink.id)
     )
+    return len(uow.session.execute(statement).all())
 
 
 def purge(uow: UnitOfWork, *, before: datetime) -> int:
@@ -100,5 +102,9 @@ def purge(uow: UnitOfWork, *, before: datetime) -> int:
     return len(uow.session.execute(statement.returning(MailedLink.id)).all())
 
 
-def _invalid() -> DomainError:
+def used() -> DomainError:
+    return forbidden("link.used", "This link has been used.")
+
+
+def not_valid() -> DomainError:
     return forbidden("link.invalid", "This link is not valid, or not any more.")

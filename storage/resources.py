@@ -2,6 +2,7 @@ from dataclasses import dataclass
 
 import redis
 
+from core.keyring import Keyring
 from core.settings import Settings
 from storage.broker import Broker
 from storage.database import Database, open_database
@@ -23,6 +24,7 @@ class Resources:
     notifier: Notifier
     objects: ObjectStore
     envelope: Envelope
+    keyring: Keyring
 
     def unit_of_work(self) -> UnitOfWork:
         return UnitOfWork(self.database.sessions, self.broker, self.notifier, self.objects)
@@ -46,4 +48,5 @@ def open_resources(settings: Settings, *, concurrency: int, name: str) -> Resour
         notifier=Notifier(client),
         objects=ObjectStore(settings, connections=concurrency),
         envelope=Envelope(settings.encryption_keyring),
+        keyring=settings.keyring,
     )

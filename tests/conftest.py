@@ -41,8 +41,9 @@ def make_stack(services: Services, home: Path) -> Iterator[Callable[[str], Stack
 
 @pytest.fixture(scope="session")
 def stack(make_stack: Callable[[str], Stack]) -> Stack:
-    """The stack that tests of the public interface share: an API process and media workers."""
+    """The stack that tests of the public interface share: a sandbox, an API process, workers."""
     shared = make_stack("shared")
+    shared.start_sandbox()
     shared.start_api()
     shared.start_worker("media")
     shared.start_worker("io", concurrency=4)

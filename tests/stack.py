@@ -1,5 +1,6 @@
 """The real stack for tests: embedded services started once, and our programs as processes."""
 
+import base64
 import contextlib
 import os
 import signal
@@ -9,15 +10,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg2
 from psycopg2 import sql
 
+from core.keyring import Key
 from core.scopes import Scope
 from core.settings import Settings
+from devstack import challenges
 from devstack.environment import cleaned
-from devstack.ports import LOOPBACK
+from devstack.ports import LOOPBACK, PortPicker
 from devstack.program import Program
 from devstack.programs import answers
 from devstack.spawn import spawn
@@ -29,6 +33,9 @@ from storage.migrations.run import migrate
 from storage.resources import Resources, open_resources
 
 _READY_WITHIN_SECONDS = 30.0
+
+# In the ring of every stack behind its own key, as after a rotation.
+RETIRED = Key("retired", b"r" * 32)
 
 
 def eventually(
@@ -97,6 +104,7 @@ class Stack:
     watcher: Watcher
     processes: list[Running] = field(default_factory=list)
     api_port: int = 0
+    sandbox_url: str = ""
     _users: int = 0
 
     @property
@@ -157,6 +165,24 @@ class Stack:
             environment={"PRESSROOM_READY_FILE": str(mark), **environment},
         )
 
+    def start_sandbox(self) -> Running:
+        """Other people's services; what is started after it uses these."""
+        picker = PortPicker(self.home / f"{self.name}-sandbox-ports.json")
+        port, smtp = picker.pick("sandbox"), picker.pick("smtp")
+        running = self.start(
+            "sandbox",
+            "--port",
+            str(port),
+            "--smtp-port",
+            str(smtp),
+            module="devstack.sandbox",
+            ready=lambda: answers(port, "/healthz"),
+        )
+        self.sandbox_url = f"http://{LOOPBACK}:{port}"
+        self.environment |= challenges.sandbox_settings(self.sandbox_url, {})
+        self.environment["PRESSROOM_MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp}"
+        return running
+
     def stop(self) -> None:
         for running in reversed(self.processes):
             running.stop()
@@ -191,6 +217,12 @@ class Stack:
     def client(self, key: str | None = None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx.Client(base_url=self.api_url, headers=headers, timeout=60.0)
+
+    def mails(self, to: str) -> list[dict[str, Any]]:
+        """What this address was mailed, newest first, as the sandbox's mailbox lists it."""
+        reply = httpx.get(f"{self.sandbox_url}/mail/messages", params={"to": to}, timeout=60.0)
+        listed: list[dict[str, Any]] = reply.raise_for_status().json()
+        return listed
 
     # -- looking behind ----------------------------------------------------------------------
 
@@ -241,8 +273,10 @@ def _own_namespace(environment: dict[str, str], name: str, number: int) -> dict[
     with link.cursor() as cursor:
         cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     link.close()
+    retired = base64.urlsafe_b64encode(RETIRED.secret).decode()
     return {
         **environment,
+        "PRESSROOM_SECRET_KEYS": f"{environment['PRESSROOM_SECRET_KEYS']},{RETIRED.id}:{retired}",
         "PRESSROOM_DATABASE_URL": url.rpartition("/")[0] + f"/{name}",
         "PRESSROOM_REDIS_URL": environment["PRESSROOM_REDIS_URL"].rpartition("/")[0] + f"/{number}",
         "PRESSROOM_S3_BUCKET": name,

@@ -13,7 +13,7 @@ from core.settings import Settings
 from storage.broker import celery_app
 from workers import process, schedule, signals, sweeping
 from workers.declaration import TaskSet
-from workers.tasks import attachments, maintenance
+from workers.tasks import attachments, maintenance, subscriptions
 
 SOFT_TIME_LIMIT_SECONDS = 60
 HARD_TIME_LIMIT_SECONDS = 75
@@ -63,7 +63,7 @@ def build_app(settings: Settings, *more: TaskSet) -> Celery:
         beat_max_loop_interval=30,
         timezone="UTC",
     )
-    for tasks in (attachments.TASKS, maintenance.TASKS, *more):
+    for tasks in (attachments.TASKS, subscriptions.TASKS, maintenance.TASKS, *more):
         tasks.bind(app)
     signals.connect()
     sweeping.connect(app)

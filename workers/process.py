@@ -5,6 +5,8 @@ from functools import lru_cache
 
 from core.lanes import Lane
 from core.settings import load_settings
+from integrations.mail import registry
+from integrations.mail.port import Mailer
 from services.images import ConverterProcess
 from storage.resources import Resources, open_resources
 
@@ -30,6 +32,12 @@ def resources() -> Resources:
 
 def converter() -> ConverterProcess:
     return _converter_of(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def mailer() -> Mailer:
+    # It holds no connection, so it may cross a fork.
+    return registry.mailer(load_settings())
 
 
 @lru_cache(maxsize=1)

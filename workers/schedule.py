@@ -15,4 +15,9 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 3600.0,
         "options": {"queue": queue_name(Lane.IO), "expires": 3000},
     },
+    "fold-counts": {
+        "task": "maintenance.fold_counts",
+        "schedule": 30.0,
+        "options": {"queue": queue_name(Lane.IO), "expires": 25},
+    },
 }

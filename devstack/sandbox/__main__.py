@@ -9,8 +9,10 @@ from devstack.sandbox.app import create_app
 def main() -> None:
     parser = argparse.ArgumentParser(prog="sandbox")
     parser.add_argument("--port", type=int, required=True)
-    port = parser.parse_args().port
-    uvicorn.run(create_app(), host=LOOPBACK, port=port, timeout_graceful_shutdown=2)
+    parser.add_argument("--smtp-port", type=int, help="take mail there; not without it")
+    given = parser.parse_args()
+    app = create_app(smtp_port=given.smtp_port)
+    uvicorn.run(app, host=LOOPBACK, port=given.port, timeout_graceful_shutdown=2)
 
 
 if __name__ == "__main__":

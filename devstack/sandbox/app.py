@@ -1,12 +1,15 @@
 """The sandbox's own pages, and the providers mounted below them."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from html import escape
 from importlib.resources import files
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from fastapi.responses import HTMLResponse
 
-from devstack.sandbox.providers import PROVIDERS, Provider
+from devstack.sandbox.providers import MAILBOX, PROVIDERS, Provider
+from devstack.sandbox.smtp_server import smtp_server
 
 _NONE_YET = (
     "<p>No provider has moved in yet. Until one does, Pressroom works with what it can do "
@@ -14,13 +17,29 @@ _NONE_YET = (
 )
 
 
-def create_app(providers: tuple[Provider, ...] = PROVIDERS) -> FastAPI:
-    app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None)
-    page = _page(providers)
+def create_app(
+    providers: tuple[Provider, ...] = PROVIDERS, smtp_port: int | None = None
+) -> FastAPI:
+    """The sandbox; it takes mail too while it runs, if it is given a port for that."""
+
+    @asynccontextmanager
+    async def with_mail(_: FastAPI) -> AsyncIterator[None]:
+        if smtp_port is None:
+            yield
+            return
+        async with smtp_server(MAILBOX, smtp_port):
+            yield
+
+    app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None, lifespan=with_mail)
+    page, style = _page(providers), _file("style.css")
 
     @app.get("/", response_class=HTMLResponse)
     async def overview() -> str:
         return page
+
+    @app.get("/style.css")
+    async def stylesheet() -> Response:
+        return Response(style, media_type="text/css")
 
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
@@ -32,9 +51,14 @@ def create_app(providers: tuple[Provider, ...] = PROVIDERS) -> FastAPI:
 
 
 def _page(providers: tuple[Provider, ...]) -> str:
-    template = (files("devstack.sandbox") / "overview.html").read_text(encoding="utf-8")
     listed = "".join(map(_entry, providers))
-    return template.replace("{{ providers }}", f"<ul>{listed}</ul>" if listed else _NONE_YET)
+    return _file("overview.html").replace(
+        "{{ providers }}", f"<ul>{listed}</ul>" if listed else _NONE_YET
+    )
+
+
+def _file(name: str) -> str:
+    return (files("devstack.sandbox") / name).read_text(encoding="utf-8")
 
 
 def _entry(provider: Provider) -> str:

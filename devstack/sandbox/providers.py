@@ -4,6 +4,10 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter
 
+from devstack.challenges import SANDBOX_PREFIX
+from devstack.sandbox import challenges, mailbox_pages
+from devstack.sandbox.mailbox import Mailbox
+
 
 @dataclass(frozen=True)
 class Provider:
@@ -24,4 +28,22 @@ class Provider:
     page: str | None = None
 
 
-PROVIDERS: tuple[Provider, ...] = ()
+MAILBOX = Mailbox()
+
+PROVIDERS: tuple[Provider, ...] = (
+    Provider(
+        name="Mail",
+        path="/mail",
+        stands_for="Takes mail over SMTP and shows it in a mailbox instead of delivering it.",
+        router=mailbox_pages.router(MAILBOX),
+        page="/mail",
+    ),
+    Provider(
+        name="Bot challenges",
+        path=SANDBOX_PREFIX,
+        stands_for="Checks tokens as Turnstile, hCaptcha and reCAPTCHA do; tokens say in plain "
+        "words whether they pass.",
+        router=challenges.make_router(),
+        page=SANDBOX_PREFIX,
+    ),
+)

@@ -13,6 +13,8 @@ class Mail:
     html: str
     # Such as List-Unsubscribe; From, To, Subject, Date and Message-ID are the adapter's.
     headers: Mapping[str, str] = field(default_factory=dict)
+    # The same at every attempt, so that whoever gets it twice can tell; letters, digits and "-".
+    key: str | None = None
 
 
 class Mailer(Protocol):

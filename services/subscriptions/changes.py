@@ -134,17 +134,20 @@ def note(
     )
 
 
-def was_before_leaving(uow: UnitOfWork, subscription: Subscription) -> str:
-    """The status that the person left from, if they did, to undo just that."""
-    left = uow.session.scalar(
+def was_before_leaving(uow: UnitOfWork, subscription: Subscription) -> SubscriptionStatus:
+    """The status that undoing it gives back to a person who left: pending, or else active."""
+    left_from = uow.session.scalar(
         select(SubscriptionEvent.status_before)
         .where(
             SubscriptionEvent.list_id == subscription.list_id,
             SubscriptionEvent.user_id == subscription.user_id,
             SubscriptionEvent.status_after == SubscriptionStatus.UNSUBSCRIBED,
-            SubscriptionEvent.status_before != SubscriptionStatus.UNSUBSCRIBED,
+            SubscriptionEvent.status_before.is_distinct_from(SubscriptionStatus.UNSUBSCRIBED),
         )
         .order_by(SubscriptionEvent.id.desc())
         .limit(1)
     )
-    return left or SubscriptionStatus.ACTIVE
+    # Who left another list, and was moved here since, was on none of this list's statuses.
+    if left_from == SubscriptionStatus.PENDING:
+        return SubscriptionStatus.PENDING
+    return SubscriptionStatus.ACTIVE

@@ -40,6 +40,6 @@ _FOLD = text(
 )
 
 
-def fold(uow: UnitOfWork, *, most: int = 10_000) -> int:
+def fold(uow: UnitOfWork, *, most: int) -> int:
     """Add the oldest differences to their lists' numbers; returns how many there were."""
     return uow.session.scalar(_FOLD, {"most": most}) or 0

@@ -1,3 +1,4 @@
+from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import func, select
@@ -11,9 +12,9 @@ from core.scopes import Scope
 from models import Job, MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services import accounts, lists, mailed_links
 from services.jobs import kinds, outbox
-from services.mailed_links import Purpose
-from services.subscriptions import changes, opt_outs
-from services.subscriptions.changes import Actor
+from services.mailed_links import Opened, Purpose
+from services.subscriptions import changes, locks, opt_outs
+from services.subscriptions.changes import Actor, Via
 from services.subscriptions.standing import Standing, hold_standing
 from storage.unit_of_work import UnitOfWork
 
@@ -57,18 +58,21 @@ def request(
     Where the list wants confirmation, and always for a person who opted out of it, the subscription
     stays pending until that person confirms a mailed link. Raises ``email.invalid``.
     """
-    person = find_or_create_person(uow, accounts.normalise_email(email))
-    standing = hold_standing(uow, mailing_list, person)
+    standing = _hold_standing_of_address(uow, mailing_list, accounts.normalise_email(email))
     if standing.is_active:
         return
-    opted_out = opt_outs.kinds_of(uow, opt_outs.signer(keyring), mailing_list.id, person)
+    signer = opt_outs.signer(keyring)
+    opted_out = opt_outs.kinds_of(uow, signer, mailing_list.id, standing.person)
     must_confirm = mailing_list.confirm_required or bool(opted_out)
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
     if standing.record is None:
-        record = _add(uow, standing, status, "requested", actor)
+        wants_mail = OptOutKind.EMAIL not in opted_out
+        record = _add(uow, standing, status, "requested", actor, email_enabled=wants_mail)
     else:
         record = standing.record
-        changes.change(uow, record, "requested", actor, status=status)
+        # Who subscribes asks for the mail; a confirmation switches it on when it comes.
+        email_enabled = record.email_enabled if must_confirm else True
+        changes.change(uow, record, "requested", actor, status=status, email_enabled=email_enabled)
     if must_confirm:
         _ask_for_confirmation(uow, record, actor)
 
@@ -78,29 +82,51 @@ def join(
 ) -> int:
     """The person themselves subscribes: 1, or 0 when they had. What they opted out of is lifted."""
     standing = hold_standing(uow, mailing_list, person)
+    if standing is None:
+        raise accounts.no_such_user()
     if standing.is_active:
         return 0
     _activate(uow, keyring, standing, "subscribed", actor)
     return 1
 
 
+@dataclass(frozen=True)
+class Confirmation:
+    """A mailed link's subscription, which waits for it or does not need it any more."""
+
+    mailing_list: MailingList
+    record: Subscription
+
+    @property
+    def is_confirmed(self) -> bool:
+        return self.record.status == SubscriptionStatus.ACTIVE
+
+
+def read_confirmation(uow: UnitOfWork, keyring: Keyring, secret: str) -> Confirmation:
+    """What ``confirm`` would do, without doing it; raises what that raises."""
+    opened = _open(uow, keyring, secret)
+    mailing_list = _list_of(uow, opened)
+    record = _confirmable(changes.find(uow, mailing_list.id, opened.user_id))
+    found = Confirmation(mailing_list, record)
+    if opened.is_used and not found.is_confirmed:
+        raise mailed_links.used()
+    return found
+
+
 def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Subscription:
     """The person confirms by the link that was mailed to them; twice does no harm.
 
-    Raises ``link.invalid`` for one that is forged, too old or used while the subscription is no
-    longer waiting for it.
+    Raises ``link.invalid`` for one that is forged or too old, ``link.used`` for one that was used
+    and is not what the subscription waits for, ``subscription.not_pending``, ``list.not_found``.
     """
-    opened = mailed_links.read(
-        uow, mailed_links.signer(keyring), Purpose.CONFIRM_SUBSCRIPTION, secret
-    )
-    assert opened.list_id is not None
-    mailing_list = lists.get(uow, opened.list_id)
+    opened = _open(uow, keyring, secret)
     person = accounts.get(uow, opened.user_id)
-    standing = hold_standing(uow, mailing_list, person)
-    if standing.record is None or standing.record.status not in _CONFIRMABLE:
-        raise conflict("subscription.not_pending", "This subscription is not waiting any more.")
+    standing = hold_standing(uow, _list_of(uow, opened), person)
+    if standing is None:
+        raise mailed_links.not_valid()
+    record = _confirmable(standing.record)
     if standing.is_active:
-        return standing.record
+        return record
     mailed_links.use(uow, opened)
     confirmed = _activate(uow, keyring, standing, "confirmed", actor)
     outbox.enqueue(
@@ -109,15 +135,44 @@ def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Sub
     return confirmed
 
 
+def _open(uow: UnitOfWork, keyring: Keyring, secret: str) -> Opened:
+    signer = mailed_links.signer(keyring)
+    return mailed_links.read(uow, signer, Purpose.CONFIRM_SUBSCRIPTION, secret)
+
+
+def _list_of(uow: UnitOfWork, opened: Opened) -> MailingList:
+    assert opened.list_id is not None
+    return lists.get(uow, opened.list_id)
+
+
+def _confirmable(record: Subscription | None) -> Subscription:
+    if record is None or record.status not in _CONFIRMABLE:
+        raise conflict("subscription.not_pending", "This subscription is not waiting any more.")
+    return record
+
+
 _CONFIRMABLE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:
     """The user of a normalised address; made without a password where there is none."""
-    # Exactly once by the constraint, whoever else makes the same person at this moment.
-    statement = insert(User).values(id=ids.random_id(), email=email)
-    uow.session.execute(statement.on_conflict_do_nothing(index_elements=["email"]))
-    return uow.session.scalars(select(User).where(User.email == email)).one()
+    while True:
+        # Exactly once by the constraint, whoever else makes the same person at this moment.
+        statement = insert(User).values(id=ids.random_id(), email=email)
+        uow.session.execute(statement.on_conflict_do_nothing(index_elements=["email"]))
+        found = uow.session.scalar(select(User).where(User.email == email))
+        # Nobody, if who was there has been erased between the two.
+        if found is not None:
+            return found
+
+
+def _hold_standing_of_address(uow: UnitOfWork, mailing_list: MailingList, email: str) -> Standing:
+    locks.share_list(uow, mailing_list.id)
+    while True:
+        standing = hold_standing(uow, mailing_list, find_or_create_person(uow, email))
+        # Whoever was erased meanwhile has let go of the address, which is a stranger's now.
+        if standing is not None:
+            return standing
 
 
 def _activate(
@@ -133,22 +188,30 @@ def _activate(
         OptOutKind.EMAIL,
     )
     if standing.record is None:
-        return _add(uow, standing, SubscriptionStatus.ACTIVE, action, actor)
+        return _add(uow, standing, SubscriptionStatus.ACTIVE, action, actor, email_enabled=True)
     active = {"status": SubscriptionStatus.ACTIVE, "email_enabled": True}
     changes.change(uow, standing.record, action, actor, **active)
     return standing.record
 
 
 def _add(
-    uow: UnitOfWork, standing: Standing, status: SubscriptionStatus, action: str, actor: Actor
+    uow: UnitOfWork,
+    standing: Standing,
+    status: SubscriptionStatus,
+    action: str,
+    actor: Actor,
+    *,
+    email_enabled: bool,
 ) -> Subscription:
+    # Somebody else's asking must not tell the list's owner what the person calls themselves.
+    name = standing.person.name if actor.via is Via.LOGIN else None
     record = Subscription(
         list_id=standing.mailing_list.id,
         user_id=standing.person.id,
         status=status,
         email=standing.person.email,
-        name=standing.person.name,
-        email_enabled=True,
+        name=name,
+        email_enabled=email_enabled,
         source=actor.via,
     )
     return changes.add(uow, record, action, actor)
@@ -159,6 +222,10 @@ def _ask_for_confirmation(uow: UnitOfWork, subscription: Subscription, actor: Ac
     if asked is not None and clock.now() - asked < CONFIRMATION_AT_MOST_EVERY:
         return
     subscription.confirmation_asked_at = func.now()
+    mail_confirmation(uow, subscription, actor)
+
+
+def mail_confirmation(uow: UnitOfWork, subscription: Subscription, actor: Actor) -> None:
     outbox.enqueue(
         uow,
         MAIL_CONFIRMATION,

@@ -1,7 +1,8 @@
 """What a person says about their own subscription: no mail, no more, or yes again.
 
 Each of these is theirs alone, so each writes or lifts an opt-out. They hold without a subscription
-too: who was taken off a list, or never was on it, may say no to what comes.
+too: who was taken off a list, or never was on it, may say no to what comes. An old mail to somebody
+who was erased since says nothing about anybody: that changes nothing, and is no error either.
 """
 
 from core.keyring import Keyring
@@ -18,7 +19,10 @@ def leave(
     uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User, actor: Actor
 ) -> None:
     """Unsubscribe: the person is off the list, and only they can come back."""
-    current = hold_standing(uow, mailing_list, person).record
+    standing = hold_standing(uow, mailing_list, person)
+    if standing is None:
+        return
+    current = standing.record
     signer = opt_outs.signer(keyring)
     opt_outs.record(uow, signer, mailing_list.id, person, kind=OptOutKind.LIST, source=actor.via)
     if current is not None and current.status in _CAN_LEAVE:
@@ -30,7 +34,10 @@ def undo_leave(
     uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User, actor: Actor
 ) -> None:
     """Take the last unsubscribing back: all is as it was before it."""
-    current = hold_standing(uow, mailing_list, person).record
+    standing = hold_standing(uow, mailing_list, person)
+    if standing is None:
+        return
+    current = standing.record
     opt_outs.lift(uow, opt_outs.signer(keyring), mailing_list.id, person, OptOutKind.LIST)
     if current is not None and current.status == SubscriptionStatus.UNSUBSCRIBED:
         before = changes.was_before_leaving(uow, current)
@@ -47,7 +54,10 @@ def set_email(
     enabled: bool,
 ) -> None:
     """Switch the list's mail to this person off or on again; they stay a subscriber."""
-    current = hold_standing(uow, mailing_list, person).record
+    standing = hold_standing(uow, mailing_list, person)
+    if standing is None:
+        return
+    current = standing.record
     signer = opt_outs.signer(keyring)
     if enabled:
         opt_outs.lift(uow, signer, mailing_list.id, person, OptOutKind.EMAIL)

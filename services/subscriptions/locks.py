@@ -4,6 +4,12 @@ Two acts may concern a pair of list and person for which no row exists yet, so n
 them apart: an owner who adds somebody while that person opts out. Advisory locks of the transaction
 do (Postgres, "Explicit Locking"). An act on one pair takes the pair's lock, and shares the list's;
 a bulk act takes the list's for itself alone, since it can't hold a lock for each of its rows.
+
+Both share the rows of the people they are about, which whoever erases a person takes for itself
+alone: nothing is written down of somebody who is not there any more.
+
+All take them in one order, so that no two wait for each other: lists, new people, pairs, the rows
+of people.
 """
 
 from sqlalchemy import text
@@ -17,17 +23,36 @@ _HOLD_PAIR = text(
     "-1 - (hashint8extended(:list_id, :user_id) & 9223372036854775807))"
 )
 _HOLD_LIST = text("SELECT pg_advisory_xact_lock(:list_id)")
+# Waits for who erases the person, then finds nobody.
+_SHARE_PERSON = text(
+    "SELECT true FROM users WHERE id = :user_id AND erased_at IS NULL FOR KEY SHARE"
+)
 
 
-def hold(uow: UnitOfWork, user_id: int, *list_ids: int) -> None:
-    """Nobody else decides about this person on these lists until the transaction ends."""
+def share_list(uow: UnitOfWork, list_id: int) -> None:
+    """No bulk act begins on the list until the transaction ends.
+
+    ``hold`` does it too. Call it before making a person, for whom a bulk act may wait.
+    """
+    uow.session.execute(_SHARE, {"list_id": list_id})
+
+
+def hold(uow: UnitOfWork, user_id: int, *list_ids: int) -> bool:
+    """Nobody else decides about this person on these lists until the transaction ends.
+
+    False for a person who was erased, or never was: leave their records alone.
+    """
     # All in one order, so that two acts can't wait for each other.
     for list_id in sorted(set(list_ids)):
-        uow.session.execute(_SHARE, {"list_id": list_id})
+        share_list(uow, list_id)
     for list_id in sorted(set(list_ids)):
         uow.session.execute(_HOLD_PAIR, {"list_id": list_id, "user_id": user_id})
+    return uow.session.scalar(_SHARE_PERSON, {"user_id": user_id}) is not None
 
 
 def hold_list(uow: UnitOfWork, list_id: int) -> None:
-    """Nobody else decides about anybody on this list until the transaction ends."""
+    """Nobody else decides about anybody on this list until the transaction ends.
+
+    The rows of the people whom the caller then writes about, it shares itself (FOR KEY SHARE).
+    """
     uow.session.execute(_HOLD_LIST, {"list_id": list_id})

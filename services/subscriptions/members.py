@@ -35,8 +35,7 @@ def no_such_member() -> DomainError:
 
 def remove(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Actor) -> int:
     """Take the member off the list: 1, or 0 when they were off. Who opted out stays opted out."""
-    locks.hold(uow, user_id, mailing_list.id)
-    member = get(uow, mailing_list, user_id)
+    member = _hold(uow, mailing_list, user_id)
     removed = SubscriptionStatus.REMOVED
     return int(changes.change(uow, member, "removed", actor, status=removed))
 
@@ -51,8 +50,7 @@ def set_email(
     enabled: bool,
 ) -> int:
     """Switch the member's mail off or on; raises ``subscription.opted_out`` for who said no."""
-    locks.hold(uow, user_id, mailing_list.id)
-    member = get(uow, mailing_list, user_id)
+    member = _hold(uow, mailing_list, user_id)
     person = accounts.get(uow, user_id)
     signer = opt_outs.signer(keyring)
     if enabled and opt_outs.kinds_of(uow, signer, mailing_list.id, person):
@@ -71,10 +69,16 @@ def update(
     actor: Actor,
 ) -> Subscription:
     """Set the list's own name for the member, their tier and its expiry."""
-    locks.hold(uow, user_id, mailing_list.id)
-    member = get(uow, mailing_list, user_id)
+    member = _hold(uow, mailing_list, user_id)
     changes.change(uow, member, "edited", actor, **fields)
     return member
+
+
+def _hold(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
+    """The member, whom nobody else changes now; raises ``member.not_found``, if erased too."""
+    if not locks.hold(uow, user_id, mailing_list.id):
+        raise no_such_member()
+    return get(uow, mailing_list, user_id)
 
 
 def subscriptions_to_owner(

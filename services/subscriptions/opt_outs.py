@@ -4,8 +4,9 @@ It is found by the person, and by an HMAC of their address: erasing them leaves 
 an owner who brings the address back does not bring the mail back.
 """
 
-from sqlalchemy import ColumnElement, delete, literal, or_, select, update
+from sqlalchemy import ColumnElement, delete, exists, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import aliased
 
 from core.keyring import Keyring, Signer
 from models import OptOut, OptOutKind, User
@@ -27,14 +28,11 @@ def record(
     uow: UnitOfWork, signer: Signer, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> None:
     """Keep the person's no; nothing changes if it is kept already."""
-    statement = insert(OptOut).values(
-        list_id=list_id,
-        user_id=person.id,
-        address_hmac=_digest(signer, person),
-        kind=kind,
-        source=source,
-    )
-    uow.session.execute(statement.on_conflict_do_nothing())
+    digest = _digest(signer, person)
+    values = {"list_id": list_id, "user_id": person.id, "kind": kind, "source": source}
+    statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
+    if uow.session.scalar(statement.returning(OptOut.id)) is None:
+        _take_up(uow, list_id, person, kind, digest)
 
 
 def lift(uow: UnitOfWork, signer: Signer, list_id: int, person: User, *kinds: OptOutKind) -> None:
@@ -46,8 +44,11 @@ def lift(uow: UnitOfWork, signer: Signer, list_id: int, person: User, *kinds: Op
     )
 
 
-def outlive(uow: UnitOfWork, signer: Signer, person: User) -> None:
-    """Let go of a person who is about to be erased, and keep their no under their last address."""
+def outlive(uow: UnitOfWork, signer: Signer, person: User) -> int:
+    """Let go of a person who is about to be erased, and keep their no under their last address.
+
+    Returns how many there are.
+    """
     theirs = OptOut.user_id == person.id
     kept = select(
         OptOut.list_id,
@@ -58,12 +59,33 @@ def outlive(uow: UnitOfWork, signer: Signer, person: User) -> None:
     ).where(theirs)
     columns = ["list_id", "address_hmac", "kind", "source", "created_at"]
     uow.session.execute(insert(OptOut).from_select(columns, kept).on_conflict_do_nothing())
-    uow.session.execute(update(OptOut).where(theirs).values(user_id=None))
+    let_go = update(OptOut).where(theirs).values(user_id=None)
+    return len(uow.session.execute(let_go.returning(OptOut.id)).all())
 
 
 def address_digests(signer: Signer, address: str) -> list[bytes]:
     """What an opt-out of this address may be kept under: one digest for each key."""
     return signer.digests(address.encode())
+
+
+def _take_up(uow: UnitOfWork, list_id: int, person: User, kind: OptOutKind, digest: bytes) -> None:
+    """Said before they were erased, and again now that they are back: theirs once more."""
+    theirs = aliased(OptOut)
+    is_theirs = exists().where(
+        theirs.list_id == list_id, theirs.kind == kind, theirs.user_id == person.id
+    )
+    uow.session.execute(
+        update(OptOut)
+        .where(
+            OptOut.list_id == list_id,
+            OptOut.kind == kind,
+            OptOut.address_hmac == digest,
+            OptOut.user_id.is_(None),
+            ~is_theirs,
+        )
+        .values(user_id=person.id)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def _digest(signer: Signer, person: User) -> bytes:

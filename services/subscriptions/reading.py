@@ -1,10 +1,13 @@
+import unicodedata
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, RowMapping, and_, func, not_, or_, select
+from sqlalchemy import ColumnElement, RowMapping, and_, case, false, func, not_, or_, select
 
-from core.errors import malformed, not_found
+from core.errors import DomainError, malformed, not_found
 from models import MailingList, Subscription, SubscriptionStatus, Tier, User
+from services import accounts
 from services.subscriptions import changes, counts
+from services.subscriptions.changes import Via
 from storage.unit_of_work import UnitOfWork
 
 MOST_SUBSCRIPTIONS = 1000
@@ -80,7 +83,7 @@ def page(
         wanted = wanted.where(Subscription.id < _read_cursor(cursor))
     ids = wanted.limit(limit + 1).subquery()
     query = (
-        select(*_COLUMNS, User.name.label("user_name"))
+        select(*_COLUMNS, _SHOWN_NAME.label("user_name"))
         .join(ids, ids.c.id == Subscription.id)
         .join(User, User.id == Subscription.user_id)
         .order_by(Subscription.id.desc())
@@ -96,6 +99,8 @@ def page(
 
 
 _COLUMNS = tuple(Subscription.__table__.c)
+# Who came by a login showed themselves to the list; of others its owner learns no name.
+_SHOWN_NAME = case((Subscription.source == Via.LOGIN.value, User.name))
 
 
 def _where(list_id: int, filters: Filters) -> list[ColumnElement[bool]]:
@@ -108,10 +113,22 @@ def _where(list_id: int, filters: Filters) -> list[ColumnElement[bool]]:
 
 
 def _address_is(wanted: str) -> ColumnElement[bool]:
-    wanted = wanted.strip().lower()
+    wanted = wanted.strip()
+    if "\0" in wanted:
+        # No address has one, and the database takes none.
+        return false()
     if wanted.endswith("*"):
-        return Subscription.email.startswith(wanted.removesuffix("*"), autoescape=True)
-    return Subscription.email == wanted
+        beginning = unicodedata.normalize("NFC", wanted.removesuffix("*")).lower()
+        return Subscription.email.startswith(beginning, autoescape=True)
+    return Subscription.email == _as_kept(wanted)
+
+
+def _as_kept(wanted: str) -> str:
+    """The spelling of an address that records have; what is no address matches none of them."""
+    try:
+        return accounts.normalise_email(wanted)
+    except DomainError:
+        return wanted
 
 
 def _premium_is(wanted: bool | Tier) -> ColumnElement[bool]:

@@ -18,7 +18,11 @@ class Standing:
         return self.record is not None and self.record.status == SubscriptionStatus.ACTIVE
 
 
-def hold_standing(uow: UnitOfWork, mailing_list: MailingList, person: User) -> Standing:
-    """Read it under the pair's lock, which holds until the transaction ends."""
-    locks.hold(uow, person.id, mailing_list.id)
+def hold_standing(uow: UnitOfWork, mailing_list: MailingList, person: User) -> Standing | None:
+    """Read it under the pair's lock, which holds until the transaction ends.
+
+    ``None`` when the person was erased: then there is nothing to be decided about them.
+    """
+    if not locks.hold(uow, person.id, mailing_list.id):
+        return None
     return Standing(mailing_list, person, changes.find(uow, mailing_list.id, person.id))

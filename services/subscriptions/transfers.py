@@ -5,7 +5,7 @@ from core.errors import malformed
 from core.keyring import Keyring
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, Tier
 from services import accounts, mailed_links
-from services.subscriptions import changes, locks, members, opt_outs
+from services.subscriptions import changes, joining, locks, members, opt_outs
 from services.subscriptions.changes import Actor
 from storage.unit_of_work import UnitOfWork
 
@@ -39,7 +39,8 @@ def transfer(
     """
     if source.id == target.id:
         raise malformed("transfer.same_list", "query.dst_list_id must name another list.")
-    locks.hold(uow, user_id, source.id, target.id)
+    if not locks.hold(uow, user_id, source.id, target.id):
+        raise members.no_such_member()
     leaving = members.get(uow, source, user_id)
     if leaving.status == SubscriptionStatus.REMOVED:
         return 0
@@ -47,11 +48,11 @@ def transfer(
     there = changes.find(uow, target.id, user_id)
     merged = merge(leaving, there, said_no_to)
     if there is None:
-        _arrive(uow, leaving, target, merged, actor)
+        there = _arrive(uow, leaving, target, merged, actor)
     else:
         changes.change(uow, there, "transferred_in", actor, **asdict(merged))
     if leaving.status == SubscriptionStatus.PENDING:
-        mailed_links.move(uow, user_id=user_id, list_id=source.id, to_list_id=target.id)
+        _let_confirmation_follow(uow, leaving, there, actor)
     removed = SubscriptionStatus.REMOVED
     changes.change(uow, leaving, "transferred_away", actor, status=removed)
     return 1
@@ -102,7 +103,7 @@ def _later_expiry(records: list[Subscription]) -> datetime | None:
 
 def _arrive(
     uow: UnitOfWork, leaving: Subscription, target: MailingList, merged: Merged, actor: Actor
-) -> None:
+) -> Subscription:
     arriving = Subscription(
         list_id=target.id,
         user_id=leaving.user_id,
@@ -112,4 +113,15 @@ def _arrive(
         confirmation_asked_at=leaving.confirmation_asked_at,
         **asdict(merged),
     )
-    changes.add(uow, arriving, "transferred_in", actor)
+    return changes.add(uow, arriving, "transferred_in", actor)
+
+
+def _let_confirmation_follow(
+    uow: UnitOfWork, leaving: Subscription, there: Subscription, actor: Actor
+) -> None:
+    mailed = mailed_links.move(
+        uow, user_id=leaving.user_id, list_id=leaving.list_id, to_list_id=there.list_id
+    )
+    # Before the mail is out there is no link yet, and its job finds nobody waiting on the source.
+    if not mailed and there.status == SubscriptionStatus.PENDING:
+        joining.mail_confirmation(uow, there, actor)

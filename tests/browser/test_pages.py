@@ -58,23 +58,12 @@ def test_docs_try_an_operation_with_a_key(
     keep(page, "docs-authorized")
 
 
-def test_sandbox_introduces_itself(
-    stack: Stack, ports: PortPicker, open_page: Open, keep: Keep
-) -> None:
-    port = ports.pick("sandbox")
-    sandbox = stack.start(
-        "sandbox",
-        "--port",
-        str(port),
-        module="devstack.sandbox",
-        ready=lambda: answers(port, "/healthz"),
-    )
-    page = open_page(f"http://{LOOPBACK}:{port}/")
+def test_sandbox_introduces_itself(stack: Stack, open_page: Open, keep: Keep) -> None:
+    page = open_page(f"{stack.sandbox_url}/")
     expect(page.get_by_role("heading", level=1)).to_have_text("Pressroom sandbox")
     expect(page.get_by_role("heading", name="Providers")).to_be_visible()
     assert "{{" not in page.content()
     keep(page, "sandbox")
-    sandbox.stop()
 
 
 def test_flower_shows_an_upload_by_name_and_ids_alone(

@@ -1,10 +1,14 @@
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from core.scopes import Scope
 from devstack.ports import LOOPBACK, PortPicker
+from tests.contract.subscribers import Reader, a_reader, new_list
 from tests.stack import Owner, Stack
 
 KEY_HEADER = "X-Newsroom-Key"
@@ -49,4 +53,44 @@ def cut_off(quiet: Stack, home: Path) -> Iterator[httpx.Client]:
 def neighbour(stack: Stack) -> Iterator[httpx.Client]:
     """Calls the API as another owner than `client`."""
     with stack.client(stack.new_owner().key) as client:
+        yield client
+
+
+@pytest.fixture
+def letter(client: httpx.Client) -> dict[str, Any]:
+    """A new list of `client`'s."""
+    return new_list(client)
+
+
+@pytest.fixture
+def list_id(letter: dict[str, Any]) -> int:
+    found: int = letter["id"]
+    return found
+
+
+@pytest.fixture
+def reader(stack: Stack) -> Iterator[Reader]:
+    """A person with a login, on no list yet."""
+    with a_reader(stack) as reader:
+        yield reader
+
+
+@pytest.fixture
+def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(a_reader(stack))
+
+
+@pytest.fixture
+def read_only(stack: Stack, owner: Owner) -> Iterator[httpx.Client]:
+    """Calls as `owner` with a key that may read lists."""
+    with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_READ)) as client:
+        yield client
+
+
+@pytest.fixture
+def unrelated(stack: Stack, owner: Owner) -> Iterator[httpx.Client]:
+    """Calls as `owner` with a key that is for something else."""
+    scopes = (Scope.ATTACHMENT, Scope.COMPOSER, Scope.CREDIT_FULL)
+    with stack.client(stack.new_key(owner.user_id, *scopes)) as client:
         yield client

@@ -63,6 +63,7 @@ def test_users_are_created_put_on_a_plan_and_listed(stack: Stack) -> None:
         ("email.invalid", ["users", "create", "nobody", "--name", "N", "--password", PASSWORD]),
         ("password.length", ["users", "create", "x@example.com", "--name", "N", "--password", "x"]),
         ("user.not_found", ["users", "plan", "nobody@example.com", "paid"]),
+        ("user.not_found", ["users", "erase", "nobody@example.com"]),
         ("user.not_found", ["keys", "create", "nobody@example.com", "--name", "n"]),
         ("api_key.not_found", ["keys", "revoke", "999999999"]),
         ("job.not_found", ["jobs", "show", "999999999"]),

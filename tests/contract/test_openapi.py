@@ -23,6 +23,22 @@ OPERATIONS = {
     "GET /attachments/{hash_id}": "attachment",
     "DELETE /attachments/{hash_id}": "attachment",
     "GET /media/{filename}": None,
+    "POST /lists": "subscription.full",
+    "GET /lists": "subscription.read",
+    "GET /lists/{list_id}": "subscription.read",
+    "PATCH /lists/{list_id}": "subscription.full",
+    "DELETE /lists/{list_id}": "subscription.full",
+    "GET /lists/{list_id}/subscriptions": "subscription.read",
+    "PATCH /lists/{list_id}/members/{user_id}": "subscription.full",
+    "GET /lists/{list_id}/members/{user_id}/history": "subscription.read",
+    "POST /subscriptions/{list_id}": None,
+    "POST /subscriptions/{list_id}/no-challenge": "subscription.full",
+    "GET /subscriptions/{list_id}/rel": "subscription.read",
+    "GET /subscriptions": "subscription.read",
+    "POST /subscriptions/{list_id}/members/{user_id}/transfer": "subscription.full",
+    "DELETE /subscriptions/{list_id}/members/{user_id}": "subscription.full",
+    "PUT /subscriptions/{list_id}/members/{user_id}/email": "subscription.full",
+    "GET /subscriptions/{list_id}/members/{user_id}/subs": "subscription.read",
     "GET /jobs": "of the job's kind",
     "GET /jobs/{job_id}": "of the job's kind",
     "DELETE /jobs/{job_id}": "of the job's kind",
@@ -35,6 +51,14 @@ OPERATIONS = {
     "GET /healthz": None,
     "GET /readyz": None,
     "GET /metrics": None,
+}
+
+# Those that a trace id opens too, and the scope of a login that does.
+BY_TRACE = {
+    "DELETE /subscriptions/{list_id}": "subscription.full",
+    "PUT /subscriptions/{list_id}/email": "subscription.full",
+    "POST /subscriptions/{list_id}/delete": "subscription.full",
+    "GET /subscriptions/opponent": "subscription.read",
 }
 
 
@@ -78,12 +102,18 @@ def test_no_door_is_open_beside_the_declared_ones(app: FastAPI) -> None:
     assert others == documentation
 
 
-def test_document_has_every_operation_and_says_its_scope(document: dict[str, Any]) -> None:
-    operations = {
+@pytest.fixture(scope="module")
+def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
         f"{method.upper()} {path}": operation
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
     }
+
+
+def test_document_has_every_operation_and_says_its_scope(
+    operations: dict[str, dict[str, Any]],
+) -> None:
     assert set(OPERATIONS) <= set(operations)
     for name, scope in OPERATIONS.items():
         operation = operations[name]
@@ -96,13 +126,68 @@ def test_document_has_every_operation_and_says_its_scope(document: dict[str, Any
         assert "401" in operation["responses"]
 
 
+def test_a_trace_id_opens_the_operations_of_a_mails_reader_and_no_other(
+    app: FastAPI, operations: dict[str, dict[str, Any]]
+) -> None:
+    declared = {
+        f"{method} {route.path_format}"
+        for route in api_routes(app)
+        for method in route.methods or ()
+        if (access := access_of(route)) and access.or_trace
+    }
+    assert declared == set(BY_TRACE)
+    for name, scope in BY_TRACE.items():
+        operation = operations[name]
+        # Nothing, or one of the credentials.
+        assert operation["security"] == [{}, {"bearer": [scope]}, {"apiKey": [scope]}]
+        said = operation["description"].splitlines()[-1]
+        assert said == f"Credential: a trace id, or a login. Scope: `{scope}`."
+        assert "trace_id" in {each["name"] for each in operation["parameters"]}
+        refused = operation["responses"]["403"]["content"]["application/problem+json"]["examples"]
+        assert {"trace.invalid", "auth.insufficient_scope"} <= set(refused)
+        assert "401" in operation["responses"]
+
+
+@pytest.mark.parametrize("name", [name for name in BY_TRACE if not name.startswith("GET")])
+def test_a_trace_id_may_come_in_a_body_of_three_kinds(
+    operations: dict[str, dict[str, Any]], name: str
+) -> None:
+    content = operations[name]["requestBody"]["content"]
+    assert set(content) == {
+        "application/json",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+    }
+    for each in content.values():
+        assert each["schema"]["properties"]["trace_id"]["type"] == "string"
+
+
+def test_the_challenges_fields_are_spelt_with_hyphens(document: dict[str, Any]) -> None:
+    body = document["components"]["schemas"]["NewSubscription"]
+    assert body["required"] == ["email"]
+    assert set(body["properties"]) == {
+        "email",
+        "challenge-provider",
+        "challenge-token",
+        "challenge-action",
+    }
+
+
 def test_every_route_with_access_says_so(app: FastAPI, document: dict[str, Any]) -> None:
     for route in api_routes(app):
         access = access_of(route)
         assert access
+        if not route.include_in_schema:
+            assert access.public
+            continue
         for method in route.methods or ():
             operation = document["paths"][route.path_format][method.lower()]
             assert operation["security"] == [] if access.public else operation["security"]
+
+
+def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
+    left_out = {route.path for route in api_routes(app) if not route.include_in_schema}
+    assert left_out == {"/unsubscribe", "/confirm"}
 
 
 def test_document_is_valid(document: dict[str, Any]) -> None:

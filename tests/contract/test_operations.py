@@ -3,6 +3,7 @@ import pytest
 
 from tests.contract.replies import data, problem, send
 from tests.stack import Stack
+from tests.subscribers import make_trace
 
 DEPENDENCIES = {"database", "redis", "objects"}
 
@@ -26,6 +27,16 @@ def test_readyz_is_503_and_names_what_is_missing(cut_off: httpx.Client) -> None:
     assert reply.status_code == 503
     missing = dict.fromkeys(DEPENDENCIES, "unavailable")
     assert reply.json() == {"status": "unavailable", "dependencies": missing}
+    assert "secret-word" not in reply.text
+
+
+def test_page_says_kindly_that_a_part_is_missing(stack: Stack, cut_off: httpx.Client) -> None:
+    reply = cut_off.get("/unsubscribe", params={"trace_id": make_trace(stack, 1, 1)})
+    assert reply.status_code == 503
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    assert reply.headers["retry-after"] == "1"
+    assert "<h1>Something went wrong here</h1>" in reply.text
+    assert reply.headers["x-request-id"] in reply.text
     assert "secret-word" not in reply.text
 
 

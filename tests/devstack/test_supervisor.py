@@ -14,9 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import psycopg2
 import pytest
 
+from core.mail import MailServer, Sender
+from integrations.mail.port import Mail
+from integrations.mail.smtp import SmtpMailer
 from tests.devstack.ordinary_user import OrdinaryUser
 from tests.devstack.waiting import runs, until, users_of
 
@@ -118,10 +122,31 @@ def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
     assert stat.S_IMODE((stack.home / "run.json").stat().st_mode) == 0o600
     assert httpx.get(run["api_url"] + "/readyz").status_code == 200
     assert httpx.get(run["sandbox_url"] + "/healthz").status_code == 200
+    assert httpx.get(run["mailbox_url"]).status_code == 200
     assert httpx.get(run["flower_url"]).status_code == 401
     login = (run["flower_user"], run["flower_password"])
     assert httpx.get(run["flower_url"], auth=login, follow_redirects=True).status_code == 200
     assert set(run["s3"]) == {"endpoint", "access_key", "secret_key", "bucket"}
+
+
+def test_mail_of_the_stack_lands_in_its_mailbox(stack: Stack) -> None:
+    worker = psutil.Process(stack.run["pids"]["worker-io"]).environ()
+    server = MailServer.parse(worker["PRESSROOM_MAIL_URL"])
+    sender = Sender.parse(worker["PRESSROOM_MAIL_FROM"])
+    SmtpMailer(server, sender).send(Mail("reader@example.com", "Hello", "Text", "<p>Html"))
+    [mail] = httpx.get(stack.run["mailbox_url"] + "/messages").json()
+    assert (mail["to"], mail["subject"]) == ("reader@example.com", "Hello")
+
+
+def test_the_api_checks_challenges_in_the_sandbox(stack: Stack) -> None:
+    api = Path(f"/proc/{stack.run['pids']['api']}/environ").read_text().split("\0")
+    given = dict(each.split("=", 1) for each in api if each.startswith("PRESSROOM_"))
+    assert given["PRESSROOM_CHALLENGE_HOSTNAMES"] == "localhost"
+    for provider in ("TURNSTILE", "HCAPTCHA", "RECAPTCHA"):
+        url = given[f"PRESSROOM_{provider}_URL"]
+        assert url.startswith(stack.run["sandbox_url"])
+        form = {"secret": given[f"PRESSROOM_{provider}_SECRET"], "response": "pass-supervised"}
+        assert httpx.post(url, data=form).json()["success"] is True
 
 
 def test_the_demo_owner_pays_and_has_the_list(stack: Stack) -> None:

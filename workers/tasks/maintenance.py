@@ -1,16 +1,18 @@
 from datetime import timedelta
 
 from core import clock
-from services import idempotency
+from services import idempotency, mailed_links
 from services.attachments import strays
 from services.attachments.files import ORIGINALS
 from services.jobs import requests
+from services.subscriptions import counts
 from workers import process
 from workers.declaration import TaskSet
 
 TASKS = TaskSet()
 
 JOBS_KEPT = timedelta(days=30)
+FOLDED_AT_ONCE = 10_000
 
 
 @TASKS.periodic("maintenance.sweep_uploads")
@@ -30,5 +32,16 @@ def purge() -> None:
         with resources.unit_of_work() as uow:
             purged = requests.purge_finished(uow, before=now - JOBS_KEPT)
             purged += idempotency.purge(uow, before=now)
+            purged += mailed_links.purge(uow, before=now)
         if not purged:
             return
+
+
+@TASKS.periodic("maintenance.fold_counts")
+def fold_counts() -> None:
+    """Keep few enough differences that counting a list's subscribers stays quick."""
+    resources = process.resources()
+    folded = FOLDED_AT_ONCE
+    while folded == FOLDED_AT_ONCE:
+        with resources.unit_of_work() as uow:
+            folded = counts.fold(uow, most=FOLDED_AT_ONCE)

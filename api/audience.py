@@ -1,0 +1,48 @@
+"""Whom an address is for: programs, from any origin, or people with a browser."""
+
+from collections.abc import Iterable
+
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_EXPOSED = (
+    "X-Request-ID",
+    "Location",
+    "Retry-After",
+    "Pressroom-Source",
+    "Idempotent-Replayed",
+)
+
+
+class AudienceMiddleware:
+    """Opens the API to scripts of any origin, without credentials, and keeps them off the pages."""
+
+    def __init__(self, app: ASGIApp, *, pages: Iterable[APIRouter]) -> None:
+        self._pages = app
+        self._api = CORSMiddleware(
+            app,
+            allow_origins=["*"],
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=_EXPOSED,
+        )
+        self._paths = {
+            route.path for each in pages for route in each.routes if isinstance(route, APIRoute)
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].rstrip("/") in self._paths:
+            scope[_FOR_PEOPLE] = True
+            await self._pages(scope, receive, send)
+        else:
+            await self._api(scope, receive, send)
+
+
+def is_page(scope: Scope) -> bool:
+    """Whether people look at the answer, a refusal included."""
+    return _FOR_PEOPLE in scope
+
+
+_FOR_PEOPLE = "pressroom.for_people"

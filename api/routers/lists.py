@@ -1,0 +1,84 @@
+from typing import Annotated
+
+from fastapi import APIRouter
+
+from api.channels import channel, channels
+from api.dependencies import Limit, Offset, PathId, StateOf, needs
+from api.json_bodies import JsonRoute
+from api.openapi import refuses
+from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.lists import Channel, ListChanges, NewList
+from core.scopes import Scope
+from services import lists
+from services.api_keys import Caller
+
+router = APIRouter(tags=["Lists"], route_class=JsonRoute)
+
+Reader = Annotated[Caller, needs(Scope.SUBSCRIPTION_READ)]
+Editor = Annotated[Caller, needs(Scope.SUBSCRIPTION_FULL)]
+
+NO_LIST = (404, "list.not_found", "There is no such list.")
+NOT_OWNER = (403, "list.not_owner", "This list belongs to somebody else.")
+_RULES = (
+    (409, "list.slug_taken", "The slug is taken."),
+    (422, "list.title", "A title has 1 to 200 characters in one line."),
+    (422, "list.slug", "A slug has 1 to 80 of a-z, 0-9 and '-', beginning with a-z or 0-9."),
+    (422, "list.image_url", "An image address must be absolute, http or https."),
+    (422, "list.challenge_provider", "challenge_provider must be one that is set up here."),
+)
+
+
+@router.post("/lists", responses=refuses(*_RULES))
+def create_list(state: StateOf, caller: Editor, body: NewList) -> Envelope[Channel]:
+    """Make a list of the caller's."""
+    with state.resources.unit_of_work() as uow:
+        made = lists.create(
+            uow,
+            owner_id=caller.user_id,
+            title=body.title,
+            slug=body.slug,
+            fields=body.sent(),
+            providers=state.challenges.configured,
+        )
+        return envelope(channel(uow, state, made))
+
+
+@router.get("/lists")
+def list_lists(
+    state: StateOf, caller: Reader, offset: Offset = 0, limit: Limit = 50
+) -> Envelope[Page[Channel]]:
+    """The caller's lists, newest first, without archived ones."""
+    with state.resources.unit_of_work() as uow:
+        found = lists.list_of(uow, caller.user_id, offset=offset, limit=limit)
+        return envelope(page(channels(uow, state, found), offset=offset, limit=limit))
+
+
+@router.get(
+    "/lists/{list_id}",
+    responses=refuses(
+        (400, "list.name_invalid", "A list is named by its numeric id or its slug."), NO_LIST
+    ),
+)
+def read_list(state: StateOf, caller: Reader, list_id: str) -> Envelope[Channel]:
+    """A list, by its id or slug; anybody's."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(channel(uow, state, lists.get_named(uow, list_id)))
+
+
+@router.patch("/lists/{list_id}", responses=refuses(NO_LIST, NOT_OWNER, *_RULES))
+def change_list(
+    state: StateOf, caller: Editor, list_id: PathId, body: ListChanges
+) -> Envelope[Channel]:
+    """Change what is named, and leave the rest."""
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
+        uow.session.refresh(mailing_list)
+        return envelope(channel(uow, state, mailing_list))
+
+
+@router.delete("/lists/{list_id}", responses=refuses(NO_LIST, NOT_OWNER))
+def archive_list(state: StateOf, caller: Editor, list_id: PathId) -> Envelope[int]:
+    """Archive a list: it is gone for everybody, but whoever gets its mail can still leave."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(lists.archive(uow, lists.owned(uow, caller, list_id)))

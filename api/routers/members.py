@@ -1,0 +1,208 @@
+"""What an owner does with the people on a list."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BeforeValidator
+
+from api import speaking
+from api.channels import channels
+from api.dependencies import Limit, Offset, PathId, StateOf, needs
+from api.json_bodies import JsonRoute
+from api.openapi import refuses
+from api.routers.lists import NO_LIST, NOT_OWNER
+from api.schemas.envelope import Envelope, Page, envelope, page
+from api.schemas.subscriptions import (
+    EmailSetting,
+    HistoryEntry,
+    MemberChanges,
+    MembersPage,
+    MembersPagination,
+    SubscriptionRecord,
+    person_of,
+)
+from core.scopes import Scope
+from models import SubscriptionStatus, Tier
+from services import accounts, lists
+from services.api_keys import Caller
+from services.subscriptions import members, reading, transfers
+from services.subscriptions.reading import Filters
+
+router = APIRouter(tags=["Members"], route_class=JsonRoute)
+
+Reader = Annotated[Caller, needs(Scope.SUBSCRIPTION_READ)]
+Owner = Annotated[Caller, needs(Scope.SUBSCRIPTION_FULL)]
+
+_NO_MEMBER = (404, "member.not_found", "There is no such member on this list.")
+_OWNERS = refuses(NOT_OWNER, NO_LIST)
+_MEMBERS = refuses(NOT_OWNER, NO_LIST, _NO_MEMBER)
+
+
+def _premium(value: object) -> bool | Tier:
+    words: dict[str, bool | Tier] = {"1": True, "true": True, "0": False, "false": False}
+    words |= {tier.value: tier for tier in Tier}
+    try:
+        return words[str(value).lower()]
+    except KeyError:
+        raise ValueError(f"must be one of {', '.join(words)}") from None
+
+
+Premium = Annotated[
+    bool | Tier,
+    BeforeValidator(_premium, json_schema_input_type=str),
+    Query(description="1: on a paid tier now, 0: not, or the tier now: free, silver, gold"),
+]
+
+
+@router.get(
+    "/lists/{list_id}/subscriptions",
+    responses={
+        **_OWNERS,
+        **refuses((400, "cursor.invalid", "query.cursor must be a next_cursor.")),
+    },
+)
+def list_subscriptions(
+    state: StateOf,
+    caller: Reader,
+    list_id: PathId,
+    offset: Offset = 0,
+    limit: Limit = 50,
+    cursor: Annotated[
+        str | None, Query(description="next_cursor of the page before, instead of an offset")
+    ] = None,
+    email: Annotated[
+        str | None, Query(description="A whole address, or the beginning of one and a *")
+    ] = None,
+    premium: Premium | None = None,
+    status: SubscriptionStatus = SubscriptionStatus.ACTIVE,
+) -> Envelope[MembersPage]:
+    """A list's subscriptions, newest first; its owner alone sees them."""
+    filters = Filters(status, email, premium)
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        found = reading.page(
+            uow, mailing_list.id, filters, offset=offset, limit=limit, cursor=cursor
+        )
+    pagination = MembersPagination(
+        total=found.total,
+        offset=offset,
+        next_offset=offset + len(found.rows),
+        limit=limit,
+        next_cursor=found.next_cursor,
+    )
+    items = [SubscriptionRecord.of_row(row) for row in found.rows]
+    return envelope(MembersPage.model_construct(pagination=pagination, items=items))
+
+
+@router.post(
+    "/subscriptions/{list_id}/members/{user_id}/transfer",
+    responses={
+        **_MEMBERS,
+        **refuses((400, "transfer.same_list", "query.dst_list_id must name another list.")),
+    },
+)
+def transfer_member(
+    request: Request,
+    state: StateOf,
+    caller: Owner,
+    list_id: PathId,
+    user_id: PathId,
+    dst_list_id: Annotated[PathId, Query(description="Another list of the caller's")],
+) -> Envelope[int]:
+    """Move a member to another list of the caller's: 1, or 0 for one who was taken off before.
+
+    Where that list has them the records merge: the higher tier, the later expiry, and what the
+    person opted out of on either.
+    """
+    with state.resources.unit_of_work() as uow:
+        source, target = lists.owned(uow, caller, list_id), lists.owned(uow, caller, dst_list_id)
+        keyring, actor = state.resources.keyring, speaking.as_owner(request, caller)
+        return envelope(transfers.transfer(uow, keyring, source, target, user_id, actor=actor))
+
+
+@router.delete("/subscriptions/{list_id}/members/{user_id}", responses=_MEMBERS)
+def remove_member(
+    request: Request, state: StateOf, caller: Owner, list_id: PathId, user_id: PathId
+) -> Envelope[int]:
+    """Take a member off the list: 1, or 0 when they were off. They can be added again."""
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        actor = speaking.as_owner(request, caller)
+        return envelope(members.remove(uow, mailing_list, user_id, actor))
+
+
+@router.put(
+    "/subscriptions/{list_id}/members/{user_id}/email",
+    responses={
+        **_MEMBERS,
+        **refuses((409, "subscription.opted_out", "This person opted out.")),
+    },
+)
+def set_member_email(
+    request: Request,
+    state: StateOf,
+    caller: Owner,
+    list_id: PathId,
+    user_id: PathId,
+    body: EmailSetting,
+) -> Envelope[int]:
+    """Switch the mail to a member off or on: 1, or 0 when it was so. An opt-out stays."""
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        keyring, actor = state.resources.keyring, speaking.as_owner(request, caller)
+        return envelope(
+            members.set_email(uow, keyring, mailing_list, user_id, actor, enabled=body.enabled)
+        )
+
+
+@router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=_MEMBERS)
+def list_member_subscriptions(
+    state: StateOf, caller: Reader, list_id: PathId, user_id: PathId
+) -> Envelope[list[SubscriptionRecord]]:
+    """The member's records on all lists of this list's owner, newest first; at most 1,000."""
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        found = members.subscriptions_to_owner(uow, mailing_list, user_id)
+        person = accounts.get(uow, user_id)
+        of = channels(uow, state, [each for _, each in found])
+        return envelope(
+            [
+                SubscriptionRecord.of(record, user=person_of(record, person), channel=each)
+                for (record, _), each in zip(found, of, strict=True)
+            ]
+        )
+
+
+@router.patch("/lists/{list_id}/members/{user_id}", responses=_MEMBERS)
+def change_member(
+    request: Request,
+    state: StateOf,
+    caller: Owner,
+    list_id: PathId,
+    user_id: PathId,
+    body: MemberChanges,
+) -> Envelope[SubscriptionRecord]:
+    """Set the list's own name for a member, their tier and when it ends; what isn't named stays."""
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        actor = speaking.as_owner(request, caller)
+        member = members.update(uow, mailing_list, user_id, body.sent(), actor)
+        person = person_of(member, accounts.get(uow, user_id))
+        return envelope(SubscriptionRecord.of(member, user=person))
+
+
+@router.get("/lists/{list_id}/members/{user_id}/history", responses=_MEMBERS)
+def read_history(
+    state: StateOf,
+    caller: Reader,
+    list_id: PathId,
+    user_id: PathId,
+    offset: Offset = 0,
+    limit: Limit = 50,
+) -> Envelope[Page[HistoryEntry]]:
+    """What happened to a member's subscription: by whom, when and from where; newest first."""
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.owned(uow, caller, list_id)
+        events = members.history(uow, mailing_list, user_id, offset=offset, limit=limit)
+        items = [HistoryEntry.of(event) for event in events]
+    return envelope(page(items, offset=offset, limit=limit))

@@ -1,0 +1,143 @@
+"""The pages that mail leads to. Opening one changes nothing, since scanners follow links; what is
+pressed there does.
+
+Who has the link speaks for the person it was mailed to: cookies and credentials are not looked at.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from api import speaking
+from api.dependencies import PUBLIC, StateOf
+from api.pages.frame import page, see_other, short_answer
+from api.speaking import Speaker
+from api.state import State
+from api.submission import Submission, SubmissionOf
+from core.errors import invalid, malformed
+from core.keyring import Keyring
+from models import MailingList, User
+from services import accounts, lists
+from services.subscriptions import joining, leaving, own
+from services.subscriptions.addresses import CONFIRM_PATH, UNSUBSCRIBE_PATH
+from services.subscriptions.changes import Actor, Via
+from services.subscriptions.traces import Trace
+from storage.unit_of_work import UnitOfWork
+
+# Not operations of the API, so not in its document either.
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+
+_Act = Callable[[UnitOfWork, Keyring, MailingList, User, Actor], None]
+_LEAVING: dict[str, _Act] = {
+    "leave": leaving.leave,
+    "stop_mail": partial(leaving.set_email, enabled=False),
+}
+_ACTIONS: dict[str, _Act] = {
+    **_LEAVING,
+    "undo": leaving.undo_leave,
+    "resume_mail": partial(leaving.set_email, enabled=True),
+}
+
+
+@router.get(UNSUBSCRIBE_PATH)
+def show_subscription(state: StateOf, submission: SubmissionOf) -> Response:
+    """How the person stands with the list, and what they may do about it."""
+    trace = _trace(state, submission)
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, trace.list_id, archived=True)
+        person = accounts.get(uow, trace.user_id)
+        standing = own.read(uow, state.resources.keyring, mailing_list, person)
+        return page(
+            "unsubscribe.html",
+            list_title=mailing_list.title,
+            is_open=mailing_list.archived_at is None,
+            own=standing,
+            address=_masked(standing.email),
+        )
+
+
+@router.post(UNSUBSCRIBE_PATH)
+def change_subscription(request: Request, state: StateOf, submission: SubmissionOf) -> Response:
+    """What was pressed on the page, or a mail client's one click (RFC 8058), which stops the mail.
+
+    The latter is never answered by a redirect: its standard forbids that.
+    """
+    if submission.is_one_click:
+        _act(request, state, _trace(state, submission), "stop_mail", Via.ONE_CLICK)
+        return short_answer("You get no more e-mails from this list.")
+    _act(request, state, _trace(state, submission), _action(submission), Via.PAGE)
+    return see_other(urlencode({"trace_id": submission.trace_id}))
+
+
+def _trace(state: State, submission: Submission) -> Trace:
+    if submission.trace_id is None:
+        raise malformed("trace.missing", "A trace_id is required.")
+    return speaking.read_trace(state, submission.trace_id)
+
+
+def _action(submission: Submission) -> str:
+    action = submission.fields.get("action")
+    if not isinstance(action, str) or action not in _ACTIONS:
+        raise invalid("body.invalid", f"body.action: one of {', '.join(_ACTIONS)}")
+    return action
+
+
+def _act(request: Request, state: State, trace: Trace, action: str, via: Via) -> None:
+    actor = speaking.as_person(request, Speaker(trace.user_id, via, trace.list_id))
+    with state.resources.unit_of_work() as uow:
+        # A closed list can be left, and not joined.
+        mailing_list = lists.get(uow, trace.list_id, archived=action in _LEAVING)
+        person = accounts.get(uow, trace.user_id)
+        _ACTIONS[action](uow, state.resources.keyring, mailing_list, person, actor)
+
+
+@router.get(CONFIRM_PATH)
+def show_confirmation(state: StateOf, token: Annotated[str | None, Query()] = None) -> Response:
+    """What the mailed link would confirm, or has."""
+    with state.resources.unit_of_work() as uow:
+        found = joining.read_confirmation(uow, state.resources.keyring, _secret(token))
+        return page(
+            "confirm.html",
+            list_title=found.mailing_list.title,
+            is_confirmed=found.is_confirmed,
+            wants_mail=found.record.email_enabled,
+            address=_masked(found.record.email),
+        )
+
+
+@router.post(CONFIRM_PATH)
+def confirm_subscription(
+    request: Request,
+    state: StateOf,
+    submission: SubmissionOf,
+    token: Annotated[str | None, Query()] = None,
+) -> Response:
+    secret = _secret(token, submission.fields.get("token"))
+    keyring = state.resources.keyring
+    with state.resources.unit_of_work() as uow:
+        found = joining.read_confirmation(uow, keyring, secret)
+        speaker = Speaker(found.record.user_id, Via.CONFIRMATION, found.mailing_list.id)
+        joining.confirm(uow, keyring, secret, speaking.as_person(request, speaker))
+    return see_other(urlencode({"token": secret}))
+
+
+def _secret(*sent: object) -> str:
+    """The one token of the request."""
+    found = {each for each in sent if isinstance(each, str) and each}
+    if not found:
+        raise malformed("link.missing", "A token is required.")
+    if len(found) > 1:
+        raise malformed("link.ambiguous", "The request carries tokens that differ.")
+    return found.pop()
+
+
+def _masked(email: str | None) -> str | None:
+    """Enough for the person to know their address by: mail is passed on, its links too."""
+    if email is None:
+        return None
+    local, _, domain = email.rpartition("@")
+    return f"{local[:1]}…@{domain}"

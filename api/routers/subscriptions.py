@@ -1,0 +1,251 @@
+"""What people do with their own subscriptions, and strangers with the public form."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+
+from api import speaking
+from api.channels import channel, channels
+from api.dependencies import PUBLIC, PathId, StateOf, needs, needs_unless_traced
+from api.json_bodies import JsonRoute
+from api.openapi import refuses
+from api.pacing import even_pace
+from api.routers.lists import NO_LIST
+from api.schemas.envelope import Envelope, envelope
+from api.schemas.subscriptions import NewSubscription, Opponent, SubscriptionRecord
+from api.speaking import Speaker
+from api.state import State
+from api.submission import FORM, MULTIPART, SubmissionOf
+from core.errors import DomainError, FieldProblem, Kind, invalid, malformed
+from core.scopes import Scope
+from integrations.challenges.port import Answer, Challenge, Provider
+from models import MailingList
+from services import accounts, lists
+from services.api_keys import Caller
+from services.subscriptions import joining, leaving, reading
+from services.subscriptions.changes import Actor
+
+router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
+
+Reader = Annotated[Caller, needs(Scope.SUBSCRIPTION_READ)]
+Subscriber = Annotated[Caller, needs(Scope.SUBSCRIPTION_FULL)]
+BY_TRACE = needs_unless_traced(Scope.SUBSCRIPTION_FULL)
+
+# Calls that need no credentials answer this whatever was so before: nobody learns who subscribes.
+ACCEPTED = 1
+
+_NO_SUBSCRIPTION = (404, "subscription.not_found", "There is no subscription to this list.")
+_NAME_INVALID = (400, "list.name_invalid", "A list is named by its numeric id or its slug.")
+_TRACE_REFUSALS = (
+    (400, "trace.ambiguous", "The request carries trace ids that differ."),
+    (400, "body.not_json", "The body is not JSON."),
+    (415, "body.unsupported_type", "Send JSON or a form."),
+    (422, "body.invalid", "body.trace_id: must be a string"),
+    NO_LIST,
+)
+
+
+def _body(**properties: Any) -> dict[str, Any]:
+    """The document of a body that may be JSON or a form."""
+    trace_id = {"type": "string", "description": "Instead of the query parameter"}
+    schema = {"type": "object", "properties": {**properties, "trace_id": trace_id}}
+    kinds = ("application/json", FORM, MULTIPART)
+    return {"requestBody": {"content": {kind: {"schema": schema} for kind in kinds}}}
+
+
+@router.post(
+    "/subscriptions/{list_id}",
+    dependencies=[PUBLIC],
+    responses=refuses(
+        NO_LIST,
+        (403, "challenge.failed", "The challenge was not passed."),
+        (422, "challenge.missing", "This list needs the three challenge fields."),
+        (422, "challenge.provider_mismatch", "This list uses another challenge-provider."),
+        (503, "challenge.unavailable", "The challenge can't be checked at the moment."),
+        (503, "challenge.not_configured", "Challenges of this provider are not set up here."),
+    ),
+)
+async def subscribe(
+    request: Request, state: StateOf, list_id: PathId, body: NewSubscription
+) -> Envelope[int]:
+    """Subscribe an address, as a stranger; always 1, whoever subscribes already.
+
+    Where the list says so, the three challenge fields are needed. Where it wants confirmation, and
+    for an address that opted out of it, the subscription is pending until the link that is mailed
+    to that address is confirmed. Who is logged in calls `/no-challenge` instead.
+    """
+    mailing_list = await run_in_threadpool(_read_list, state, list_id)
+    if mailing_list.challenge_enabled:
+        challenge, answer = _challenge(request, state, mailing_list, body)
+        await challenge.check(answer)
+    actor = speaking.as_stranger(request)
+    async with even_pace():
+        await run_in_threadpool(_request, state, mailing_list.id, body.email, actor)
+    return envelope(ACCEPTED)
+
+
+def _read_list(state: State, list_id: int) -> MailingList:
+    with state.resources.unit_of_work() as uow:
+        return lists.get(uow, list_id)
+
+
+def _challenge(
+    request: Request, state: State, mailing_list: MailingList, body: NewSubscription
+) -> tuple[Challenge, Answer]:
+    provider, token = body.challenge_provider, body.challenge_token
+    if not provider or not token or not body.challenge_action:
+        raise _challenge_missing(body)
+    if provider != mailing_list.challenge_provider:
+        raise invalid(
+            "challenge.provider_mismatch",
+            f"body.challenge-provider: this list uses {mailing_list.challenge_provider}",
+            field="body.challenge-provider",
+        )
+    answer = Answer(token, body.challenge_action, speaking.client_address(request))
+    return state.challenges.challenge_for(Provider(provider)), answer
+
+
+def _challenge_missing(body: NewSubscription) -> DomainError:
+    problems = tuple(
+        FieldProblem(f"body.{field.alias}", "missing", "is required for this list")
+        for name, field in NewSubscription.model_fields.items()
+        if name.startswith("challenge") and not getattr(body, name)
+    )
+    text = "; ".join(f"{each.field}: {each.message}" for each in problems)
+    return DomainError(Kind.INVALID, "challenge.missing", text, problems=problems)
+
+
+def _request(state: State, list_id: int, email: str, actor: Actor) -> None:
+    with state.resources.unit_of_work() as uow:
+        joining.request(uow, state.resources.keyring, lists.get(uow, list_id), email, actor)
+
+
+@router.post("/subscriptions/{list_id}/no-challenge", responses=refuses(NO_LIST))
+def subscribe_logged_in(
+    request: Request, state: StateOf, caller: Subscriber, list_id: PathId
+) -> Envelope[int]:
+    """Subscribe the caller: 1, or 0 when they were subscribed. Who had left is back by this."""
+    with state.resources.unit_of_work() as uow:
+        person = accounts.get(uow, caller.user_id)
+        actor = speaking.as_user(request, caller)
+        mailing_list = lists.get(uow, list_id)
+        return envelope(joining.join(uow, state.resources.keyring, mailing_list, person, actor))
+
+
+@router.delete(
+    "/subscriptions/{list_id}",
+    dependencies=[BY_TRACE],
+    openapi_extra=_body(),
+    responses=refuses(_NAME_INVALID, *_TRACE_REFUSALS),
+)
+def unsubscribe(
+    request: Request, state: StateOf, list_id: str, submission: SubmissionOf
+) -> Envelope[int]:
+    """Leave a list, by its id or slug: the person of the trace id, or else the caller. Always 1.
+
+    Only that person can come back; no owner and no import brings them.
+    """
+    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.get_named(uow, list_id, archived=True)
+        person = speaker.person(uow, mailing_list)
+        actor = speaking.as_person(request, speaker)
+        leaving.leave(uow, state.resources.keyring, mailing_list, person, actor)
+    return envelope(ACCEPTED)
+
+
+@router.put(
+    "/subscriptions/{list_id}/email",
+    dependencies=[BY_TRACE],
+    openapi_extra=_body(enabled={"type": "boolean"}),
+    responses=refuses(*_TRACE_REFUSALS),
+)
+def set_email(
+    request: Request, state: StateOf, list_id: PathId, submission: SubmissionOf
+) -> Envelope[int]:
+    """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
+    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    _set_email(request, state, list_id, speaker, enabled=submission.flag("enabled"))
+    return envelope(ACCEPTED)
+
+
+@router.post(
+    "/subscriptions/{list_id}/delete",
+    dependencies=[BY_TRACE],
+    openapi_extra=_body(**{"List-Unsubscribe": {"type": "string", "example": "One-Click"}}),
+    responses=refuses(*_TRACE_REFUSALS),
+)
+def disable_email(
+    request: Request, state: StateOf, list_id: PathId, submission: SubmissionOf
+) -> Envelope[int]:
+    """Switch a list's mail off at one click (RFC 8058), for whom the trace id names. Always 1."""
+    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    _set_email(request, state, list_id, speaker, enabled=False)
+    return envelope(ACCEPTED)
+
+
+def _set_email(
+    request: Request, state: State, list_id: int, speaker: Speaker, *, enabled: bool
+) -> None:
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, list_id, archived=True)
+        person = speaker.person(uow, mailing_list)
+        actor = speaking.as_person(request, speaker)
+        keyring = state.resources.keyring
+        leaving.set_email(uow, keyring, mailing_list, person, actor, enabled=enabled)
+
+
+@router.get(
+    "/subscriptions/{list_id}/rel",
+    responses=refuses(_NAME_INVALID, NO_LIST, _NO_SUBSCRIPTION),
+)
+def read_relation(state: StateOf, caller: Reader, list_id: str) -> Envelope[SubscriptionRecord]:
+    """How the caller stands with a list, by its id or slug, whatever the status."""
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.get_named(uow, list_id, archived=True)
+        record = reading.relation(uow, mailing_list.id, caller.user_id)
+        of = channel(uow, state, mailing_list)
+        return envelope(SubscriptionRecord.of(record, channel=of))
+
+
+@router.get("/subscriptions")
+def list_my_subscriptions(state: StateOf, caller: Reader) -> Envelope[list[SubscriptionRecord]]:
+    """What the caller subscribes to, pending ones too, newest first; at most 1,000."""
+    with state.resources.unit_of_work() as uow:
+        found = reading.mine(uow, caller.user_id)
+        of = channels(uow, state, [mailing_list for _, mailing_list in found])
+        return envelope(
+            [
+                SubscriptionRecord.of(record, channel=each)
+                for (record, _), each in zip(found, of, strict=True)
+            ]
+        )
+
+
+@router.get(
+    "/subscriptions/opponent",
+    dependencies=[needs_unless_traced(Scope.SUBSCRIPTION_READ)],
+    responses=refuses(
+        (400, "list_id.missing", "query.list_id is required without a trace_id"),
+        *_TRACE_REFUSALS,
+        _NO_SUBSCRIPTION,
+    ),
+)
+def read_opponent(
+    request: Request,
+    state: StateOf,
+    submission: SubmissionOf,
+    list_id: Annotated[PathId | None, Query(description="Which list, for a login")] = None,
+) -> Envelope[Opponent]:
+    """A list and the person's subscription to it: those of the trace id, or else the caller's."""
+    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_READ)
+    wanted = speaker.list_id if list_id is None else list_id
+    if wanted is None:
+        raise malformed("list_id.missing", "query.list_id is required without a trace_id")
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, wanted, archived=True)
+        person = speaker.person(uow, mailing_list)
+        record = reading.relation(uow, mailing_list.id, person.id)
+        of = channel(uow, state, mailing_list)
+        return envelope(Opponent(list=of, sub=SubscriptionRecord.of(record)))

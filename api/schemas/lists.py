@@ -1,0 +1,62 @@
+from typing import Any, Literal, Self
+
+from pydantic import Field
+
+from api.schemas.envelope import Body, Schema, Timestamp
+from models import MailingList
+
+ChallengeProvider = Literal["turnstile", "hcaptcha", "recaptcha"]
+_IMAGE = "An absolute http or https address"
+
+
+class Channel(Schema):
+    id: int
+    slug: str = Field(examples=["the-daily-demo"])
+    title: str
+    tagline: str | None
+    description: str | None
+    avatar_image_url: str | None
+    favicon_image_url: str | None
+    user_id: int = Field(description="Its owner")
+    subscriber_count: int = Field(description="Active subscribers")
+    email_channel_enabled: bool = Field(description="Whether the list is sent by mail")
+    challenge_enabled: bool = Field(description="Whether strangers subscribe with a challenge")
+    challenge_provider: ChallengeProvider | None
+    challenge_site_key: str | None = Field(description="For the provider's widget in a page")
+    confirm_required: bool = Field(description="Whether strangers confirm by a mailed link")
+    created_at: Timestamp
+    updated_at: Timestamp
+
+    @classmethod
+    def of(cls, mailing_list: MailingList, subscribers: int, site_key: str | None) -> Self:
+        stored = {
+            name: getattr(mailing_list, name)
+            for name in cls.model_fields
+            if name not in {"subscriber_count", "challenge_site_key"}
+        }
+        return cls(**stored, subscriber_count=subscribers, challenge_site_key=site_key)
+
+
+class ListFields(Body):
+    tagline: str | None = Field(default=None, max_length=500)
+    description: str | None = Field(default=None, max_length=5000)
+    avatar_image_url: str | None = Field(default=None, description=_IMAGE)
+    favicon_image_url: str | None = Field(default=None, description=_IMAGE)
+    email_channel_enabled: bool = True
+    challenge_enabled: bool = False
+    challenge_provider: ChallengeProvider | None = None
+    confirm_required: bool = False
+
+    def sent(self) -> dict[str, Any]:
+        """What the caller named, be it null."""
+        return self.model_dump(exclude_unset=True)
+
+
+class NewList(ListFields):
+    title: str = Field(description="1 to 200 characters", examples=["The Daily Demo"])
+    slug: str = Field(description="1 to 80 of a-z, 0-9 and '-', never all digits")
+
+
+class ListChanges(ListFields):
+    title: str = Field(default="", description="1 to 200 characters")
+    slug: str = Field(default="", description="1 to 80 of a-z, 0-9 and '-', never all digits")

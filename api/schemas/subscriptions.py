@@ -1,0 +1,162 @@
+import re
+from datetime import datetime
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+from sqlalchemy import RowMapping
+
+from api.schemas.envelope import Body, Pagination, Schema, Timestamp
+from api.schemas.lists import Channel
+from core.errors import DomainError
+from models import Subscription, SubscriptionEvent, Tier, User
+from services.accounts import normalise_email
+from services.subscriptions.changes import Via
+
+
+def _address(value: str) -> str:
+    try:
+        return normalise_email(value)
+    except DomainError as error:
+        raise PydanticCustomError("email.invalid", "{reason}", {"reason": error.message}) from None
+
+
+Address = Annotated[str, AfterValidator(_address)]
+
+
+class Person(Schema):
+    id: int
+    name: str | None = Field(
+        description="What the person calls themselves; to an owner, if they came by a login"
+    )
+
+
+def person_of(record: Subscription, user: User) -> Person:
+    """The member as an owner sees them."""
+    return Person(id=user.id, name=user.name if record.source == Via.LOGIN else None)
+
+
+class SubscriptionRecord(Schema):
+    id: int
+    user_id: int
+    list_id: int
+    status: str = Field(description="pending, active, unsubscribed or removed")
+    type: str = Field(description="free, silver or gold")
+    paid_expiry: Timestamp | None
+    email_enabled: bool
+    name: str | None = Field(description="The list's own name for the member")
+    email: str | None = Field(description="The list's own record of the member's address")
+    source: str = Field(description="How they came: challenge, login, transfer or import")
+    created_at: Timestamp
+    updated_at: Timestamp
+    user: Person | None = None
+    list: Channel | None = None
+
+    @classmethod
+    def of(
+        cls, record: Subscription, *, user: Person | None = None, channel: Channel | None = None
+    ) -> Self:
+        stored = {name: getattr(record, name) for name in _STORED}
+        return cls(**stored, user=user, list=channel)
+
+    @classmethod
+    def of_row(cls, row: RowMapping) -> "SubscriptionRecord":
+        """Of a page's row: many at a time, and known to be right."""
+        stored = {name: row[name] for name in _STORED}
+        return cls.model_construct(
+            **stored,
+            user=Person.model_construct(id=row["user_id"], name=row["user_name"]),
+            list=None,
+        )
+
+
+_STORED = tuple(name for name in SubscriptionRecord.model_fields if name not in {"user", "list"})
+
+
+class MembersPagination(Pagination):
+    total: int = Field(description="How many there are with these filters")
+    next_cursor: str | None = Field(description="The next page at any depth; null at the end")
+
+
+class MembersPage(Schema):
+    pagination: MembersPagination
+    items: list[SubscriptionRecord]
+
+
+class Opponent(Schema):
+    list: Channel
+    sub: SubscriptionRecord
+
+
+class HistoryEntry(Schema):
+    id: int
+    action: str = Field(
+        description="requested, subscribed, confirmed, unsubscribed, unsubscribing_undone, "
+        "email_enabled, email_disabled, removed, edited, transferred_in, transferred_away, erased"
+    )
+    actor: str = Field(description="user, owner, import, operator or stranger")
+    actor_id: int | None
+    via: str = Field(
+        description="login, challenge, confirmation, trace, one-click, page, import or command"
+    )
+    status_before: str | None
+    status_after: str | None
+    email_enabled_before: bool | None
+    email_enabled_after: bool | None
+    ip: str | None
+    request_id: str | None
+    created_at: Timestamp
+
+    @classmethod
+    def of(cls, event: SubscriptionEvent) -> Self:
+        return cls.model_validate(event)
+
+
+class NewSubscription(Body):
+    email: Address = Field(examples=["reader@example.com"])
+    # Any string: where the list asks for no challenge, what a form sends all the same is ignored.
+    challenge_provider: str | None = Field(
+        default=None, alias="challenge-provider", examples=["turnstile"]
+    )
+    challenge_token: str | None = Field(default=None, alias="challenge-token")
+    challenge_action: str | None = Field(default=None, alias="challenge-action")
+
+
+class EmailSetting(Body):
+    enabled: bool
+
+
+def _written_moment(value: object) -> object:
+    # Strict JSON has no dates, so text is taken; a number, written or not, would be Unix time.
+    if value is not None and not (isinstance(value, str) and _DATE.match(value)):
+        raise ValueError("must be an ISO 8601 time with an offset")
+    return value
+
+
+def _storable(moment: datetime) -> datetime:
+    if moment.year not in _YEARS:
+        raise ValueError(f"must be in the years {_YEARS[0]} to {_YEARS[-1]}")
+    return moment
+
+
+# Nearer to the ends of the calendar, a moment in one time zone is in no year of another.
+_YEARS = range(1970, 9999)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]", re.ASCII)
+Moment = Annotated[
+    AwareDatetime,
+    Field(strict=False),
+    BeforeValidator(_written_moment),
+    AfterValidator(_storable),
+]
+TierName = Annotated[Tier, Field(strict=False)]
+
+
+class MemberChanges(Body):
+    name: str | None = Field(default=None, max_length=200)
+    type: TierName = Field(default=Tier.FREE, description="free, silver or gold")
+    paid_expiry: Moment | None = Field(
+        default=None, description="When the paid tier ends; null: it doesn't"
+    )
+
+    def sent(self) -> dict[str, Any]:
+        return self.model_dump(exclude_unset=True)

@@ -1,0 +1,80 @@
+"""In whose name a request speaks: its caller's, or that of the person whose trace id it carries."""
+
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from api.context import current_request_id
+from api.dependencies import identify
+from api.state import State
+from api.submission import Submission
+from core.errors import unauthenticated
+from core.scopes import Scope
+from models import MailingList, User
+from services import accounts
+from services.api_keys import Caller, require_scope
+from services.subscriptions import traces
+from services.subscriptions.changes import Actor, ActorKind, Via
+from services.subscriptions.traces import Trace
+from storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class Speaker:
+    user_id: int
+    via: Via
+    # The list that a trace id is for; a login may speak of any.
+    list_id: int | None
+
+    def person(self, uow: UnitOfWork, mailing_list: MailingList | None = None) -> User:
+        """Raises ``trace.invalid`` for a trace id of another list."""
+        if mailing_list is not None and self.list_id not in (None, mailing_list.id):
+            raise traces.not_ours()
+        return accounts.get(uow, self.user_id)
+
+
+def speaker_of(request: Request, state: State, submission: Submission, scope: Scope) -> Speaker:
+    """A trace id counts alone: with one, cookies and other credentials are ignored.
+
+    Raises ``trace.invalid``, or what credentials can break where there is no trace id.
+    """
+    if submission.trace_id is not None:
+        trace = read_trace(state, submission.trace_id)
+        via = Via.ONE_CLICK if submission.is_one_click else Via.TRACE
+        return Speaker(trace.user_id, via, trace.list_id)
+    caller = identify(request)
+    if caller is None:
+        raise unauthenticated(
+            "auth.credentials_missing", "Send a trace_id, or credentials of your own."
+        )
+    require_scope(caller, scope)
+    return Speaker(caller.user_id, Via.LOGIN, None)
+
+
+def read_trace(state: State, token: str) -> Trace:
+    return traces.read(state.trace_signer, token)
+
+
+def as_person(request: Request, speaker: Speaker) -> Actor:
+    return _actor(request, ActorKind.USER, speaker.via, speaker.user_id)
+
+
+def as_owner(request: Request, caller: Caller) -> Actor:
+    return _actor(request, ActorKind.OWNER, Via.LOGIN, caller.user_id)
+
+
+def as_user(request: Request, caller: Caller) -> Actor:
+    return _actor(request, ActorKind.USER, Via.LOGIN, caller.user_id)
+
+
+def as_stranger(request: Request) -> Actor:
+    return _actor(request, ActorKind.STRANGER, Via.CHALLENGE, None)
+
+
+def _actor(request: Request, kind: ActorKind, via: Via, user_id: int | None) -> Actor:
+    return Actor(kind, via, user_id, ip=client_address(request), request_id=current_request_id())
+
+
+def client_address(request: Request) -> str | None:
+    # The server has put a trusted proxy's word here already.
+    return request.client.host if request.client else None

@@ -1,0 +1,117 @@
+"""What a person sends who answers a mail: a trace id, in whichever way their program can send it.
+
+Mail clients post forms without credentials (RFC 8058), programs send JSON, links carry a query.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
+
+import orjson
+from fastapi import Depends, Query, Request
+
+from api.json_bodies import BYTE_ORDER_MARK
+from api.multipart import read_form
+from core.errors import (
+    DomainError,
+    FieldProblem,
+    Kind,
+    invalid,
+    malformed,
+    unsupported_type,
+)
+
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+MOST_FIELDS = 100
+# RFC 8058, 3.1: what a mail client's own unsubscribe button posts.
+_ONE_CLICK = ("List-Unsubscribe", "One-Click")
+_WORDS = {"true": True, "1": True, "false": False, "0": False}
+
+Fields = list[tuple[str, Any]]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """The fields of a request's body, whatever its form, and the one trace id of the request."""
+
+    fields: dict[str, Any]
+    is_form: bool
+    trace_id: str | None
+
+    @property
+    def is_one_click(self) -> bool:
+        return self.is_form and self.fields.get(_ONE_CLICK[0]) == _ONE_CLICK[1]
+
+    def flag(self, name: str) -> bool:
+        """A required boolean, in a form one of its words; raises ``body.invalid``."""
+        value = self.fields.get(name)
+        if self.is_form and isinstance(value, str):
+            value = _WORDS.get(value.lower())
+        if not isinstance(value, bool):
+            raise _wrong_field(name, "must be true or false")
+        return value
+
+
+async def read_submission(
+    request: Request,
+    trace_id: Annotated[
+        str | None,
+        Query(description="From a mail of the list; stands for the person it was mailed to"),
+    ] = None,
+) -> Submission:
+    """Raises ``trace.ambiguous`` for two that differ, and what a body of its kind can break."""
+    fields, is_form = await _body_fields(request)
+    sent = {*request.query_params.getlist("trace_id"), *_trace_ids(fields)} - {""}
+    if len(sent) > 1:
+        raise malformed("trace.ambiguous", "The request carries trace ids that differ.")
+    return Submission(dict(fields), is_form, sent.pop() if sent else None)
+
+
+SubmissionOf = Annotated[Submission, Depends(read_submission)]
+
+
+def _trace_ids(fields: Fields) -> set[str]:
+    named = [value for name, value in fields if name == "trace_id" and value is not None]
+    if not all(isinstance(value, str) for value in named):
+        raise _wrong_field("trace_id", "must be a string")
+    return set(named)
+
+
+async def _body_fields(request: Request) -> tuple[Fields, bool]:
+    """In a form, a name may come more than once."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == MULTIPART:
+        form = await read_form(request)
+        return [(name, value.decode(errors="replace")) for name, value in form.fields], True
+    body = await request.body()
+    if not body:
+        return [], False
+    if kind == FORM:
+        return _form_fields(body), True
+    if kind.startswith("application/") and kind.endswith(("/json", "+json")):
+        return _json_fields(body), False
+    raise unsupported_type("body.unsupported_type", "Send JSON or a form.")
+
+
+def _form_fields(body: bytes) -> Fields:
+    try:
+        return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise malformed("body.malformed", "The form can't be read.") from None
+
+
+def _json_fields(body: bytes) -> Fields:
+    try:
+        parsed = orjson.loads(body.removeprefix(BYTE_ORDER_MARK))
+    except orjson.JSONDecodeError:
+        raise malformed("body.not_json", "The body is not JSON.") from None
+    if not isinstance(parsed, dict):
+        raise invalid("body.invalid", "body: must be an object")
+    return list(parsed.items())
+
+
+def _wrong_field(name: str, rule: str) -> DomainError:
+    field = f"body.{name}"
+    problem = FieldProblem(field, "type", rule)
+    return DomainError(Kind.INVALID, "body.invalid", f"{field}: {rule}", problems=(problem,))

@@ -1,0 +1,27 @@
+from typing import Annotated
+
+import typer
+
+from cli.connection import connected
+from cli.output import Json, show
+from services import accounts, lists
+from services.subscriptions import addresses, traces
+from services.subscriptions.traces import Trace
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def trace(
+    list_name: Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")],
+    email: Annotated[str, typer.Argument(metavar="EMAIL")],
+    as_json: Json = False,
+) -> None:
+    """Make a trace id: it stands for the person on the list, so it goes into mail to them alone."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        mailing_list = lists.get_named(uow, list_name, archived=True)
+        person = accounts.get_by_email(uow, email)
+        signer = traces.signer(resources.keyring)
+        trace_id = traces.make(signer, Trace(mailing_list.id, person.id))
+        url = addresses.unsubscribe_url(resources.settings, trace_id)
+    show({"trace_id": trace_id, "unsubscribe_url": url}, as_json=as_json)

@@ -1,0 +1,96 @@
+"""The mails that the sandbox has taken, newest last, in memory alone."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default as policy
+from itertools import count
+
+MOST_MAILS = 500
+MOST_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class KeptMail:
+    id: int
+    received_at: datetime
+    recipients: tuple[str, ...]
+    subject: str
+    raw: bytes
+
+    @property
+    def to(self) -> str:
+        return ", ".join(self.recipients)
+
+    def is_to(self, address: str) -> bool:
+        return address.strip().lower() in {each.lower() for each in self.recipients}
+
+    def open(self) -> "OpenedMail":
+        message = parse(self.raw)
+        headers = tuple((name, str(value)) for name, value in message.items())
+        return OpenedMail(self, headers, _part(message, "plain"), _part(message, "html"))
+
+
+@dataclass(frozen=True)
+class OpenedMail:
+    """A mail taken apart; a part that it lacks is None."""
+
+    kept: KeptMail
+    headers: tuple[tuple[str, str], ...]
+    text: str | None
+    html: str | None
+
+    @property
+    def sender(self) -> str:
+        return next((value for name, value in self.headers if name.lower() == "from"), "")
+
+
+def parse(raw: bytes) -> EmailMessage:
+    return message_from_bytes(raw, policy=policy)
+
+
+def _part(message: EmailMessage, kind: str) -> str | None:
+    part = message.get_body((kind,))
+    if part is None:
+        return None
+    try:
+        text = str(part.get_content())
+    except LookupError:
+        # A character set that nobody knows; what it has of ASCII can be read still.
+        part.set_param("charset", "ascii")
+        text = str(part.get_content())
+    return text.replace("\r\n", "\n")
+
+
+class Mailbox:
+    """Keeps the last mails: at most ``MOST_MAILS``, and ``MOST_BYTES`` of them together."""
+
+    def __init__(self) -> None:
+        self._mails: deque[KeptMail] = deque()
+        self._ids = count(1)
+
+    def keep(self, recipients: tuple[str, ...], raw: bytes) -> None:
+        subject = str(parse(raw)["Subject"] or "")
+        mail = KeptMail(next(self._ids), datetime.now(UTC), recipients, subject, raw)
+        self._mails.append(mail)
+        while len(self._mails) > MOST_MAILS or sum(len(each.raw) for each in self) > MOST_BYTES:
+            self._mails.popleft()
+
+    def __iter__(self) -> Iterator[KeptMail]:
+        return iter(self._mails)
+
+    def newest_first(self, to: str = "") -> list[KeptMail]:
+        """Those to one address, in any case; all of them without one."""
+        return [each for each in reversed(self._mails) if not to.strip() or each.is_to(to)]
+
+    def find(self, mail_id: int) -> KeptMail | None:
+        return next((each for each in self._mails if each.id == mail_id), None)
+
+    def remove(self, to: str = "") -> int:
+        """Forget those to one address, or all; tells how many."""
+        gone = {each.id for each in self.newest_first(to)}
+        self._mails = deque(each for each in self._mails if each.id not in gone)
+        return len(gone)

@@ -1,0 +1,104 @@
+"""The mailbox in a browser, and as JSON for scripts."""
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse
+
+from devstack.sandbox.mailbox import MOST_MAILS, KeptMail, Mailbox
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+To = Annotated[str, Query(description="Only mail to this address")]
+
+# Written by whoever had a say in the mail: no scripts, no forms, nothing from elsewhere. Its links
+# open outside of the frame.
+_MAIL_HEADERS = {
+    "Content-Security-Policy": (
+        "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "
+        "style-src 'unsafe-inline'; img-src data: http://127.0.0.1:* http://localhost:*"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_LINKS_OPEN_A_TAB = '<base target="_blank">'
+_HEAD = re.compile(r"<head(\s[^>]*)?>|<html(\s[^>]*)?>|<!doctype[^>]*>", re.IGNORECASE)
+
+
+def router(mailbox: Mailbox) -> APIRouter:
+    """The pages of one mailbox, with paths below wherever it is mounted, which is ``/mail``."""
+    router = APIRouter()
+
+    @router.get("", response_class=HTMLResponse)
+    async def listing(to: To = "") -> str:
+        return _page("mailbox.html", mails=mailbox.newest_first(to), to=to, most=MOST_MAILS)
+
+    @router.get("/messages")
+    async def messages(to: To = "") -> list[dict[str, Any]]:
+        return [_as_json(each) for each in mailbox.newest_first(to)]
+
+    @router.delete("/messages")
+    async def remove(to: To = "") -> dict[str, int]:
+        return {"removed": mailbox.remove(to)}
+
+    @router.get("/messages/{mail_id}", response_class=HTMLResponse)
+    async def one(mail_id: int) -> str:
+        return _page("mail.html", mail=_find(mailbox, mail_id).open())
+
+    @router.get("/messages/{mail_id}/html")
+    async def html(mail_id: int) -> Response:
+        part = _find(mailbox, mail_id).open().html
+        if part is None:
+            raise HTTPException(404, "This mail has no HTML part.")
+        return HTMLResponse(_with_links_that_open(part), headers=_MAIL_HEADERS)
+
+    @router.get("/messages/{mail_id}/raw")
+    async def raw(mail_id: int) -> Response:
+        source = _find(mailbox, mail_id).raw
+        return PlainTextResponse(source, headers={"X-Content-Type-Options": "nosniff"})
+
+    return router
+
+
+def _find(mailbox: Mailbox, mail_id: int) -> KeptMail:
+    found = mailbox.find(mail_id)
+    if found is None:
+        raise HTTPException(404, "There is no such mail, or not any more.")
+    return found
+
+
+def _as_json(kept: KeptMail) -> dict[str, Any]:
+    mail = kept.open()
+    return {
+        "id": kept.id,
+        "to": kept.to,
+        "from": mail.sender,
+        "subject": kept.subject,
+        "text": mail.text,
+        "html": mail.html,
+        "headers": dict(mail.headers),
+        "received_at": kept.received_at.isoformat(),
+    }
+
+
+def _with_links_that_open(html: str) -> str:
+    """The document, told to open its links in a tab of their own: within the frame they can't."""
+    found = list(_HEAD.finditer(html, 0, 1000))
+    at = found[-1].end() if found else 0
+    return html[:at] + _LINKS_OPEN_A_TAB + html[at:]
+
+
+def _page(template: str, **values: object) -> str:
+    return _templates().get_template(template).render(values)
+
+
+@lru_cache(maxsize=1)
+def _templates() -> "Environment":
+    # Imported at the first look into the mailbox: most sandboxes idle, and it takes megabytes.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("devstack.sandbox", "")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)

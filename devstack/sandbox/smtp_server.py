@@ -1,0 +1,92 @@
+"""The sandbox's SMTP server: takes every mail, but for a few recipients that make trouble."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiosmtpd.smtp import SMTP, Envelope, Session
+
+from devstack.ports import LOOPBACK
+from devstack.sandbox.mailbox import Mailbox, parse
+
+MOST_BYTES_OF_A_MAIL = 5 * 1024 * 1024
+_LATER_ATTEMPTS = 2
+_SLOW_SECONDS = 60.0  # longer than Pressroom waits
+_MOST_COUNTED = 1000
+
+
+class Reception:
+    """What the server does with a mail; the names of its methods are aiosmtpd's."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+        self._attempts: Counter[tuple[str, str]] = Counter()
+
+    async def handle_RCPT(  # noqa: N802
+        self,
+        server: SMTP,
+        session: Session,
+        envelope: Envelope,
+        address: str,
+        options: list[str],
+    ) -> str:
+        if _local_part(address) == "reject":
+            return "550 5.1.1 There is no such mailbox"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(  # noqa: N802
+        self, server: SMTP, session: Session, envelope: Envelope
+    ) -> str:
+        content = envelope.content
+        assert isinstance(content, bytes)  # a str only with decode_data
+        if any(_local_part(each) == "slow" for each in envelope.rcpt_tos):
+            await asyncio.sleep(_SLOW_SECONDS)
+        if self._is_too_early(envelope.rcpt_tos, content):
+            return "451 4.7.1 Try again later"
+        self._mailbox.keep(tuple(envelope.rcpt_tos), content)
+        return "250 OK"
+
+    def _is_too_early(self, recipients: list[str], content: bytes) -> bool:
+        late = [each for each in recipients if _local_part(each) == "later"]
+        if not late:
+            return False
+        mail = (late[0].lower(), str(parse(content)["Subject"]))
+        self._attempts[mail] += 1
+        if self._attempts[mail] <= _LATER_ATTEMPTS:
+            if len(self._attempts) > _MOST_COUNTED:
+                self._attempts.clear()
+            return True
+        del self._attempts[mail]
+        return False
+
+
+def _local_part(address: str) -> str:
+    """What decides how it fares; what follows a plus tells addresses apart that fare alike."""
+    return address.rpartition("@")[0].partition("+")[0].lower()
+
+
+@asynccontextmanager
+async def smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
+    """Take mail on a loopback port, in the running event loop."""
+    loop = asyncio.get_running_loop()
+    reception = Reception(mailbox)
+
+    def protocol() -> SMTP:
+        # With a name of its own: it would look up the machine's, for as long as that takes.
+        return SMTP(
+            reception,
+            data_size_limit=MOST_BYTES_OF_A_MAIL,
+            enable_SMTPUTF8=True,
+            hostname="sandbox.localhost",
+            ident="Pressroom sandbox",
+            loop=loop,
+        )
+
+    server = await loop.create_server(protocol, LOOPBACK, port)
+    try:
+        yield
+    finally:
+        # Not waited for: a client that keeps its connection must not hold up the end.
+        server.close()

@@ -1,0 +1,56 @@
+from core.errors import unavailable
+from core.settings import Settings
+from integrations.challenges.port import Challenge, Provider
+from integrations.challenges.siteverify import (
+    HCAPTCHA,
+    RECAPTCHA,
+    TURNSTILE,
+    SiteVerify,
+    open_client,
+)
+
+_RETRY_AFTER_SECONDS = 60
+
+
+class Challenges:
+    """The providers for which the settings have a secret and a site key; one for a process."""
+
+    def __init__(self, given: Settings) -> None:
+        accounts = (
+            (TURNSTILE, given.turnstile_url, given.turnstile_secret, given.turnstile_site_key),
+            (HCAPTCHA, given.hcaptcha_url, given.hcaptcha_secret, given.hcaptcha_site_key),
+            (RECAPTCHA, given.recaptcha_url, given.recaptcha_secret, given.recaptcha_site_key),
+        )
+        self._client = open_client()
+        self._adapters = {
+            dialect.provider: SiteVerify(
+                self._client,
+                dialect,
+                url=str(url),
+                secret=secret,
+                site_key=site_key,
+                hostnames=given.challenge_hostnames,
+            )
+            for dialect, url, secret, site_key in accounts
+            if secret and site_key
+        }
+
+    @property
+    def configured(self) -> tuple[Provider, ...]:
+        return tuple(self._adapters)
+
+    def challenge_for(self, provider: Provider) -> Challenge:
+        """The provider's adapter.
+
+        Raises ``challenge.not_configured`` (unavailable): who asks can't mend it, the operator can.
+        """
+        if provider not in self._adapters:
+            raise unavailable(
+                "challenge.not_configured",
+                f"Challenges of {provider} are not set up here.",
+                retry_after=_RETRY_AFTER_SECONDS,
+            )
+        return self._adapters[provider]
+
+    async def aclose(self) -> None:
+        await self._client.aclose()

@@ -1,0 +1,243 @@
+"""The siteverify protocol, which the three providers share but for details.
+
+One POST of a form, one JSON object back. The details are data, a ``Dialect`` for each provider.
+Sources: developers.cloudflare.com/turnstile/get-started/server-side-validation, docs.hcaptcha.com,
+developers.google.com/recaptcha/docs/verify and /docs/v3.
+"""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+import httpx
+import orjson
+from pydantic import SecretStr
+
+from core.errors import DomainError, forbidden, unavailable
+from core.logging import get_logger
+from integrations.challenges.port import Answer, Provider
+
+_SECONDS = 5.0
+_CONNECT_SECONDS = 2.0
+_RETRY_AFTER_SECONDS = 5
+_LONGEST_REPLY = 64 * 1024
+_LOWEST_SCORE = 0.5
+# Some servers tell of a problem with status 400 and the usual object.
+_READABLE = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
+_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity"}
+
+# What providers say of a token that is not, or no longer, good. Every other code is about our
+# secret, our request or their service, and no person in front of a widget can mend that.
+_ABOUT_THE_TOKEN = frozenset(
+    {
+        "already-seen-response",
+        "expired-input-response",
+        "invalid-input-response",
+        "invalid-or-already-seen-response",
+        "missing-input-response",
+        "timeout-or-duplicate",
+    }
+)
+_ABOUT_US = frozenset(
+    {
+        "bad-request",
+        "internal-error",
+        "invalid-input-secret",
+        "invalid-remoteip",
+        "missing-input-secret",
+        "missing-remoteip",
+        "not-using-dummy-passcode",
+        "sitekey-secret-mismatch",
+    }
+)
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What sets a provider apart.
+
+    Attributes:
+        longest_token: in characters. Turnstile documents 2,048. The others promise no limit, and
+            tokens of hCaptcha with more than 4,000 characters have been seen.
+        reports_action: so that a reply without one is about a widget that was shown without one.
+        may_score: a reply without a score is then of a version that knows no action either.
+        sends_site_key: hCaptcha's secret is that of an account: without the site key it accepts
+            tokens of all the account's sites.
+    """
+
+    provider: Provider
+    longest_token: int
+    reports_action: bool = False
+    may_score: bool = False
+    sends_site_key: bool = False
+
+
+# Turnstile protects the action against changes, and its documentation asks to compare it. A widget
+# without `data-action` reports an empty one: whatever that token was made for, it wasn't this.
+TURNSTILE = Dialect(Provider.TURNSTILE, 2048, reports_action=True)
+HCAPTCHA = Dialect(Provider.HCAPTCHA, 8192, sends_site_key=True)
+# Version 3 reports a score, and its documentation asks to compare the action; 2 knows neither.
+RECAPTCHA = Dialect(Provider.RECAPTCHA, 8192, reports_action=True, may_score=True)
+
+
+class _Refused(Exception):
+    """The token is not good; the text is a reason for the log."""
+
+
+class _Unanswered(Exception):
+    """Nobody said whether the token is good; the text is a reason for the log."""
+
+
+def open_client() -> httpx.AsyncClient:
+    """A client for every provider: no redirects, cookies or proxies, and bounded waits."""
+    return httpx.AsyncClient(
+        timeout=httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS),
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        follow_redirects=False,
+        trust_env=False,
+    )
+
+
+class SiteVerify:
+    """Asks one provider about tokens. The client belongs to whoever hands it in."""
+
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        dialect: Dialect,
+        *,
+        url: str,
+        secret: SecretStr,
+        site_key: str,
+        hostnames: Collection[str] = (),
+    ) -> None:
+        self.site_key = site_key
+        self._client = client
+        self._dialect = dialect
+        self._url = url
+        self._secret = secret
+        self._hostnames = hostnames
+
+    async def check(self, answer: Answer) -> None:
+        try:
+            self._require_likely(answer.token)
+            self._judge(_read(*await self._ask(answer)), answer)
+        except _Refused as refused:
+            raise self._failed(str(refused)) from None
+        except _Unanswered as unanswered:
+            raise self._unavailable(str(unanswered)) from None
+
+    def _require_likely(self, token: str) -> None:
+        """Refuse what no provider has made, without asking one."""
+        if not token.strip():
+            raise _Refused("blank token")
+        if len(token) > self._dialect.longest_token:
+            raise _Refused("token too long")
+        if not token.isascii() or not token.isprintable():
+            raise _Refused("token of strange characters")
+
+    async def _ask(self, answer: Answer) -> tuple[int, bytes]:
+        try:
+            # Httpx bounds each step, not their sum: a reply may come byte by byte.
+            async with asyncio.timeout(_SECONDS):
+                return await self._post(self._form(answer))
+        except TimeoutError:
+            raise _Unanswered("timeout") from None
+        except httpx.HTTPError as error:
+            raise _Unanswered(type(error).__name__) from None
+
+    async def _post(self, form: dict[str, str]) -> tuple[int, bytes]:
+        body = bytearray()
+        async with self._client.stream("POST", self._url, data=form, headers=_HEADERS) as reply:
+            # Raw: decompressing could make far more of the bytes than what was counted.
+            async for part in reply.aiter_raw():
+                body += part
+                if len(body) > _LONGEST_REPLY:
+                    raise _Unanswered("reply too long")
+            return reply.status_code, bytes(body)
+
+    def _form(self, answer: Answer) -> dict[str, str]:
+        form = {"secret": self._secret.get_secret_value(), "response": answer.token}
+        if answer.remote_ip:
+            form["remoteip"] = answer.remote_ip
+        if self._dialect.sends_site_key:
+            form["sitekey"] = self.site_key
+        return form
+
+    def _judge(self, reply: dict[str, object], answer: Answer) -> None:
+        _require_success(reply)
+        score = reply.get("score") if self._dialect.may_score else None
+        self._require_action(_text(reply, "action"), answer.action, is_scored=score is not None)
+        self._require_hostname(_text(reply, "hostname"))
+        if score is not None:
+            _require_score(score)
+
+    def _require_action(self, reported: str, expected: str, *, is_scored: bool) -> None:
+        is_due = self._dialect.reports_action and (is_scored or not self._dialect.may_score)
+        if (reported or is_due) and reported != expected:
+            raise _Refused("another action" if reported else "no action")
+
+    def _require_hostname(self, reported: str) -> None:
+        if self._hostnames and reported and reported.lower() not in self._hostnames:
+            raise _Refused("another hostname")
+
+    def _failed(self, reason: str) -> DomainError:
+        _log.info("challenge failed", provider=self._dialect.provider, reason=reason)
+        return forbidden("challenge.failed", "The challenge was not passed. Solve a new one.")
+
+    def _unavailable(self, reason: str) -> DomainError:
+        _log.warning("challenge unavailable", provider=self._dialect.provider, reason=reason)
+        return unavailable(
+            "challenge.unavailable",
+            "The challenge can't be checked at the moment. Try again with a new one.",
+            retry_after=_RETRY_AFTER_SECONDS,
+        )
+
+
+def _read(status: int, body: bytes) -> dict[str, object]:
+    """The reply's object, which says success only with status 200."""
+    if status not in _READABLE:
+        raise _Unanswered(f"status {status}")
+    try:
+        reply: object = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise _Unanswered(f"status {status}, not JSON") from None
+    if not isinstance(reply, dict) or not isinstance(reply.get("success"), bool):
+        raise _Unanswered(f"status {status}, not a verdict")
+    if reply["success"] and status != HTTPStatus.OK:
+        raise _Unanswered(f"status {status}, yet success")
+    return reply
+
+
+def _require_success(reply: dict[str, object]) -> None:
+    if reply["success"] is True:
+        return
+    codes = reply.get("error-codes")
+    listed = codes if isinstance(codes, list) else [codes] if codes else []
+    named = {code if isinstance(code, str) else "" for code in listed}
+    known = sorted(named & (_ABOUT_THE_TOKEN | _ABOUT_US))
+    # Unknown codes are not logged: who knows what is in them.
+    reason = ", ".join([*known, "an unknown code"] if len(known) < len(named) else known)
+    if named <= _ABOUT_THE_TOKEN:
+        raise _Refused(reason or "no reason given")
+    raise _Unanswered(reason)
+
+
+def _require_score(score: object) -> None:
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        raise _Unanswered("score is no number")
+    if score < _LOWEST_SCORE:
+        raise _Refused("low score")
+
+
+def _text(reply: dict[str, object], name: str) -> str:
+    value = reply.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _Unanswered(f"{name} is no text")
+    return value

@@ -1,0 +1,84 @@
+"""A mail as the bytes that SMTP carries (RFC 5322, RFC 2045)."""
+
+import re
+from email.header import Header
+from email.message import EmailMessage
+from email.policy import EmailPolicy
+from email.utils import format_datetime, formataddr, make_msgid
+
+from core import clock
+from core.errors import DomainError, provider_failed
+from core.mail import Sender
+from integrations.mail.port import Mail
+
+_KEY = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*\Z")
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_OURS = {"from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version"}
+_LONGEST_LINE = 998  # RFC 5322, 2.1.1
+
+
+class _AsWritten(EmailPolicy):
+    """Keeps each header as it was given.
+
+    The library would take apart what looks like encoded words, line ends inside them included,
+    and make encoded words of long links, which no mail program then takes for links.
+    """
+
+    def header_store_parse(self, name: str, value: str) -> tuple[str, str]:
+        return name, value
+
+    def fold_binary(self, name: str, value: str) -> bytes:
+        return f"{name}: {value}\r\n".encode()
+
+
+_POLICY = _AsWritten(linesep="\r\n")
+
+
+def compose(mail: Mail, sender: Sender, address: str) -> bytes:
+    """The whole message to one address; raises ``mail.refused`` for what can't be written."""
+    message = EmailMessage(_POLICY)
+    message["From"] = formataddr((sender.name, sender.address))
+    message["To"] = address
+    message["Subject"] = _written("Subject", _CONTROLS.sub(" ", mail.subject))
+    message["Date"] = format_datetime(clock.now())
+    message["Message-ID"] = _message_id(mail, sender)
+    for name, value in mail.headers.items():
+        message[name] = _checked(name, value)
+    try:
+        message.set_content(mail.text, cte="quoted-printable")
+        message.add_alternative(mail.html, subtype="html", cte="quoted-printable")
+    except UnicodeError:
+        raise _refused("The text") from None
+    return message.as_bytes()
+
+
+def _message_id(mail: Mail, sender: Sender) -> str:
+    if mail.key is None:
+        return make_msgid(domain=sender.domain)
+    if not _KEY.match(mail.key):
+        raise _refused("The key")
+    return f"<{mail.key}@{sender.domain}>"
+
+
+def _checked(name: str, value: str) -> str:
+    is_ours = name.lower() in _OURS or name.lower().startswith("content-")
+    if is_ours or not _NAME.match(name) or _CONTROLS.search(value):
+        raise _refused("A header")
+    return _written(name, value)
+
+
+def _written(name: str, value: str) -> str:
+    """The value in ASCII; what is not, or looks encoded already, becomes encoded words."""
+    if value.isascii() and "=?" not in value:
+        if len(name) + len(": ") + len(value) > _LONGEST_LINE:
+            raise _refused("A header")
+        return value
+    try:
+        return Header(value, "utf-8", header_name=name).encode(linesep="\r\n")
+    except UnicodeError:
+        raise _refused("A header") from None
+
+
+def _refused(what: str) -> DomainError:
+    return provider_failed("mail.refused", f"{what} can't be put into a mail.")

@@ -1,0 +1,22 @@
+"""Picks who sends mail."""
+
+from core.errors import TransientError
+from core.mail import MailServer, Sender
+from core.settings import Settings
+from integrations.mail.port import Mail, Mailer
+from integrations.mail.smtp import SmtpMailer
+
+
+class Unset:
+    """Sends nothing and loses nothing: the mail is tried again, and goes out once there is one."""
+
+    def send(self, mail: Mail) -> None:
+        raise TransientError("PRESSROOM_MAIL_URL is not set: mail waits until it is")
+
+
+def mailer(settings: Settings) -> Mailer:
+    """Whoever the settings name; make it once a process."""
+    if settings.mail_url is None:
+        return Unset()
+    server = MailServer.parse(settings.mail_url.get_secret_value())
+    return SmtpMailer(server, Sender.parse(settings.mail_from))

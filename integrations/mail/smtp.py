@@ -1,0 +1,116 @@
+"""Mail over SMTP (RFC 5321), a connection each.
+
+Nothing raised or logged here repeats what a server said: its replies quote addresses.
+"""
+
+import smtplib
+import ssl
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+from email_validator import EmailNotValidError, ValidatedEmail, validate_email
+
+from core.errors import DomainError, TransientError, provider_failed
+from core.mail import MailServer, Security, Sender
+from integrations.mail.message import compose
+from integrations.mail.port import Mail
+
+# Each wait for the server. A call ends by it even when the network swallows everything.
+_TIMEOUT_SECONDS = 20.0
+
+_PERMANENT = range(500, 600)
+# RFC 4954: what is refused is the login, or that there was none. An operator can mend that.
+_LOGIN_REFUSED = frozenset({530, 534, 535, 538})
+_TOO_LARGE = 552
+
+
+@dataclass(frozen=True)
+class SmtpMailer:
+    """Sends through one server, whose certificate is verified wherever TLS is used."""
+
+    server: MailServer
+    sender: Sender
+    timeout: float = _TIMEOUT_SECONDS
+
+    def send(self, mail: Mail) -> None:
+        recipient = _recipient(mail.to)
+        address = f"{recipient.ascii_local_part or recipient.local_part}@{recipient.ascii_domain}"
+        message = compose(mail, self.sender, address)
+        options = [] if address.isascii() else ["SMTPUTF8", "BODY=8BITMIME"]
+        try:
+            with closing(self._connect()) as link:
+                self._log_in(link)
+                _require_extensions(link, options)
+                link.sendmail(self.sender.address, [address], message, options)
+                # It is theirs now, whatever they answer to this.
+                with suppress(smtplib.SMTPException):
+                    link.quit()
+        except smtplib.SMTPException as error:
+            raise _verdict(error) from None
+        # ValueError: what smtplib makes of a login's challenge that can't be decoded.
+        except (OSError, ValueError) as error:
+            raise TransientError(f"mail server: {type(error).__name__}") from None
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return ssl.create_default_context()
+
+    def _connect(self) -> smtplib.SMTP:
+        # Named after the sender: looking up this machine's own name can take longer than any call.
+        name = self.sender.domain
+        host, port, timeout = self.server.host, self.server.port, self.timeout
+        if self.server.security is Security.TLS:
+            return smtplib.SMTP_SSL(host, port, name, timeout=timeout, context=self._tls)
+        return smtplib.SMTP(host, port, name, timeout=timeout)
+
+    def _log_in(self, link: smtplib.SMTP) -> None:
+        if self.server.security is Security.STARTTLS:
+            link.starttls(context=self._tls)
+        if self.server.login is not None:
+            link.login(self.server.login.user, self.server.login.password)
+
+
+def _require_extensions(link: smtplib.SMTP, options: list[str]) -> None:
+    link.ehlo_or_helo_if_needed()
+    if "SMTPUTF8" in options and not link.has_extn("smtputf8"):
+        raise _refused("The mail server takes ASCII characters only before the @.")
+
+
+def _recipient(address: str) -> ValidatedEmail:
+    try:
+        return validate_email(address, check_deliverability=False)
+    except EmailNotValidError:
+        raise _refused("The recipient is not an e-mail address.") from None
+
+
+def _verdict(error: smtplib.SMTPException) -> Exception:
+    """What a failed conversation means for the mail: another try, or the end."""
+    if isinstance(error, smtplib.SMTPNotSupportedError):
+        return TransientError("mail server: offers no STARTTLS, or no login")
+    code = _code(error)
+    what = f"mail server: {type(error).__name__} {code or ''}".rstrip()
+    if code not in _PERMANENT or code in _LOGIN_REFUSED:
+        return TransientError(what)
+    match error:
+        case smtplib.SMTPRecipientsRefused():
+            return _refused(f"The mail server refused the recipient ({code}).")
+        case smtplib.SMTPDataError():
+            return _refused(f"The mail server refused the message ({code}).")
+        case smtplib.SMTPSenderRefused() if code == _TOO_LARGE:
+            return _refused(f"The message is too large for the mail server ({code}).")
+    # The greeting, the login or the sender: the settings are wrong, not the mail.
+    return TransientError(what)
+
+
+def _code(error: smtplib.SMTPException) -> int | None:
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        [(code, _)] = error.recipients.values()
+        return int(code)
+    if isinstance(error, smtplib.SMTPResponseException):
+        return error.smtp_code
+    return None
+
+
+def _refused(message: str) -> DomainError:
+    return provider_failed("mail.refused", message)

@@ -1,0 +1,88 @@
+"""The sandbox's mailbox, as a person reads it."""
+
+import http.server
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect
+
+from core.mail import MailServer, Sender
+from integrations.mail.port import Mail
+from integrations.mail.smtp import SmtpMailer
+from tests.stack import Stack, eventually
+
+TO = "avid.reader@example.com"
+
+
+def send(stack: Stack, mail: Mail) -> None:
+    server = MailServer.parse(stack.environment["PRESSROOM_MAIL_URL"])
+    SmtpMailer(server, Sender.parse("The Daily Demo <news@pressroom.example>")).send(mail)
+
+
+def confirmation(stack: Stack) -> Mail:
+    link = f"{stack.sandbox_url}/?from=mail"
+    return Mail(
+        to=TO,
+        subject="Please confirm: Grüße aus der Redaktion",
+        text=f"Please confirm that you want The Daily Demo:\n{link}\n",
+        html="<!doctype html><html><head><title>Confirm</title></head><body>"
+        "<script>document.body.append('scripted')</script><h1>The Daily Demo</h1>"
+        f'<p>One click, and it is yours: <a href="{link}">Confirm</a></p></body></html>',
+        headers={"List-Unsubscribe": f"<{stack.sandbox_url}/?unsubscribe=1>"},
+    )
+
+
+def test_a_mail_is_found_read_and_its_link_followed(
+    stack: Stack, open_page: Callable[..., Page], keep: Callable[[Page, str], Path]
+) -> None:
+    send(stack, Mail("somebody.else@example.com", "Not for the reader", "Text", "<p>Html", {}))
+    send(stack, confirmation(stack))
+    eventually(lambda: stack.mails(to=TO), what="the mail")
+    page = open_page(f"{stack.sandbox_url}/")
+    page.get_by_role("link", name="Mail").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Mailbox")
+    expect(page.get_by_role("link", name="Not for the reader").first).to_be_visible()
+    keep(page, "mailbox")
+    page.get_by_label("Only mail to").fill(TO)
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("link", name="Not for the reader")).to_have_count(0)
+    page.get_by_role("link", name="Please confirm").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Grüße aus der Redaktion")
+    frame = page.frame_locator("iframe")
+    expect(frame.get_by_role("heading", name="The Daily Demo")).to_be_visible()
+    expect(frame.get_by_text("scripted")).to_have_count(0)
+    keep(page, "mail")
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    keep(page, "mail-narrow")
+    with page.expect_popup() as opened:
+        frame.get_by_role("link", name="Confirm").click()
+    opened.value.wait_for_url("**/?from=mail")
+    expect(opened.value.get_by_role("heading", level=1)).to_have_text("Pressroom sandbox")
+
+
+def test_a_mail_can_not_tell_anybody_that_it_was_read(stack: Stack, browser: Browser) -> None:
+    heard: list[str] = []
+
+    class Tracker(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(self.path)
+            self.send_error(404)
+
+    # Not the address that the page is from, and one that needs no network.
+    with http.server.ThreadingHTTPServer(("127.0.0.2", 0), Tracker) as tracker:
+        threading.Thread(target=tracker.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"http://127.0.0.2:{tracker.server_address[1]}"
+        html = f'<img src="{url}/pixel.gif"><link rel="stylesheet" href="{url}/a.css"><p>Seen'
+        send(stack, Mail("tracked@example.com", "Tracked", "Text", html, {}))
+        [mail] = stack.mails(to="tracked@example.com")
+        page = browser.new_page()
+        page.goto(f"{stack.sandbox_url}/mail/messages/{mail['id']}", wait_until="networkidle")
+        expect(page.frame_locator("iframe").get_by_text("Seen")).to_be_visible()
+        assert heard == []
+        # The tracker does hear what asks it.
+        page.goto(f"{url}/asked")
+        assert "/asked" in heard
+        page.close()
+        tracker.shutdown()

@@ -1,0 +1,164 @@
+"""What tests of lists need: a list, people who read it, and trace ids as its mail has them."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from models import Plan
+from services.subscriptions import traces
+from services.subscriptions.traces import Trace
+from tests.contract.replies import data
+from tests.stack import Stack
+
+LIST_FIELDS = {
+    "id",
+    "slug",
+    "title",
+    "tagline",
+    "description",
+    "avatar_image_url",
+    "favicon_image_url",
+    "user_id",
+    "subscriber_count",
+    "email_channel_enabled",
+    "challenge_enabled",
+    "challenge_provider",
+    "challenge_site_key",
+    "confirm_required",
+    "created_at",
+    "updated_at",
+}
+SUBSCRIPTION_FIELDS = {
+    "id",
+    "user_id",
+    "list_id",
+    "status",
+    "type",
+    "paid_expiry",
+    "email_enabled",
+    "name",
+    "email",
+    "source",
+    "created_at",
+    "updated_at",
+    "user",
+    "list",
+}
+TIMESTAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
+
+
+@dataclass
+class Reader:
+    """A person who has a login of their own, and owns nothing."""
+
+    user_id: int
+    email: str
+    name: str
+    key: str
+    client: httpx.Client
+
+    def joins(self, list_id: int) -> "Reader":
+        assert data(self.client.post(f"/subscriptions/{list_id}/no-challenge")) == 1
+        return self
+
+    def leaves(self, list_id: int) -> "Reader":
+        assert data(self.client.delete(f"/subscriptions/{list_id}")) == 1
+        return self
+
+    def wants_mail(self, list_id: int, enabled: bool) -> None:
+        reply = self.client.put(f"/subscriptions/{list_id}/email", json={"enabled": enabled})
+        assert data(reply) == 1
+
+    def standing(self, list_id: int) -> dict[str, Any]:
+        """The person's own record on the list."""
+        found: dict[str, Any] = data(self.client.get(f"/subscriptions/{list_id}/rel"))
+        return found
+
+    def stands(self, list_id: int) -> tuple[str, bool]:
+        """The status, and whether mail goes to the person."""
+        found = self.standing(list_id)
+        return found["status"], found["email_enabled"]
+
+
+@contextmanager
+def a_reader(stack: Stack) -> Iterator[Reader]:
+    person = stack.new_owner(plan=Plan.FREE)
+    name = f"Reader {secrets.token_hex(6)}"
+    stack.query("UPDATE users SET name = %s WHERE id = %s", name, person.user_id)
+    with stack.client(person.key) as client:
+        yield Reader(person.user_id, person.email, name, person.key, client)
+
+
+def new_slug() -> str:
+    return f"list-{secrets.token_hex(6)}"
+
+
+def new_address() -> str:
+    return f"reader.{secrets.token_hex(6)}@example.com"
+
+
+def new_list(client: httpx.Client, **fields: object) -> dict[str, Any]:
+    body = {"title": "The Daily Demo", "slug": new_slug(), **fields}
+    made: dict[str, Any] = data(client.post("/lists", json=body))
+    return made
+
+
+def subscribe(client: httpx.Client, list_id: int, email: str, **fields: str) -> httpx.Response:
+    return client.post(f"/subscriptions/{list_id}", json={"email": email, **fields})
+
+
+def members(client: httpx.Client, list_id: int, **filters: object) -> list[dict[str, Any]]:
+    """What the owner is shown."""
+    reply = client.get(f"/lists/{list_id}/subscriptions", params=dict(filters))  # type: ignore[arg-type]
+    items: list[dict[str, Any]] = data(reply)["items"]
+    return items
+
+
+def member(client: httpx.Client, list_id: int, email: str) -> dict[str, Any] | None:
+    """The owner's view of whoever has this address, in whatever status."""
+    for status in ("active", "pending", "unsubscribed", "removed"):
+        for found in members(client, list_id, email=email, status=status):
+            return found
+    return None
+
+
+def known_member(client: httpx.Client, list_id: int, email: str) -> dict[str, Any]:
+    found = member(client, list_id, email)
+    assert found is not None
+    return found
+
+
+def count(client: httpx.Client, list_id: int) -> int:
+    shown: int = data(client.get(f"/lists/{list_id}"))["subscriber_count"]
+    return shown
+
+
+def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
+    """A trace id as the list's mail to that person carries it."""
+    signer = traces.signer(stack.resources.keyring)
+    return traces.make(signer, Trace(list_id, user_id))
+
+
+def fill(stack: Stack, list_id: int, addresses: list[str], *, status: str = "active") -> None:
+    """Members by the hundred, faster than they could come by themselves; the last is the newest."""
+    stack.query(
+        """
+        WITH people AS (
+            INSERT INTO users (id, email)
+            SELECT (random() * 9e15)::bigint + 1, address
+            FROM unnest(%s) AS address RETURNING id, email
+        )
+        INSERT INTO subscriptions (list_id, user_id, status, email, source)
+        SELECT %s, people.id, %s, people.email, 'import'
+        FROM unnest(%s) WITH ORDINALITY AS wanted (address, place)
+        JOIN people ON people.email = wanted.address ORDER BY wanted.place
+        """,
+        addresses,
+        list_id,
+        status,
+        addresses,
+    )

@@ -1,0 +1,172 @@
+"""Lists that ask strangers to pass a challenge, checked with the provider, here the sandbox."""
+
+import secrets
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import Reader, count, known_member, members, new_address, new_list
+from tests.stack import Stack
+
+PROVIDERS = ("turnstile", "hcaptcha", "recaptcha")
+FIELDS = ("challenge-provider", "challenge-token", "challenge-action")
+
+
+def guarded(client: httpx.Client, provider: str, **fields: object) -> int:
+    made = new_list(client, challenge_enabled=True, challenge_provider=provider, **fields)
+    list_id: int = made["id"]
+    return list_id
+
+
+def token(kind: str) -> str:
+    return f"{kind}{secrets.token_hex(6)}"
+
+
+def answered(
+    provider: str, token: str, action: str = "subscribe", email: str | None = None
+) -> dict[str, Any]:
+    answers = dict(zip(FIELDS, (provider, token, action), strict=True))
+    return {"email": email or new_address(), **answers}
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_good_token_subscribes_once(
+    client: httpx.Client, stranger: httpx.Client, provider: str
+) -> None:
+    list_id = guarded(client, provider)
+    path, good = f"/subscriptions/{list_id}", token("pass-")
+    email = new_address()
+    assert data(stranger.post(path, json=answered(provider, good, email=email))) == 1
+    assert known_member(client, list_id, email)["status"] == "active"
+    again = stranger.post(path, json=answered(provider, good))
+    problem(again, 403, "challenge.failed")
+    assert count(client, list_id) == 1
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_bad_tokens_are_403_and_write_nothing(
+    client: httpx.Client, stranger: httpx.Client, provider: str
+) -> None:
+    list_id = guarded(client, provider)
+    bad = [token("fail-"), token("hostname-"), "nonsense", " ", "x" * 10_000, "é", "a\nb"]
+    if provider == "recaptcha":
+        bad.append(token("low-score-"))
+    for each in bad:
+        sent = answered(provider, each)
+        reply = stranger.post(f"/subscriptions/{list_id}", json=sent)
+        problem(reply, 403, "challenge.failed")
+        assert stack_knows_nothing_of(client, list_id, sent["email"])
+
+
+def stack_knows_nothing_of(client: httpx.Client, list_id: int, email: str) -> bool:
+    states = ("active", "pending")
+    return not any(members(client, list_id, email=email, status=each) for each in states)
+
+
+@pytest.mark.parametrize("provider", ["turnstile", "recaptcha"])
+def test_the_action_must_be_the_one_that_the_token_is_for(
+    client: httpx.Client, stranger: httpx.Client, provider: str
+) -> None:
+    path = f"/subscriptions/{guarded(client, provider)}"
+    for sent in (
+        answered(provider, token("pass.login.")),
+        answered(provider, token("pass-"), action="login"),
+    ):
+        problem(stranger.post(path, json=sent), 403, "challenge.failed")
+    assert data(stranger.post(path, json=answered(provider, token("pass.join."), "join"))) == 1
+
+
+@pytest.mark.parametrize("kind", ["error-", "garbage-"])
+def test_a_provider_that_fails_is_503_and_never_a_pass(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, kind: str
+) -> None:
+    for provider in PROVIDERS:
+        list_id, sent = guarded(client, provider), answered(provider, token(kind))
+        reply = stranger.post(f"/subscriptions/{list_id}", json=sent)
+        problem(reply, 503, "challenge.unavailable")
+        assert int(reply.headers["retry-after"]) > 0
+        assert stack.query("SELECT 1 FROM users WHERE email = %s", sent["email"]) == []
+
+
+def test_a_provider_that_is_too_slow_is_503(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    list_id, sent = guarded(client, "turnstile"), answered("turnstile", token("slow-"))
+    reply = stranger.post(f"/subscriptions/{list_id}", json=sent)
+    problem(reply, 503, "challenge.unavailable")
+    assert stack.query("SELECT 1 FROM users WHERE email = %s", sent["email"]) == []
+
+
+def test_missing_fields_are_422_and_each_is_named(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    path = f"/subscriptions/{guarded(client, 'turnstile')}"
+    whole = answered("turnstile", token("pass-"))
+    for name in FIELDS:
+        for sent in (
+            {key: value for key, value in whole.items() if key != name},
+            {**whole, name: ""},
+            {**whole, name: None},
+        ):
+            body = problem(stranger.post(path, json=sent), 422, "challenge.missing")
+            assert [each["field"] for each in body["errors"]] == [f"body.{name}"]
+    body = problem(stranger.post(path, json={"email": new_address()}), 422, "challenge.missing")
+    assert [each["field"] for each in body["errors"]] == [f"body.{name}" for name in FIELDS]
+    # None of these used the token up.
+    assert data(stranger.post(path, json=whole)) == 1
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_fields_are_strings(client: httpx.Client, stranger: httpx.Client, name: str) -> None:
+    path = f"/subscriptions/{guarded(client, 'turnstile')}"
+    sent = {**answered("turnstile", token("pass-")), name: 5}
+    body = problem(stranger.post(path, json=sent), 422, "body.invalid")
+    assert [each["field"] for each in body["errors"]] == [f"body.{name}"]
+
+
+def test_only_the_lists_own_provider_counts(client: httpx.Client, stranger: httpx.Client) -> None:
+    list_id = guarded(client, "turnstile")
+    for other in ("hcaptcha", "recaptcha", "Turnstile", "unheard-of"):
+        sent = answered(other, token("pass-"))
+        reply = stranger.post(f"/subscriptions/{list_id}", json=sent)
+        body = problem(reply, 422, "challenge.provider_mismatch")
+        assert [each["field"] for each in body["errors"]] == ["body.challenge-provider"]
+        assert "turnstile" in body["message"]
+    assert count(client, list_id) == 0
+
+
+def test_a_bad_address_costs_no_token(client: httpx.Client, stranger: httpx.Client) -> None:
+    path, good = f"/subscriptions/{guarded(client, 'turnstile')}", token("pass-")
+    bad = {**answered("turnstile", good), "email": "nobody"}
+    problem(stranger.post(path, json=bad), 422, "body.invalid")
+    assert data(stranger.post(path, json=answered("turnstile", good))) == 1
+
+
+def test_known_addresses_need_the_challenge_too(
+    client: httpx.Client, stranger: httpx.Client, reader: Reader
+) -> None:
+    list_id = guarded(client, "turnstile")
+    reader.joins(list_id)
+    path = f"/subscriptions/{list_id}"
+    problem(stranger.post(path, json={"email": reader.email}), 422, "challenge.missing")
+    sent = answered("turnstile", token("fail-"), email=reader.email)
+    problem(stranger.post(path, json=sent), 403, "challenge.failed")
+    sent = answered("turnstile", token("pass-"), email=reader.email)
+    assert data(stranger.post(path, json=sent)) == 1
+
+
+def test_challenge_and_confirmation_go_together(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    list_id = guarded(client, "hcaptcha", confirm_required=True)
+    sent = answered("hcaptcha", token("pass-"))
+    assert data(stranger.post(f"/subscriptions/{list_id}", json=sent)) == 1
+    assert known_member(client, list_id, sent["email"])["status"] == "pending"
+
+
+def test_a_login_needs_no_challenge(client: httpx.Client, reader: Reader) -> None:
+    list_id = guarded(client, "recaptcha", confirm_required=True)
+    reader.joins(list_id)
+    assert reader.stands(list_id) == ("active", True)

@@ -1,0 +1,224 @@
+"""Unsubscribing: by a trace id from a mail, however it is sent, or by a login."""
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from core.scopes import Scope
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import Reader, count, known_member, new_list, subscribe, trace_for
+from tests.stack import Stack
+
+UINT64_MAX = 2**64 - 1
+ONE_CLICK = {"List-Unsubscribe": "One-Click"}
+
+Send = Callable[[httpx.Client, str, str], httpx.Response]
+
+
+def in_query(caller: httpx.Client, path: str, trace_id: str) -> httpx.Response:
+    return caller.delete(path, params={"trace_id": trace_id})
+
+
+def in_json(caller: httpx.Client, path: str, trace_id: str) -> httpx.Response:
+    return caller.request("DELETE", path, json={"trace_id": trace_id})
+
+
+def in_form(caller: httpx.Client, path: str, trace_id: str) -> httpx.Response:
+    return caller.request("DELETE", path, data={"trace_id": trace_id})
+
+
+def in_multipart(caller: httpx.Client, path: str, trace_id: str) -> httpx.Response:
+    return caller.request("DELETE", path, files={"trace_id": (None, trace_id)})
+
+
+def everywhere(caller: httpx.Client, path: str, trace_id: str) -> httpx.Response:
+    query = {"trace_id": trace_id}
+    return caller.request("DELETE", path, params=query, json={"trace_id": trace_id})
+
+
+def with_byte_order_mark(caller: httpx.Client, path: str, trace_id: str) -> httpx.Response:
+    body = b'\xef\xbb\xbf{"trace_id": "%s"}' % trace_id.encode()
+    headers = {"Content-Type": "application/problem+json; charset=utf-8"}
+    return caller.request("DELETE", path, content=body, headers=headers)
+
+
+WAYS = [in_query, in_json, in_form, in_multipart, everywhere, with_byte_order_mark]
+
+
+@pytest.mark.parametrize("send", WAYS)
+def test_a_trace_id_unsubscribes_its_person(
+    stack: Stack, stranger: httpx.Client, reader: Reader, letter: dict[str, Any], send: Send
+) -> None:
+    trace_id = trace_for(stack, letter["id"], reader.user_id)
+    for name in (letter["id"], letter["slug"]):
+        reader.joins(letter["id"])
+        for _ in range(2):
+            assert data(send(stranger, f"/subscriptions/{name}", trace_id)) == 1
+            assert reader.stands(letter["id"])[0] == "unsubscribed"
+
+
+@pytest.mark.parametrize("name", ["id", "slug"])
+def test_a_login_unsubscribes_its_own_person(
+    client: httpx.Client, make_reader: Callable[[], Reader], letter: dict[str, Any], name: str
+) -> None:
+    leaving, staying = make_reader(), make_reader()
+    for each in (leaving, staying):
+        each.joins(letter["id"])
+    for _ in range(2):
+        assert data(leaving.client.delete(f"/subscriptions/{letter[name]}")) == 1
+    assert leaving.stands(letter["id"])[0] == "unsubscribed"
+    assert staying.stands(letter["id"]) == ("active", True)
+    assert count(client, letter["id"]) == 1
+
+
+def test_neither_is_401(stranger: httpx.Client, letter: dict[str, Any]) -> None:
+    for name in (letter["id"], letter["slug"]):
+        for reply in (
+            stranger.delete(f"/subscriptions/{name}"),
+            stranger.delete(f"/subscriptions/{name}", params={"trace_id": ""}),
+            stranger.request("DELETE", f"/subscriptions/{name}", json={}),
+            stranger.request("DELETE", f"/subscriptions/{name}", json={"trace_id": None}),
+            stranger.request("DELETE", f"/subscriptions/{name}", data=ONE_CLICK),
+        ):
+            problem(reply, 401, "auth.credentials_missing")
+
+
+def test_bad_credentials_are_401_without_a_trace_id(stack: Stack, list_id: int) -> None:
+    with stack.client("prk_nonsense") as mistaken:
+        problem(mistaken.delete(f"/subscriptions/{list_id}"), 401, "auth.invalid_credentials")
+
+
+def test_with_a_trace_id_other_credentials_are_ignored(
+    stack: Stack, reader: Reader, make_reader: Callable[[], Reader], list_id: int
+) -> None:
+    reader.joins(list_id)
+    trace_id = trace_for(stack, list_id, reader.user_id)
+    bystander = make_reader().joins(list_id)
+    read_key = stack.new_key(bystander.user_id, Scope.SUBSCRIPTION_READ)
+    for key in ("prk_nonsense", bystander.key, read_key):
+        with stack.client(key) as caller:
+            assert data(in_query(caller, f"/subscriptions/{list_id}", trace_id)) == 1
+        assert reader.stands(list_id)[0] == "unsubscribed"
+        reader.joins(list_id)
+    assert bystander.stands(list_id) == ("active", True)
+
+
+def test_a_trace_id_is_for_its_own_list_alone(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    other = new_list(client)
+    reader.joins(list_id).joins(other["id"])
+    trace_id = trace_for(stack, list_id, reader.user_id)
+    for name in (other["id"], other["slug"]):
+        for send in (in_query, in_json, in_form):
+            reply = send(stranger, f"/subscriptions/{name}", trace_id)
+            problem(reply, 403, "trace.invalid")
+    assert reader.stands(other["id"]) == ("active", True)
+    assert reader.stands(list_id) == ("active", True)
+
+
+def test_a_refused_trace_id_is_not_made_good_by_a_login(reader: Reader, list_id: int) -> None:
+    reader.joins(list_id)
+    reply = in_query(reader.client, f"/subscriptions/{list_id}", "nonsense")
+    problem(reply, 403, "trace.invalid")
+    assert reader.stands(list_id) == ("active", True)
+
+
+def test_two_trace_ids_that_differ_are_400(
+    stack: Stack, stranger: httpx.Client, make_reader: Callable[[], Reader], list_id: int
+) -> None:
+    people = [make_reader().joins(list_id) for _ in range(2)]
+    one, two = (trace_for(stack, list_id, each.user_id) for each in people)
+    path = f"/subscriptions/{list_id}"
+    both = f"trace_id={one}&trace_id={two}"
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    parts = [("trace_id", (None, each)) for each in (one, two)]
+    for reply in (
+        stranger.delete(f"{path}?{both}"),
+        stranger.request("DELETE", path, content=both, headers=form),
+        stranger.request("DELETE", path, files=parts),
+        stranger.request("DELETE", path, params={"trace_id": one}, json={"trace_id": two}),
+        stranger.request("DELETE", path, params={"trace_id": one}, data={"trace_id": two}),
+    ):
+        problem(reply, 400, "trace.ambiguous")
+    assert [each.stands(list_id) for each in people] == [("active", True)] * 2
+
+
+@pytest.mark.parametrize("value", [5, True, ["a"], {"a": 1}])
+def test_a_trace_id_is_a_string(stranger: httpx.Client, list_id: int, value: object) -> None:
+    reply = stranger.request("DELETE", f"/subscriptions/{list_id}", json={"trace_id": value})
+    body = problem(reply, 422, "body.invalid")
+    assert [each["field"] for each in body["errors"]] == ["body.trace_id"]
+
+
+def test_bodies_that_cannot_be_read_are_refused(stranger: httpx.Client, list_id: int) -> None:
+    path = f"/subscriptions/{list_id}"
+    for kind, body, status, code in (
+        ("application/json", b"{", 400, "body.not_json"),
+        ("application/json", b'"\\ud800"', 400, "body.not_json"),
+        ("application/json", b"[]", 422, "body.invalid"),
+        ("application/x-www-form-urlencoded", b"a=b&" * 200, 400, "body.malformed"),
+        ("application/x-www-form-urlencoded", b"\xff", 400, "body.malformed"),
+        ("multipart/form-data; boundary=x", b"nonsense", 400, "body.malformed"),
+        ("text/plain", b"trace_id=a", 415, "body.unsupported_type"),
+    ):
+        reply = stranger.request("DELETE", path, content=body, headers={"Content-Type": kind})
+        problem(reply, status, code)
+
+
+def test_a_content_type_without_a_body_is_no_body(reader: Reader, list_id: int) -> None:
+    reader.joins(list_id)
+    headers = {"Content-Type": "application/json"}
+    assert data(reader.client.delete(f"/subscriptions/{list_id}", headers=headers)) == 1
+    assert reader.stands(list_id)[0] == "unsubscribed"
+
+
+def test_unknown_lists_are_404_and_impossible_names_400(
+    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    trace_id = trace_for(stack, list_id, reader.user_id)
+    for name in (0, 1, UINT64_MAX, "no-such-list"):
+        problem(reader.client.delete(f"/subscriptions/{name}"), 404, "list.not_found")
+        problem(in_query(stranger, f"/subscriptions/{name}", trace_id), 404, "list.not_found")
+    for name in (UINT64_MAX + 1, "-1", "No_Slug"):
+        problem(reader.client.delete(f"/subscriptions/{name}"), 400, "list.name_invalid")
+
+
+def test_a_login_needs_the_full_scope(stack: Stack, reader: Reader, list_id: int) -> None:
+    reader.joins(list_id)
+    for scope in (Scope.SUBSCRIPTION_READ, Scope.COMPOSER):
+        with stack.client(stack.new_key(reader.user_id, scope)) as caller:
+            reply = caller.delete(f"/subscriptions/{list_id}")
+            problem(reply, 403, "auth.insufficient_scope")
+    assert reader.stands(list_id) == ("active", True)
+
+
+@pytest.mark.parametrize("came", ["never", "removed", "pending", "active"])
+def test_a_no_holds_whatever_was_before(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, came: str
+) -> None:
+    list_id = new_list(client, confirm_required=came == "pending")["id"]
+    if came == "pending":
+        subscribe(stranger, list_id, reader.email)
+    elif came != "never":
+        reader.joins(list_id)
+    if came == "removed":
+        assert data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}")) == 1
+    trace_id = trace_for(stack, list_id, reader.user_id)
+    assert data(in_query(stranger, f"/subscriptions/{list_id}", trace_id)) == 1
+    assert data(client.patch(f"/lists/{list_id}", json={"confirm_required": False}))
+    subscribe(stranger, list_id, reader.email)
+    assert known_member(client, list_id, reader.email)["status"] == "pending"
+    path = f"/subscriptions/{list_id}/members/{reader.user_id}/email"
+    problem(client.put(path, json={"enabled": True}), 409, "subscription.opted_out")
+    assert count(client, list_id) == 0
+
+
+def test_leaving_one_list_is_not_leaving_another(
+    client: httpx.Client, neighbour: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    same_owner, other_owner = new_list(client)["id"], new_list(neighbour)["id"]
+    reader.joins(list_id).joins(same_owner).joins(other_owner).leaves(list_id)
+    assert reader.stands(same_owner) == reader.stands(other_owner) == ("active", True)

@@ -1,0 +1,277 @@
+"""Lists: made, read, changed and archived by their owner, and read by anybody with a login."""
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import (
+    LIST_FIELDS,
+    TIMESTAMP,
+    new_list,
+    new_slug,
+)
+from tests.stack import Owner, Stack
+
+UINT64_MAX = 2**64 - 1
+
+
+def fields_at_fault(body: dict[str, Any]) -> list[str]:
+    return [each["field"] for each in body["errors"]]
+
+
+def test_new_list_is_a_channel_with_every_field(client: httpx.Client, owner: Owner) -> None:
+    slug = new_slug()
+    made = data(client.post("/lists", json={"title": "  Tea & Toast ", "slug": slug}))
+    assert set(made) == LIST_FIELDS
+    assert 0 < made["id"] < 2**53
+    assert (made["slug"], made["title"], made["user_id"]) == (slug, "Tea & Toast", owner.user_id)
+    for name in ("tagline", "description", "avatar_image_url", "favicon_image_url"):
+        assert made[name] is None
+    assert (made["challenge_provider"], made["challenge_site_key"]) == (None, None)
+    flags = ("email_channel_enabled", "challenge_enabled", "confirm_required")
+    assert [made[name] for name in flags] == [True, False, False]
+    assert made["subscriber_count"] == 0
+    assert re.fullmatch(TIMESTAMP, made["created_at"])
+    assert re.fullmatch(TIMESTAMP, made["updated_at"])
+
+
+def test_every_field_of_a_new_list_is_kept(client: httpx.Client) -> None:
+    wanted = {
+        "tagline": "Daily",
+        "description": "Every day.\nReally.",
+        "avatar_image_url": "https://example.com/a.png?b=c#d",
+        "favicon_image_url": "http://example.com/favicon.ico",
+        "email_channel_enabled": False,
+        "challenge_enabled": True,
+        "challenge_provider": "hcaptcha",
+        "confirm_required": True,
+    }
+    made = new_list(client, **wanted)
+    assert {name: made[name] for name in wanted} == wanted
+    assert made["challenge_site_key"] == "sandbox-hcaptcha-site-key"
+    assert data(client.get(f"/lists/{made['id']}")) == made
+
+
+def test_a_list_is_read_by_its_id_and_its_slug_by_anybody(
+    client: httpx.Client, neighbour: httpx.Client, letter: dict[str, Any]
+) -> None:
+    for name in (letter["id"], letter["slug"]):
+        for caller in (client, neighbour):
+            assert data(caller.get(f"/lists/{name}")) == letter
+
+
+def test_slug_is_for_reading_alone(client: httpx.Client, letter: dict[str, Any]) -> None:
+    path = f"/lists/{letter['slug']}"
+    problem(client.patch(path, json={"title": "B"}), 400, "request.invalid")
+    problem(client.delete(path), 400, "request.invalid")
+    problem(client.get(f"{path}/subscriptions"), 400, "request.invalid")
+
+
+@pytest.mark.parametrize("name", [0, 1, 2**53, UINT64_MAX, "no-such-list"])
+def test_unknown_lists_are_404(client: httpx.Client, name: str | int) -> None:
+    problem(client.get(f"/lists/{name}"), 404, "list.not_found")
+    if isinstance(name, int):
+        problem(client.patch(f"/lists/{name}", json={}), 404, "list.not_found")
+        problem(client.delete(f"/lists/{name}"), 404, "list.not_found")
+
+
+@pytest.mark.parametrize(
+    "name", [UINT64_MAX + 1, "-1", "1.5", "No_Slug", "a" * 81, "1" * 40, "%00"]
+)
+def test_names_that_can_be_no_list_are_400(client: httpx.Client, name: str | int) -> None:
+    problem(client.get(f"/lists/{name}"), 400, "list.name_invalid")
+    problem(client.delete(f"/lists/{name}"), 400, "request.invalid")
+
+
+@pytest.mark.parametrize(
+    "slug", ["", "A", "ä", "a b", "a_b", "-a", "a" * 81, "1", "2026", "a\n", "a/b", "٣"]
+)
+def test_bad_slugs_are_422_and_name_the_field(
+    client: httpx.Client, letter: dict[str, Any], slug: str
+) -> None:
+    for reply in (
+        client.post("/lists", json={"title": "T", "slug": slug}),
+        client.patch(f"/lists/{letter['id']}", json={"slug": slug}),
+    ):
+        assert fields_at_fault(problem(reply, 422, "list.slug")) == ["body.slug"]
+    assert data(client.get(f"/lists/{letter['id']}")) == letter
+
+
+def test_slugs_of_every_length_are_taken(client: httpx.Client) -> None:
+    longest = new_slug().ljust(80, "x")
+    assert new_list(client, slug=longest)["slug"] == longest
+    assert new_list(client, slug=f"2026-{new_slug()}-")
+
+
+def test_taken_slug_is_409_whoever_has_it(
+    client: httpx.Client, neighbour: httpx.Client, letter: dict[str, Any]
+) -> None:
+    for caller in (client, neighbour):
+        body = {"title": "T", "slug": letter["slug"]}
+        problem(caller.post("/lists", json=body), 409, "list.slug_taken")
+    other = new_list(neighbour)
+    reply = neighbour.patch(f"/lists/{other['id']}", json={"slug": letter["slug"]})
+    problem(reply, 409, "list.slug_taken")
+    assert data(neighbour.get(f"/lists/{other['id']}"))["slug"] == other["slug"]
+
+
+@pytest.mark.parametrize("title", ["", " ", "t" * 201, "a\nb", "a\u2028b", "a\x1bb"])
+def test_bad_titles_are_422(client: httpx.Client, list_id: int, title: str) -> None:
+    for reply in (
+        client.post("/lists", json={"title": title, "slug": new_slug()}),
+        client.patch(f"/lists/{list_id}", json={"title": title}),
+    ):
+        assert fields_at_fault(problem(reply, 422, "list.title")) == ["body.title"]
+
+
+@pytest.mark.parametrize("name", ["avatar_image_url", "favicon_image_url"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "picture.png",
+        "//example.com/a.png",
+        "javascript:alert(1)",
+        "data:image/png;base64,AAAA",
+        "ftp://example.com/a.png",
+        "https://",
+        "https:///a.png",
+        "https://[::1/a.png",
+        "https://example.com/a b.png",
+        "https://example.com/\n.png",
+        "https://example.com/" + "a" * 2048,
+    ],
+)
+def test_bad_image_addresses_are_422(
+    client: httpx.Client, list_id: int, name: str, url: str
+) -> None:
+    reply = client.patch(f"/lists/{list_id}", json={name: url})
+    assert fields_at_fault(problem(reply, 422, "list.image_url")) == [f"body.{name}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("title", 5),
+        ("title", None),
+        ("slug", None),
+        ("slug", True),
+        ("tagline", 1),
+        ("tagline", "t" * 501),
+        ("description", "d" * 5001),
+        ("description", "a\0b"),
+        ("avatar_image_url", []),
+        ("email_channel_enabled", "true"),
+        ("email_channel_enabled", 1),
+        ("email_channel_enabled", None),
+        ("confirm_required", "false"),
+        ("challenge_enabled", 0),
+        ("challenge_provider", "other"),
+    ],
+)
+def test_types_are_strict(client: httpx.Client, list_id: int, name: str, value: object) -> None:
+    whole = {"title": "T", "slug": new_slug(), name: value}
+    for reply in (
+        client.post("/lists", json=whole),
+        client.patch(f"/lists/{list_id}", json={name: value}),
+    ):
+        assert fields_at_fault(problem(reply, 422, "body.invalid")) == [f"body.{name}"]
+
+
+def test_title_and_slug_are_required(client: httpx.Client) -> None:
+    body = problem(client.post("/lists", json={}), 422, "body.invalid")
+    assert set(fields_at_fault(body)) == {"body.title", "body.slug"}
+
+
+def test_bodies_that_are_no_json_objects_are_refused(client: httpx.Client, list_id: int) -> None:
+    for method, path in (("POST", "/lists"), ("PATCH", f"/lists/{list_id}")):
+        json = {"Content-Type": "application/json"}
+        reply = client.request(method, path, content=b"{", headers=json)
+        problem(reply, 400, "body.not_json")
+        problem(client.request(method, path, json=[]), 422, "body.invalid")
+        reply = client.request(method, path, data={"title": "T"})
+        problem(reply, 415, "body.unsupported_type")
+
+
+def test_unknown_fields_are_ignored(client: httpx.Client) -> None:
+    made = new_list(client, id=1, user_id=1, subscriber_count=9, archived_at=None)
+    assert made["subscriber_count"] == 0
+    assert made["id"] != 1 != made["user_id"]
+
+
+def test_patch_changes_what_is_named_and_null_clears(client: httpx.Client) -> None:
+    made = new_list(client, tagline="Daily", description="Long", confirm_required=True)
+    path = f"/lists/{made['id']}"
+    changed = data(client.patch(path, json={"tagline": None, "title": "Weekly"}))
+    assert changed["updated_at"] > made["updated_at"]
+    expected = {"tagline": None, "title": "Weekly", "updated_at": changed["updated_at"]}
+    assert changed == {**made, **expected}
+    assert data(client.get(path)) == changed
+    assert data(client.patch(path, json={})) == changed
+
+
+def test_slug_can_change_and_the_old_one_is_free(client: httpx.Client) -> None:
+    made, slug = new_list(client), new_slug()
+    assert data(client.patch(f"/lists/{made['id']}", json={"slug": slug}))["slug"] == slug
+    assert data(client.get(f"/lists/{slug}"))["id"] == made["id"]
+    problem(client.get(f"/lists/{made['slug']}"), 404, "list.not_found")
+    assert new_list(client, slug=made["slug"])["id"] != made["id"]
+
+
+def test_own_lists_are_paged_newest_first(client: httpx.Client, neighbour: httpx.Client) -> None:
+    made = [new_list(client) for _ in range(3)][::-1]
+    new_list(neighbour)
+    page = data(client.get("/lists"))
+    assert page == {
+        "items": made,
+        "pagination": {"offset": 0, "next_offset": 3, "limit": 50},
+    }
+    page = data(client.get("/lists", params={"offset": 1, "limit": 1}))
+    assert page == {
+        "items": made[1:2],
+        "pagination": {"offset": 1, "next_offset": 2, "limit": 1},
+    }
+    assert data(client.get("/lists", params={"offset": 9}))["items"] == []
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=a", "offset=-1", "offset=1.5"])
+def test_bad_pages_are_400(client: httpx.Client, query: str) -> None:
+    problem(client.get(f"/lists?{query}"), 400, "request.invalid")
+
+
+def test_lists_need_the_scope_and_changes_the_full_one(
+    stack: Stack, owner: Owner, read_only: httpx.Client, unrelated: httpx.Client, list_id: int
+) -> None:
+    path, body = f"/lists/{list_id}", {"title": "T", "slug": new_slug()}
+    assert data(read_only.get("/lists"))["items"][0]["id"] == list_id
+    assert data(read_only.get(path))["id"] == list_id
+    for caller in (read_only, unrelated):
+        for reply in (
+            caller.post("/lists", json=body),
+            caller.patch(path, json=body),
+            caller.delete(path),
+        ):
+            problem(reply, 403, "auth.insufficient_scope")
+    for reply in (unrelated.get("/lists"), unrelated.get(path)):
+        problem(reply, 403, "auth.insufficient_scope")
+
+
+def test_lists_need_credentials_and_changes_their_owner(
+    stranger: httpx.Client, neighbour: httpx.Client, client: httpx.Client, letter: dict[str, Any]
+) -> None:
+    path, body = f"/lists/{letter['id']}", {"title": "Mine now", "slug": new_slug()}
+    for reply in (
+        stranger.get("/lists"),
+        stranger.get(path),
+        stranger.post("/lists", json=body),
+        stranger.patch(path, json=body),
+        stranger.delete(path),
+    ):
+        problem(reply, 401, "auth.credentials_missing")
+    problem(neighbour.patch(path, json=body), 403, "list.not_owner")
+    problem(neighbour.delete(path), 403, "list.not_owner")
+    assert data(neighbour.get("/lists"))["items"] == []
+    assert data(client.get(path)) == letter

@@ -1,0 +1,240 @@
+"""What an owner does with one member: take off, switch mail, edit, see their other lists."""
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import (
+    LIST_FIELDS,
+    SUBSCRIPTION_FIELDS,
+    Reader,
+    count,
+    known_member,
+    new_list,
+    subscribe,
+)
+from tests.stack import Stack
+
+
+@pytest.fixture
+def path(reader: Reader, list_id: int) -> str:
+    """Where `reader`, a member now, is for the owner."""
+    reader.joins(list_id)
+    return f"/subscriptions/{list_id}/members/{reader.user_id}"
+
+
+@pytest.fixture
+def record(reader: Reader, list_id: int, path: str) -> str:
+    return f"/lists/{list_id}/members/{reader.user_id}"
+
+
+def test_removing_is_1_then_0(
+    client: httpx.Client, reader: Reader, list_id: int, path: str
+) -> None:
+    assert data(client.delete(path)) == 1
+    assert reader.stands(list_id) == ("removed", True)
+    assert count(client, list_id) == 0
+    assert data(client.delete(path)) == 0
+
+
+def test_who_was_removed_can_come_back_by_every_door(
+    client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int, path: str
+) -> None:
+    assert data(client.delete(path)) == 1
+    assert data(subscribe(stranger, list_id, reader.email)) == 1
+    assert reader.stands(list_id) == ("active", True)
+    assert data(client.delete(path)) == 1
+    reader.joins(list_id)
+    assert reader.stands(list_id) == ("active", True)
+
+
+def test_who_left_and_is_removed_stays_opted_out(
+    client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int, path: str
+) -> None:
+    reader.leaves(list_id)
+    assert data(client.delete(path)) == 1
+    assert reader.stands(list_id)[0] == "removed"
+    subscribe(stranger, list_id, reader.email)
+    assert reader.stands(list_id)[0] == "pending"
+
+
+def test_pending_members_can_be_removed(
+    client: httpx.Client, stranger: httpx.Client, reader: Reader
+) -> None:
+    list_id = new_list(client, confirm_required=True)["id"]
+    subscribe(stranger, list_id, reader.email)
+    assert data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}")) == 1
+    assert reader.stands(list_id)[0] == "removed"
+
+
+def test_a_removal_concerns_one_list(
+    client: httpx.Client, neighbour: httpx.Client, reader: Reader, path: str
+) -> None:
+    others = [new_list(each)["id"] for each in (client, neighbour)]
+    for each in others:
+        reader.joins(each)
+    assert data(client.delete(path)) == 1
+    assert [reader.stands(each)[0] for each in others] == ["active", "active"]
+
+
+def test_mail_is_switched_by_the_owner_who_hears_what_changed(
+    client: httpx.Client, reader: Reader, list_id: int, path: str
+) -> None:
+    for enabled, expected in ((True, 0), (False, 1), (False, 0), (True, 1)):
+        assert data(client.put(f"{path}/email", json={"enabled": enabled})) == expected
+        assert reader.stands(list_id) == ("active", enabled)
+
+
+def test_what_the_owner_switched_off_the_person_may_switch_on(
+    client: httpx.Client, reader: Reader, list_id: int, path: str
+) -> None:
+    assert data(client.put(f"{path}/email", json={"enabled": False})) == 1
+    reader.wants_mail(list_id, enabled=True)
+    assert reader.stands(list_id) == ("active", True)
+
+
+@pytest.mark.parametrize("said", ["no mail", "left", "both"])
+def test_an_owner_cannot_switch_on_what_a_person_said_no_to(
+    client: httpx.Client, reader: Reader, list_id: int, path: str, said: str
+) -> None:
+    if said != "left":
+        reader.wants_mail(list_id, enabled=False)
+    if said != "no mail":
+        reader.leaves(list_id)
+    before = reader.standing(list_id)
+    for _ in range(2):
+        reply = client.put(f"{path}/email", json={"enabled": True})
+        problem(reply, 409, "subscription.opted_out")
+    assert reader.standing(list_id) == before
+    assert data(client.put(f"{path}/email", json={"enabled": False})) == int(said == "left")
+
+
+@pytest.mark.parametrize("body", [{}, {"enabled": "true"}, {"enabled": 1}, {"enabled": None}, []])
+def test_enabled_is_a_boolean(
+    client: httpx.Client, reader: Reader, list_id: int, path: str, body: object
+) -> None:
+    problem(client.put(f"{path}/email", json=body), 422, "body.invalid")
+    problem(client.put(f"{path}/email", data={"enabled": "false"}), 415, "body.unsupported_type")
+    assert reader.stands(list_id) == ("active", True)
+
+
+def test_a_member_is_edited_by_what_is_named(
+    client: httpx.Client, reader: Reader, list_id: int, record: str
+) -> None:
+    before = known_member(client, list_id, reader.email)
+    wanted = {"name": "Ann", "type": "gold", "paid_expiry": "2030-01-02T03:04:05.678901+02:00"}
+    changed = data(client.patch(record, json=wanted))
+    assert set(changed) == SUBSCRIPTION_FIELDS
+    assert changed["updated_at"] > before["updated_at"]
+    assert changed == {
+        **before,
+        "name": "Ann",
+        "type": "gold",
+        "paid_expiry": "2030-01-02T01:04:05.678901Z",
+        "updated_at": changed["updated_at"],
+    }
+    assert known_member(client, list_id, reader.email) == changed
+    cleared = data(client.patch(record, json={"name": None, "paid_expiry": None}))
+    assert (cleared["name"], cleared["type"], cleared["paid_expiry"]) == (None, "gold", None)
+    assert data(client.patch(record, json={})) == cleared
+    assert data(client.patch(record, json={"type": "gold"})) == cleared
+
+
+def test_the_lists_name_for_a_member_is_its_own(
+    stack: Stack, client: httpx.Client, neighbour: httpx.Client, reader: Reader, record: str
+) -> None:
+    other = new_list(neighbour)["id"]
+    reader.joins(other)
+    assert data(client.patch(record, json={"name": "Somebody Else"}))["name"] == "Somebody Else"
+    assert known_member(neighbour, other, reader.email)["name"] == reader.name
+    assert data(reader.client.get("/users/me"))["name"] == reader.name
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("name", 5),
+        ("name", "n" * 201),
+        ("name", "a\0b"),
+        ("type", "platinum"),
+        ("type", None),
+        ("type", 1),
+        ("type", "Gold"),
+        ("paid_expiry", 1_900_000_000),
+        ("paid_expiry", "1900000000"),
+        ("paid_expiry", "2030-01-01"),
+        ("paid_expiry", "2030-01-01T00:00:00"),
+        ("paid_expiry", "2030-13-01T00:00:00Z"),
+        ("paid_expiry", "tomorrow"),
+        ("paid_expiry", ""),
+        ("paid_expiry", True),
+        ("paid_expiry", "0001-01-01T00:00:00+14:00"),
+        ("paid_expiry", "9999-12-31T23:59:59-12:00"),
+    ],
+)
+def test_bad_values_are_422_and_named(
+    client: httpx.Client, record: str, name: str, value: object
+) -> None:
+    body = problem(client.patch(record, json={name: value}), 422, "body.invalid")
+    assert [each["field"] for each in body["errors"]] == [f"body.{name}"]
+
+
+@pytest.mark.parametrize("moment", ["1970-01-01T00:00:00+14:00", "9998-12-31T23:59:59-12:00"])
+def test_the_first_and_the_last_expiry_can_be_read_again(
+    client: httpx.Client, reader: Reader, list_id: int, record: str, moment: str
+) -> None:
+    changed = data(client.patch(record, json={"paid_expiry": moment}))
+    assert known_member(client, list_id, reader.email) == changed
+    assert changed["paid_expiry"][:4] in ("1969", "9999")
+
+
+def test_editing_changes_no_status_and_no_mail(
+    client: httpx.Client, reader: Reader, list_id: int, record: str
+) -> None:
+    reader.leaves(list_id)
+    sent = {"status": "active", "email_enabled": True, "email": "other@example.com", "name": "B"}
+    changed = data(client.patch(record, json=sent))
+    assert (changed["status"], changed["name"]) == ("unsubscribed", "B")
+    assert changed["email"] == reader.email
+
+
+def test_members_subscriptions_are_those_of_this_lists_owner(
+    client: httpx.Client, neighbour: httpx.Client, make_reader: Callable[[], Reader]
+) -> None:
+    reader, bystander = make_reader(), make_reader()
+    mine = [new_list(client) for _ in range(3)]
+    archived, theirs = new_list(client), new_list(neighbour)
+    for each in (*mine, archived, theirs):
+        reader.joins(each["id"])
+    bystander.joins(mine[0]["id"])
+    reader.leaves(mine[1]["id"])
+    assert data(client.delete(f"/lists/{archived['id']}")) == 1
+    for each in mine:
+        reply = client.get(f"/subscriptions/{each['id']}/members/{reader.user_id}/subs")
+        found = data(reply)
+        assert [one["list_id"] for one in found] == [one["id"] for one in mine][::-1]
+        assert [one["status"] for one in found] == ["active", "unsubscribed", "active"]
+        assert {one["user_id"] for one in found} == {reader.user_id}
+        check_objects(found, reader)
+        assert theirs["slug"] not in reply.text
+    hers = data(neighbour.get(f"/subscriptions/{theirs['id']}/members/{reader.user_id}/subs"))
+    assert [one["list_id"] for one in hers] == [theirs["id"]]
+
+
+def check_objects(found: list[dict[str, Any]], reader: Reader) -> None:
+    for one in found:
+        assert set(one) == SUBSCRIPTION_FIELDS
+        assert one["user"] == {"id": reader.user_id, "name": reader.name}
+        assert set(one["list"]) == LIST_FIELDS
+        assert one["list"]["id"] == one["list_id"]
+
+
+def test_who_is_not_on_this_list_has_no_subscriptions_to_show(
+    client: httpx.Client, reader: Reader, list_id: int, path: str
+) -> None:
+    other = new_list(client)["id"]
+    reply = client.get(f"/subscriptions/{other}/members/{reader.user_id}/subs")
+    problem(reply, 404, "member.not_found")

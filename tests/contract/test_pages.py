@@ -1,0 +1,563 @@
+"""The pages that mail leads to, as browsers, mail clients and link scanners ask for them."""
+
+import html
+import re
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from api.routers import pages
+from models import MailedLink
+from services import erasure
+from services.subscriptions.addresses import confirm_url, one_click_url, unsubscribe_url
+from tests.stack import Stack
+from tests.subscribers import Subscriber, make_trace, new_list, subscribe
+
+TITLE = "The Morning Letter"
+ONE_CLICK = {"List-Unsubscribe": "One-Click"}
+
+
+@pytest.fixture
+def reader(stack: Stack, client: httpx.Client) -> Subscriber:
+    """Somebody who subscribes to a list."""
+    return subscribe(stack, new_list(client, TITLE))
+
+
+@pytest.fixture
+def waiting(stack: Stack, client: httpx.Client) -> Subscriber:
+    """Somebody whose subscription waits for their confirmation."""
+    return subscribe(stack, new_list(client, TITLE, confirm_required=True))
+
+
+def heading(reply: httpx.Response, status: int = 200) -> str:
+    """The page's one heading, after a look at what every page has."""
+    assert reply.status_code == status, reply.text
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    require_headers(reply)
+    assert reply.text.startswith("<!doctype html>")
+    assert '<html lang="en">' in reply.text
+    assert "<script" not in reply.text
+    for landmark in ("header", "main", "footer", "title"):
+        assert reply.text.count(f"<{landmark}>") == 1
+    [found] = re.findall(r"<h1>(.*?)</h1>", reply.text)
+    assert re.search(r"<title>(.*?)</title>", reply.text)[1].startswith(found)  # type: ignore[index]
+    return html.unescape(found)
+
+
+def require_headers(reply: httpx.Response) -> None:
+    policy = reply.headers["content-security-policy"]
+    for rule in ("default-src 'none'", "form-action 'self'", "frame-ancestors 'none'"):
+        assert rule in policy
+    assert "base-uri 'none'" in policy
+    assert "unsafe" not in policy
+    assert reply.headers["cache-control"] == "no-store"
+    assert reply.headers["referrer-policy"] == "no-referrer"
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert reply.headers["x-robots-tag"] == "noindex"
+    assert "set-cookie" not in reply.headers
+    assert "x-request-id" in reply.headers
+
+
+def buttons(reply: httpx.Response) -> list[str]:
+    return re.findall(r'<button name="action" value="(\w+)"', reply.text)
+
+
+def press(client: httpx.Client, reader: Subscriber, action: str) -> httpx.Response:
+    """Press a button of the page and follow where it leads."""
+    pressed = client.post(
+        "/unsubscribe", params={"trace_id": reader.trace_id}, data={"action": action}
+    )
+    assert pressed.status_code == 303, pressed.text
+    require_headers(pressed)
+    return follow(client, pressed)
+
+
+def follow(client: httpx.Client, reply: httpx.Response) -> httpx.Response:
+    assert reply.next_request
+    return client.send(reply.next_request)
+
+
+def look(client: httpx.Client, reader: Subscriber) -> httpx.Response:
+    return client.get("/unsubscribe", params={"trace_id": reader.trace_id})
+
+
+# -- the unsubscribe page ------------------------------------------------------------------------
+
+
+def test_page_offers_to_unsubscribe_and_to_stop_the_mail(
+    stranger: httpx.Client, reader: Subscriber
+) -> None:
+    page = look(stranger, reader)
+    assert heading(page) == "You are subscribed"
+    assert buttons(page) == ["leave", "stop_mail"]
+    assert TITLE in page.text
+
+
+def test_address_is_masked(stranger: httpx.Client, reader: Subscriber) -> None:
+    page = look(stranger, reader)
+    assert "r…@example.com" in page.text
+    assert reader.email not in page.text
+    assert reader.email.partition("@")[0] not in page.text
+
+
+def test_leaving_and_undoing_it(stranger: httpx.Client, reader: Subscriber) -> None:
+    done = press(stranger, reader, "leave")
+    assert heading(done) == "You have unsubscribed"
+    assert buttons(done) == ["undo"]
+    assert reader.stands() == ("unsubscribed", True)
+    assert [row for row in reader.kept()["opt_outs"] if "list" in row and "page" in row]
+    back = press(stranger, reader, "undo")
+    assert heading(back) == "You are subscribed"
+    assert reader.stands() == ("active", True)
+    assert reader.kept()["opt_outs"] == []
+
+
+def test_whoever_has_left_is_told_so(stranger: httpx.Client, reader: Subscriber) -> None:
+    stranger.delete(f"/subscriptions/{reader.list_id}", params={"trace_id": reader.trace_id})
+    page = look(stranger, reader)
+    assert heading(page) == "You have unsubscribed"
+    assert buttons(page) == ["undo"]
+
+
+def test_stopping_the_mail_and_resuming_it(stranger: httpx.Client, reader: Subscriber) -> None:
+    done = press(stranger, reader, "stop_mail")
+    assert heading(done) == "E-mails are off"
+    assert buttons(done) == ["resume_mail", "leave"]
+    assert reader.stands() == ("active", False)
+    assert heading(press(stranger, reader, "resume_mail")) == "You are subscribed"
+    assert reader.stands() == ("active", True)
+
+
+def test_undo_leaves_mail_off_that_was_off(stranger: httpx.Client, reader: Subscriber) -> None:
+    press(stranger, reader, "stop_mail")
+    press(stranger, reader, "leave")
+    assert heading(press(stranger, reader, "undo")) == "E-mails are off"
+    assert reader.stands() == ("active", False)
+    [refused] = reader.kept()["opt_outs"]
+    assert "email" in refused
+
+
+def test_undo_leaves_a_pending_subscription_pending(
+    stranger: httpx.Client, waiting: Subscriber
+) -> None:
+    page = look(stranger, waiting)
+    assert heading(page) == "Not confirmed yet"
+    assert buttons(page) == ["leave"]
+    assert heading(press(stranger, waiting, "leave")) == "You have unsubscribed"
+    assert heading(press(stranger, waiting, "undo")) == "Not confirmed yet"
+    assert waiting.stands() == ("pending", True)
+
+
+def test_who_is_not_on_the_list_can_stay_off_it(
+    stranger: httpx.Client, client: httpx.Client, reader: Subscriber
+) -> None:
+    assert client.delete(f"/subscriptions/{reader.list_id}/members/{reader.user_id}").is_success
+    page = look(stranger, reader)
+    assert heading(page) == "You are not subscribed"
+    assert buttons(page) == ["leave"]
+    assert heading(press(stranger, reader, "leave")) == "You have unsubscribed"
+    assert heading(press(stranger, reader, "undo")) == "You are not subscribed"
+    assert reader.stands() == ("removed", True)
+
+
+def test_closed_list_can_be_left_and_not_joined(
+    stranger: httpx.Client, client: httpx.Client, reader: Subscriber
+) -> None:
+    assert client.delete(f"/lists/{reader.list_id}").is_success
+    assert "closed" in look(stranger, reader).text
+    assert buttons(press(stranger, reader, "leave")) == []
+    refused = stranger.post(
+        "/unsubscribe", params={"trace_id": reader.trace_id}, data={"action": "undo"}
+    )
+    assert heading(refused, 404) == "This list is closed"
+    assert reader.stands() == ("unsubscribed", True)
+
+
+def test_a_button_pressed_twice_does_no_more_than_once(
+    stranger: httpx.Client, reader: Subscriber
+) -> None:
+    for action in ("stop_mail", "leave", "undo", "resume_mail"):
+        press(stranger, reader, action)
+        once = reader.kept()
+        press(stranger, reader, action)
+        assert reader.kept() == once
+
+
+def test_trace_id_may_be_in_the_form(stranger: httpx.Client, reader: Subscriber) -> None:
+    pressed = stranger.post("/unsubscribe", data={"trace_id": reader.trace_id, "action": "leave"})
+    assert pressed.status_code == 303
+    assert reader.stands() == ("unsubscribed", True)
+
+
+def test_what_is_done_is_noted_as_the_persons_own_act_on_the_page(
+    stack: Stack, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    press(stranger, reader, "leave")
+    [noted] = stack.query(
+        "SELECT actor, actor_id, via, ip FROM subscription_events"
+        " WHERE list_id = %s AND action = 'unsubscribed'",
+        reader.list_id,
+    )
+    assert noted == ("user", reader.user_id, "page", "127.0.0.1")
+
+
+def test_titles_are_text_and_nothing_else(
+    stack: Stack, stranger: httpx.Client, client: httpx.Client
+) -> None:
+    title = "</title></style><script>alert(1)</script>\"'><img src=x onerror=alert(2)> {{ 7*7 }}"
+    list_id = new_list(client, title, confirm_required=True)
+    reader = subscribe(stack, list_id)
+    for page in (look(stranger, reader), stranger.get(reader.confirm_url())):
+        heading(page)
+        assert "<img" not in page.text
+        assert (
+            "49" not in re.sub(r"<style>.*?</style>", "", page.text, flags=re.S).split("<bdi>")[1]
+        )
+        assert title in html.unescape(page.text)
+
+
+# -- looking changes nothing ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"])
+def test_only_a_post_changes_anything(
+    stranger: httpx.Client, waiting: Subscriber, method: str
+) -> None:
+    token = waiting.mailed_token()
+    before = waiting.kept()
+    for query in ({}, {"action": "leave"}, {"action": "stop_mail"}, ONE_CLICK):
+        for headers in ({}, {"X-HTTP-Method-Override": "POST"}, {"Purpose": "prefetch"}):
+            stranger.request(
+                method,
+                "/unsubscribe",
+                params={"trace_id": waiting.trace_id, **query},
+                data={"action": "leave", **ONE_CLICK} if method != "HEAD" else None,
+                headers=headers,
+            )
+            stranger.request(method, "/confirm", params={"token": token}, headers=headers)
+    assert waiting.kept() == before
+
+
+def test_head_answers_as_get_does(stranger: httpx.Client, reader: Subscriber) -> None:
+    for url in (reader.unsubscribe_url, reader.confirm_url()):
+        head = stranger.head(url)
+        assert head.status_code == 200
+        assert head.content == b""
+        require_headers(head)
+
+
+def test_trailing_slash_is_the_same_page(stranger: httpx.Client, reader: Subscriber) -> None:
+    page = stranger.get("/unsubscribe/", params={"trace_id": reader.trace_id})
+    assert heading(page) == "You are subscribed"
+    refused = stranger.get("/unsubscribe/", params={"trace_id": "x"})
+    assert heading(refused, 403) == "This link doesn’t work"
+
+
+# -- one click (RFC 8058) ------------------------------------------------------------------------
+
+
+def _urlencoded(client: httpx.Client, url: str) -> httpx.Response:
+    return client.post(url, data=ONE_CLICK)
+
+
+def _multipart(client: httpx.Client, url: str) -> httpx.Response:
+    return client.post(url, files={name: (None, value) for name, value in ONE_CLICK.items()})
+
+
+each_form = pytest.mark.parametrize("send", [_urlencoded, _multipart])
+Send = Callable[[httpx.Client, str], httpx.Response]
+
+
+@each_form
+def test_one_click_stops_the_mail_without_a_redirect(
+    stranger: httpx.Client, reader: Subscriber, send: Send
+) -> None:
+    reply = send(stranger, reader.unsubscribe_url)
+    assert reply.status_code == 200
+    assert reply.headers["content-type"].startswith("text/plain")
+    require_headers(reply)
+    assert reader.stands() == ("active", False)
+    [refused] = reader.kept()["opt_outs"]
+    assert {"email", "one-click"} <= set(refused)
+    before = reader.kept()
+    assert send(stranger, reader.unsubscribe_url).status_code == 200
+    assert reader.kept() == before
+
+
+@each_form
+def test_one_click_does_what_the_apis_does(
+    stack: Stack, stranger: httpx.Client, client: httpx.Client, send: Send
+) -> None:
+    one, other = (subscribe(stack, new_list(client, TITLE)) for _ in range(2))
+    assert send(stranger, one.unsubscribe_url).is_success
+    api = one_click_url(stack.settings(), other.list_id, other.trace_id)
+    assert send(stranger, api).is_success
+    noted = [
+        stack.query(
+            "SELECT action, actor, via, status_after, email_enabled_after"
+            " FROM subscription_events WHERE user_id = %s ORDER BY id",
+            each.user_id,
+        )
+        for each in (one, other)
+    ]
+    assert noted[0] == noted[1]
+    assert noted[0][-1] == ("email_disabled", "user", "one-click", "active", False)
+
+
+@each_form
+def test_one_click_looks_at_no_cookie_and_no_credential(
+    stack: Stack, reader: Subscriber, send: Send
+) -> None:
+    with stack.client() as client:
+        client.headers.update({"Authorization": "Bearer junk", "X-API-Key": "prk_junk"})
+        client.headers.update(
+            {"Cookie": "session=junk; csrf=junk", "Origin": "https://elsewhere.test"}
+        )
+        assert send(client, reader.unsubscribe_url).status_code == 200
+        assert heading(look(client, reader)) == "E-mails are off"
+        assert heading(press(client, reader, "leave")) == "You have unsubscribed"
+
+
+@each_form
+def test_forged_one_click_is_refused(
+    stranger: httpx.Client, reader: Subscriber, send: Send
+) -> None:
+    before = reader.kept()
+    assert send(stranger, reader.unsubscribe_url[:-1]).status_code == 403
+    assert send(stranger, "/unsubscribe").status_code == 400
+    assert reader.kept() == before
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"List-Unsubscribe": "one-click-later"}, {"action": "erase"}, {"action": ""}]
+)
+def test_what_is_neither_one_click_nor_a_button_does_nothing(
+    stranger: httpx.Client, reader: Subscriber, body: dict[str, str]
+) -> None:
+    before = reader.kept()
+    refused = stranger.post(reader.unsubscribe_url, data=body)
+    assert heading(refused, 422) == "That didn’t work"
+    assert reader.kept() == before
+
+
+# -- links that lead nowhere ---------------------------------------------------------------------
+
+
+def _cases(reader: Subscriber) -> dict[str, str]:
+    version, rest = reader.trace_id[:1], reader.trace_id[1:]
+    return {
+        "junk": "junk",
+        "long": "x" * 5000,
+        "zero": "\0",
+        "no text": "😀é",
+        "version": f"2{rest}",
+        "cut off": reader.trace_id[:-1],
+        "longer": f"{reader.trace_id}A",
+        "another payload": version + rest[::-1],
+        "quoted": f'"><script>{reader.trace_id}</script>',
+    }
+
+
+def test_forged_trace_ids_get_a_friendly_page_that_tells_nothing(
+    stranger: httpx.Client, reader: Subscriber
+) -> None:
+    before = reader.kept()
+    answers = set()
+    for name, forged in _cases(reader).items():
+        page = stranger.get("/unsubscribe", params={"trace_id": forged})
+        assert heading(page, 403) == "This link doesn’t work", name
+        pressed = stranger.post(
+            "/unsubscribe", params={"trace_id": forged}, data={"action": "leave"}
+        )
+        assert heading(pressed, 403) == "This link doesn’t work", name
+        answers |= {page.text, pressed.text}
+    assert len(answers) == 1
+    assert TITLE not in answers.pop()
+    assert reader.kept() == before
+
+
+def test_missing_and_mixed_up_trace_ids_get_a_page(
+    stranger: httpx.Client, reader: Subscriber
+) -> None:
+    for url in ("/unsubscribe", "/unsubscribe?trace_id="):
+        assert heading(stranger.get(url), 400) == "This link is incomplete"
+        pressed = stranger.post(url, data={"action": "leave"})
+        assert heading(pressed, 400) == "This link is incomplete"
+    twice = stranger.get(f"{reader.unsubscribe_url}&trace_id=other")
+    assert heading(twice, 400) == "This link doesn’t work"
+
+
+def test_a_trace_id_speaks_for_its_own_person_and_list_alone(
+    stack: Stack, stranger: httpx.Client, client: httpx.Client, reader: Subscriber
+) -> None:
+    neighbour = subscribe(stack, reader.list_id)
+    elsewhere = subscribe(stack, new_list(client))
+    before = neighbour.kept(), elsewhere.kept()
+    press(stranger, reader, "leave")
+    assert (neighbour.kept(), elsewhere.kept()) == before
+
+
+def test_lists_and_people_that_are_not_there_get_a_page(
+    stack: Stack, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    for list_id, user_id in ((1, reader.user_id), (reader.list_id, 1)):
+        trace_id = make_trace(stack, list_id, user_id)
+        heading(stranger.get("/unsubscribe", params={"trace_id": trace_id}), 404)
+
+
+def test_an_erased_persons_link_names_nobody(
+    stack: Stack, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    with stack.resources.unit_of_work() as uow:
+        erasure.erase(uow, stack.resources.keyring, reader.email)
+    page = look(stranger, reader)
+    assert heading(page) == "You are not subscribed"
+    assert "@" not in re.sub(r"<style>.*?</style>", "", page.text, flags=re.S)
+
+
+# -- the confirmation page -----------------------------------------------------------------------
+
+
+def test_confirming_by_the_mailed_link(stranger: httpx.Client, waiting: Subscriber) -> None:
+    url = waiting.confirm_url()
+    page = stranger.get(url)
+    assert heading(page) == "Confirm your subscription"
+    assert TITLE in page.text
+    assert "r…@example.com" in page.text
+    assert waiting.email not in page.text
+    pressed = stranger.post(url)
+    assert pressed.status_code == 303
+    require_headers(pressed)
+    assert waiting.stands() == ("active", True)
+    done = follow(stranger, pressed)
+    assert heading(done) == "You’re subscribed"
+    assert "<button" not in done.text
+
+
+def test_confirmed_link_says_so_when_it_is_opened_or_pressed_again(
+    stranger: httpx.Client, waiting: Subscriber
+) -> None:
+    url = waiting.confirm_url()
+    stranger.post(url)
+    before = waiting.kept()
+    assert stranger.post(url).status_code == 303
+    assert heading(stranger.get(url)) == "You’re subscribed"
+    assert waiting.kept() == before
+
+
+def test_confirmation_is_noted_as_the_persons_own(
+    stack: Stack, stranger: httpx.Client, waiting: Subscriber
+) -> None:
+    stranger.post("/confirm", data={"token": waiting.mailed_token()})
+    [noted] = stack.query(
+        "SELECT actor, actor_id, via FROM subscription_events"
+        " WHERE list_id = %s AND action = 'confirmed'",
+        waiting.list_id,
+    )
+    assert noted == ("user", waiting.user_id, "confirmation")
+
+
+def test_used_link_does_not_confirm_again(stranger: httpx.Client, waiting: Subscriber) -> None:
+    url = waiting.confirm_url()
+    stranger.post(url)
+    press(stranger, waiting, "leave")
+    left = waiting.kept()
+    assert heading(stranger.get(url), 409) == "There is nothing to confirm"
+    assert heading(stranger.post(url), 409) == "There is nothing to confirm"
+    assert waiting.kept() == left
+    # Somebody asks for the address once more, who may be anybody.
+    stranger.post(f"/subscriptions/{waiting.list_id}", json={"email": waiting.email})
+    assert heading(stranger.get(url), 403) == "This link has been used"
+    assert heading(stranger.post(url), 403) == "This link has been used"
+    assert waiting.stands() == ("pending", True)
+    assert heading(stranger.get(waiting.confirm_url())) == "Confirm your subscription"
+
+
+def test_expired_forged_and_missing_tokens_get_a_page(
+    stack: Stack, stranger: httpx.Client, waiting: Subscriber
+) -> None:
+    url = waiting.confirm_url()
+    stack.query(
+        f"UPDATE {MailedLink.__tablename__} SET expires_at = now() WHERE user_id = %s",
+        waiting.user_id,
+    )
+    before = waiting.kept()
+    for bad in (
+        url,
+        "/confirm?token=junk",
+        "/confirm?token=%00%ff",
+        f"/confirm?token={'x' * 5000}",
+    ):
+        assert heading(stranger.get(bad), 403) == "This link doesn’t work"
+        assert heading(stranger.post(bad), 403) == "This link doesn’t work"
+    for bad in ("/confirm", "/confirm?token="):
+        assert heading(stranger.get(bad), 400) == "This link is incomplete"
+        assert heading(stranger.post(bad), 400) == "This link is incomplete"
+    mixed = stranger.post("/confirm?token=one", data={"token": "other"})
+    assert heading(mixed, 400) == "This link doesn’t work"
+    assert waiting.kept() == before
+
+
+def test_a_trace_id_confirms_nothing(stranger: httpx.Client, waiting: Subscriber) -> None:
+    reply = stranger.post("/confirm", params={"token": waiting.trace_id})
+    assert heading(reply, 403) == "This link doesn’t work"
+    assert waiting.stands() == ("pending", True)
+
+
+# -- whatever is asked of a page, a person can read the answer -------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/unsubscribe", "/confirm"])
+def test_refusals_of_any_kind_are_pages(stranger: httpx.Client, path: str) -> None:
+    wrong_method = stranger.put(path)
+    heading(wrong_method, 405)
+    assert wrong_method.headers["allow"] == "GET, HEAD, POST"
+    heading(stranger.post(path, content=b"x" * (2 * 1024 * 1024 + 1)), 413)
+    heading(stranger.post(path, content=b"<x/>", headers={"Content-Type": "text/xml"}), 415)
+    broken = stranger.post(path, content=b"--", headers={"Content-Type": "multipart/form-data"})
+    heading(broken, 400)
+    for odd in (b'{"action": ["leave"], "token": {}}', b"[", b'{"trace_id": 7}'):
+        reply = stranger.post(path, content=odd, headers={"Content-Type": "application/json"})
+        assert heading(reply, reply.status_code)
+        assert reply.status_code in {400, 422}
+
+
+def test_scripts_of_other_origins_see_the_api_and_no_page(
+    stranger: httpx.Client, reader: Subscriber
+) -> None:
+    origin = {"Origin": "https://elsewhere.test"}
+    preflight = {**origin, "Access-Control-Request-Method": "POST"}
+    assert stranger.get("/healthz", headers=origin).headers["access-control-allow-origin"] == "*"
+    for path in ("/unsubscribe", "/confirm", "/unsubscribe/"):
+        for reply in (
+            stranger.get(path, params={"trace_id": reader.trace_id}, headers=origin),
+            stranger.options(path, headers=preflight),
+        ):
+            assert not [name for name in reply.headers if name.startswith("access-control")]
+
+
+def test_links_are_in_no_log(stack: Stack, stranger: httpx.Client, waiting: Subscriber) -> None:
+    token = waiting.mailed_token()
+    press(stranger, waiting, "leave")
+    press(stranger, waiting, "undo")
+    stranger.get("/confirm", params={"token": token})
+    stranger.post("/confirm", params={"token": token})
+    [log] = [each.log for each in stack.processes if each.name == "api"][:1]
+    assert "/confirm" in log.read_text()
+    assert token not in log.read_text()
+    assert waiting.trace_id not in log.read_text()
+
+
+def test_addresses_lead_to_the_pages(
+    stack: Stack, stranger: httpx.Client, waiting: Subscriber
+) -> None:
+    settings = stack.settings()
+    page = stranger.get(unsubscribe_url(settings, waiting.trace_id))
+    assert heading(page) == "Not confirmed yet"
+    page = stranger.get(confirm_url(settings, waiting.mailed_token()))
+    assert heading(page) == "Confirm your subscription"
+
+
+def test_every_page_of_mail_is_tested_here() -> None:
+    assert {route.path for route in pages.router.routes} == {"/unsubscribe", "/confirm"}  # type: ignore[attr-defined]

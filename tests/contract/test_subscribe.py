@@ -1,0 +1,281 @@
+"""The public form: anybody may enter any address, and learns nothing by it."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import (
+    SUBSCRIPTION_FIELDS,
+    Reader,
+    count,
+    known_member,
+    member,
+    members,
+    new_address,
+    new_list,
+    subscribe,
+)
+from tests.stack import Stack
+
+UINT64_MAX = 2**64 - 1
+
+
+def confirmations(stack: Stack, list_id: int, email: str) -> int:
+    """How many mails with a link were ordered for that address."""
+    [[found]] = stack.query(
+        """
+        SELECT count(*) FROM jobs JOIN subscriptions ON subscriptions.id = jobs.subject_id
+        WHERE jobs.kind = 'subscription.mail_confirmation' AND list_id = %s AND email = %s
+        """,
+        list_id,
+        email,
+    )
+    assert isinstance(found, int)
+    return found
+
+
+def test_new_address_is_subscribed_at_once(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    assert data(subscribe(stranger, list_id, email)) == 1
+    found = known_member(client, list_id, email)
+    assert set(found) == SUBSCRIPTION_FIELDS
+    expected = {
+        "list_id": list_id,
+        "status": "active",
+        "type": "free",
+        "paid_expiry": None,
+        "email_enabled": True,
+        "name": None,
+        "email": email,
+        "source": "challenge",
+        "user": {"id": found["user_id"], "name": None},
+        "list": None,
+    }
+    assert {name: found[name] for name in expected} == expected
+    assert found["user_id"] < 2**53
+
+
+def test_whoever_subscribes_already_hears_the_same(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    before = known_member(client, list_id, reader.email)
+    known = subscribe(stranger, list_id, reader.email)
+    new = subscribe(stranger, list_id, new_address())
+    assert data(known) == data(new) == 1
+    assert set(known.headers) == set(new.headers)
+    assert known_member(client, list_id, reader.email) == before
+    assert confirmations(stack, list_id, reader.email) == 0
+
+
+def test_an_address_is_one_person_on_all_lists(
+    client: httpx.Client, neighbour: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    email, other = new_address(), new_list(neighbour)["id"]
+    for each in (list_id, other, list_id):
+        assert data(subscribe(stranger, each, email)) == 1
+    mine, theirs = known_member(client, list_id, email), known_member(neighbour, other, email)
+    assert mine["user_id"] == theirs["user_id"]
+    assert mine["id"] != theirs["id"]
+    assert count(client, list_id) == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "domain"),
+    [
+        ("Reader.{}@EXAMPLE.com", "example.com"),
+        ("RÉADER.{}@example.com", "example.com"),
+        ("re\u0301ader.{}@example.com", "example.com"),
+        ("reader.{}@xn--bcher-kva.example.com", "bücher.example.com"),
+        ("reader.{}@BÜCHER.example.com", "bücher.example.com"),
+    ],
+)
+def test_one_address_is_one_member_however_it_is_written(
+    client: httpx.Client, stranger: httpx.Client, list_id: int, form: str, domain: str
+) -> None:
+    word = new_address().split("@")[0]
+    sent = form.format(word)
+    assert data(subscribe(stranger, list_id, sent)) == 1
+    assert data(subscribe(stranger, list_id, sent.swapcase())) == 1
+    [found] = members(client, list_id)
+    assert found["email"].endswith(f"{word}@{domain}")
+    assert found["email"] == found["email"].lower()
+    assert members(client, list_id, email=sent) == [found]
+
+
+def test_dots_and_tags_make_other_people(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    name, _, domain = new_address().partition("@")
+    addresses = {f"{name}@{domain}", f"{name}+tag@{domain}", f"{name.replace('.', '')}@{domain}"}
+    for each in addresses:
+        assert data(subscribe(stranger, list_id, each)) == 1
+    assert {each["email"] for each in members(client, list_id)} == addresses
+
+
+@pytest.mark.parametrize(
+    "email",
+    [
+        "",
+        "reader",
+        "reader@",
+        "@example.com",
+        "a b@example.com",
+        "a@b@example.com",
+        "reader@example",
+        "reader@example..com",
+        "reader@-example.com",
+        "reader@127.0.0.1",
+        "Reader <reader@example.com>",
+        "reader@example.com\n",
+        "reader@example.com\0",
+        "a@example.com,b@example.com",
+        "a@" + "b" * 63 + ".example.com" * 20,
+    ],
+)
+def test_what_is_no_address_is_422_and_names_the_place(
+    client: httpx.Client, stranger: httpx.Client, list_id: int, email: str
+) -> None:
+    body = problem(subscribe(stranger, list_id, email), 422, "body.invalid")
+    assert [each["field"] for each in body["errors"]] == ["body.email"]
+    assert members(client, list_id) == []
+
+
+@pytest.mark.parametrize("value", [None, 5, True, ["a@example.com"], {"a": 1}])
+def test_an_address_is_a_string(stranger: httpx.Client, list_id: int, value: object) -> None:
+    reply = stranger.post(f"/subscriptions/{list_id}", json={"email": value})
+    assert problem(reply, 422, "body.invalid")["errors"][0]["field"] == "body.email"
+
+
+def test_body_is_a_json_object_with_an_address(stranger: httpx.Client, list_id: int) -> None:
+    path = f"/subscriptions/{list_id}"
+    problem(stranger.post(path), 422, "body.invalid")
+    body = problem(stranger.post(path, json={}), 422, "body.invalid")
+    assert [each["field"] for each in body["errors"]] == ["body.email"]
+    problem(stranger.post(path, json=[]), 422, "body.invalid")
+    reply = stranger.post(path, content=b"{", headers={"Content-Type": "application/json"})
+    problem(reply, 400, "body.not_json")
+    reply = stranger.post(path, data={"email": "reader@example.com"})
+    problem(reply, 415, "body.unsupported_type")
+
+
+def test_only_a_number_names_the_list(stranger: httpx.Client, letter: dict[str, Any]) -> None:
+    for unknown in (0, 1, 2**53, UINT64_MAX):
+        problem(subscribe(stranger, unknown, new_address()), 404, "list.not_found")
+    for bad in (letter["slug"], UINT64_MAX + 1, "-1", "1.0"):
+        reply = stranger.post(f"/subscriptions/{bad}", json={"email": new_address()})
+        problem(reply, 400, "request.invalid")
+
+
+def test_challenge_fields_are_ignored_where_no_challenge_is_wanted(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    for provider, token in (("", ""), ("unheard-of", "fail-1"), ("turnstile", "error-1")):
+        email = new_address()
+        reply = stranger.post(
+            f"/subscriptions/{list_id}",
+            json={
+                "email": email,
+                "challenge-provider": provider,
+                "challenge-token": token,
+                "challenge-action": "",
+            },
+        )
+        assert data(reply) == 1
+        assert known_member(client, list_id, email)["status"] == "active"
+
+
+def test_the_form_takes_no_notice_of_credentials(
+    client: httpx.Client, neighbour: httpx.Client, stack: Stack, list_id: int
+) -> None:
+    with stack.client("prk_nonsense") as mistaken:
+        for caller in (client, neighbour, mistaken):
+            email = new_address()
+            assert data(subscribe(caller, list_id, email)) == 1
+            assert known_member(client, list_id, email)["source"] == "challenge"
+
+
+def test_confirm_required_makes_it_pending_until_the_mail_is_confirmed(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client
+) -> None:
+    list_id, email = new_list(client, confirm_required=True)["id"], new_address()
+    for _ in range(3):
+        assert data(subscribe(stranger, list_id, email)) == 1
+    found = known_member(client, list_id, email)
+    assert (found["status"], found["source"]) == ("pending", "challenge")
+    assert count(client, list_id) == 0
+    # Whoever asks again and again does not fill that person's mailbox.
+    assert confirmations(stack, list_id, email) == 1
+
+
+def test_pending_becomes_active_by_the_form_once_nothing_needs_confirming(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    list_id, email = new_list(client, confirm_required=True)["id"], new_address()
+    subscribe(stranger, list_id, email)
+    assert data(client.patch(f"/lists/{list_id}", json={"confirm_required": False}))
+    assert data(subscribe(stranger, list_id, email)) == 1
+    assert known_member(client, list_id, email)["status"] == "active"
+
+
+@pytest.mark.parametrize("confirm_required", [False, True])
+def test_who_left_comes_back_by_a_confirmation_alone(
+    stack: Stack,
+    client: httpx.Client,
+    stranger: httpx.Client,
+    reader: Reader,
+    confirm_required: bool,
+) -> None:
+    list_id = new_list(client, confirm_required=confirm_required)["id"]
+    reader.joins(list_id).leaves(list_id)
+    assert data(subscribe(stranger, list_id, reader.email)) == 1
+    assert reader.stands(list_id)[0] == "pending"
+    assert confirmations(stack, list_id, reader.email) == 1
+    assert count(client, list_id) == 0
+
+
+def test_who_wants_no_mail_gets_none_by_the_form(
+    client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id).wants_mail(list_id, enabled=False)
+    assert data(subscribe(stranger, list_id, reader.email)) == 1
+    assert reader.stands(list_id) == ("active", False)
+    assert data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}")) == 1
+    assert data(subscribe(stranger, list_id, reader.email)) == 1
+    assert reader.stands(list_id) == ("pending", False)
+
+
+def test_who_was_never_there_but_said_no_is_asked_first(
+    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    reader.leaves(list_id)
+    assert data(subscribe(stranger, list_id, reader.email)) == 1
+    assert reader.stands(list_id)[0] == "pending"
+    assert confirmations(stack, list_id, reader.email) == 1
+
+
+def test_who_was_removed_subscribes_anew_and_gets_mail_again(
+    client: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    subscribe(stranger, list_id, email)
+    before = known_member(client, list_id, email)
+    path = f"/subscriptions/{list_id}/members/{before['user_id']}"
+    assert data(client.put(f"{path}/email", json={"enabled": False})) == 1
+    assert data(client.delete(path)) == 1
+    assert data(subscribe(stranger, list_id, email)) == 1
+    after = known_member(client, list_id, email)
+    assert (after["status"], after["email_enabled"], after["id"]) == ("active", True, before["id"])
+
+
+def test_the_form_shows_a_person_to_one_list_alone(
+    client: httpx.Client, neighbour: httpx.Client, stranger: httpx.Client, list_id: int
+) -> None:
+    email, other = new_address(), new_list(neighbour)["id"]
+    subscribe(stranger, list_id, email)
+    assert member(neighbour, other, email) is None
+    assert count(neighbour, other) == 0

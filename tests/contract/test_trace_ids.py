@@ -1,0 +1,137 @@
+"""Trace ids: signed, for one person on one list, good for as long as a key that verifies them."""
+
+import base64
+import string
+from collections.abc import Callable
+
+import httpx
+
+from core.keyring import Key, Keyring
+from services.subscriptions import opt_outs, traces
+from services.subscriptions.traces import Trace
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import Reader, new_list, subscribe, trace_for
+from tests.stack import RETIRED, Stack
+
+FOREIGN = Keyring([Key("foreign", b"f" * 32)])
+
+
+def flipped(text: str, at: int) -> str:
+    letters = string.ascii_letters + string.digits
+    other = letters[(letters.find(text[at]) + 1) % len(letters)]
+    return text[:at] + other + text[at + 1 :]
+
+
+def forgeries(stack: Stack, genuine: str, list_id: int, user_id: int) -> dict[str, str]:
+    keyring = stack.resources.keyring
+    signed, key_id, mac = genuine.split(".")
+    other_key = Keyring([Key(keyring.current.id, b"o" * 32)])
+    trace = Trace(list_id, user_id)
+    unpadded = base64.urlsafe_b64encode(base64.urlsafe_b64decode(mac + "==")[:15]).decode()
+    return {
+        "empty parts": "..",
+        "nonsense": "nonsense",
+        "no signature": signed,
+        "empty signature": f"{signed}.{key_id}.",
+        "cut at its end": genuine[:-1],
+        "cut at its beginning": genuine[1:],
+        "a shorter mac": f"{signed}.{key_id}.{unpadded}",
+        "longer": genuine + "A",
+        "padded": genuine + "=",
+        "with a space": genuine + " ",
+        "with a line end": genuine + "\n",
+        "with a NUL": genuine + "\0",
+        "in capitals": genuine.upper(),
+        "another version": f"2{genuine[1:]}",
+        "another person": f"{flipped(signed, 15)}.{key_id}.{mac}",
+        "another delivery": f"{flipped(signed, 28)}.{key_id}.{mac}",
+        "another mac": f"{signed}.{key_id}.{flipped(mac, 3)}",
+        "another key's name": f"{signed}.other.{mac}",
+        "no key's name": f"{signed}..{mac}",
+        "a foreign key": traces.make(traces.signer(FOREIGN), trace),
+        "a foreign key under our name": traces.make(traces.signer(other_key), trace),
+        "very long": genuine * 100,
+        "other digits": genuine.replace("1", "\u0661"),
+    }
+
+
+def other_alphabets(genuine: str) -> set[str]:
+    """The same bytes, written with the other two characters of base64."""
+    return {genuine.translate(str.maketrans("-_", "+/"))} - {genuine}
+
+
+def test_forgeries_are_403(
+    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    genuine = trace_for(stack, list_id, reader.user_id)
+    for name, forged in forgeries(stack, genuine, list_id, reader.user_id).items():
+        body = {"trace_id": forged}
+        for reply in (
+            stranger.request("DELETE", f"/subscriptions/{list_id}", json=body),
+            stranger.post(f"/subscriptions/{list_id}/delete", json=body),
+            stranger.put(f"/subscriptions/{list_id}/email", json={**body, "enabled": False}),
+            stranger.get("/subscriptions/opponent", params=body),
+        ):
+            assert (name, reply.status_code) == (name, 403)
+            problem(reply, 403, "trace.invalid")
+    assert reader.stands(list_id) == ("active", True)
+    assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": genuine})) == 1
+
+
+def test_another_spelling_of_the_same_bytes_is_403(
+    stack: Stack, stranger: httpx.Client, list_id: int
+) -> None:
+    signer = traces.signer(stack.resources.keyring)
+    made = (traces.make(signer, Trace(list_id, user_id)) for user_id in range(2**40, 2**40 + 200))
+    spellings = [other for each in made for other in other_alphabets(each)]
+    assert spellings
+    for each in spellings[:5]:
+        reply = stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": each})
+        problem(reply, 403, "trace.invalid")
+
+
+def test_a_trace_id_fits_into_an_address_as_it_is(stack: Stack) -> None:
+    longest = trace_for(stack, 2**53 - 1, 2**53 - 1)
+    assert len(longest) <= traces.MAX_CHARACTERS
+    assert set(longest) <= set(string.ascii_letters + string.digits + "_.-")
+
+
+def test_what_a_retired_key_signed_still_holds(
+    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    assert stack.resources.keyring.current != RETIRED
+    reader.joins(list_id)
+    trace_id = traces.make(traces.signer(Keyring([RETIRED])), Trace(list_id, reader.user_id))
+    assert f".{RETIRED.id}." in trace_id
+    assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})) == 1
+    assert reader.stands(list_id)[0] == "unsubscribed"
+
+
+def test_what_is_kept_under_a_retired_key_is_still_an_opt_out(
+    stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    digest = opt_outs.signer(Keyring([RETIRED])).digest(reader.email.encode())
+    stack.query(
+        "INSERT INTO opt_outs (list_id, address_hmac, kind, source) "
+        "VALUES (%s, %s, 'list', 'page')",
+        list_id,
+        digest,
+    )
+    assert data(subscribe(stranger, list_id, reader.email)) == 1
+    assert reader.stands(list_id)[0] == "pending"
+    reader.joins(list_id)
+    assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", list_id) == []
+
+
+def test_a_trace_id_of_a_person_stands_for_them_alone(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, make_reader: Callable[[], Reader]
+) -> None:
+    list_id = new_list(client)["id"]
+    one, two = make_reader().joins(list_id), make_reader().joins(list_id)
+    trace_id = trace_for(stack, list_id, one.user_id)
+    shown = data(stranger.get("/subscriptions/opponent", params={"trace_id": trace_id}))
+    assert shown["sub"]["user_id"] == one.user_id
+    assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})) == 1
+    assert one.stands(list_id)[0] == "unsubscribed"
+    assert two.stands(list_id) == ("active", True)

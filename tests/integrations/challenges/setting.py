@@ -1,0 +1,97 @@
+"""Challenges under given settings, asked from ordinary tests."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from core.errors import DomainError
+from core.settings import Settings
+from devstack.challenges import SANDBOX_PREFIX, SITEVERIFY_PATHS, sandbox_settings
+from integrations.challenges.port import Answer, Provider
+from integrations.challenges.registry import Challenges
+
+KEY = "k1:" + "A" * 43
+T = TypeVar("T")
+_numbers = itertools.count()
+
+
+def settings(**chosen: str) -> Settings:
+    return Settings.model_validate(
+        {
+            "database_url": "postgresql://u:p@localhost/db",
+            "redis_url": "redis://localhost/0",
+            "s3_endpoint": "http://localhost",
+            "s3_access_key": "a",
+            "s3_secret_key": "s",
+            "public_url": "http://localhost",
+            "secret_keys": KEY,
+            "encryption_keys": KEY,
+            **chosen,
+        }
+    )
+
+
+def of_sandbox(url: str, **chosen: str) -> Settings:
+    names = {
+        name.removeprefix("PRESSROOM_").lower(): value
+        for name, value in sandbox_settings(url, {}).items()
+    }
+    return settings(**{**names, **chosen})
+
+
+def of_server(url: str, **chosen: str) -> Settings:
+    """All three providers at one URL, host names unchecked."""
+    urls = {f"{provider}_url": url for provider in Provider}
+    return of_sandbox(url, **{**urls, "challenge_hostnames": "", **chosen})
+
+
+def token(start: str) -> str:
+    """A token that nobody has used: `token("pass-")`."""
+    return f"{start}{next(_numbers)}"
+
+
+def sandbox_path(provider: Provider) -> str:
+    return SANDBOX_PREFIX + SITEVERIFY_PATHS[provider]
+
+
+async def outcome(work: Awaitable[None]) -> str:
+    """`passed`, or the code of the refusal."""
+    try:
+        await work
+    except DomainError as refusal:
+        return refusal.code
+    return "passed"
+
+
+def asking(given: Settings, ask: Callable[[Challenges], Awaitable[T]]) -> T:
+    async def run() -> T:
+        challenges = Challenges(given)
+        try:
+            return await ask(challenges)
+        finally:
+            await challenges.aclose()
+
+    return asyncio.run(run())
+
+
+def check(
+    given: Settings,
+    provider: Provider,
+    token: str,
+    *,
+    action: str = "subscribe",
+    remote_ip: str | None = None,
+) -> str:
+    answer = Answer(token, action, remote_ip)
+    return asking(given, lambda all_: outcome(all_.challenge_for(provider).check(answer)))
+
+
+def check_everywhere(given: Settings, token: str) -> list[str]:
+    """What each of the three providers makes of it, in their order."""
+
+    async def each(challenges: Challenges) -> list[str]:
+        answer = Answer(token, "subscribe")
+        return [await outcome(challenges.challenge_for(name).check(answer)) for name in Provider]
+
+    return asking(given, each)

@@ -1,0 +1,89 @@
+"""Providers that don't answer, or that are somebody else."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from core.settings import Settings
+from integrations.challenges.port import Answer, Provider
+from integrations.challenges.registry import Challenges
+from tests.certificates import self_signed
+from tests.integrations.challenges.server import Server, serving
+from tests.integrations.challenges.setting import check, of_sandbox, of_server, outcome, token
+
+# The adapter gives up after 5 s, the sandbox answers after 10; this is against hanging.
+LIMIT_SECONDS = 9.0
+
+
+def test_who_does_not_answer_in_time_passes_nobody(server: Server, sandbox: str) -> None:
+    server.drips = True
+    server.body = b" " * 1000
+
+    async def ask(given: Settings, provider: Provider, sent: str) -> str:
+        challenges = Challenges(given)
+        try:
+            return await outcome(
+                challenges.challenge_for(provider).check(Answer(sent, "subscribe"))
+            )
+        finally:
+            await challenges.aclose()
+
+    async def all_at_once() -> list[str]:
+        slow = [ask(of_sandbox(sandbox), provider, token("slow-")) for provider in Provider]
+        dripping = ask(of_server(server.url), Provider.TURNSTILE, "t")
+        async with asyncio.timeout(LIMIT_SECONDS):
+            return list(await asyncio.gather(*slow, dripping))
+
+    assert asyncio.run(all_at_once()) == ["challenge.unavailable"] * 4
+
+
+def test_a_connection_that_is_not_taken_is_given_up_before_a_slow_reply() -> None:
+    with socket.socket() as busy, contextlib.ExitStack() as waiting:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen(0)
+        # Once the queue is full, the system leaves further ones without an answer.
+        for _ in range(4):
+            other = waiting.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(busy.getsockname())
+        given = of_server(f"http://127.0.0.1:{busy.getsockname()[1]}/")
+        with capture_logs() as lines:
+            assert check(given, Provider.TURNSTILE, "t") == "challenge.unavailable"
+    assert [line["reason"] for line in lines] == ["ConnectTimeout"]
+
+
+@pytest.mark.parametrize("provider", Provider)
+def test_a_refused_connection_is_an_outage(provider: Provider) -> None:
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unheard.getsockname()[1]}/"
+        assert check(of_server(url), provider, "t") == "challenge.unavailable"
+
+
+def test_a_name_that_does_not_exist_is_an_outage() -> None:
+    given = of_server("http://nowhere.invalid/")
+    assert check(given, Provider.TURNSTILE, "t") == "challenge.unavailable"
+
+
+def test_a_certificate_that_nobody_vouches_for_is_an_outage(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(self_signed(tmp_path / "localhost.pem"))
+    with serving(context) as impostor:
+        given = of_server(impostor.url)
+        assert check(given, Provider.HCAPTCHA, "t") == "challenge.unavailable"
+        assert impostor.asked == []
+
+
+def test_a_proxy_of_the_environment_gets_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving() as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        assert check(of_server(server.url), Provider.HCAPTCHA, "t") == "passed"
+        assert proxy.asked == []

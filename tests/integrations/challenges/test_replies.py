@@ -1,0 +1,289 @@
+"""What the adapter makes of replies, and what it sends."""
+
+import asyncio
+import gzip
+import json
+
+import pytest
+from structlog.testing import capture_logs
+
+from core.errors import DomainError, Kind
+from core.settings import Settings
+from devstack.challenges import sandbox_secret, sandbox_site_key
+from integrations.challenges.port import Answer, Provider
+from integrations.challenges.registry import Challenges
+from tests.integrations.challenges.server import Server
+from tests.integrations.challenges.setting import (
+    asking,
+    check,
+    check_everywhere,
+    of_sandbox,
+    of_server,
+    outcome,
+    token,
+)
+
+each_provider = pytest.mark.parametrize("provider", Provider)
+SCORED = {"success": True, "score": 0.9, "action": "subscribe", "hostname": "localhost"}
+# Good enough for each of them; the score is only version 3's.
+PASS = {"success": True, "action": "subscribe"}
+FAILED = ["challenge.failed"] * 3
+UNAVAILABLE = ["challenge.unavailable"] * 3
+
+
+def refusal(given: Settings, provider: Provider) -> DomainError:
+    answer = Answer("canary", "subscribe")
+    with pytest.raises(DomainError) as raised:
+        asking(given, lambda all_: all_.challenge_for(provider).check(answer))
+    return raised.value
+
+
+@each_provider
+def test_it_posts_a_form_of_secret_token_and_address(server: Server, provider: Provider) -> None:
+    server.says(PASS)
+    given = of_server(server.url)
+    assert check(given, provider, "a b&c=d", remote_ip="2001:db8::1") == "passed"
+    assert check(given, provider, "t") == "passed"
+    with_address, without = server.asked
+    assert with_address.headers["Content-Type"] == "application/x-www-form-urlencoded"
+    own = {"sitekey": sandbox_site_key(provider)} if provider == Provider.HCAPTCHA else {}
+    expected = {"secret": sandbox_secret(provider), "response": "a b&c=d", **own}
+    assert with_address.form == {**expected, "remoteip": "2001:db8::1"}
+    assert without.form == {**expected, "response": "t"}
+
+
+@pytest.mark.parametrize("bad", ["", "  \t ", "ümlaut", "line\nbreak", "nul\0", "\ud800"])
+def test_what_no_provider_makes_fails_without_a_call(server: Server, bad: str) -> None:
+    assert check_everywhere(of_server(server.url), bad) == FAILED
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("provider", "longest"),
+    [(Provider.TURNSTILE, 2048), (Provider.HCAPTCHA, 8192), (Provider.RECAPTCHA, 8192)],
+)
+def test_longer_tokens_than_a_provider_makes_fail_without_a_call(
+    server: Server, provider: Provider, longest: int
+) -> None:
+    server.says(PASS)
+    given = of_server(server.url)
+    assert check(given, provider, "t" * (longest + 1)) == "challenge.failed"
+    assert server.asked == []
+    assert check(given, provider, "t" * longest) == "passed"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "missing-input-response",
+        "invalid-input-response",
+        "expired-input-response",
+        "already-seen-response",
+        "invalid-or-already-seen-response",
+        "timeout-or-duplicate",
+    ],
+)
+def test_codes_about_the_token_are_a_failed_challenge(server: Server, code: str) -> None:
+    given = of_server(server.url)
+    for status in (200, 400):
+        server.says({"success": False, "error-codes": [code]}, status)
+        assert check_everywhere(given, "t") == FAILED
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        ["missing-input-secret"],
+        ["invalid-input-secret"],
+        ["sitekey-secret-mismatch"],
+        ["not-using-dummy-passcode"],
+        ["internal-error"],
+        ["bad-request"],
+        ["never-heard-of"],
+        ["invalid-input-response", "invalid-input-secret"],
+        "internal-error",
+        [["invalid-input-response"]],
+        [7],
+        {"invalid-input-response": 1},
+    ],
+)
+def test_codes_about_us_or_them_are_an_outage(server: Server, codes: object) -> None:
+    server.says({"success": False, "error-codes": codes})
+    assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
+
+
+def test_a_no_without_a_reason_is_a_failed_challenge(server: Server) -> None:
+    server.says({"success": False, "error-codes": []})
+    assert check_everywhere(of_server(server.url), "t") == FAILED
+
+
+@pytest.mark.parametrize("success", ["true", 1, [True], {"true": True}, None, "false", 0])
+def test_only_true_itself_is_success(server: Server, success: object) -> None:
+    server.says({**PASS, "success": success})
+    assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"true",
+        b'["success"]',
+        b"null",
+        b"{}",
+        b'{"success": true',
+        b"\xff\xfe",
+        b'{"success": true, "action": 7}',
+        b'{"success": true, "action": "subscribe", "hostname": {}}',
+        b"[" * 60_000,
+    ],
+)
+def test_what_is_no_verdict_is_an_outage(server: Server, body: bytes) -> None:
+    server.body = body
+    assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
+
+
+@pytest.mark.parametrize("status", [201, 204, 302, 307, 400, 401, 403, 404, 429, 500, 502, 503])
+def test_success_counts_with_status_200_alone(server: Server, status: int) -> None:
+    server.says(PASS, status)
+    assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
+
+
+@pytest.mark.parametrize("status", [403, 429, 500, 503])
+def test_a_no_counts_with_status_200_or_400_alone(server: Server, status: int) -> None:
+    server.says({"success": False, "error-codes": ["invalid-input-response"]}, status)
+    assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (SCORED, "passed"),
+        ({**SCORED, "score": 0.5}, "passed"),
+        ({**SCORED, "score": 1}, "passed"),
+        ({**SCORED, "score": 0.49}, "challenge.failed"),
+        ({**SCORED, "score": 0}, "challenge.failed"),
+        ({**SCORED, "score": True}, "challenge.unavailable"),
+        ({**SCORED, "score": "0.9"}, "challenge.unavailable"),
+        ({**SCORED, "action": ""}, "challenge.failed"),
+        ({"success": True, "score": 0.9}, "challenge.failed"),
+        ({"success": True, "action": "login"}, "challenge.failed"),
+        ({"success": True}, "passed"),
+    ],
+)
+def test_recaptcha_3_needs_its_score_and_the_action(
+    server: Server, reply: object, expected: str
+) -> None:
+    server.says(reply)
+    assert check(of_server(server.url), Provider.RECAPTCHA, "t") == expected
+
+
+def test_the_risk_score_of_hcaptcha_is_no_score_of_ours(server: Server) -> None:
+    server.says({"success": True, "score": 0.1})
+    assert check(of_server(server.url), Provider.HCAPTCHA, "t") == "passed"
+
+
+def test_any_provider_s_word_of_another_action_counts(server: Server) -> None:
+    server.says({"success": True, "action": "login"})
+    assert check_everywhere(of_server(server.url), "t") == FAILED
+
+
+def test_turnstile_without_a_word_of_the_action_fails(server: Server) -> None:
+    server.says({"success": True})
+    assert check(of_server(server.url), Provider.TURNSTILE, "t") == "challenge.failed"
+
+
+@pytest.mark.parametrize(
+    ("hostname", "expected"),
+    [
+        ("www.example.com", "passed"),
+        ("WWW.Example.com", "passed"),
+        ("example.com", "challenge.failed"),
+        ("www.example.com.evil.test", "challenge.failed"),
+        ("not-provided", "challenge.failed"),
+        ("", "passed"),
+        (None, "passed"),
+    ],
+)
+def test_a_reported_host_name_must_be_one_of_ours(
+    server: Server, hostname: str | None, expected: str
+) -> None:
+    server.says({**PASS, "hostname": hostname})
+    given = of_server(server.url, challenge_hostnames="www.example.com")
+    assert check_everywhere(given, "t") == [expected] * 3
+
+
+def test_a_reply_of_more_than_64_kb_is_an_outage(server: Server) -> None:
+    small = json.dumps(PASS).encode()
+    server.body = small.ljust(64 * 1024)
+    assert check(of_server(server.url), Provider.TURNSTILE, "t") == "passed"
+    server.body = small.ljust(64 * 1024 + 1)
+    assert check(of_server(server.url), Provider.TURNSTILE, "t") == "challenge.unavailable"
+
+
+def test_a_compressed_reply_is_not_unpacked(server: Server) -> None:
+    server.body = gzip.compress(json.dumps(PASS).encode())
+    server.headers = {"Content-Encoding": "gzip"}
+    assert check(of_server(server.url), Provider.TURNSTILE, "t") == "challenge.unavailable"
+    assert server.asked[0].headers["Accept-Encoding"] == "identity"
+
+
+def test_a_redirect_is_not_followed(server: Server, sandbox: str) -> None:
+    good = token("pass-")
+    server.status = 307
+    server.headers = {"Location": f"{sandbox}/challenges/turnstile/v0/siteverify"}
+    assert check(of_server(server.url), Provider.TURNSTILE, good) == "challenge.unavailable"
+    # Nobody has asked the other place about it.
+    assert check(of_sandbox(sandbox), Provider.TURNSTILE, good) == "passed"
+
+
+def test_cookies_are_not_kept(server: Server) -> None:
+    server.headers = {"Set-Cookie": "visitor=1; Path=/"}
+    server.says(PASS)
+
+    async def twice(challenges: Challenges) -> list[str]:
+        challenge = challenges.challenge_for(Provider.TURNSTILE)
+        return [await outcome(challenge.check(Answer("t", "subscribe"))) for _ in range(2)]
+
+    assert asking(of_server(server.url), twice) == ["passed", "passed"]
+    assert "Cookie" not in server.asked[1].headers
+
+
+def test_the_log_has_the_reason_and_no_token_secret_or_address(server: Server) -> None:
+    codes = ["invalid-input-secret", "canary-token", "canary-secret"]
+    server.says({"success": False, "error-codes": codes})
+    given = of_server(server.url, turnstile_secret="canary-secret")
+    with capture_logs() as lines:
+        check(given, Provider.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
+        server.says({"success": True, "action": "canary-action"})
+        check(given, Provider.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
+    assert [line["reason"] for line in lines] == [
+        "invalid-input-secret, an unknown code",
+        "another action",
+    ]
+    assert "canary" not in str(lines)
+    assert "203.0.113.99" not in str(lines)
+
+
+@each_provider
+def test_a_failed_challenge_is_forbidden_and_an_outage_is_worth_another_try(
+    server: Server, provider: Provider
+) -> None:
+    server.says({"success": False, "error-codes": ["invalid-input-response"]})
+    failed = refusal(of_server(server.url), provider)
+    assert (failed.kind, failed.retry_after) == (Kind.FORBIDDEN, None)
+    server.says({"success": False, "error-codes": ["invalid-input-secret"]})
+    outage = refusal(of_server(server.url), provider)
+    assert outage.kind == Kind.UNAVAILABLE
+    assert outage.retry_after is not None
+    assert outage.retry_after > 0
+    assert "canary" not in failed.message + outage.message
+
+
+def test_closing_twice_does_no_harm(server: Server) -> None:
+    async def close_twice() -> None:
+        challenges = Challenges(of_server(server.url))
+        await challenges.aclose()
+        await challenges.aclose()
+
+    asyncio.run(close_twice())

@@ -1,0 +1,140 @@
+import os
+from collections.abc import Callable
+
+import pytest
+
+from core.errors import DomainError, Kind
+from core.settings import Settings, SettingsError, load_settings
+from devstack import environment
+from devstack.challenges import sandbox_settings
+from integrations.challenges.port import Challenge, Provider
+from integrations.challenges.registry import Challenges
+from tests.integrations.challenges.setting import KEY, asking, of_sandbox, settings
+
+Load = Callable[..., Settings]
+SANDBOX = "http://127.0.0.1:4000"
+each_provider = pytest.mark.parametrize("provider", Provider)
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Settings from an environment that has the required ones and these."""
+    for name in [name for name in os.environ if name.startswith("PRESSROOM_")]:
+        monkeypatch.delenv(name)
+    required = {
+        "DATABASE_URL": "postgresql://u:p@localhost/db",
+        "REDIS_URL": "redis://localhost/0",
+        "S3_ENDPOINT": "http://localhost",
+        "S3_ACCESS_KEY": "a",
+        "S3_SECRET_KEY": "s",
+        "PUBLIC_URL": "http://localhost",
+        "SECRET_KEYS": KEY,
+        "ENCRYPTION_KEYS": KEY,
+    }
+
+    def from_environment(**chosen: str) -> Settings:
+        for name, value in {**required, **chosen}.items():
+            monkeypatch.setenv(f"PRESSROOM_{name}", value)
+        return load_settings.__wrapped__()
+
+    return from_environment
+
+
+async def adapters(challenges: Challenges) -> dict[Provider, Challenge]:
+    return {each: challenges.challenge_for(each) for each in challenges.configured}
+
+
+@each_provider
+def test_a_provider_is_on_once_it_has_its_secret_and_site_key(provider: Provider) -> None:
+    given = settings(**{f"{provider}_secret": "s", f"{provider}_site_key": "public"})
+    found = asking(given, adapters)
+    assert list(found) == [provider]
+    assert found[provider].site_key == "public"
+
+
+def test_none_is_on_by_itself() -> None:
+    assert asking(settings(), adapters) == {}
+
+
+@each_provider
+def test_one_that_is_not_on_says_so(provider: Provider) -> None:
+    async def ask(challenges: Challenges) -> None:
+        challenges.challenge_for(provider)
+
+    with pytest.raises(DomainError) as raised:
+        asking(settings(), ask)
+    assert (raised.value.kind, raised.value.code) == (
+        Kind.UNAVAILABLE,
+        "challenge.not_configured",
+    )
+
+
+def test_the_real_addresses_are_the_defaults() -> None:
+    given = settings()
+    assert str(given.turnstile_url) == "https://challenges.cloudflare.com/turnstile/v0/siteverify"
+    assert str(given.hcaptcha_url) == "https://api.hcaptcha.com/siteverify"
+    assert str(given.recaptcha_url) == "https://www.google.com/recaptcha/api/siteverify"
+
+
+@each_provider
+@pytest.mark.parametrize("half", ["SECRET", "SITE_KEY"])
+def test_half_of_the_pair_is_an_error_that_names_both(
+    load: Load, provider: Provider, half: str
+) -> None:
+    with pytest.raises(SettingsError) as raised:
+        load(**{f"{provider.upper()}_{half}": "canary"})
+    assert f"PRESSROOM_{provider.upper()}_SECRET" in str(raised.value)
+    assert f"PRESSROOM_{provider.upper()}_SITE_KEY" in str(raised.value)
+    assert "canary" not in str(raised.value)
+
+
+def test_an_empty_half_counts_as_not_set(load: Load) -> None:
+    assert load(TURNSTILE_SECRET="", TURNSTILE_SITE_KEY="").turnstile_secret is None
+
+
+def test_host_names_are_separated_by_commas_and_compared_in_small_letters(load: Load) -> None:
+    given = load(CHALLENGE_HOSTNAMES="WWW.Example.com, localhost,")
+    assert given.challenge_hostnames == ("www.example.com", "localhost")
+
+
+@pytest.mark.parametrize("wrong", ["https://example.com", "example.com:443", "a b", "*.example"])
+def test_what_is_no_host_name_is_an_error_that_names_the_setting(load: Load, wrong: str) -> None:
+    with pytest.raises(SettingsError, match="PRESSROOM_CHALLENGE_HOSTNAMES"):
+        load(CHALLENGE_HOSTNAMES=wrong)
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "canary" not in repr(of_sandbox(SANDBOX, turnstile_secret="canary"))
+
+
+def test_the_development_stack_sends_all_three_to_its_sandbox() -> None:
+    given = of_sandbox(SANDBOX)
+    for url in (given.turnstile_url, given.hcaptcha_url, given.recaptcha_url):
+        assert str(url).startswith(f"{SANDBOX}/challenges/")
+    assert given.challenge_hostnames == ("localhost",)
+    assert list(asking(given, adapters)) == list(Provider)
+
+
+@each_provider
+@pytest.mark.parametrize("named", ["URL", "SECRET", "SITE_KEY"])
+def test_a_provider_of_which_the_user_names_anything_is_the_user_s(
+    provider: Provider, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in environment.own_settings():
+        monkeypatch.delenv(name)
+    own_name = f"PRESSROOM_{provider.upper()}_{named}"
+    monkeypatch.setenv(own_name, "http://mine.example")
+    chosen = sandbox_settings(SANDBOX, environment.own_settings())
+    programs = environment.for_programs(chosen)
+    about = {name for name in programs if name.startswith(f"PRESSROOM_{provider.upper()}_")}
+    assert about == {own_name}
+    assert programs[own_name] == "http://mine.example"
+    others = set(Provider) - {provider}
+    assert all(f"PRESSROOM_{other.upper()}_URL" in programs for other in others)
+    assert "PRESSROOM_CHALLENGE_HOSTNAMES" not in programs
+
+
+def test_the_user_s_host_names_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRESSROOM_CHALLENGE_HOSTNAMES", "127.0.0.1")
+    chosen = sandbox_settings(SANDBOX, environment.own_settings())
+    assert environment.for_programs(chosen)["PRESSROOM_CHALLENGE_HOSTNAMES"] == "127.0.0.1"

@@ -1,0 +1,146 @@
+"""SMTP servers: the sandbox's, and one that answers whatever a test wants."""
+
+import asyncio
+import contextlib
+import socket
+import socketserver
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from devstack.ports import LOOPBACK
+from devstack.sandbox.mailbox import Mailbox
+from devstack.sandbox.smtp_server import smtp_server
+
+
+@dataclass
+class Sandbox:
+    port: int
+    mailbox: Mailbox
+
+    @property
+    def url(self) -> str:
+        return f"smtp://{LOOPBACK}:{self.port}"
+
+
+@contextlib.contextmanager
+def running_sandbox() -> Iterator[Sandbox]:
+    with socket.create_server((LOOPBACK, 0)) as probe:
+        sandbox = Sandbox(probe.getsockname()[1], Mailbox())
+    is_up, stop = threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with smtp_server(sandbox.mailbox, sandbox.port):
+            is_up.set()
+            await stop.wait()
+
+    loop = asyncio.new_event_loop()
+    with ThreadPoolExecutor(1) as threads, asyncio.Runner(loop_factory=lambda: loop) as runner:
+        served = threads.submit(runner.run, serve())
+        assert is_up.wait(10)
+        yield sandbox
+        loop.call_soon_threadsafe(stop.set)
+        served.result(10)
+
+
+@dataclass
+class Talker:
+    """Says 250 to everything but what the test has other answers for, by verb.
+
+    An answer of None hangs up. `greeting` comes first; `EHLO` has the extensions in its lines;
+    `END` answers the message.
+    """
+
+    port: int = 0
+    greeting: str | None = "220 ready"
+    answers: dict[str, str | None] = field(default_factory=dict)
+    extensions: tuple[str, ...] = ()
+    silent_after: str = ""
+    heard: list[str] = field(default_factory=list)
+    messages: list[bytes] = field(default_factory=list)
+    context: ssl.SSLContext | None = None
+
+    def answer(self, verb: str) -> str | None:
+        usual = {"QUIT": "221 bye", "DATA": "354 go on", "STARTTLS": "220 go on"}
+        if verb == "EHLO" and verb not in self.answers:
+            lines = ["talker", *self.extensions]
+            return "\r\n".join(
+                [*(f"250-{each}" for each in lines[:-1]), f"250 {lines[-1]}"],
+            )
+        return self.answers.get(verb, usual.get(verb, "250 OK"))
+
+
+class _Conversation(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.talker: Talker = self.server.talker  # type: ignore[attr-defined]
+        with contextlib.suppress(OSError):
+            self._say(self.talker.greeting)
+            while self._one_command():
+                pass
+
+    def _one_command(self) -> bool:
+        line = self._line()
+        if not line:
+            return False
+        verb, *rest = line.decode().strip().split(" ", 1)
+        verb = verb.upper()
+        self.talker.heard.append(" ".join([verb, *rest]))
+        if verb == self.talker.silent_after:
+            time.sleep(5)
+            return False
+        answered = self._say(self.talker.answer(verb))
+        if verb == "STARTTLS" and self.talker.context is not None:
+            self.request: Any = self.talker.context.wrap_socket(self.request, server_side=True)
+        if verb == "DATA" and answered and answered.startswith("354"):
+            answered = self._message()
+        return answered is not None and verb != "QUIT"
+
+    def _message(self) -> str | None:
+        lines = []
+        while (line := self._line()) != b".\r\n":
+            if not line:
+                return None
+            lines.append(line[1:] if line.startswith(b"..") else line)
+        self.talker.messages.append(b"".join(lines))
+        return self._say(self.talker.answer("END"))
+
+    def _line(self) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            byte = self.request.recv(1)
+            if not byte:
+                return b""
+            line += byte
+        return line
+
+    def _say(self, answer: str | None) -> str | None:
+        if answer is not None:
+            self.request.sendall(answer.encode() + b"\r\n")
+        else:
+            self.request.shutdown(socket.SHUT_RDWR)
+        return answer
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+
+
+@contextlib.contextmanager
+def running_talker(talker: Talker, implicit_tls: ssl.SSLContext | None = None) -> Iterator[Talker]:
+    with _Server((LOOPBACK, 0), _Conversation) as server:
+        server.talker = talker  # type: ignore[attr-defined]
+        if implicit_tls is not None:
+            server.socket = implicit_tls.wrap_socket(server.socket, server_side=True)
+        talker.port = server.server_address[1]
+        # The interval is how long a shutdown may take.
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield talker
+        finally:
+            server.shutdown()

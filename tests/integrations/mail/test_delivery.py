@@ -1,0 +1,127 @@
+"""Mail that arrives: through a real socket into the sandbox's mailbox."""
+
+from email.utils import parseaddr, parsedate_to_datetime
+
+import pytest
+
+from core import clock
+from core.errors import DomainError, Kind, TransientError
+from devstack.sandbox.mailbox import KeptMail, OpenedMail, parse
+from integrations.mail.port import Mail
+from tests.integrations.mail.letters import address, letter, mailer
+from tests.integrations.mail.server import Sandbox
+
+
+def deliver(sandbox: Sandbox, mail: Mail) -> KeptMail:
+    mailer(sandbox.url).send(mail)
+    [kept] = sandbox.mailbox.newest_first(mail.to)
+    return kept
+
+
+def opened(sandbox: Sandbox, mail: Mail) -> OpenedMail:
+    return deliver(sandbox, mail).open()
+
+
+def test_it_arrives_as_text_and_html_with_every_header_that_mail_needs(sandbox: Sandbox) -> None:
+    before = clock.now().replace(microsecond=0)
+    mail = letter(text="Hello\n\n.\n..\nFrom ünï\n", html="<p>ünï &amp; <b>bold</b></p>\n")
+    arrived = deliver(sandbox, mail)
+    message = parse(arrived.raw)
+    assert message.get_content_type() == "multipart/alternative"
+    parts = [part.get_content_type() for part in message.iter_parts()]
+    assert parts == ["text/plain", "text/html"]  # the last is what a reader prefers
+    assert all(part.get_content_charset() == "utf-8" for part in message.iter_parts())
+    assert (arrived.open().text, arrived.open().html) == (mail.text, mail.html)
+    assert message["To"] == mail.to
+    assert parseaddr(message["From"]) == ("Press & Röom", "news@pressroom.example")
+    assert before <= parsedate_to_datetime(message["Date"]) <= clock.now()
+    assert message["Message-ID"].endswith("@pressroom.example>")
+    assert message["MIME-Version"] == "1.0"
+    assert message.defects == []
+
+
+def test_no_two_mails_have_one_message_id(sandbox: Sandbox) -> None:
+    one, other = (parse(deliver(sandbox, letter()).raw)["Message-ID"] for _ in range(2))
+    assert one != other
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "Grüße aus Köln",
+        "日本語の件名、とても長いのでいくつもの行に分けられるはずです。" * 4,
+        "plain " * 30 + "end",
+        "=?utf-8?q?looks_encoded?=",
+        "",
+    ],
+)
+def test_a_subject_of_any_script_and_length_arrives_as_it_was(
+    sandbox: Sandbox, subject: str
+) -> None:
+    arrived = deliver(sandbox, letter(subject=subject))
+    assert arrived.subject == subject.strip()
+    head = arrived.raw.partition(b"\r\n\r\n")[0]
+    assert head.isascii()
+    encoded = [line for line in head.split(b"\r\n") if b"=?utf-8?" in line]
+    assert all(len(line) <= 78 for line in encoded)
+
+
+def test_a_long_link_in_a_header_stays_a_link(sandbox: Sandbox) -> None:
+    link = f"<https://pressroom.example/unsubscribe?trace_id={'x' * 600}>"
+    one_click = "List-Unsubscribe=One-Click"
+    headers = {"List-Unsubscribe": link, "List-Unsubscribe-Post": one_click}
+    arrived = deliver(sandbox, letter(headers=headers))
+    assert f"List-Unsubscribe: {link}\r\n".encode() in arrived.raw
+    assert f"List-Unsubscribe-Post: {one_click}\r\n".encode() in arrived.raw
+
+
+def test_a_header_that_is_not_ascii_arrives(sandbox: Sandbox) -> None:
+    headers = dict(opened(sandbox, letter(headers={"List-Id": "Zeitung für alle"})).headers)
+    assert headers["List-Id"] == "Zeitung für alle"
+
+
+def test_an_internationalised_domain_is_written_for_the_wire(sandbox: Sandbox) -> None:
+    mailer(sandbox.url).send(letter("reader@straße.example.com"))
+    [arrived] = sandbox.mailbox.newest_first("reader@xn--strae-oqa.example.com")
+    assert parse(arrived.raw)["To"] == "reader@xn--strae-oqa.example.com"
+
+
+def test_a_name_before_the_at_of_any_script_arrives_where_the_server_takes_it(
+    sandbox: Sandbox,
+) -> None:
+    mail = letter(address("δοκιμή"))
+    arrived = opened(sandbox, mail)
+    assert dict(arrived.headers)["To"] == mail.to
+    assert arrived.text == "Hello\n"
+
+
+def test_a_recipient_that_is_refused_for_good_is_told_apart(sandbox: Sandbox) -> None:
+    mail = letter(address("reject"))
+    with pytest.raises(DomainError) as refused:
+        mailer(sandbox.url).send(mail)
+    assert refused.value.code == "mail.refused"
+    assert refused.value.kind is Kind.PROVIDER_FAILED
+    assert mail.to not in str(refused.value)
+    assert sandbox.mailbox.newest_first(mail.to) == []
+
+
+def test_what_is_put_off_twice_arrives_at_the_third_try(sandbox: Sandbox) -> None:
+    mail = letter(address("later"))
+    for _ in range(2):
+        with pytest.raises(TransientError):
+            mailer(sandbox.url).send(mail)
+    assert deliver(sandbox, mail).subject == mail.subject
+
+
+def test_who_does_not_answer_is_given_up_on_and_tried_again(sandbox: Sandbox) -> None:
+    mail = letter(address("slow"))
+    with pytest.raises(TransientError):
+        mailer(sandbox.url, timeout=0.1).send(mail)
+    assert sandbox.mailbox.newest_first(mail.to) == []
+
+
+def test_a_mail_beyond_what_the_server_takes_is_refused(sandbox: Sandbox) -> None:
+    mail = letter(text="x" * 70 + "\n", html="<p>" + ("y" * 70 + "\n") * 80_000)
+    with pytest.raises(DomainError, match="552"):
+        mailer(sandbox.url).send(mail)
+    assert sandbox.mailbox.newest_first(mail.to) == []

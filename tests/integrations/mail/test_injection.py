@@ -1,0 +1,96 @@
+"""Nobody who has a say in a mail's words has one in its headers or recipients."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from core.errors import DomainError
+from core.mail import MailServer, Sender
+from devstack.sandbox.mailbox import parse
+from integrations.mail.message import compose
+from integrations.mail.port import Mail
+from integrations.mail.smtp import SmtpMailer
+from tests.integrations.mail.letters import SENDER, letter, mailer
+from tests.integrations.mail.server import Talker
+
+HEADERS = ["From", "To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type"]
+TO = "reader@example.com"
+
+
+@given(subject=st.text(st.characters(exclude_categories=["Cs"]), max_size=300))
+@example("a\r\nBcc: everybody@example.com")
+@example("a\n\n<p>another body")
+@example("=?utf-8?q?a=0D=0ABcc:_x@example.com?=")
+@example("a\x0bBcc: b\x0cc\x1cd\x85e\u2028f")
+@example("a\r")
+def test_no_subject_adds_a_header_or_a_line(subject: str) -> None:
+    raw = compose(letter(subject=subject), SENDER, TO)
+    message = parse(raw)
+    assert message.keys() == HEADERS
+    assert message["To"] == TO
+    assert message.get_content_type() == "multipart/alternative"
+    head = raw.partition(b"\r\n\r\n")[0]
+    assert len(head.splitlines()) == head.count(b"\r\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-Note", "a\r\nBcc: x@example.com"),
+        ("X-Note", "a\nb"),
+        ("X-Note", "a\x00b"),
+        ("X-Note", "\ud800"),
+        ("X-Note", "a" * 1000),
+        ("X-Note: a\r\nBcc", "x@example.com"),
+        ("X Note", "a"),
+        ("", "a"),
+        ("From", "boss@example.com"),
+        ("bcc", "x@example.com"),
+        ("Content-Type", "text/plain"),
+    ],
+)
+def test_a_header_that_could_pass_for_another_is_refused(name: str, value: str) -> None:
+    with pytest.raises(DomainError) as refused:
+        compose(letter(headers={name: value}), SENDER, TO)
+    assert refused.value.code == "mail.refused"
+
+
+@pytest.mark.parametrize(
+    "mail", [letter(subject="\ud800"), letter(text="\ud800"), letter(html="\ud800")]
+)
+def test_text_that_utf_8_has_no_bytes_for_is_refused(mail: Mail) -> None:
+    with pytest.raises(DomainError) as refused:
+        compose(mail, SENDER, TO)
+    assert refused.value.code == "mail.refused"
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "a@example.com\r\nRCPT TO:<b@example.com>",
+        "a@example.com, b@example.com",
+        "<a@example.com> SIZE=1",
+        "a b@example.com",
+        "a@example.com\x00",
+        "a@",
+        "",
+    ],
+)
+def test_what_is_no_address_reaches_no_server(talker: Talker, to: str) -> None:
+    with pytest.raises(DomainError) as refused:
+        mailer(f"smtp://127.0.0.1:{talker.port}").send(letter(to or " "))
+    assert refused.value.code == "mail.refused"
+    assert to.strip() == "" or to not in str(refused.value)
+    assert talker.heard == []
+
+
+@pytest.mark.parametrize(
+    "name", ["Plain", "A, B", 'say "hi"', "Zeitung für alle", "=?utf-8?q?x?=", "a@b.example"]
+)
+def test_the_senders_name_is_a_name_and_nothing_else(talker: Talker, name: str) -> None:
+    server = MailServer.parse(f"smtp://127.0.0.1:{talker.port}")
+    SmtpMailer(server, Sender(name, "news@pressroom.example")).send(letter())
+    [sent] = talker.messages
+    [address] = parse(sent)["From"].addresses
+    assert address.addr_spec == "news@pressroom.example"
+    assert "MAIL FROM:<news@pressroom.example>" in talker.heard

@@ -1,0 +1,154 @@
+"""What a server's answers mean for a mail: it is theirs, it is tried again, or it is given up."""
+
+import socket
+import traceback
+
+import pytest
+
+from core.errors import DomainError, TransientError
+from devstack.ports import LOOPBACK
+from integrations.mail.registry import mailer as mailer_of
+from tests.integrations.challenges.setting import settings
+from tests.integrations.mail.letters import address, letter, mailer
+from tests.integrations.mail.server import Talker
+
+PRIVATE = "private-person@example.com"
+PASSWORD = "open-sesame"
+
+
+def url(talker: Talker, login: str = "") -> str:
+    return f"smtp://{login}{LOOPBACK}:{talker.port}"
+
+
+@pytest.mark.parametrize(
+    ("verb", "answer"),
+    [
+        ("RCPT", f"550 5.1.1 no such user {PRIVATE}"),
+        ("RCPT", "501 bad address"),
+        ("RCPT", "554 5.7.1 relay access denied"),
+        ("END", f"554 5.7.1 spam for {PRIVATE}"),
+        ("DATA", "554 no"),
+        ("MAIL", "552 too large"),
+    ],
+)
+def test_a_permanent_refusal_of_recipient_or_message_gives_it_up(
+    talker: Talker, verb: str, answer: str
+) -> None:
+    talker.answers[verb] = answer
+    with pytest.raises(DomainError) as refused:
+        mailer(url(talker)).send(letter(PRIVATE))
+    assert refused.value.code == "mail.refused"
+    assert answer[:3] in str(refused.value)
+    assert PRIVATE not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize(
+    ("verb", "answer"),
+    [
+        ("RCPT", f"450 4.2.1 busy {PRIVATE}"),
+        ("RCPT", "421 closing"),
+        ("RCPT", None),
+        ("RCPT", "what?"),
+        ("RCPT", "530 5.7.0 authentication required"),
+        ("MAIL", f"550 5.7.1 sender refused, for {PRIVATE}"),
+        ("MAIL", "530 5.7.0 must issue STARTTLS first"),
+        ("MAIL", "451 later"),
+        ("DATA", "451 later"),
+        ("END", f"452 4.3.1 full, {PRIVATE}"),
+        ("END", None),
+        ("EHLO", None),
+    ],
+)
+def test_what_may_pass_or_an_operator_can_mend_is_tried_again(
+    talker: Talker, verb: str, answer: str | None
+) -> None:
+    talker.answers[verb] = answer
+    with pytest.raises(TransientError) as failed:
+        mailer(url(talker)).send(letter(PRIVATE))
+    assert PRIVATE not in "".join(traceback.format_exception(failed.value))
+
+
+@pytest.mark.parametrize("greeting", ["554 not you", "421 too busy", None, "hello"])
+def test_a_server_that_does_not_welcome_us_is_tried_again(
+    talker: Talker, greeting: str | None
+) -> None:
+    talker.greeting = greeting
+    with pytest.raises(TransientError):
+        mailer(url(talker)).send(letter())
+
+
+@pytest.mark.parametrize("silent_after", ["EHLO", "RCPT", "DATA"])
+def test_a_server_that_falls_silent_is_tried_again(talker: Talker, silent_after: str) -> None:
+    talker.silent_after = silent_after
+    with pytest.raises(TransientError):
+        mailer(url(talker), timeout=0.1).send(letter())
+
+
+@pytest.mark.parametrize("farewell", ["500 no", None, "what?"])
+def test_a_mail_that_was_taken_is_sent_whatever_comes_after(
+    talker: Talker, farewell: str | None
+) -> None:
+    talker.answers["QUIT"] = farewell
+    mailer(url(talker)).send(letter())
+    assert len(talker.messages) == 1
+
+
+def test_nobody_there_is_tried_again() -> None:
+    with socket.create_server((LOOPBACK, 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(TransientError):
+        mailer(f"smtp://{LOOPBACK}:{port}").send(letter())
+    with pytest.raises(TransientError):
+        mailer("smtp://nowhere.invalid").send(letter())
+
+
+def test_a_login_is_given_where_the_url_has_one(talker: Talker) -> None:
+    talker.extensions = ("AUTH PLAIN",)
+    talker.answers["AUTH"] = "235 welcome"
+    mailer(url(talker, "us%40example.com:p%2Fw@")).send(letter())
+    # base64 of NUL us@example.com NUL p/w
+    assert "AUTH PLAIN AHVzQGV4YW1wbGUuY29tAHAvdw==" in talker.heard
+
+
+@pytest.mark.parametrize(
+    ("extension", "answer"),
+    [
+        ("AUTH PLAIN LOGIN", "535 5.7.8 who are you"),
+        ("AUTH PLAIN", "454 4.7.0 try later"),
+        ("AUTH CRAM-MD5", "334 not base64!"),
+        ("SIZE 1000000", "500 unheard of"),
+    ],
+)
+def test_a_login_that_fails_loses_no_mail_and_tells_no_password(
+    talker: Talker, extension: str, answer: str
+) -> None:
+    talker.extensions = (extension,)
+    talker.answers["AUTH"] = answer
+    with pytest.raises(TransientError) as failed:
+        mailer(url(talker, f"pressroom:{PASSWORD}@")).send(letter())
+    assert PASSWORD not in "".join(traceback.format_exception(failed.value))
+    assert talker.messages == []
+
+
+def test_a_name_before_the_at_that_the_server_can_not_take_gives_it_up(talker: Talker) -> None:
+    with pytest.raises(DomainError) as refused:
+        mailer(url(talker)).send(letter(address("δοκιμή")))
+    assert refused.value.code == "mail.refused"
+    assert not any(heard.startswith("MAIL") for heard in talker.heard)
+
+
+def test_it_introduces_itself_by_the_senders_domain(talker: Talker) -> None:
+    mailer(url(talker)).send(letter())
+    assert talker.heard[0].lower() == "ehlo pressroom.example"
+
+
+def test_without_a_server_mail_waits_and_the_reason_names_the_setting() -> None:
+    with pytest.raises(TransientError, match="PRESSROOM_MAIL_URL is not set"):
+        mailer_of(settings()).send(letter())
+
+
+def test_the_settings_pick_server_and_sender(talker: Talker) -> None:
+    chosen = settings(mail_url=url(talker), mail_from="Us <us@example.org>")
+    mailer_of(chosen).send(letter())
+    assert "MAIL FROM:<us@example.org>" in talker.heard
+    assert b"From: Us <us@example.org>\r\n" in talker.messages[0]

@@ -1,0 +1,80 @@
+"""What is done now and then: by a worker, when beat says so."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from core.ids import random_hash_id
+from core.lanes import Lane
+from services import mailed_links
+from services.mailed_links import Purpose
+from storage.broker import queue_name
+from tests.services.subscriptions.acting import Acting
+from tests.stack import Owner, Stack, eventually
+from workers.app import build_app
+
+
+@pytest.fixture
+def acting(stack: Stack) -> Iterator[Acting]:
+    with stack.client() as client:
+        yield Acting(stack, client)
+
+
+def beat_sends(stack: Stack, task: str) -> None:
+    assert stack.resources.broker.send(task, Lane.IO, {})
+
+
+def test_beat_sends_what_workers_of_that_lane_know(stack: Stack) -> None:
+    app = build_app(stack.settings())
+    planned = {each["task"]: each for each in app.conf.beat_schedule.values()}
+    assert {"maintenance.fold_counts": 30.0, "maintenance.purge": 3600.0}.items() <= {
+        task: each["schedule"] for task, each in planned.items()
+    }.items()
+    assert planned.keys() <= app.tasks.keys()
+    for each in planned.values():
+        assert each["options"]["queue"] == queue_name(Lane.IO)
+        # What nobody took is over before the next comes.
+        assert each["options"]["expires"] < each["schedule"]
+
+
+def test_folding_leaves_the_count_as_it_is_and_no_differences(
+    stack: Stack, acting: Acting, owner: Owner
+) -> None:
+    list_id = acting.new_list(owner, confirm_required=False, challenge=False)
+    person = acting.new_person(with_login=True)
+    for _ in range(2):
+        acting.reply("POST", f"/subscriptions/{list_id}/no-challenge", key=person.key)
+        acting.leave(list_id, key=person.key)
+    acting.ask(list_id, f"{random_hash_id()}@example.com")
+    # More than two batches, which come to nothing together.
+    stack.query("INSERT INTO subscriber_deltas (list_id, active) SELECT %s, 1", list_id)
+    stack.query(
+        "INSERT INTO subscriber_deltas (list_id, active)"
+        " SELECT %s, CASE WHEN n %% 2 = 0 THEN 1 ELSE -1 END FROM generate_series(1, 20001) AS n",
+        list_id,
+    )
+    beat_sends(stack, "maintenance.fold_counts")
+    left = "SELECT 1 FROM subscriber_deltas WHERE list_id = %s LIMIT 1"
+    eventually(lambda: not stack.query(left, list_id), what="the folding of all differences")
+    stored = stack.query("SELECT active FROM subscriber_counts WHERE list_id = %s", list_id)
+    assert stored == [(1,)]
+    with stack.client(owner.key) as client:
+        assert client.get(f"/lists/{list_id}").json()["data"]["subscriber_count"] == 1
+
+
+def test_mailed_links_are_forgotten_once_they_expired(stack: Stack, acting: Acting) -> None:
+    person = acting.new_person(with_login=True)
+    assert person.user_id is not None
+    signer = mailed_links.signer(stack.resources.keyring)
+    for _ in range(2):
+        with stack.resources.unit_of_work() as uow:
+            mailed_links.make(uow, signer, Purpose.CONFIRM_SUBSCRIPTION, user_id=person.user_id)
+    stack.query(
+        "UPDATE mailed_links SET expires_at = now() - interval '1 second'"
+        " WHERE id = (SELECT min(id) FROM mailed_links WHERE user_id = %s)",
+        person.user_id,
+    )
+    of_person = "SELECT count(*) FROM mailed_links WHERE user_id = %s"
+    beat_sends(stack, "maintenance.purge")
+    eventually(lambda: stack.query(of_person, person.user_id) != [(2,)], what="the purge")
+    assert stack.query(of_person, person.user_id) == [(1,)]

@@ -1,0 +1,88 @@
+"""People on lists, for tests: who subscribes to what, and the links that were mailed to them."""
+
+import time
+from dataclasses import dataclass
+
+import httpx
+
+from services import accounts, lists, mailed_links
+from services.mailed_links import Purpose
+from services.subscriptions import joining, traces
+from services.subscriptions.changes import Actor, ActorKind, Via
+from services.subscriptions.traces import Trace
+from tests.contract.replies import data
+from tests.stack import Stack
+
+_STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
+
+
+@dataclass(frozen=True)
+class Subscriber:
+    """A person with a record on a list."""
+
+    stack: Stack
+    list_id: int
+    user_id: int
+    email: str
+
+    @property
+    def trace_id(self) -> str:
+        return make_trace(self.stack, self.list_id, self.user_id)
+
+    @property
+    def unsubscribe_url(self) -> str:
+        return f"{self.stack.api_url}/unsubscribe?trace_id={self.trace_id}"
+
+    def mailed_token(self) -> str:
+        signer = mailed_links.signer(self.stack.resources.keyring)
+        with self.stack.resources.unit_of_work() as uow:
+            return mailed_links.make(
+                uow,
+                signer,
+                Purpose.CONFIRM_SUBSCRIPTION,
+                user_id=self.user_id,
+                list_id=self.list_id,
+            )
+
+    def confirm_url(self) -> str:
+        return f"{self.stack.api_url}/confirm?token={self.mailed_token()}"
+
+    def stands(self) -> tuple[object, ...]:
+        """Status and whether mail is sent."""
+        [row] = self.stack.query(
+            "SELECT status, email_enabled FROM subscriptions WHERE list_id = %s AND user_id = %s",
+            self.list_id,
+            self.user_id,
+        )
+        return row
+
+    def kept(self) -> dict[str, list[tuple[object, ...]]]:
+        """Every row about this person and list, to be compared with what it was before."""
+        tables = ("subscriptions", "opt_outs", "subscription_events", "mailed_links")
+        where = "WHERE list_id = %s AND user_id = %s ORDER BY id"
+        return {
+            table: self.stack.query(f"SELECT * FROM {table} {where}", self.list_id, self.user_id)
+            for table in tables
+        }
+
+
+def new_list(client: httpx.Client, title: str = "The Morning Letter", **fields: object) -> int:
+    slug = f"list-{time.time_ns()}"
+    created: dict[str, int] = data(
+        client.post("/lists", json={"title": title, "slug": slug, **fields})
+    )
+    return created["id"]
+
+
+def subscribe(stack: Stack, list_id: int) -> Subscriber:
+    """A new person subscribes by the public form: active, or pending where the list says so."""
+    email = f"reader.{time.time_ns()}@example.com"
+    # Without HTTP, which takes its time lest it tell who subscribes.
+    with stack.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, list_id)
+        joining.request(uow, stack.resources.keyring, mailing_list, email, _STRANGER)
+        return Subscriber(stack, list_id, accounts.get_by_email(uow, email).id, email)
+
+
+def make_trace(stack: Stack, list_id: int, user_id: int) -> str:
+    return traces.make(traces.signer(stack.resources.keyring), Trace(list_id, user_id))

@@ -1,0 +1,17 @@
+from services.jobs.lease import Lease
+from services.subscriptions import mails
+from services.subscriptions.joining import MAIL_CONFIRMATION, MAIL_WELCOME
+from workers import process
+from workers.declaration import TaskSet
+
+TASKS = TaskSet()
+
+
+@TASKS.job(MAIL_CONFIRMATION)
+def mail_confirmation(lease: Lease) -> None:
+    mails.send_confirmation(process.resources(), lease, process.mailer())
+
+
+@TASKS.job(MAIL_WELCOME)
+def mail_welcome(lease: Lease) -> None:
+    mails.send_welcome(process.resources(), lease, process.mailer())
