@@ -47,6 +47,18 @@ def test_zip_is_read_by_ranges_each_byte_about_once(method: int) -> None:
     assert len(stored.reads) <= len(stored.data) / 8192 + 12
 
 
+@pytest.mark.parametrize("kind", ["plain", "gzip"])
+def test_progress_is_told_in_bytes_of_the_file_as_it_was_sent(kind: str) -> None:
+    data = FILE * 20 if kind == "plain" else bomb(kind, FILE * 20)
+    reader = opened(data)
+    next(iter(reader))
+
+    assert reader.bytes_read < len(data)
+    for _ in reader:
+        pass
+    assert reader.bytes_read == len(data)
+
+
 def test_ranged_file_reads_as_a_file_does() -> None:
     file, plain = RangedFile(Stored(FILE), window_bytes=100), io.BytesIO(FILE)
 
