@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -83,8 +82,6 @@ ODD = [
     "a@xlocal",
     "a@x.xtest",
 ]
-
-Piece = Callable[[Random], str]
 
 
 def reference(address: str) -> str | None:

@@ -132,7 +132,7 @@ class _BoundedReads:
 
     def __init__(self, source: Counted) -> None:
         self._source = source
-        self._file = cast("Seekable", source.source)
+        self._file = cast(Seekable, source.source)
         self.seek = self._file.seek
         self.tell = self._file.tell
 

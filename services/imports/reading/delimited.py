@@ -9,13 +9,10 @@ import csv
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from services.imports.reading.lines import MAX_LINE_CHARACTERS, SKIPPED, Block, split_lines
 from services.imports.reading.rows import Problem
-
-if TYPE_CHECKING:
-    from _csv import Reader as Parser
 
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
@@ -67,7 +64,8 @@ class Records:
         self._ended = False
         self._held.clear()
         before = self._start - 1
-        reader = self._parser(chain.from_iterable(self._feed()))
+        lines = chain.from_iterable(self._feed())
+        reader = csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True)
         for cells in reader:
             start = self._start
             after = before + reader.line_num + 1
@@ -78,10 +76,8 @@ class Records:
                 yield self._rescue()
                 return
             self._start = after
-            yield start, cells
-
-    def _parser(self, lines: Iterator[str], *, strict: bool = False) -> "Parser":
-        return csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True, strict=strict)
+            if cells:
+                yield start, cells
 
     def _feed(self) -> Iterator[list[str]]:
         """Lines for the csv module; the last is ``_END``, which shows whether a quote is open."""
@@ -119,7 +115,14 @@ class Records:
 
     def _is_spoilt(self, after: int) -> bool:
         try:
-            list(self._parser(iter(self._lines(after)), strict=True))
+            list(
+                csv.reader(
+                    self._lines(after),
+                    delimiter=self._delimiter,
+                    skipinitialspace=True,
+                    strict=True,
+                )
+            )
         except csv.Error:
             return True
         return False

@@ -13,9 +13,8 @@ DELIMITERS = (",", ";", "\t", "|")
 SAMPLE_RECORDS = 100
 # Some exports have a title or two above the header.
 MAX_TITLES = 10
-# Longer ones exist in no file; a cell of a megabyte need not be searched.
+# Longer ones exist in no file; the longest cells need not be searched.
 LONGEST_ADDRESS = 254
-_TWO = 2
 
 _DECLARED = re.compile(r"\ufeff?\"?sep=(.)\"?(?:\r\n?|\n)", re.IGNORECASE)
 _ADDRESS = re.compile(r"'?[^\s@,;|<>\"]+@[^\s@,;|<>\"]+\.[^\s@,;|<>\"]+\Z")
@@ -124,13 +123,14 @@ def column_of_addresses(records: Sequence[Sequence[str]]) -> int | None:
 def _made_up(width: int, email: int | None, records: Sequence[Sequence[str]]) -> list[str]:
     """Names for the columns of a file without a header; the other one of two may be the name."""
     names = [f"column {index + 1}" for index in range(width)]
-    if email is not None:
-        names[email] = "email"
-        other = 1 - email
-        if width == _TWO and all(
-            _may_be_name(cells[other]) for cells in records if other < len(cells)
-        ):
-            names[other] = "name"
+    if email is None:
+        return names
+    names[email] = "email"
+    others = [index for index in range(width) if index != email]
+    if len(others) == 1:
+        cells = [record[others[0]] for record in records if others[0] < len(record)]
+        if all(map(_may_be_name, cells)):
+            names[others[0]] = "name"
     return names
 
 

@@ -23,9 +23,9 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _WINDOWS = "cp1252"
-# A few stray zeros are no UTF-16.
+# The part of one half of each pair: a few stray zeros are no UTF-16, and scripts whose letters
+# end in a zero put some on the other side.
 _ZEROS_OF_UTF16 = 0.2
-_ZEROS_OF_OTHERS = 0.05
 
 _DAMAGE = re.compile("[\udc80-\udcff\ufffd]")
 _AS_WINDOWS = {
@@ -102,9 +102,9 @@ def _utf16(head: bytes) -> str | None:
     if pairs == 0:
         return None
     even, odd = head[0::2].count(0) / pairs, head[1::2].count(0) / pairs
-    if odd > _ZEROS_OF_UTF16 and even < _ZEROS_OF_OTHERS:
+    if odd > max(_ZEROS_OF_UTF16, 2 * even):
         return "utf-16-le"
-    if even > _ZEROS_OF_UTF16 and odd < _ZEROS_OF_OTHERS:
+    if even > max(_ZEROS_OF_UTF16, 2 * odd):
         return "utf-16-be"
     return None
 

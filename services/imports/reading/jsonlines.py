@@ -10,7 +10,8 @@ from services.imports.reading.lines import Block, split_lines
 from services.imports.reading.rows import Problem
 
 # Objects may all have keys of their own; more than this many are no columns.
-MAX_KEYS = 1000
+MAX_KEYS = 300
+MAX_KEY_CHARACTERS = 200
 
 Values = dict[str, str]
 
@@ -38,7 +39,7 @@ def _read(line: int, text: str) -> tuple[int, Values] | Problem:
         found = None
     if not isinstance(found, dict):
         return Problem(line, "row.unreadable", "Not a JSON object.", (text,))
-    return line, {name: _text(value) for name, value in found.items()}
+    return line, {_text(name): _text(value) for name, value in found.items()}
 
 
 def _text(value: Any) -> str:
@@ -50,8 +51,9 @@ def _text(value: Any) -> str:
 
 
 def header(found: Iterable[Values]) -> list[str]:
-    """All keys of these objects, in the order in which they come."""
-    return list(dict.fromkeys(name for values in found for name in values))[:MAX_KEYS]
+    """All keys of these objects that may be columns, in the order in which they come."""
+    names = dict.fromkeys(name for values in found for name in values)
+    return [name for name in names if len(name) <= MAX_KEY_CHARACTERS][:MAX_KEYS]
 
 
 def cells(values: Values, names: Sequence[str]) -> list[str]:

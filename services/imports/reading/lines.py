@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final
 
-# Far more than any member needs; what is longer is skipped as it comes, never held.
-MAX_LINE_CHARACTERS = 1024 * 1024
+# Far more than any member needs, and a few megabytes with its copies where characters take four
+# bytes; what is longer is skipped as it comes, never held.
+MAX_LINE_CHARACTERS = 256 * 1024
 
 _LINE_END = re.compile(r"\r\n?|\n")
 
@@ -49,7 +50,7 @@ class _Cutter:
         if first is None:
             self._grow(text)
             return
-        if self._skipping or self._begun_characters + first.start() > self._limit:
+        if self._skipping:
             yield SKIPPED
             self._begin("")
             text = text[first.end() :]

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from services.imports.reading import products, words
+from services.imports.reading import words
 from services.imports.reading.columns import Layout
 from services.imports.reading.encoding import is_damaged, mended
-from services.imports.reading.rows import Problem, Row, Standing
+from services.imports.reading.marks import Marks
+from services.imports.reading.rows import Problem, Row
 
 MAX_NAME_CHARACTERS = 200
 
@@ -18,8 +19,8 @@ _GUARDED = re.compile(r"'[=+\-@\t\r]")
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
 # Joins letters in Persian and Indic names and people in emoji.
 _JOINERS = "\u200c\u200d"
-_WORST_FIRST = (Standing.COMPLAINED, Standing.BOUNCED, Standing.CLEANED, Standing.UNSUBSCRIBED)
-_TIERS = ("free", "silver", "gold")
+# Of a cell that is empty, has brackets, or ends with the old mark of a file's end.
+_ODD_ENDS = ("", ">", "\x1a")
 BLANKS = " \t\r\n\x1a\ufeff\xa0"
 
 
@@ -34,110 +35,63 @@ class Maker:
     """Makes the rows of a file of one layout, which has a column of addresses."""
 
     def __init__(self, layout: Layout, email: int) -> None:
-        self._layout = layout
         self._email = email
         self._name = layout.name
         self._parts = [i for i in (layout.first_name, layout.last_name) if i is not None]
-        marks = (layout.status, layout.left_at, layout.subscribed, layout.deleted)
-        self._has_marks = any(marks)
-        self._has_tiers = bool(layout.tier or layout.paid or layout.active_subscription is not None)
+        self._expiry = layout.paid_expiry
+        self._marks = Marks(layout)
+        singles = [i for i in (email, self._name, self._expiry) if i is not None]
+        self._width = max(*singles, *self._parts, *self._marks.indexes, 0) + 1
 
     def make(self, line: int, cells: list[str], *, damaged: bool = False) -> Row | Problem | None:
         """A member, a problem, or None for a record of nothing but blanks.
 
         ``damaged``: some byte of the file up to here could not be read exactly.
         """
+        if damaged and any(map(is_damaged, cells)):
+            return self._mended(line, cells)
         try:
-            if damaged and any(map(is_damaged, cells)):
-                cells = self._mended(cells)
-            return self._row(line, cells)
+            short = self._width - len(cells)
+            return self._row(line, cells, [*cells, *[""] * short] if short > 0 else cells)
         except Unusable as error:
             return Problem(line, error.code, error.reason, cells)
 
-    def _row(self, line: int, cells: list[str]) -> Row | None:
-        email = _cell(cells, self._email).strip()
-        if not email.isascii() or email[:1] == "'" or email[-1:] in ("", ">", "\x1a"):
+    def _row(self, line: int, cells: list[str], padded: list[str]) -> Row | None:
+        email = padded[self._email].strip()
+        name = self._named(padded)
+        if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
+            name = name or _before_brackets(email)
             email = _tidy_email(email)
             if not email:
                 _refuse_unless_blank(cells)
                 return None
-        name = self._named(cells)
-        standing = self._standing(cells) if self._has_marks else Standing.WANTED
-        tier = self._tier(cells) if self._has_tiers else None
+        standing, tier, problem = self._marks.verdict(padded)
+        if problem:
+            raise Unusable(*problem)
         expiry = None
-        if self._layout.paid_expiry is not None and tier != "free":
-            expiry = _expiry(_cell(cells, self._layout.paid_expiry))
+        if self._expiry is not None and tier != "free" and padded[self._expiry]:
+            expiry = _expiry(padded[self._expiry])
         return Row(line, email, name, tier, expiry, standing, cells)
 
-    def _mended(self, cells: list[str]) -> list[str]:
-        if is_damaged(_cell(cells, self._email)):
-            raise Unusable(
-                "encoding.invalid", "The address has bytes that are not in the encoding."
-            )
-        return [mended(cell) for cell in cells]
+    def _mended(self, line: int, cells: list[str]) -> Row | Problem | None:
+        readable = [mended(cell) for cell in cells]
+        if any(map(is_damaged, cells[self._email : self._email + 1])):
+            reason = "The address has bytes that are not in the encoding."
+            return Problem(line, "encoding.invalid", reason, readable)
+        return self.make(line, readable)
 
     def _named(self, cells: list[str]) -> str:
-        name = "" if self._name is None else tidy_name(_cell(cells, self._name))
+        name = "" if self._name is None else tidy_name(cells[self._name])
         if name or not self._parts:
-            return name or self._before_brackets(cells)
-        parts = (tidy_name(_cell(cells, index)) for index in self._parts)
+            return name
+        parts = [tidy_name(cells[index]) for index in self._parts]
         return " ".join(filter(None, parts))[:MAX_NAME_CHARACTERS].rstrip()
 
-    def _before_brackets(self, cells: list[str]) -> str:
-        """The name of ``Jane Doe <jane@example.com>``, where no column has it."""
-        email = _cell(cells, self._email).strip()
-        found = _IN_BRACKETS.match(email) if email.endswith(">") else None
-        return tidy_name(found[1].strip(' "')) if found else ""
 
-    def _standing(self, cells: list[str]) -> Standing:
-        found = {*self._said(cells)}
-        for standing in _WORST_FIRST:
-            if standing in found:
-                return standing
-        if words.NOT_SUBSCRIBED in found:
-            raise Unusable(
-                "row.not_subscribed", "The file says that this person is not subscribed."
-            )
-        return Standing.WANTED
-
-    def _said(self, cells: list[str]) -> list[Standing | None]:
-        layout = self._layout
-        found = [standing for i, standing in layout.left_at if not words.is_no(_cell(cells, i))]
-        said: list[Standing | None] = [*found]
-        for index in layout.status:
-            try:
-                said.append(products.standing(layout.product, _unguarded(_cell(cells, index))))
-            except products.UnknownStanding as error:
-                reason = f"The status {str(error)[:60]!r} is not known."
-                raise Unusable("row.status_unknown", reason) from None
-        consents = (_cell(cells, index).strip() for index in layout.subscribed)
-        if any(cell and words.is_no(cell) for cell in consents):
-            said.append(Standing.UNSUBSCRIBED)
-        if any(not words.is_no(_cell(cells, index)) for index in layout.deleted):
-            said.append(words.NOT_SUBSCRIBED)
-        return said
-
-    def _tier(self, cells: list[str]) -> str | None:
-        layout = self._layout
-        found = {self._tier_word(_cell(cells, index)) for index in layout.tier}
-        found |= {"silver" for i in layout.paid if not words.is_no(_cell(cells, i))}
-        if layout.active_subscription is not None:
-            if words.is_no(_cell(cells, layout.active_subscription)):
-                return "free"
-            found.add("silver")
-        return max(filter(None, found), key=_TIERS.index, default=None)
-
-    def _tier_word(self, cell: str) -> str | None:
-        found = words.TIERS.get(words.key(cell))
-        # Ghost lists the names of paid tiers, whatever the owner called them.
-        return "silver" if found is None and cell.strip() and self._is_ghost() else found
-
-    def _is_ghost(self) -> bool:
-        return self._layout.product == "ghost"
-
-
-def _cell(cells: Sequence[str], index: int) -> str:
-    return cells[index] if index < len(cells) else ""
+def _before_brackets(email: str) -> str:
+    """The name of ``Jane Doe <jane@example.com>``."""
+    found = _IN_BRACKETS.match(email) if email.endswith(">") else None
+    return tidy_name(found[1].strip(' "')) if found else ""
 
 
 def _unguarded(cell: str) -> str:

@@ -17,7 +17,7 @@ from services.imports.reading.columns import Layout, laid_out, no_email_column
 from services.imports.reading.containers import opened
 from services.imports.reading.delimited import Record, Records
 from services.imports.reading.dialect import Dialect, column_of_addresses, sniffed
-from services.imports.reading.encoding import Text
+from services.imports.reading.encoding import Text, mended
 from services.imports.reading.lines import Block, blocks
 from services.imports.reading.members import BLANKS, Maker
 from services.imports.reading.rows import Description, Problem, Row
@@ -77,10 +77,10 @@ def open_rows(
     text = Text(chunks, HEAD_BYTES)
     coming = blocks(text)
     head, whole = _head(coming)
-    sample = "".join(block for block in head if isinstance(block, str))
+    sample = mended("".join(block for block in head if isinstance(block, str)))
     everything = chain(head, coming)
     if _is_json(sample):
-        form = _json_form(sample, everything, mapping or {})
+        form = _json_form(sample, everything, text, mapping or {})
     else:
         dialect = sniffed(sample, whole=whole, mapping=mapping or {}, filename=filename)
         form = _delimited_form(dialect, everything, text, mapping or {})
@@ -155,24 +155,33 @@ def _delimited_rows(
         if record[0] <= skip_through:
             continue
         if isinstance(record, Problem):
-            yield record
+            yield _shown(record, text)
             continue
         row = maker.make(*record, damaged=text.damaged)
         if row is not None:
             yield row
 
 
-def _json_form(sample: str, everything: Iterator[Block], mapping: Mapping[str, str]) -> _Form:
+def _shown(problem: Problem, text: Text) -> Problem:
+    """With columns that can be written: a lone surrogate cannot."""
+    columns = [mended(cell) for cell in problem.columns] if text.damaged else problem.columns
+    return problem._replace(columns=columns)
+
+
+def _json_form(
+    sample: str, everything: Iterator[Block], text: Text, mapping: Mapping[str, str]
+) -> _Form:
     found = [one[1] for one in jsonlines.objects([sample]) if not isinstance(one, Problem)]
     header = jsonlines.header(found)
     cells = [jsonlines.cells(values, header) for values in found]
     layout, _ = _layout(header, mapping, cells, column_of_addresses(cells))
-    return _Form(layout, _json_rows(jsonlines.objects(everything), layout, mapping))
+    return _Form(layout, _json_rows(jsonlines.objects(everything), layout, text, mapping))
 
 
 def _json_rows(
     objects: Iterable[tuple[int, jsonlines.Values] | Problem],
     layout: Layout,
+    text: Text,
     mapping: Mapping[str, str],
 ) -> Iterator[Row | Problem]:
     """Keys that come only later, such as the time when somebody left, are heeded as well."""
@@ -181,12 +190,16 @@ def _json_rows(
     maker = Maker(layout, layout.email or 0)
     for found in objects:
         if isinstance(found, Problem):
-            yield found
+            yield _shown(found, text)
             continue
         line, values = found
-        if not values.keys() <= known and len(names) < jsonlines.MAX_KEYS:
-            names = jsonlines.header([dict.fromkeys(names, ""), values])
-            known = set(names)
+        grown = (
+            names
+            if values.keys() <= known
+            else jsonlines.header([dict.fromkeys(names, ""), values])
+        )
+        if len(grown) > len(names):
+            names, known = grown, set(grown)
             maker = Maker(replace(laid_out(names, mapping), email=layout.email), layout.email or 0)
         row = maker.make(line, jsonlines.cells(values, names))
         if row is not None:
