@@ -17,6 +17,7 @@ import psycopg2.extensions
 from sqlalchemy import text
 
 from core import ids
+from core.errors import TransientError
 from core.keyring import Signer
 from models import MemberImport
 from services.imports import verdicts
@@ -71,6 +72,9 @@ def _judge(
 
 def _write(uow: UnitOfWork, task: MemberImport) -> None:
     parameters = {"list_id": task.list_id, "import_id": task.id, "user_id": task.user_id}
+    if _count(uow, _COUNT_KNOWN_PEOPLE) != _count(uow, _HOLD_KNOWN_PEOPLE):
+        # Erased since they were found: their address is a stranger's now.
+        raise TransientError("a person was erased meanwhile")
     wanted = _count(uow, _COUNT_NEW_PEOPLE)
     if wanted and _rows(uow, _ADD_PEOPLE) != wanted:
         # Somebody else has made one of them meanwhile.
@@ -106,7 +110,8 @@ def _copy(uow: UnitOfWork, entries: Sequence[Entry]) -> None:
     """The rows that the list decides about, by Postgres' COPY in its text format."""
     fresh = ids.random_ids(len(entries))
     lines = [
-        f"{number}\t{_escaped(entry.email)}\t{_escaped(entry.name)}\t{entry.tier or _NULL}\t"
+        # An address has nothing in it that COPY would read as something else.
+        f"{number}\t{entry.email}\t{_escaped(entry.name)}\t{entry.tier or _NULL}\t"
         f"{entry.paid_expiry or _NULL}\t{'t' if entry.left else 'f'}\t{fresh[number]}\n"
         for number, entry in enumerate(entries)
         if entry.code is None
@@ -138,7 +143,9 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "
 
 
 def _escaped(value: str) -> str:
-    return value.translate(_ESCAPES) if value else ""
+    if "\\" not in value and value.isprintable():
+        return value
+    return value.translate(_ESCAPES)
 
 
 # Made once a connection, empty at the start of each transaction.
@@ -195,6 +202,15 @@ RETURNING number, verdict
 
 _COUNT_UPDATED = "SELECT count(*) FROM judged WHERE is_updated"
 
+# Of those who are written about: nobody is erased before that is done.
+_KNOWN_PEOPLE = "NOT is_new_person AND verdict IN ('added', 'left')"
+_COUNT_KNOWN_PEOPLE = f"SELECT count(*) FROM judged WHERE {_KNOWN_PEOPLE}"  # noqa: S608
+_HOLD_KNOWN_PEOPLE = f"""
+SELECT count(*) FROM (
+    SELECT u.id FROM judged AS j JOIN users AS u ON u.id = j.user_id AND u.email = j.email
+    WHERE {_KNOWN_PEOPLE} ORDER BY u.id FOR KEY SHARE OF u
+) AS held
+"""  # noqa: S608
 _NEW_PEOPLE = "is_new_person AND verdict IN ('added', 'left')"
 _COUNT_NEW_PEOPLE = f"SELECT count(*) FROM judged WHERE {_NEW_PEOPLE}"  # noqa: S608
 _ADD_PEOPLE = f"""

@@ -25,9 +25,9 @@ REASONS = {
 def pack(lines: Iterable[tuple[Entry, str, str]]) -> bytes:
     """The CSV lines of rows that were not added, each with its code and reason."""
     text = io.StringIO()
-    writer = csv.writer(text)
-    for entry, code, reason in lines:
-        writer.writerow([*map(guarded, entry.cells), entry.line, code, reason])
+    csv.writer(text).writerows(
+        [*map(guarded, entry.cells), entry.line, code, reason] for entry, code, reason in lines
+    )
     return zlib.compress(text.getvalue().encode(errors="replace"), level=1)
 
 
