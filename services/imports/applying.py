@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import psycopg2
 import psycopg2.extensions
 from sqlalchemy import text
 
@@ -76,9 +77,9 @@ def _write(uow: UnitOfWork, task: MemberImport) -> None:
         # Erased since they were found: their address is a stranger's now.
         raise TransientError("a person was erased meanwhile")
     wanted = _count(uow, _COUNT_NEW_PEOPLE)
-    if wanted and _rows(uow, _ADD_PEOPLE) != wanted:
-        # Somebody else has made one of them meanwhile.
-        _rows(uow, _FIND_PEOPLE_AGAIN)
+    # Somebody else may have made one of them meanwhile; and may have been erased since.
+    if wanted and _rows(uow, _ADD_PEOPLE) != wanted and _rows(uow, _FIND_PEOPLE_AGAIN) != wanted:
+        raise TransientError("a person was made meanwhile, and erased")
     for statement in (_KEEP_OPT_OUTS, _LEAVE, _KEEP_CHANGES, _CHANGE, _INSERT):
         _rows(uow, statement, parameters)
 
@@ -134,8 +135,15 @@ def _copy_digests(
 
 def _copy_lines(uow: UnitOfWork, table: str, lines: list[str]) -> None:
     link = cast("psycopg2.extensions.connection", uow.session.connection().connection)
-    with link.cursor() as cursor:
-        cursor.copy_expert(f"COPY {table} FROM STDIN", io.StringIO("".join(lines)))
+    try:
+        with link.cursor() as cursor:
+            cursor.copy_expert(f"COPY {table} FROM STDIN", io.StringIO("".join(lines)))
+    except psycopg2.DatabaseError as error:
+        # The driver's own exceptions, since SQLAlchemy has no part in this; a connection that is
+        # cut in the middle has no class of its own among them.
+        if isinstance(error, psycopg2.OperationalError) or error.pgcode is None:
+            raise TransientError(f"the database: {type(error).__name__}") from error
+        raise
 
 
 _NULL = "\\N"
@@ -203,7 +211,7 @@ RETURNING number, verdict
 _COUNT_UPDATED = "SELECT count(*) FROM judged WHERE is_updated"
 
 # Of those who are written about: nobody is erased before that is done.
-_KNOWN_PEOPLE = "NOT is_new_person AND verdict IN ('added', 'left')"
+_KNOWN_PEOPLE = "NOT is_new_person AND (verdict IN ('added', 'left') OR is_updated)"
 _COUNT_KNOWN_PEOPLE = f"SELECT count(*) FROM judged WHERE {_KNOWN_PEOPLE}"  # noqa: S608
 _HOLD_KNOWN_PEOPLE = f"""
 SELECT count(*) FROM (
@@ -216,12 +224,17 @@ _COUNT_NEW_PEOPLE = f"SELECT count(*) FROM judged WHERE {_NEW_PEOPLE}"  # noqa: 
 _ADD_PEOPLE = f"""
 INSERT INTO users (id, email)
 SELECT user_id, email FROM judged WHERE {_NEW_PEOPLE} ORDER BY email
-ON CONFLICT (email) DO NOTHING
+-- Of an id too: with millions of people one of a million new ones may be taken.
+ON CONFLICT DO NOTHING
 """  # noqa: S608
-_FIND_PEOPLE_AGAIN = """
-UPDATE judged SET user_id = u.id FROM users AS u
-WHERE judged.is_new_person AND u.email = judged.email AND u.id <> judged.user_id
-"""
+_FIND_PEOPLE_AGAIN = f"""
+WITH found AS (
+    SELECT u.id, u.email FROM judged AS j JOIN users AS u ON u.email = j.email
+    WHERE {_NEW_PEOPLE} ORDER BY u.id FOR KEY SHARE OF u
+)
+UPDATE judged SET user_id = found.id FROM found
+WHERE judged.is_new_person AND judged.email = found.email
+"""  # noqa: S608
 
 _KEEP_OPT_OUTS = """
 INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)
