@@ -1,10 +1,10 @@
 from sqlalchemy import select
 
 from core.errors import conflict, not_found
-from models import MemberImport
+from models import Job, JobStatus, MemberImport
 from services.api_keys import Caller
 from services.imports.undoing import UNDO
-from services.jobs import outbox
+from services.jobs import outbox, requests
 from storage.unit_of_work import UnitOfWork
 
 
@@ -13,7 +13,8 @@ def get(uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False) 
     query = select(MemberImport).where(
         MemberImport.id == import_id, MemberImport.user_id == caller.user_id
     )
-    found = uow.session.scalar(query.with_for_update() if lock else query)
+    # Not against who refers to it, as a chunk of it does that is being applied.
+    found = uow.session.scalar(query.with_for_update(key_share=True) if lock else query)
     if found is None:
         raise not_found("import.not_found", "There is no such import.")
     return found
@@ -33,7 +34,7 @@ def list_of(
 def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None) -> int:
     """The job that takes an import back, the same one however often that is asked for.
 
-    Raises ``import.not_found``, ``import.running``.
+    One that failed or was cancelled goes on. Raises ``import.not_found``, ``import.running``.
     """
     task = get(uow, caller, import_id, lock=True)
     if task.status == "running":
@@ -43,4 +44,8 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None
             uow, UNDO, user_id=caller.user_id, subject_id=task.id, request_id=request_id
         )
         task.undo_job_id = job.id
-    return task.undo_job_id
+        return job.id
+    earlier = uow.session.get_one(Job, task.undo_job_id, with_for_update=True)
+    if earlier.status in (JobStatus.FAILED, JobStatus.CANCELLED):
+        requests.restart(uow, earlier)
+    return earlier.id
