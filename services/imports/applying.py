@@ -295,7 +295,8 @@ FROM changed
 _INSERT = """
 INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,
     source, import_id, imported_at, created_at, updated_at)
-SELECT :list_id, user_id, 'active', coalesce(tier, 'free'), paid_expiry, wants_mail,
+SELECT :list_id, user_id, 'active', coalesce(tier, 'free'),
+    CASE WHEN tier IS NOT NULL THEN paid_expiry END, wants_mail,
     nullif(name, ''), email, 'import', :import_id, now(), now(), now()
 FROM judged WHERE verdict = 'added' AND subscription_id IS NULL ORDER BY number
 """
