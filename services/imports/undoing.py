@@ -80,11 +80,14 @@ def _succeed(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
 BATCH = 10_000
 
 _RESTORE = """
-WITH batch AS (
-    SELECT * FROM import_changes WHERE import_id = :import_id ORDER BY subscription_id LIMIT :most
-), done AS (
-    DELETE FROM import_changes AS c USING batch AS b
-    WHERE c.import_id = b.import_id AND c.subscription_id = b.subscription_id
+WITH first AS (
+    SELECT subscription_id FROM import_changes
+    WHERE import_id = :import_id ORDER BY subscription_id LIMIT :most
+), batch AS (
+    -- A range rather than a join, whose plan would rely on what statistics say of a new import.
+    DELETE FROM import_changes WHERE import_id = :import_id
+        AND subscription_id <= (SELECT max(subscription_id) FROM first)
+    RETURNING *
 ), untouched AS (
     UPDATE subscriptions AS m SET
         status = CASE WHEN b.activated THEN b.status_before ELSE m.status END,
@@ -116,8 +119,13 @@ WITH batch AS (
             THEN b.type_before ELSE c.type_before END,
         paid_expiry_before = CASE WHEN c.paid_expiry_before IS NOT DISTINCT FROM b.paid_expiry_after
             THEN b.paid_expiry_before ELSE c.paid_expiry_before END
-    FROM batch AS b
-    WHERE c.subscription_id = b.subscription_id AND c.applied_at > b.applied_at
+    FROM batch AS b CROSS JOIN LATERAL (
+        SELECT ctid AS place FROM import_changes
+        WHERE subscription_id = b.subscription_id AND import_id <> b.import_id
+            AND applied_at > b.applied_at
+        OFFSET 0
+    ) AS l
+    WHERE c.ctid = l.place
 ), noted AS (
     INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via,
         status_before, status_after, email_enabled_before, email_enabled_after)
