@@ -60,14 +60,12 @@ class Importing:
             request_id=None,
         ).job_id
 
+    def caller(self, owner: Owner) -> Caller:
+        return Caller(owner.user_id, frozenset(Scope), unrestricted=True, key_id=0)
+
     def begin_undo(self, owner: Owner, import_id: int) -> int:
         with self.resources.unit_of_work() as uow:
-            return records.undo(
-                uow,
-                Caller(owner.user_id, frozenset(Scope), unrestricted=True, key_id=0),
-                import_id,
-                None,
-            )
+            return records.undo(uow, self.caller(owner), import_id, None)
 
     # -- working, in this process --------------------------------------------------------------
 
