@@ -64,7 +64,7 @@ def lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
 
 
 @settings(
-    max_examples=sized(24, 2000),
+    max_examples=sized(16, 2000),
     derandomize=not FULL,
     database=None,
     phases=[Phase.generate, Phase.shrink] if FULL else [Phase.generate],

@@ -3,9 +3,9 @@
 import pytest
 
 from core.ids import random_hash_id
-from models import MailingList, User
+from models import MailingList, MemberImport, User
 from services import erasure, lists
-from services.imports import splitting, undoing
+from services.imports import applying, splitting, undoing
 from services.jobs import lease as leases
 from services.jobs import requests
 from services.jobs.lease import LeaseLost
@@ -205,17 +205,17 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     importing.bring(owner, list_id, rows(people[:2], "Before"))
-    hold = undoing.locks.hold_list
-    erased: list[int] = []
+    write, erased = applying._write, list[int]()
 
-    def erase_then_hold(uow: UnitOfWork, held: int) -> None:
-        # After the import was judged once more would be too late: this is before each chunk.
+    def erase_then_write(uow: UnitOfWork, task: MemberImport) -> None:
+        # The rows are judged: whom they are about is known, and held by nobody yet.
         if not erased:
             with importing.resources.unit_of_work() as other:
-                erased.append(erasure.erase(other, importing.resources.keyring, people[0]).user_id)
-        hold(uow, held)
+                done = erasure.erase(other, importing.resources.keyring, people[0])
+            erased.append(done.user_id)
+        write(uow, task)
 
-    monkeypatch.setattr(undoing.locks, "hold_list", erase_then_hold)
+    monkeypatch.setattr(applying, "_write", erase_then_write)
     task = importing.bring(owner, list_id, rows(people[:2], "New"), on_existing="update")
     assert (task.added, task.updated) == (1, 1)
     blank = importing.stack.query(
