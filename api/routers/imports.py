@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import orjson
@@ -32,7 +31,6 @@ from api.schemas.jobs import JobRecord
 from api.state import State
 from core.errors import malformed, too_large, unsupported_type
 from core.scopes import Scope
-from models import MemberImport
 from services.api_keys import Caller
 from services.imports import accepting, records, verdicts
 from services.imports.accepting import MOST_MEMBERS, Accepted, Options
@@ -243,11 +241,12 @@ async def import_file(
 def _mapping(text: str | None) -> dict[str, str] | None:
     if text is None:
         return None
+    parsed: object
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError:
         parsed = None
-    if not isinstance(parsed, dict) or not all(isinstance(each, str) for each in parsed.values()):
+    if not accepting.is_mapping(parsed):
         raise malformed("import.mapping", "query.mapping must be a JSON object of strings.")
     return parsed
 
@@ -286,7 +285,7 @@ def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[I
     response_class=StreamingResponse,
     responses={
         200: {"content": {"text/csv": {}}, "description": "The original columns, then ours"},
-        **refuses(LINK_INVALID),
+        **refuses(LINK_INVALID, (404, "import.errors_gone", "There is no such file any more.")),
     },
 )
 def read_errors(request: Request, state: StateOf, import_id: PathId) -> StreamingResponse:
@@ -297,14 +296,9 @@ def read_errors(request: Request, state: StateOf, import_id: PathId) -> Streamin
         "Cache-Control": "private, no-store",
         "X-Content-Type-Options": "nosniff",
     }
-    return StreamingResponse(
-        _errors(state, import_id), headers=headers, media_type="text/csv; charset=utf-8"
-    )
-
-
-def _errors(state: State, import_id: int) -> Iterator[bytes]:
-    with state.resources.unit_of_work() as uow:
-        yield from verdicts.stream(uow, uow.session.get_one(MemberImport, import_id))
+    lines = verdicts.stream(state.resources, import_id)
+    content = iter(()) if "pressroom.head" in request.scope else lines
+    return StreamingResponse(content, headers=headers, media_type="text/csv; charset=utf-8")
 
 
 @router.delete(
@@ -321,14 +315,16 @@ async def undo_import(
 ) -> JSONResponse:
     """Take an import back; answers how many members are as they were before it.
 
-    Whom somebody touched since stays, and is counted as `kept` in the job's result. Waits 30 s
-    unless `Prefer` says otherwise; a 202 has the job's id.
+    Whom somebody touched since stays, and is counted as `kept` in the job's result. 0: it was taken
+    back before. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
     job_id = await run_in_threadpool(_undo, state, caller, import_id)
+    if job_id is None:
+        return JSONResponse(envelope(0).model_dump())
     job = await ended(request, state, job_id, preference.seconds(ADD_WAIT_SECONDS))
     return number_answer(job, "undone")
 
 
-def _undo(state: State, caller: Caller, import_id: int) -> int:
+def _undo(state: State, caller: Caller, import_id: int) -> int | None:
     with state.resources.unit_of_work() as uow:
         return records.undo(uow, caller, import_id, current_request_id())
