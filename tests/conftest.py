@@ -47,6 +47,7 @@ def stack(make_stack: Callable[[str], Stack]) -> Stack:
     shared.start_api()
     shared.start_worker("media")
     shared.start_worker("io", concurrency=4)
+    shared.start_worker("bulk", concurrency=1)
     return shared
 
 
