@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import Delete, delete, func, or_, select, update
+from sqlalchemy import Delete, delete, func, or_, select, tuple_, update
 
 from core.errors import conflict
 from core.keyring import Keyring
@@ -11,9 +11,12 @@ from models import (
     ApiKey,
     Attachment,
     IdempotencyRecord,
+    ImportChange,
     Job,
     MailedLink,
     MailingList,
+    MemberExport,
+    MemberImport,
     Subscription,
     SubscriptionEvent,
     SubscriptionStatus,
@@ -56,6 +59,7 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> Erased:
         keys=_forget(uow, delete(ApiKey).where(ApiKey.user_id == person.id)),
         jobs=_forget(uow, delete(Job).where(Job.user_id == person.id)),
     )
+    _end_bulk_work(uow, person)
     _forget(uow, delete(IdempotencyRecord).where(IdempotencyRecord.caller_id == person.id))
     _forget(uow, delete(MailedLink).where(MailedLink.user_id == person.id))
     person.email = f"erased-{person.id}@erased.invalid"
@@ -94,6 +98,7 @@ def _blank_subscriptions(uow: UnitOfWork, person: User) -> int:
     for each in records:
         changes.change(uow, each, "erased", operator, **blank, name=None, email=None)
     uow.session.flush()
+    _forget_names(uow, person)
     # What they did to others' subscriptions, as the owner of a list, they did from somewhere too.
     about_them = or_(
         SubscriptionEvent.user_id == person.id, SubscriptionEvent.actor_id == person.id
@@ -102,6 +107,29 @@ def _blank_subscriptions(uow: UnitOfWork, person: User) -> int:
         update(SubscriptionEvent).where(about_them).values(ip=None, request_id=None)
     )
     return len(records)
+
+
+def _forget_names(uow: UnitOfWork, person: User) -> None:
+    """What imports changed of the person's records, to which no undo gives back a name now."""
+    theirs = (
+        select(MemberImport.id, Subscription.id)
+        .join(Subscription, Subscription.list_id == MemberImport.list_id)
+        .where(Subscription.user_id == person.id)
+    )
+    changed = tuple_(ImportChange.import_id, ImportChange.subscription_id)
+    uow.session.execute(delete(ImportChange).where(changed.in_(theirs)))
+
+
+def _end_bulk_work(uow: UnitOfWork, person: User) -> None:
+    """Their jobs are forgotten, so nobody goes on with these; a sweep removes the files."""
+    own = update(MemberImport).where(MemberImport.user_id == person.id)
+    uow.session.execute(own.values(filename=None))
+    running = own.where(MemberImport.status == "running")
+    uow.session.execute(running.values(status="cancelled", finished_at=func.now()))
+    unfinished = update(MemberExport).where(
+        MemberExport.user_id == person.id, MemberExport.finished_at.is_(None)
+    )
+    uow.session.execute(unfinished.values(finished_at=func.now()))
 
 
 def _blank_lists(uow: UnitOfWork, person: User) -> int:
