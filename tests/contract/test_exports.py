@@ -84,9 +84,14 @@ def test_the_owner_gets_all_members_but_those_who_were_removed(
     assert set(found) == {ada, left.email, quiet.email}
     shown = known_member(client, list_id, ada)
     assert found[ada] == {
-        "email": ada, "name": "Ada, Countess", "status": "active", "tier": "gold",
-        "paid_expiry": "2031-05-06T00:00:00.000000Z", "email_enabled": "true",
-        "source": "import", "user_id": str(shown["user_id"]),
+        "email": ada,
+        "name": "Ada, Countess",
+        "status": "active",
+        "tier": "gold",
+        "paid_expiry": "2031-05-06T00:00:00.000000Z",
+        "email_enabled": "true",
+        "source": "import",
+        "user_id": str(shown["user_id"]),
         "created_at": shown["created_at"],
     }
     assert found[left.email]["status"] == "unsubscribed"
