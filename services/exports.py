@@ -29,7 +29,6 @@ from services.jobs.lease import JobCancelled, Lease
 from services.parts import PartWriter, remove_all
 from services.spreadsheets import guarded
 from services.subscriptions import addresses, traces
-from services.subscriptions.traces import Trace
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -245,20 +244,24 @@ def _roster(list_id: int) -> Any:
 def _roster_line(
     resources: Resources, lease: Lease, mailing_list: MailingList
 ) -> Callable[[AnyRow], Iterable[str | int]]:
-    signer = traces.signer(resources.keyring)
-    settings = resources.settings
+    make = traces.maker(traces.signer(resources.keyring), mailing_list.id, lease.job_id)
+    # A trace id needs no escaping in a URL: it goes to the end of what is the same for all.
+    one_click = addresses.one_click_url(resources.settings, mailing_list.id, "")
+    unsubscribe = addresses.unsubscribe_url(resources.settings, "")
+    list_id, _, post = addresses.list_headers(resources.settings, mailing_list, "").values()
 
     def line(row: AnyRow) -> tuple[str | int, ...]:
         email, name, user_id = row
-        trace_id = traces.make(signer, Trace(mailing_list.id, user_id, delivery=lease.job_id))
-        headers = addresses.list_headers(settings, mailing_list, trace_id)
+        trace_id = make(user_id)
         return (
             email,
-            guarded(name or ""),
+            guarded(name) if name else "",
             user_id,
             trace_id,
-            addresses.one_click_url(settings, mailing_list.id, trace_id),
-            *headers.values(),
+            one_click + trace_id,
+            list_id,
+            f"<{unsubscribe}{trace_id}>",
+            post,
         )
 
     return line
