@@ -97,16 +97,19 @@ def newest_job(client: httpx.Client) -> dict[str, Any]:
     return found
 
 
-def errors(url: str) -> list[dict[str, str]]:
+def errors(url: str) -> list[dict[str, Any]]:
     """The rows that were not added, fetched without credentials."""
     reply = httpx.get(url, timeout=30.0)
     assert reply.status_code == 200, reply.text
     return list(csv.DictReader(io.StringIO(reply.text)))
 
 
+def export(client: httpx.Client, list_id: int, kind: object, **headers: str) -> httpx.Response:
+    return client.post(f"/lists/{list_id}/exports", json={"kind": kind}, headers=headers)
+
+
 def exported(client: httpx.Client, list_id: int, kind: str = "members") -> list[dict[str, str]]:
-    job = data(client.post(f"/lists/{list_id}/exports", json={"kind": kind}))
-    return unpacked(job["result"]["url"])
+    return unpacked(data(export(client, list_id, kind))["result"]["url"])
 
 
 def unpacked(url: str) -> list[dict[str, str]]:

@@ -4,10 +4,8 @@ import csv
 import gzip
 import io
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 import pytest
@@ -15,13 +13,13 @@ import pytest
 from core import clock
 from core.scopes import Scope
 from services import exports, file_links
-from services.exports import JOBS, ExportKind
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled
 from tests.contract.bulk import (
     add,
     addresses,
     everybody,
+    export,
     exported,
     finished,
     imported,
@@ -44,22 +42,6 @@ COLUMNS = [
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
     *("user_id", "created_at"),
 ]
-ROSTER = [
-    *("email", "name", "user_id", "trace_id", "one_click_url"),
-    *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
-]
-
-
-@pytest.fixture
-def sender(stack: Stack) -> Iterator[httpx.Client]:
-    """Calls with a key that the operator made for who sends the mail, and that owns no list."""
-    key = stack.new_key(stack.new_owner().user_id, Scope.DELIVERY)
-    with stack.client(key) as client:
-        yield client
-
-
-def export(client: httpx.Client, list_id: int, kind: object, **headers: str) -> httpx.Response:
-    return client.post(f"/lists/{list_id}/exports", json={"kind": kind}, headers=headers)
 
 
 # -- members -------------------------------------------------------------------------------------
@@ -180,12 +162,10 @@ def test_a_file_shows_the_list_at_one_moment_whatever_happens_meanwhile(
     emails = addresses(30)
     imported(client, list_id, of_addresses(*emails))
     # One row at a time, with a change of the list after the first of them.
-    with stack.resources.unit_of_work() as uow:
-        mailing_list = exports.lists.get(uow, list_id)
     monkeypatch.setattr(exports, "_ROWS_AT_ONCE", 1)
     sheet_ = exports._Sheet(
         exports._MEMBERS_HEADER,
-        exports._members(mailing_list.id),
+        exports._members(list_id),
         exports._members_line,
     )
     batches = exports._batches(stack.resources, sheet_)
@@ -310,78 +290,3 @@ def test_a_list_that_is_not_sent_by_mail_has_no_roster(
     silent = new_list(client, email_channel_enabled=False)["id"]
     problem(export(sender, silent, "delivery"), 409, "list.email_channel_disabled")
     assert data(export(client, silent, "members"))["result"]["rows"] == 0
-
-
-# -- the roster ----------------------------------------------------------------------------------
-
-
-def test_the_roster_has_those_who_get_mail_and_no_address_is_altered(
-    client: httpx.Client, sender: httpx.Client, make_reader: Any, list_id: int
-) -> None:
-    odd, plain = "=odd+one@example.com", new_address()
-    people = [{"email": odd, "name": "=cmd"}, {"email": plain, "name": "Ada"}]
-    data(add(client, list_id, *people))
-    make_reader().joins(list_id).leaves(list_id)
-    make_reader().joins(list_id).wants_mail(list_id, False)
-    job = data(export(sender, list_id, "delivery"))
-    assert (job["kind"], job["result"]["rows"]) == (JOBS[ExportKind.DELIVERY].name, 2)
-    rows = unpacked(job["result"]["url"])
-    assert list(rows[0]) == ROSTER
-    assert [(row["email"], row["name"]) for row in rows] == [(odd, "'=cmd"), (plain, "Ada")]
-
-
-def test_a_rosters_addresses_and_headers_are_ready_to_use(
-    stack: Stack, client: httpx.Client, sender: httpx.Client, list_id: int
-) -> None:
-    data(add(client, list_id, new_address()))
-    slug = data(client.get(f"/lists/{list_id}"))["slug"]
-    [row] = unpacked(data(export(sender, list_id, "delivery"))["result"]["url"])
-    base = stack.settings().public_base
-    assert row["list_id_header"] == f"<{slug}.{urlsplit(base).hostname}>"
-    assert row["list_unsubscribe_post_header"] == "List-Unsubscribe=One-Click"
-    one_click = urlsplit(row["one_click_url"])
-    assert one_click.path == f"/subscriptions/{list_id}/delete"
-    assert dict(parse_qsl(one_click.query)) == {"trace_id": row["trace_id"]}
-    unsubscribe = row["list_unsubscribe_header"]
-    assert unsubscribe.startswith(f"<{base}/unsubscribe?trace_id=")
-    assert unsubscribe.endswith(">")
-    assert httpx.get(unsubscribe[1:-1]).status_code == 200
-
-
-def test_a_rosters_trace_ids_stand_for_their_person_alone(
-    client: httpx.Client, sender: httpx.Client, stranger: httpx.Client, list_id: int
-) -> None:
-    data(add(client, list_id, *addresses(4)))
-    rows = unpacked(data(export(sender, list_id, "delivery"))["result"]["url"])
-    leaves, one_click, header, stays = rows
-    path = f"/subscriptions/{list_id}"
-    assert data(stranger.delete(path, params={"trace_id": leaves["trace_id"]})) == 1
-    body = {"List-Unsubscribe": "One-Click"}
-    assert data(httpx.post(one_click["one_click_url"], data=body)) == 1
-    # A mail client posts to the address in the header, which for people is a page.
-    assert httpx.post(header["list_unsubscribe_header"][1:-1], data=body).status_code == 200
-    standing = {row["email"]: known_member(client, list_id, row["email"]) for row in rows}
-    assert standing[leaves["email"]]["status"] == "unsubscribed"
-    for row in (one_click, header):
-        shown = standing[row["email"]]
-        assert shown["status"] != "active" or not shown["email_enabled"]
-    assert standing[stays["email"]]["status"] == "active"
-    left = unpacked(data(export(sender, list_id, "delivery"))["result"]["url"])
-    assert [row["email"] for row in left] == [stays["email"]]
-    other = new_list(client)["id"]
-    refused = stranger.delete(f"/subscriptions/{other}", params={"trace_id": stays["trace_id"]})
-    problem(refused, 403, "trace.invalid")
-
-
-def test_whoever_opted_out_is_in_no_roster_whatever_their_record_says(
-    stack: Stack, client: httpx.Client, sender: httpx.Client, reader: Reader, list_id: int
-) -> None:
-    reader.joins(list_id).leaves(list_id)
-    stack.query(
-        "UPDATE subscriptions SET status = 'active', email_enabled = true"
-        " WHERE list_id = %s AND user_id = %s",
-        list_id,
-        reader.user_id,
-    )
-    assert [each["email"] for each in everybody(client, list_id).values()] == [reader.email]
-    assert data(export(sender, list_id, "delivery"))["result"]["rows"] == 0
