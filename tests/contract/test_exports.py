@@ -91,6 +91,9 @@ def test_what_a_list_exports_another_list_imports_unharmed(
     ]
     imported(client, list_id, sheet(["Email", "Name", "Tier", "Paid until"], *rows))
     data(add(client, list_id, "=dangerous@example.com", "+plus@example.com"))
+    # Whoever writes a name like this by hand means its apostrophe.
+    user_id = known_member(client, list_id, "+plus@example.com")["user_id"]
+    data(client.patch(f"/lists/{list_id}/members/{user_id}", json={"name": "'=x"}))
     reader.joins(list_id).leaves(list_id)
     other = new_list(client)["id"]
     url = data(export(client, list_id, "members"))["result"]["url"]
