@@ -10,7 +10,7 @@ from sqlalchemy import select
 from core.errors import not_found
 from models import ImportChunk, MemberImport
 from services.imports.entries import Entry
-from services.spreadsheets import guarded
+from services.spreadsheets import harmless
 from storage.resources import Resources
 
 # Beside the original columns.
@@ -34,14 +34,14 @@ def pack(lines: Iterable[tuple[Entry, str, str]], width: int) -> bytes:
 
 
 def _line(entry: Entry, code: str, reason: str, width: int) -> list[str | int]:
-    cells = [guarded(cell) for cell in entry.cells]
+    cells = [harmless(cell) for cell in entry.cells]
     cells += [""] * (width - len(cells))
-    return [*cells[:width], entry.line, code, guarded(reason), *cells[width:]]
+    return [*cells[:width], entry.line, code, harmless(reason), *cells[width:]]
 
 
 def header_line(header: Sequence[str]) -> bytes:
     text = io.StringIO()
-    csv.writer(text).writerow([*map(guarded, header), *OURS])
+    csv.writer(text).writerow([*map(harmless, header), *OURS])
     return text.getvalue().encode(errors="replace")
 
 
