@@ -1,11 +1,14 @@
 """Waiting for members to be added, and asking twice."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from secrets import token_hex
+from typing import Any
 
 import httpx
 import pytest
 
+from services.jobs import lease as leases
 from tests.contract.bulk import (
     add,
     addresses,
@@ -37,7 +40,9 @@ def test_who_does_not_wait_gets_the_jobs_id(
     assert finished(client, job_id)["result"]["added"] == 2
 
 
-def test_a_wait_that_runs_out_is_202_and_a_cancelled_job_409(quiet_client: httpx.Client) -> None:
+def test_a_wait_that_runs_out_is_202_and_its_job_can_be_cancelled(
+    quiet_client: httpx.Client,
+) -> None:
     list_id = new_list(quiet_client)["id"]
     reply = add(quiet_client, list_id, *addresses(2), prefer="wait=1")
     job_id = data(reply, 202)
@@ -62,6 +67,35 @@ def test_the_work_goes_on_when_the_caller_hangs_up(
         request.send(body)
         eventually(lambda: data(client.get("/jobs"))["items"])
     eventually(lambda: member(client, list_id, email))
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "code"),
+    [
+        (leases.cancel, 409, "job.cancelled"),
+        (lambda uow, lease: leases.fail(uow, lease, code="a.b", message="M"), 422, "a.b"),
+        (lambda uow, lease: leases.fail(uow, lease, code="job.x", message="M"), 500, "job.x"),
+    ],
+)
+def test_who_waits_is_told_how_the_job_ended(
+    *, quiet: Stack, quiet_client: httpx.Client, end: Any, status: int, code: str
+) -> None:
+    list_id = new_list(quiet_client)["id"]
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(add, quiet_client, list_id, new_address(), prefer="wait=30")
+        found = eventually(
+            lambda: quiet.query(
+                "SELECT max(j.id) FROM jobs j JOIN imports i"
+                " ON i.id = j.subject_id WHERE i.list_id = %s",
+                list_id,
+            )[0][0]
+        )
+        with quiet.resources.unit_of_work() as uow:
+            lease = leases.claim(uow, int(str(found)))
+        assert lease is not None
+        with quiet.resources.unit_of_work() as uow:
+            end(uow, lease)
+        problem(waiting.result(30), status, code)
 
 
 # -- idempotency ---------------------------------------------------------------------------------
