@@ -21,10 +21,20 @@ async def ended(request: Request, state: State, job_id: int, seconds: float) -> 
     await while_connected(request.receive, state.jobs.wait(job_topic(job_id), seconds))
     job = await run_in_threadpool(_read, state, job_id)
     if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        assert job.error is not None
-        kind = Kind.INVALID if job.status == JobStatus.FAILED else Kind.CONFLICT
-        raise DomainError(kind, job.error["code"], job.error["message"])
+        raise _reason(job)
     return job
+
+
+def _reason(job: Job) -> DomainError:
+    assert job.error is not None
+    code = job.error["code"]
+    kind = Kind.INVALID
+    if job.status == JobStatus.CANCELLED:
+        kind = Kind.CONFLICT
+    elif code.startswith("job."):
+        # The work broke, whatever was sent.
+        kind = Kind.DAMAGED
+    return DomainError(kind, code, job.error["message"])
 
 
 def _read(state: State, job_id: int) -> Job:

@@ -18,6 +18,7 @@ from api.middleware.paths import PathMiddleware
 from api.middleware.requests import BreakageMiddleware, RequestMiddleware
 from api.routers import (
     accounts,
+    adding,
     attachments,
     exports,
     imports,
@@ -53,6 +54,7 @@ _RESOURCES = (
     lists,
     subscriptions,
     members,
+    adding,
     imports,
     exports,
     jobs,

@@ -11,7 +11,7 @@ from python_multipart.multipart import parse_options_header
 from starlette.concurrency import run_in_threadpool
 
 from api.middleware.deadlines import extend_deadline
-from api.middleware.limits import release_body
+from api.middleware.limits import IMPORT_TOO_LARGE, MOST_FILE_BYTES, release_body
 from core.errors import malformed
 from services.parts import PART_BYTES, PartWriter, remove_all
 from storage.objects import ObjectStore
@@ -29,7 +29,8 @@ async def store_arriving(
 ) -> Arrived:
     """Store the body, or its part `file`, as numbered objects; nothing of it stays if it breaks.
 
-    Raises ``body.malformed``, ``import.file_missing``, ``import.several_files``, ``import.empty``.
+    Raises ``body.malformed``, ``import.file_missing``, ``import.several_files``, ``import.empty``,
+    ``import.too_large``.
     """
     arrived = Arrived(prefix, filename)
     try:
@@ -47,13 +48,17 @@ async def _store(request: Request, objects: ObjectStore, arrived: Arrived) -> No
     async for data in _content(request, arrived):
         held += data
         extend_deadline(request.scope)
+        arrived.size += len(data)
+        if arrived.size > MOST_FILE_BYTES:
+            raise IMPORT_TOO_LARGE
         if len(held) >= PART_BYTES:
             await run_in_threadpool(writer.write, bytes(held))
             held.clear()
+        if not held:
+            # Of what is no part of the file nothing is kept.
             release_body(request.scope)
     await run_in_threadpool(writer.write, bytes(held))
     await run_in_threadpool(writer.close)
-    arrived.size = writer.size
     if not arrived.size:
         raise malformed("import.empty", "The file is empty.")
 

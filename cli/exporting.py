@@ -4,7 +4,7 @@ from typing import Annotated
 import typer
 
 from cli.connection import connected
-from cli.output import Json, show
+from cli.output import Json, show, written
 from cli.watching import result_of, wait_for
 from services import exports, lists
 from services.exports import ExportKind
@@ -42,5 +42,5 @@ def _fetch(resources: Resources, export_id: int, target: Path) -> None:
         export, _ = exports.get_finished(uow, export_id)
     assert export.size is not None
     stored = StoredFile(resources.objects, export.object_prefix, export.size)
-    with target.open("wb") as out:
+    with written(target) as out:
         out.writelines(stored.stream())

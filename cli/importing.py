@@ -7,10 +7,10 @@ import orjson
 import typer
 
 from cli.connection import connected
-from cli.output import Json, show
+from cli.output import Json, show, written
 from cli.watching import result_of, wait_for
 from core.errors import malformed
-from models import Job, MemberImport
+from models import Job
 from services import lists
 from services.imports import accepting, verdicts
 from services.imports.accepting import Options
@@ -58,11 +58,12 @@ def import_members(
 def _mapping(text: str | None) -> dict[str, str] | None:
     if text is None:
         return None
+    parsed: object
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError:
         parsed = None
-    if not isinstance(parsed, dict):
+    if not accepting.is_mapping(parsed):
         raise malformed("import.mapping", "--mapping must be a JSON object of strings.")
     return parsed
 
@@ -75,6 +76,8 @@ def _begin(resources: Resources, list_name: str, file: Path, options: Options) -
     with _opened(file) as source:
         shutil.copyfileobj(source, cast("BinaryIO", stored), 1024 * 1024)
     stored.close()
+    if not stored.size:
+        raise malformed("import.empty", "The file is empty.")
     return accepting.accept_file(
         resources,
         mailing_list.user_id,
@@ -97,9 +100,9 @@ def _opened(file: Path) -> BinaryIO:
 
 
 def _write_errors(resources: Resources, job: Job, target: Path) -> None:
-    with resources.unit_of_work() as uow, target.open("wb") as out:
-        task = uow.session.get_one(MemberImport, job.subject_id)
-        out.writelines(verdicts.stream(uow, task))
+    assert job.subject_id is not None
+    with written(target) as out:
+        out.writelines(verdicts.stream(resources, job.subject_id))
 
 
 def _report(job: Job, *, as_json: bool) -> None:

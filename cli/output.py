@@ -1,11 +1,14 @@
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
 from core import clock
+from core.errors import malformed
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
@@ -38,6 +41,16 @@ def show_all(records: Sequence[Row], *, as_json: bool) -> None:
     for record in records:
         table.add_row(*(_text(value) for value in record.values()))
     Console().print(table)
+
+
+@contextmanager
+def written(target: Path) -> Iterator[BinaryIO]:
+    """The file to write a result to; raises ``file.not_written``."""
+    try:
+        with target.open("wb") as out:
+            yield out
+    except OSError as error:
+        raise malformed("file.not_written", f"{target}: {error.strerror}") from None
 
 
 def _plain(value: object) -> object:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import cast
 
 from sqlalchemy import delete, func, select
@@ -59,7 +60,7 @@ def _remove_oldest(
 def _strays(resources: Resources, *, before: datetime) -> Iterator[str]:
     """Prefixes of old objects that no import or export with files has."""
     seen = ""
-    for stored in (*resources.objects.stored(IMPORTS), *resources.objects.stored(EXPORTS)):
+    for stored in chain(resources.objects.stored(IMPORTS), resources.objects.stored(EXPORTS)):
         prefix = "/".join(stored.key.split("/")[:2])
         if prefix == seen or stored.modified_at > before:
             continue

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import Delete, case, delete, func, or_, select, update
+from sqlalchemy import Delete, case, delete, func, or_, select, tuple_, update
 
 from core.errors import conflict
 from core.keyring import Keyring
@@ -102,10 +102,8 @@ def _blank_subscriptions(uow: UnitOfWork, person: User) -> int:
     blank = {"status": SubscriptionStatus.REMOVED, "email_enabled": False}
     for each in records:
         changes.change(uow, each, "erased", operator, **blank, name=None, email=None)
-    # What imports changed of them, names too; an undo leaves them alone now.
-    ids = [each.id for each in records]
-    uow.session.execute(delete(ImportChange).where(ImportChange.subscription_id.in_(ids)))
     uow.session.flush()
+    _forget_names(uow, person)
     # What they did to others' subscriptions, as the owner of a list, they did from somewhere too.
     about_them = or_(
         SubscriptionEvent.user_id == person.id, SubscriptionEvent.actor_id == person.id
@@ -114,6 +112,17 @@ def _blank_subscriptions(uow: UnitOfWork, person: User) -> int:
         update(SubscriptionEvent).where(about_them).values(ip=None, request_id=None)
     )
     return len(records)
+
+
+def _forget_names(uow: UnitOfWork, person: User) -> None:
+    """What imports changed of the person's records, to which no undo gives back a name now."""
+    theirs = (
+        select(MemberImport.id, Subscription.id)
+        .join(Subscription, Subscription.list_id == MemberImport.list_id)
+        .where(Subscription.user_id == person.id)
+    )
+    changed = tuple_(ImportChange.import_id, ImportChange.subscription_id)
+    uow.session.execute(delete(ImportChange).where(changed.in_(theirs)))
 
 
 def _blank_lists(uow: UnitOfWork, person: User) -> int:

@@ -11,6 +11,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row, exists, func, select, text
@@ -45,8 +46,12 @@ class ExportKind(StrEnum):
     DELIVERY = "delivery"
 
 
-def _nothing_more(_: UnitOfWork, __: Job) -> None:
-    """A sweep removes what was written of it."""
+def _end_with_job(uow: UnitOfWork, job: Job) -> None:
+    """Nobody gets a file that is not whole. What a lost worker still writes, the sweep removes."""
+    export = uow.session.get(MemberExport, job.subject_id)
+    if export is not None:
+        export.finished_at = func.now()
+        uow.after_commit(partial(remove_all, uow.objects, export.object_prefix))
 
 
 def _register(kind: ExportKind, scope: Scope) -> kinds.JobKind:
@@ -57,7 +62,7 @@ def _register(kind: ExportKind, scope: Scope) -> kinds.JobKind:
             lane=Lane.IO,
             scope=scope,
             retryable=True,
-            on_abandoned=_nothing_more,
+            on_abandoned=_end_with_job,
         )
     )
 

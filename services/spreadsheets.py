@@ -7,5 +7,14 @@ spreadsheets do not show and our reader takes away again.
 RUN = frozenset("=+-@\t\r")
 
 
-def guarded(cell: str) -> str:
+def harmless(cell: str) -> str:
+    """A cell as somebody's file has it, which may have been guarded there already."""
     return f"'{cell}" if cell[:1] in RUN else cell
+
+
+def guarded(value: str) -> str:
+    """A value of ours: the reader's exact opposite, for one that looks guarded as well."""
+    first = value[:1]
+    if first in RUN or (first == "'" and value.lstrip("'")[:1] in RUN):
+        return f"'{value}"
+    return value

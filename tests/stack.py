@@ -58,6 +58,7 @@ class Running:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
+    _asked: bool = False
 
     @property
     def pid(self) -> int:
@@ -72,10 +73,14 @@ class Running:
         self.process.kill()
         self.process.wait()
 
+    def ask_to_end(self) -> None:
+        if not self._asked and self.process.poll() is None:
+            self.process.terminate()
+        self._asked = True
+
     def stop(self, within: float = 30.0) -> int:
         """Ask it to end and wait; the whole group is killed if it does not."""
-        if self.process.poll() is None:
-            self.process.terminate()
+        self.ask_to_end()
         try:
             return self.process.wait(within)
         finally:
@@ -184,6 +189,9 @@ class Stack:
         return running
 
     def stop(self) -> None:
+        # Asked all at once, since each takes its time.
+        for running in self.processes:
+            running.ask_to_end()
         for running in reversed(self.processes):
             running.stop()
         self.processes.clear()

@@ -25,6 +25,7 @@ MOST_SECONDS = 90.0
 # hours are 150 KB/s.
 MOST_FILE_BYTES = 2 * 1024 * MEGABYTE
 MOST_FILE_SECONDS = 4 * 3600.0
+IMPORT_TOO_LARGE = too_large("import.too_large", "A file has at most 2 GB (2,147,483,648 bytes).")
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ LIMITS = (
     BodyLimit(
         re.compile(r"/lists/[^/]+/imports$"),
         MOST_FILE_BYTES + MULTIPART_OVERHEAD,
-        too_large("import.too_large", "A file has at most 2 GB (2,147,483,648 bytes)."),
+        IMPORT_TOO_LARGE,
         most_seconds=MOST_FILE_SECONDS,
     ),
     _json_limit(r"/auxilia/subscriptions/[^/]+/members/add$", 32),

@@ -1,11 +1,8 @@
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import orjson
 from fastapi import APIRouter, Query, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from api.answering import ended, job_answer, number_answer
@@ -18,139 +15,33 @@ from api.dependencies import (
     PathId,
     PreferenceOf,
     StateOf,
-    idempotency_key,
     needs,
 )
 from api.files import LINK_INVALID, errors_url, require_link
 from api.json_bodies import JsonRoute
-from api.middleware.limits import release_body
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
+from api.openapi import PREFER_PARAMETER, refuses
+from api.routers.adding import GOES_ON
 from api.routers.lists import NO_LIST, NOT_OWNER
 from api.schemas.envelope import Envelope, Page, envelope, page
-from api.schemas.imports import ImportRecord, MembersInput
+from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobRecord
 from api.state import State
-from core.errors import malformed, too_large, unsupported_type
+from core.errors import malformed
 from core.scopes import Scope
-from models import MemberImport
 from services.api_keys import Caller
 from services.imports import accepting, records, verdicts
-from services.imports.accepting import MOST_MEMBERS, Accepted, Options
+from services.imports.accepting import Options
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
 Reader = Annotated[Caller, needs(Scope.SUBSCRIPTION_READ)]
 Owner = Annotated[Caller, needs(Scope.SUBSCRIPTION_FULL)]
 
-ADD_WAIT_SECONDS = 30.0
+UNDO_WAIT_SECONDS = 30.0
 # An import is watched rather than waited for.
 IMPORT_WAIT_SECONDS = 0.0
-_MOST_PROBLEMS = 100
 
 _NO_IMPORT = (404, "import.not_found", "There is no such import.")
-_GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
-_MEMBERS = TypeAdapter(MembersInput)
-
-
-@router.post(
-    "/auxilia/subscriptions/{list_id}/members/add",
-    openapi_extra={
-        "parameters": [PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["members"],
-                        "properties": {
-                            "members": {
-                                "type": "array",
-                                "minItems": 1,
-                                "maxItems": MOST_MEMBERS,
-                                "items": {
-                                    "type": "object",
-                                    "required": ["email"],
-                                    "properties": {
-                                        "email": {"type": "string"},
-                                        "name": {"type": ["string", "null"]},
-                                    },
-                                },
-                            }
-                        },
-                    }
-                }
-            },
-        },
-    },
-    response_model=Envelope[int],
-    responses={
-        202: {"model": Envelope[int], "description": _GOES_ON},
-        **refuses(
-            NOT_OWNER,
-            NO_LIST,
-            (400, "body.not_json", "The body is not JSON."),
-            (400, "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 characters."),
-            (403, "plan.required", "Adding members in bulk needs the paid plan."),
-            (409, "idempotency.in_progress", "A request with this key is still under way."),
-            (413, "members.too_many", "A request has at most 100,000 members."),
-            (415, "body.unsupported_type", "Send JSON."),
-            (422, "body.invalid", "body.members[0].email: must be a string"),
-            (422, "members.all_invalid", "None of the members has a valid e-mail address."),
-            (422, "idempotency.key_reused", "The key was used for another request."),
-        ),
-    },
-)
-async def add_members(
-    request: Request, state: StateOf, caller: Owner, list_id: PathId, preference: PreferenceOf
-) -> JSONResponse:
-    """Add up to 100,000 members, on the paid plan; answers how many are newly active.
-
-    Rows that can't be added don't stop the others; the job's result has the counts and a file of
-    what was not added. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
-    """
-    accepted = await _accept_members(request, state, caller, list_id)
-    job = await ended(request, state, accepted.job_id, preference.seconds(ADD_WAIT_SECONDS))
-    return number_answer(job, "added", replayed=accepted.replayed)
-
-
-async def _accept_members(request: Request, state: State, caller: Caller, list_id: int) -> Accepted:
-    """A function of its own, so that nothing holds the body while the caller waits."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not kind.endswith(("/json", "+json")):
-        raise unsupported_type(
-            "body.unsupported_type", "Send JSON, with 'Content-Type: application/json'."
-        )
-    body = (await request.body()).removeprefix(b"\xef\xbb\xbf")
-    await run_in_threadpool(_check_members, body)
-    accepted = await run_in_threadpool(
-        accepting.accept_members,
-        state.resources,
-        caller,
-        list_id,
-        body,
-        key=idempotency_key(request, caller, [body]),
-        request_id=current_request_id(),
-    )
-    release_body(request.scope)
-    return accepted
-
-
-def _check_members(body: bytes) -> None:
-    try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise malformed("body.not_json", "The body is not JSON.") from None
-    members = parsed.get("members") if isinstance(parsed, dict) else None
-    if isinstance(members, list) and len(members) > MOST_MEMBERS:
-        raise too_large("members.too_many", f"A request has at most {MOST_MEMBERS:,} members.")
-    try:
-        _MEMBERS.validate_python(parsed)
-    except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False)[:_MOST_PROBLEMS]
-        raise RequestValidationError(
-            [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
-        ) from None
 
 
 DryRun = Annotated[bool, Query(description="Judge every row and change nothing")]
@@ -188,7 +79,7 @@ Mapping = Annotated[
     },
     response_model=Envelope[JobRecord],
     responses={
-        202: {"model": Envelope[JobRecord], "description": _GOES_ON},
+        202: {"model": Envelope[JobRecord], "description": GOES_ON},
         **refuses(
             NOT_OWNER,
             NO_LIST,
@@ -243,11 +134,12 @@ async def import_file(
 def _mapping(text: str | None) -> dict[str, str] | None:
     if text is None:
         return None
+    parsed: object
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError:
         parsed = None
-    if not isinstance(parsed, dict) or not all(isinstance(each, str) for each in parsed.values()):
+    if not accepting.is_mapping(parsed):
         raise malformed("import.mapping", "query.mapping must be a JSON object of strings.")
     return parsed
 
@@ -286,7 +178,7 @@ def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[I
     response_class=StreamingResponse,
     responses={
         200: {"content": {"text/csv": {}}, "description": "The original columns, then ours"},
-        **refuses(LINK_INVALID),
+        **refuses(LINK_INVALID, (404, "import.errors_gone", "There is no such file any more.")),
     },
 )
 def read_errors(request: Request, state: StateOf, import_id: PathId) -> StreamingResponse:
@@ -297,14 +189,9 @@ def read_errors(request: Request, state: StateOf, import_id: PathId) -> Streamin
         "Cache-Control": "private, no-store",
         "X-Content-Type-Options": "nosniff",
     }
-    return StreamingResponse(
-        _errors(state, import_id), headers=headers, media_type="text/csv; charset=utf-8"
-    )
-
-
-def _errors(state: State, import_id: int) -> Iterator[bytes]:
-    with state.resources.unit_of_work() as uow:
-        yield from verdicts.stream(uow, uow.session.get_one(MemberImport, import_id))
+    lines = verdicts.stream(state.resources, import_id)
+    content = iter(()) if "pressroom.head" in request.scope else lines
+    return StreamingResponse(content, headers=headers, media_type="text/csv; charset=utf-8")
 
 
 @router.delete(
@@ -312,7 +199,7 @@ def _errors(state: State, import_id: int) -> Iterator[bytes]:
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[int],
     responses={
-        202: {"model": Envelope[int], "description": _GOES_ON},
+        202: {"model": Envelope[int], "description": GOES_ON},
         **refuses(_NO_IMPORT, (409, "import.running", "The import still runs.")),
     },
 )
@@ -321,14 +208,16 @@ async def undo_import(
 ) -> JSONResponse:
     """Take an import back; answers how many members are as they were before it.
 
-    Whom somebody touched since stays, and is counted as `kept` in the job's result. Waits 30 s
-    unless `Prefer` says otherwise; a 202 has the job's id.
+    Whom somebody touched since stays, and is counted as `kept` in the job's result. 0: it was taken
+    back before. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
     job_id = await run_in_threadpool(_undo, state, caller, import_id)
-    job = await ended(request, state, job_id, preference.seconds(ADD_WAIT_SECONDS))
+    if job_id is None:
+        return JSONResponse(envelope(0).model_dump())
+    job = await ended(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
     return number_answer(job, "undone")
 
 
-def _undo(state: State, caller: Caller, import_id: int) -> int:
+def _undo(state: State, caller: Caller, import_id: int) -> int | None:
     with state.resources.unit_of_work() as uow:
         return records.undo(uow, caller, import_id, current_request_id())

@@ -88,10 +88,11 @@ class Opponent(Schema):
 
 
 class HistoryEntry(Schema):
-    id: int
+    id: int | None = Field(description="null for the import that brought the member")
     action: str = Field(
         description="requested, subscribed, confirmed, unsubscribed, unsubscribing_undone, "
-        "email_enabled, email_disabled, removed, edited, transferred_in, transferred_away, erased"
+        "email_enabled, email_disabled, removed, edited, transferred_in, transferred_away, "
+        "imported, import_undone, erased"
     )
     actor: str = Field(description="user, owner, import, operator or stranger")
     actor_id: int | None

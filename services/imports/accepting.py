@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from core import ids
 from core.errors import DomainError, forbidden
-from models import Job, MemberImport, Plan
+from models import MemberImport, Plan
 from services import accounts, idempotency, lists
 from services.api_keys import Caller
 from services.idempotency import IdempotencyKey, RecordedMeanwhile
@@ -16,6 +17,7 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 MOST_MEMBERS = 100_000
+MAX_FILENAME_CHARACTERS = 255
 IMPORTS = "imports/"
 
 
@@ -38,6 +40,19 @@ class Options:
 class Accepted:
     job_id: int
     replayed: bool = False
+
+
+def is_mapping(parsed: object) -> TypeGuard[dict[str, str]]:
+    """Whether what was given as ``Options.mapping`` is one, and can be kept."""
+    return isinstance(parsed, dict) and all(
+        isinstance(each, str) and "\0" not in each for pair in parsed.items() for each in pair
+    )
+
+
+def shown_name(filename: str | None) -> str | None:
+    """A file's name as it is kept: without folders and what can't be shown, bounded."""
+    name = (filename or "").replace("\\", "/").rpartition("/")[2]
+    return "".join(filter(str.isprintable, name))[-MAX_FILENAME_CHARACTERS:] or None
 
 
 def new_prefix() -> str:
@@ -107,7 +122,7 @@ def accept_file(
         list_id=list_id,
         user_id=user_id,
         source="file",
-        filename=filename,
+        filename=shown_name(filename),
         object_prefix=prefix,
         size=size,
         mapping=dict(options.mapping) if options.mapping else None,
@@ -140,7 +155,3 @@ def _commit(
         if key is not None:
             idempotency.record(uow, key, job_id=job.id)
     return Accepted(job.id)
-
-
-def job_of(uow: UnitOfWork, accepted: Accepted) -> Job:
-    return uow.session.get_one(Job, accepted.job_id)

@@ -49,7 +49,8 @@ def apply(uow: UnitOfWork, signer: Signer, task: MemberImport, entries: Sequence
         _write(uow, task)
     counts = Counter(found)
     counts[OPTED_OUT] += counts.pop(LEFT, 0)
-    return Applied(counts, updated, verdicts.pack(_not_added(entries, found)))
+    width = len(verdicts.header_of(task))
+    return Applied(counts, updated, verdicts.pack(_not_added(entries, found), width))
 
 
 def _judge(

@@ -31,21 +31,22 @@ def list_of(
     return list(uow.session.scalars(query))
 
 
-def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None) -> int:
-    """The job that takes an import back, the same one however often that is asked for.
+def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None) -> int | None:
+    """The job that takes an import back, the same one until it is done; ``None`` once it is.
 
     One that failed or was cancelled goes on. Raises ``import.not_found``, ``import.running``.
     """
     task = get(uow, caller, import_id, lock=True)
     if task.status == "running":
         raise conflict("import.running", "The import still runs; cancel its job first.")
-    if task.undo_job_id is None:
+    if task.undone_at is not None:
+        return None
+    job = uow.session.get(Job, task.undo_job_id, with_for_update=True) if task.undo_job_id else None
+    if job is None:
         job = outbox.enqueue(
             uow, UNDO, user_id=caller.user_id, subject_id=task.id, request_id=request_id
         )
         task.undo_job_id = job.id
-        return job.id
-    earlier = uow.session.get_one(Job, task.undo_job_id, with_for_update=True)
-    if earlier.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        requests.restart(uow, earlier)
-    return earlier.id
+    elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
+        requests.restart(uow, job)
+    return job.id

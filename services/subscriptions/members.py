@@ -3,19 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from core.errors import DomainError, conflict, not_found
 from core.keyring import Keyring
 from models import (
     MailingList,
+    MemberImport,
     Subscription,
     SubscriptionEvent,
     SubscriptionStatus,
 )
 from services import accounts
 from services.subscriptions import changes, locks, opt_outs
-from services.subscriptions.changes import Actor
+from services.subscriptions.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
 MOST_SUBSCRIPTIONS = 1000
@@ -103,13 +104,46 @@ def subscriptions_to_owner(
 def history(
     uow: UnitOfWork, mailing_list: MailingList, user_id: int, *, offset: int, limit: int
 ) -> list[SubscriptionEvent]:
-    """What happened to the member's subscription, newest first."""
-    get(uow, mailing_list, user_id)
-    query = (
-        select(SubscriptionEvent)
-        .where(SubscriptionEvent.list_id == mailing_list.id, SubscriptionEvent.user_id == user_id)
-        .order_by(SubscriptionEvent.id.desc())
-        .offset(offset)
-        .limit(limit)
+    """What happened to the member's subscription, newest first.
+
+    Last comes the import that brought them, where one did: it keeps no event for each member, so
+    that entry has no id.
+    """
+    member = get(uow, mailing_list, user_id)
+    theirs = (SubscriptionEvent.list_id == mailing_list.id, SubscriptionEvent.user_id == user_id)
+    query = select(SubscriptionEvent).where(*theirs).order_by(SubscriptionEvent.id.desc())
+    events = list(uow.session.scalars(query.offset(offset).limit(limit)))
+    if member.import_id is None or member.source != "import" or len(events) == limit:
+        return events
+    kept = offset + len(events)
+    if not events:
+        kept = uow.session.scalar(select(func.count()).where(*theirs)) or 0
+    return [*events, _brought(uow, member)] if offset <= kept else events
+
+
+def _brought(uow: UnitOfWork, member: Subscription) -> SubscriptionEvent:
+    """How an import made the member's record, told by the record itself."""
+    # Of all imports into a list, the importer is its owner: one that came later names them as well.
+    task = uow.session.get_one(MemberImport, member.import_id)
+    first_change = (
+        select(SubscriptionEvent.email_enabled_before)
+        .where(
+            SubscriptionEvent.list_id == member.list_id,
+            SubscriptionEvent.user_id == member.user_id,
+        )
+        .order_by(SubscriptionEvent.id)
+        .limit(1)
     )
-    return list(uow.session.scalars(query))
+    had_mail = uow.session.scalar(first_change)
+    return SubscriptionEvent(
+        list_id=member.list_id,
+        user_id=member.user_id,
+        action="imported",
+        actor=ActorKind.IMPORT,
+        actor_id=task.user_id,
+        via=Via.IMPORT,
+        status_after=SubscriptionStatus.ACTIVE,
+        email_enabled_after=member.email_enabled if had_mail is None else had_mail,
+        # The moment of the import: a record that it makes is as old as that.
+        created_at=member.created_at,
+    )

@@ -94,3 +94,11 @@ def unrelated(stack: Stack, owner: Owner) -> Iterator[httpx.Client]:
     scopes = (Scope.ATTACHMENT, Scope.COMPOSER, Scope.CREDIT_FULL)
     with stack.client(stack.new_key(owner.user_id, *scopes)) as client:
         yield client
+
+
+@pytest.fixture
+def sender(stack: Stack) -> Iterator[httpx.Client]:
+    """Calls with a key that the operator made for who sends the mail, and that owns no list."""
+    key = stack.new_key(stack.new_owner().user_id, Scope.DELIVERY)
+    with stack.client(key) as client:
+        yield client

@@ -15,7 +15,7 @@ from services.imports.reading.rows import Problem, Row
 MAX_NAME_CHARACTERS = 200
 
 # Spreadsheets run cells that begin so; our exports put an apostrophe before them.
-_GUARDED = re.compile(r"'[=+\-@\t\r]")
+_GUARDED = re.compile(r"'+[=+\-@\t\r]")
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
 # Joins letters in Persian and Indic names and people in emoji.
 _JOINERS = "\u200c\u200d"

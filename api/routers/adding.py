@@ -1,0 +1,141 @@
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import TypeAdapter, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from api.answering import ended, number_answer
+from api.context import current_request_id
+from api.dependencies import (
+    PathId,
+    PreferenceOf,
+    StateOf,
+    idempotency_key,
+    needs,
+)
+from api.json_bodies import JsonRoute
+from api.middleware.limits import release_body
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
+from api.routers.lists import NO_LIST, NOT_OWNER
+from api.schemas.envelope import Envelope
+from api.schemas.imports import MembersInput
+from api.state import State
+from core.errors import malformed, too_large, unsupported_type
+from core.scopes import Scope
+from services.api_keys import Caller
+from services.imports import accepting
+from services.imports.accepting import MOST_MEMBERS, Accepted
+
+router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
+
+Owner = Annotated[Caller, needs(Scope.SUBSCRIPTION_FULL)]
+
+WAIT_SECONDS = 30.0
+_MOST_PROBLEMS = 100
+
+GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
+_MEMBERS = TypeAdapter(MembersInput)
+
+
+@router.post(
+    "/auxilia/subscriptions/{list_id}/members/add",
+    openapi_extra={
+        "parameters": [PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["members"],
+                        "properties": {
+                            "members": {
+                                "type": "array",
+                                "minItems": 1,
+                                "maxItems": MOST_MEMBERS,
+                                "items": {
+                                    "type": "object",
+                                    "required": ["email"],
+                                    "properties": {
+                                        "email": {"type": "string"},
+                                        "name": {"type": ["string", "null"]},
+                                    },
+                                },
+                            }
+                        },
+                    }
+                }
+            },
+        },
+    },
+    response_model=Envelope[int],
+    responses={
+        202: {"model": Envelope[int], "description": GOES_ON},
+        **refuses(
+            NOT_OWNER,
+            NO_LIST,
+            (400, "body.not_json", "The body is not JSON."),
+            (400, "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 characters."),
+            (403, "plan.required", "Adding members in bulk needs the paid plan."),
+            (409, "idempotency.in_progress", "A request with this key is still under way."),
+            (413, "members.too_many", "A request has at most 100,000 members."),
+            (415, "body.unsupported_type", "Send JSON."),
+            (422, "body.invalid", "body.members[0].email: must be a string"),
+            (422, "members.all_invalid", "None of the members has a valid e-mail address."),
+            (422, "idempotency.key_reused", "The key was used for another request."),
+        ),
+    },
+)
+async def add_members(
+    request: Request, state: StateOf, caller: Owner, list_id: PathId, preference: PreferenceOf
+) -> JSONResponse:
+    """Add up to 100,000 members, on the paid plan; answers how many are newly active.
+
+    Rows that can't be added don't stop the others; the job's result has the counts and a file of
+    what was not added. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
+    """
+    accepted = await _accept_members(request, state, caller, list_id)
+    job = await ended(request, state, accepted.job_id, preference.seconds(WAIT_SECONDS))
+    return number_answer(job, "added", replayed=accepted.replayed)
+
+
+async def _accept_members(request: Request, state: State, caller: Caller, list_id: int) -> Accepted:
+    """A function of its own, so that nothing holds the body while the caller waits."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not kind.endswith(("/json", "+json")):
+        raise unsupported_type(
+            "body.unsupported_type", "Send JSON, with 'Content-Type: application/json'."
+        )
+    body = (await request.body()).removeprefix(b"\xef\xbb\xbf")
+    await run_in_threadpool(_check_members, body)
+    accepted = await run_in_threadpool(
+        accepting.accept_members,
+        state.resources,
+        caller,
+        list_id,
+        body,
+        key=idempotency_key(request, caller, [body]),
+        request_id=current_request_id(),
+    )
+    release_body(request.scope)
+    return accepted
+
+
+def _check_members(body: bytes) -> None:
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise malformed("body.not_json", "The body is not JSON.") from None
+    members = parsed.get("members") if isinstance(parsed, dict) else None
+    if isinstance(members, list) and len(members) > MOST_MEMBERS:
+        raise too_large("members.too_many", f"A request has at most {MOST_MEMBERS:,} members.")
+    try:
+        _MEMBERS.validate_python(parsed)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False)[:_MOST_PROBLEMS]
+        raise RequestValidationError(
+            [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
+        ) from None

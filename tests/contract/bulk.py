@@ -1,0 +1,127 @@
+"""What tests of bulk members need: files of members, and what became of their rows."""
+
+import csv
+import gzip
+import io
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+
+from tests.contract.replies import data
+from tests.contract.subscribers import members
+from tests.stack import Stack, eventually
+
+COUNTS = ("received", "added", "already", "opted_out", "invalid", "duplicate")
+OURS = ["line", "code", "reason"]
+FINISHED = {"succeeded", "failed", "cancelled"}
+
+
+def addresses(count: int) -> list[str]:
+    return [f"m{number}.{secrets.token_hex(5)}@example.com" for number in range(count)]
+
+
+def sheet(header: Sequence[str], *rows: Sequence[str]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerows([header, *rows])
+    return text.getvalue().encode()
+
+
+def of_addresses(*emails: str) -> bytes:
+    return sheet(["Email"], *([email] for email in emails))
+
+
+def upload(
+    client: httpx.Client,
+    list_id: int,
+    content: bytes,
+    name: str = "members.csv",
+    *,
+    prefer: str | None = "wait=30",
+    **params: str,
+) -> httpx.Response:
+    return client.post(
+        f"/lists/{list_id}/imports",
+        files={"file": (name, content)},
+        params=params,
+        headers={"Prefer": prefer} if prefer else {},
+    )
+
+
+def imported(
+    client: httpx.Client, list_id: int, content: bytes, name: str = "members.csv", **params: str
+) -> dict[str, Any]:
+    """The result of an import that went well."""
+    job = data(upload(client, list_id, content, name, **params))
+    assert job["status"] == "succeeded"
+    result: dict[str, Any] = job["result"]
+    assert result["received"] == sum(result[name] for name in COUNTS[1:])
+    return result
+
+
+def counts(result: dict[str, Any]) -> dict[str, int]:
+    """The counts that are not zero."""
+    return {name: result[name] for name in (*COUNTS, "updated") if result[name]}
+
+
+def add(
+    client: httpx.Client,
+    list_id: int,
+    *people: str | dict[str, Any],
+    prefer: str | None = None,
+    key: str | None = None,
+) -> httpx.Response:
+    headers = {"Prefer": prefer, "Idempotency-Key": key}
+    return client.post(
+        f"/auxilia/subscriptions/{list_id}/members/add",
+        json={"members": [{"email": each} if isinstance(each, str) else each for each in people]},
+        headers={name: value for name, value in headers.items() if value is not None},
+    )
+
+
+def finished(client: httpx.Client, job_id: int) -> dict[str, Any]:
+    """The job's record once it has ended."""
+
+    def look() -> dict[str, Any] | None:
+        job: dict[str, Any] = data(client.get(f"/jobs/{job_id}"))
+        return job if job["status"] in FINISHED else None
+
+    found = eventually(look, what="the job's end")
+    assert isinstance(found, dict)
+    return found
+
+
+def newest_job(client: httpx.Client) -> dict[str, Any]:
+    found: dict[str, Any] = data(client.get("/jobs", params={"limit": 1}))["items"][0]
+    return found
+
+
+def errors(url: str) -> list[dict[str, Any]]:
+    """The rows that were not added, fetched without credentials."""
+    reply = httpx.get(url, timeout=30.0)
+    assert reply.status_code == 200, reply.text
+    return list(csv.DictReader(io.StringIO(reply.text)))
+
+
+def export(client: httpx.Client, list_id: int, kind: object, **headers: str) -> httpx.Response:
+    return client.post(f"/lists/{list_id}/exports", json={"kind": kind}, headers=headers)
+
+
+def exported(client: httpx.Client, list_id: int, kind: str = "members") -> list[dict[str, str]]:
+    return unpacked(data(export(client, list_id, kind))["result"]["url"])
+
+
+def unpacked(url: str) -> list[dict[str, str]]:
+    reply = httpx.get(url, timeout=30.0)
+    assert reply.status_code == 200, reply.text
+    return list(csv.DictReader(io.StringIO(gzip.decompress(reply.content).decode(), newline="")))
+
+
+def everybody(client: httpx.Client, list_id: int) -> dict[str, dict[str, Any]]:
+    """Active members by address."""
+    return {each["email"]: each for each in members(client, list_id, limit=1000)}
+
+
+def objects(stack: Stack, kind: str = "imports") -> set[str]:
+    return {each.key for each in stack.resources.objects.stored(f"{kind}/")}

@@ -1,0 +1,295 @@
+"""A list as a file: for its owner, and for who sends its mail."""
+
+import csv
+import gzip
+import io
+import threading
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from core import clock
+from core.scopes import Scope
+from services import exports, file_links
+from services.jobs import lease as leases
+from services.jobs.lease import JobCancelled
+from tests.contract.bulk import (
+    add,
+    addresses,
+    everybody,
+    export,
+    exported,
+    finished,
+    imported,
+    objects,
+    of_addresses,
+    sheet,
+    unpacked,
+)
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import (
+    Reader,
+    known_member,
+    member,
+    new_address,
+    new_list,
+)
+from tests.stack import Stack
+
+COLUMNS = [
+    *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
+    *("user_id", "created_at"),
+]
+
+
+# -- members -------------------------------------------------------------------------------------
+
+
+def test_the_owner_gets_all_members_but_those_who_were_removed(
+    client: httpx.Client, make_reader: Any, list_id: int
+) -> None:
+    ada, removed = addresses(2)
+    header = ["Email", "Name", "Tier", "Paid until"]
+    rows = ([ada, "Ada, Countess", "gold", "2031-05-06"], [removed, "", "", ""])
+    imported(client, list_id, sheet(header, *rows))
+    user_id = known_member(client, list_id, removed)["user_id"]
+    data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
+    left, quiet = make_reader().joins(list_id).leaves(list_id), make_reader().joins(list_id)
+    quiet.wants_mail(list_id, False)
+    job = data(export(client, list_id, "members"))
+    assert (job["kind"], job["status"], job["result"]["rows"]) == ("export.members", "succeeded", 3)
+    rows_ = unpacked(job["result"]["url"])
+    assert list(rows_[0]) == COLUMNS
+    found = {row["email"]: row for row in rows_}
+    assert set(found) == {ada, left.email, quiet.email}
+    shown = known_member(client, list_id, ada)
+    assert found[ada] == {
+        "email": ada,
+        "name": "Ada, Countess",
+        "status": "active",
+        "tier": "gold",
+        "paid_expiry": "2031-05-06T00:00:00.000000Z",
+        "email_enabled": "true",
+        "source": "import",
+        "user_id": str(shown["user_id"]),
+        "created_at": shown["created_at"],
+    }
+    assert found[left.email]["status"] == "unsubscribed"
+    assert (found[quiet.email]["email_enabled"], found[quiet.email]["source"]) == ("false", "login")
+
+
+def test_what_a_list_exports_another_list_imports_unharmed(
+    client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    names = ["=1+1", "+49 Ada", "-x", "@handle", 'Quote "Q"', "Comma, Name", "Zoë 李", "'Twas", ""]
+    tiers = ["free", "silver", "gold"]
+    rows = [
+        [email, name, tiers[place % 3], "2031-05-06" if place % 3 else ""]
+        for place, (email, name) in enumerate(zip(addresses(len(names)), names, strict=True))
+    ]
+    imported(client, list_id, sheet(["Email", "Name", "Tier", "Paid until"], *rows))
+    data(add(client, list_id, "=dangerous@example.com", "+plus@example.com"))
+    # Whoever writes a name like this by hand means its apostrophe.
+    user_id = known_member(client, list_id, "+plus@example.com")["user_id"]
+    data(client.patch(f"/lists/{list_id}/members/{user_id}", json={"name": "'=x"}))
+    reader.joins(list_id).leaves(list_id)
+    other = new_list(client)["id"]
+    url = data(export(client, list_id, "members"))["result"]["url"]
+    result = imported(client, other, httpx.get(url).content, "list-members.csv.gz")
+    assert (result["added"], result["opted_out"]) == (len(names) + 2, 1)
+    kept = ("name", "type", "paid_expiry", "status", "email_enabled")
+
+    def shown(of: int) -> dict[str, list[Any]]:
+        return {email: [one[k] for k in kept] for email, one in everybody(client, of).items()}
+
+    assert shown(other) == shown(list_id)
+    assert {row["name"] for row in unpacked(url)} >= {"'=1+1", "'+49 Ada", "'-x", "'@handle"}
+    assert {row["email"] for row in unpacked(url)} >= {"'=dangerous@example.com"}
+    assert member(client, other, reader.email) is None
+
+
+def test_an_empty_list_is_a_file_with_a_header(client: httpx.Client, list_id: int) -> None:
+    job = data(export(client, list_id, "members"))
+    assert job["result"]["rows"] == 0
+    text = gzip.decompress(httpx.get(job["result"]["url"]).content).decode()
+    assert next(csv.reader(io.StringIO(text))) == COLUMNS
+
+
+def test_the_file_is_a_download_that_nobody_keeps(client: httpx.Client, list_id: int) -> None:
+    slug = data(client.get(f"/lists/{list_id}"))["slug"]
+    url = data(export(client, list_id, "members"))["result"]["url"]
+    reply = httpx.get(url)
+    assert reply.headers["content-type"] == "application/gzip"
+    disposition = f'attachment; filename="{slug}-members.csv.gz"'
+    assert reply.headers["content-disposition"] == disposition
+    assert reply.headers["cache-control"] == "private, no-store"
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert int(reply.headers["content-length"]) == len(reply.content)
+    head = httpx.head(url)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == reply.headers["content-length"]
+
+
+def test_a_link_opens_its_own_file_alone_and_not_for_long(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    first, second = (
+        httpx.URL(data(export(client, list_id, "members"))["result"]["url"]) for _ in range(2)
+    )
+    for url in (first.copy_with(query=None), first.copy_with(path=second.path)):
+        problem(httpx.get(url), 403, "link.invalid")
+    signer = file_links.signer(stack.resources.keyring)
+    base = stack.settings().public_base
+    for age, status in ((timedelta(minutes=14, seconds=30), 200), (timedelta(minutes=15), 403)):
+        link = file_links.create(signer, first.path, base=base, now=clock.now() - age)
+        assert httpx.get(link).status_code == status
+    nothing = file_links.create(signer, "/exports/0/file.csv.gz", base=base, now=clock.now())
+    problem(httpx.get(nothing), 404, "export.not_found")
+
+
+def test_who_does_not_wait_gets_the_job_and_its_links_are_renewed(
+    client: httpx.Client, list_id: int
+) -> None:
+    reply = export(client, list_id, "members", Prefer="respond-async")
+    job = data(reply, 202)
+    assert reply.headers["location"] == f"/jobs/{job['id']}"
+    done = finished(client, job["id"])
+    assert unpacked(done["result"]["url"]) == []
+
+
+def test_a_file_shows_the_list_at_one_moment_whatever_happens_meanwhile(
+    stack: Stack, client: httpx.Client, list_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emails = addresses(30)
+    imported(client, list_id, of_addresses(*emails))
+    # One row at a time, with a change of the list after the first of them.
+    monkeypatch.setattr(exports, "_ROWS_AT_ONCE", 1)
+    sheet_ = exports._Sheet(
+        exports._MEMBERS_HEADER,
+        exports._members(list_id),
+        exports._members_line,
+    )
+    batches = exports._batches(stack.resources, sheet_)
+    [first] = next(batches)
+    stack.query("UPDATE subscriptions SET name = 'Changed' WHERE list_id = %s", list_id)
+    stack.query("DELETE FROM subscriptions WHERE list_id = %s AND email = %s", list_id, emails[9])
+    data(add(client, list_id, new_address()))
+    rows = [first, *(row for [row] in batches)]
+    assert [row.email for row in rows] == emails
+    assert {row.name for row in rows} == {None}
+    assert len(exported(client, list_id)) == 30
+
+
+def test_members_change_while_a_file_is_written_and_every_row_is_whole(
+    client: httpx.Client, list_id: int
+) -> None:
+    imported(client, list_id, of_addresses(*addresses(100)))
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            data(add(client, list_id, new_address()))
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(3):
+            job = data(export(client, list_id, "members"))
+            rows = unpacked(job["result"]["url"])
+            assert len(rows) == len({row["email"] for row in rows}) == job["result"]["rows"] >= 100
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+@pytest.mark.parametrize("kind", ["everything", None, 1, "Members"])
+def test_another_kind_is_422(client: httpx.Client, list_id: int, kind: object) -> None:
+    body = problem(export(client, list_id, kind), 422, "body.invalid")
+    assert [each["field"] for each in body["errors"]] == ["body.kind"]
+    problem(client.post(f"/lists/{list_id}/exports"), 422, "body.invalid")
+
+
+def test_an_export_that_is_cancelled_leaves_no_object(
+    quiet: Stack, quiet_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_id = new_list(quiet_client)["id"]
+    job = data(export(quiet_client, list_id, "members", Prefer="wait=0"), 202)
+    with quiet.resources.unit_of_work() as uow:
+        lease = leases.claim(uow, job["id"])
+    assert lease is not None
+    monkeypatch.setattr(exports, "_allow_time", lambda _: stop_after_a_part(quiet, lease))
+    with pytest.raises(JobCancelled):
+        exports.run(quiet.resources, lease)
+    assert objects(quiet, "exports")
+    with quiet.resources.unit_of_work() as uow:
+        leases.cancel(uow, lease)
+    assert objects(quiet, "exports") == set()
+    [row] = quiet.query("SELECT finished_at FROM exports WHERE id = %s", lease.subject_id)
+    assert row[0] is not None
+
+
+def stop_after_a_part(stack: Stack, lease: leases.Lease) -> None:
+    [row] = stack.query("SELECT object_prefix FROM exports WHERE id = %s", lease.subject_id)
+    stack.resources.objects.put(f"{row[0]}/file/00000", b"x", "text/plain")
+    lease.cancelled.set()
+    lease.check_cancelled()
+
+
+# -- who may -------------------------------------------------------------------------------------
+
+
+def test_members_are_for_the_lists_owner(
+    *,
+    client: httpx.Client,
+    neighbour: httpx.Client,
+    stranger: httpx.Client,
+    read_only: httpx.Client,
+    unrelated: httpx.Client,
+    sender: httpx.Client,
+    list_id: int,
+) -> None:
+    problem(export(neighbour, list_id, "members"), 403, "list.not_owner")
+    problem(export(stranger, list_id, "members"), 401, "auth.credentials_missing")
+    problem(export(unrelated, list_id, "members"), 403, "auth.insufficient_scope")
+    problem(export(sender, list_id, "members"), 403, "auth.insufficient_scope")
+    problem(export(client, 999_999_999, "members"), 404, "list.not_found")
+    assert data(export(read_only, list_id, "members"))["result"]["rows"] == 0
+
+
+def test_the_roster_is_for_who_has_the_operators_key(
+    *,
+    client: httpx.Client,
+    read_only: httpx.Client,
+    stranger: httpx.Client,
+    sender: httpx.Client,
+    list_id: int,
+) -> None:
+    for who in (client, read_only):
+        problem(export(who, list_id, "delivery"), 403, "auth.insufficient_scope")
+    problem(export(stranger, list_id, "delivery"), 401, "auth.credentials_missing")
+    problem(export(sender, 999_999_999, "delivery"), 404, "list.not_found")
+    job = data(export(sender, list_id, "delivery"))
+    # Only its own maker sees the job, and the link in it.
+    problem(client.get(f"/jobs/{job['id']}"), 404, "job.not_found")
+    assert data(sender.get(f"/jobs/{job['id']}"))["result"]["rows"] == 0
+    asked = {"name": "mine", "scopes": ["delivery"]}
+    assert client.post("/apikeys", json=asked).status_code in {403, 422}
+
+
+def test_the_owners_other_keys_do_not_see_a_roster_made_with_their_delivery_key(
+    stack: Stack, client: httpx.Client, owner: Any, list_id: int
+) -> None:
+    with stack.client(stack.new_key(owner.user_id, Scope.DELIVERY)) as sending:
+        job = data(export(sending, list_id, "delivery"))
+    problem(client.get(f"/jobs/{job['id']}"), 403, "auth.insufficient_scope")
+    assert job["id"] not in {each["id"] for each in data(client.get("/jobs"))["items"]}
+
+
+def test_a_list_that_is_not_sent_by_mail_has_no_roster(
+    client: httpx.Client, sender: httpx.Client
+) -> None:
+    silent = new_list(client, email_channel_enabled=False)["id"]
+    problem(export(sender, silent, "delivery"), 409, "list.email_channel_disabled")
+    assert data(export(client, silent, "members"))["result"]["rows"] == 0

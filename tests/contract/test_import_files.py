@@ -1,0 +1,302 @@
+"""How a file comes in, what is told of the rows that were not added, and how long that is kept."""
+
+import asyncio
+import gzip
+import io
+import zipfile
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from api.arriving import store_arriving
+from api.middleware import limits
+from api.middleware.deadlines import DeadlineMiddleware, extend_deadline
+from api.middleware.limits import LIMITS, MOST_FILE_BYTES, Body, BodyRefused, Budget
+from services.parts import PART_BYTES
+from tests.contract.bulk import (
+    addresses,
+    counts,
+    everybody,
+    imported,
+    objects,
+    of_addresses,
+    sheet,
+    upload,
+)
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import count, known_member, new_address
+from tests.contract.test_attachments import multipart
+from tests.contract.test_body_limits import Raw
+from tests.stack import Owner, Stack, eventually
+
+PART = b'name="file"; filename="members.csv"'
+FORM = {"Content-Type": 'multipart/form-data; boundary="cut here"'}
+
+
+def post(client: httpx.Client, list_id: int, content: bytes, **headers: str) -> httpx.Response:
+    return client.post(f"/lists/{list_id}/imports", content=content, headers=headers)
+
+
+# -- the ways in ---------------------------------------------------------------------------------
+
+
+def test_the_body_itself_may_be_the_file(client: httpx.Client, list_id: int) -> None:
+    emails = addresses(3)
+    reply = client.post(
+        f"/lists/{list_id}/imports",
+        params={"filename": "people.tsv"},
+        content="\n".join(["Email\tName", *(f"{email}\tN" for email in emails)]).encode(),
+        headers={"Prefer": "wait=30"},
+    )
+    result = data(reply)["result"]
+    assert counts(result) == {"received": 3, "added": 3}
+    shown = data(client.get(f"/imports/{result['import_id']}"))
+    assert (shown["filename"], shown["description"]["delimiter"]) == ("people.tsv", "\t")
+
+
+def zipped(content: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("members.csv", content)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [
+        ("m.csv.gz", gzip.compress),
+        ("m.zip", zipped),
+        ("m.csv", lambda content: content.decode().replace(",", ";").encode("utf-16")),
+        ("m.csv", lambda content: b"\xef\xbb\xbf" + content),
+    ],
+)
+def test_files_come_packed_and_in_other_encodings(
+    client: httpx.Client, list_id: int, name: str, pack: Any
+) -> None:
+    email = new_address()
+    imported(client, list_id, pack(sheet(["Email", "Name"], [email, "Zoë"])), name)
+    assert known_member(client, list_id, email)["name"] == "Zoë"
+
+
+def test_json_lines_are_read(client: httpx.Client, list_id: int) -> None:
+    ada, ben = addresses(2)
+    lines = f'{{"email": "{ada}", "name": "Ada"}}\n{{"email": "{ben}", "status": "bounced"}}\n'
+    result = imported(client, list_id, lines.encode(), "members.jsonl")
+    assert counts(result) == {"received": 2, "added": 1, "opted_out": 1}
+
+
+def test_a_products_export_is_read_as_it_is(client: httpx.Client, list_id: int) -> None:
+    ada, ben = addresses(2)
+    header = ["Email Address", "First Name", "Last Name", "MEMBER_RATING", "UNSUB_TIME"]
+    rows = ([ada, "Ada", "Lovelace", "2", ""], [ben, "Ben", "B", "2", "2024-01-01 10:00:00"])
+    result = imported(client, list_id, sheet(header, *rows), "audience.csv")
+    assert counts(result) == {"received": 2, "added": 1, "opted_out": 1}
+    assert known_member(client, list_id, ada)["name"] == "Ada Lovelace"
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "code"),
+    [
+        (b"", {}, "import.empty"),
+        (multipart(PART, b""), FORM, "import.empty"),
+        (multipart(b'name="other"; filename="a"', b"x"), FORM, "import.file_missing"),
+        (multipart(b'name="file"', b"x"), FORM, "import.file_missing"),
+        (multipart(PART, b"x", PART, b"y"), FORM, "import.several_files"),
+        (multipart(PART, b"x")[:-8], FORM, "body.malformed"),
+        (b"no part at all", FORM, "body.malformed"),
+        (multipart(PART, b"x"), {"Content-Type": "multipart/form-data"}, "body.malformed"),
+        (b"--" + b"x" * 100_000, FORM, "body.malformed"),
+    ],
+)
+def test_a_body_without_exactly_one_file_is_400_and_leaves_nothing(
+    *,
+    stack: Stack,
+    client: httpx.Client,
+    list_id: int,
+    body: bytes,
+    headers: dict[str, str],
+    code: str,
+) -> None:
+    before = objects(stack)
+    problem(post(client, list_id, body, **headers), 400, code)
+    assert objects(stack) == before
+    assert data(client.get("/imports"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"Email,Name\r\n", "import.empty"),
+        (b"   \n", "import.empty"),
+        (b"Colour,Shape\nred,round\nblue,flat\n", "import.no_email_column"),
+        (gzip.compress(of_addresses("a@example.com"))[:-9], "import.truncated"),
+    ],
+)
+def test_a_file_that_cannot_be_read_changes_nothing(
+    stack: Stack, client: httpx.Client, list_id: int, content: bytes, code: str
+) -> None:
+    before = objects(stack)
+    problem(upload(client, list_id, content), 422, code)
+    assert count(client, list_id) == 0
+    [record] = data(client.get("/imports"))["items"]
+    assert (record["status"], record["error"]["code"]) == ("failed", code)
+    eventually(lambda: objects(stack) == before)
+
+
+def test_a_name_that_no_file_can_have_is_tidied(client: httpx.Client, list_id: int) -> None:
+    reply = client.post(
+        f"/lists/{list_id}/imports",
+        params={"filename": "../my\0list.csv"},
+        content=of_addresses(new_address()),
+        headers={"Prefer": "wait=30"},
+    )
+    import_id = data(reply)["result"]["import_id"]
+    assert data(client.get(f"/imports/{import_id}"))["filename"] == "mylist.csv"
+    long = {"filename": "x" * 256}
+    reply = client.post(f"/lists/{list_id}/imports", params=long, content=b"x")
+    assert reply.status_code == 400
+
+
+def test_a_file_of_several_parts_is_put_together_again(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    before, emails = objects(stack), addresses(100)
+    # Long cells that nobody reads, so that few rows make a large file.
+    rows = [[email, "x" * 90_000] for email in emails]
+    content = sheet(["Email", "Notes"], *rows)
+    assert PART_BYTES < len(content) < 2 * PART_BYTES
+    assert counts(imported(client, list_id, content)) == {"received": 100, "added": 100}
+    assert set(everybody(client, list_id)) == set(emails)
+    eventually(lambda: objects(stack) == before)
+
+
+# -- bounds --------------------------------------------------------------------------------------
+
+
+def test_a_declared_length_over_two_gigabytes_is_refused_before_any_byte(
+    stack: Stack, owner: Owner, list_id: int
+) -> None:
+    head = (
+        f"POST /lists/{list_id}/imports HTTP/1.1",
+        f"Authorization: Bearer {owner.key}",
+        f"Content-Length: {MOST_FILE_BYTES + limits.MULTIPART_OVERHEAD + 1}",
+    )
+    with Raw(stack, *head) as request:
+        status, refusal = request.answer()
+    assert (status, refusal["code"], request.sent) == (413, "import.too_large", 0)
+
+
+class Store:
+    """Counts what it is given, and keeps none of it."""
+
+    def __init__(self) -> None:
+        self.put_keys: list[str] = []
+        self.removed: list[str] = []
+
+    def put(self, key: str, _: bytes, __: str) -> None:
+        self.put_keys.append(key)
+
+    def stored(self, prefix: str) -> list[Any]:
+        return [type("Stored", (), {"key": key}) for key in self.put_keys if prefix in key]
+
+    def remove(self, key: str) -> None:
+        self.removed.append(key)
+
+
+def arrive(store: Store, pieces: list[bytes]) -> None:
+    """What ``store_arriving`` makes of a bare body in these pieces."""
+    from fastapi import Request
+
+    async def receive() -> Message:
+        body = pieces.pop(0) if pieces else b""
+        return {"type": "http.request", "body": body, "more_body": bool(pieces)}
+
+    async def run() -> None:
+        scope = {"type": "http", "headers": [], "pressroom.extend_deadline": lambda: None}
+        scope["pressroom.body"] = Body(LIMITS[0], receive, Budget(2**40))
+        await store_arriving(Request(scope, receive), store, "imports/x", None)  # type: ignore[arg-type]
+
+    asyncio.run(run())
+
+
+def test_a_file_is_counted_to_the_byte_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.arriving.MOST_FILE_BYTES", PART_BYTES + 10)
+    fits, over = Store(), Store()
+    arrive(fits, [b"x" * PART_BYTES, b"x" * 10])
+    assert (len(fits.put_keys), fits.removed) == (2, [])
+    with pytest.raises(Exception, match="2 GB"):
+        arrive(over, [b"x" * PART_BYTES, b"x" * 11])
+    assert over.removed == over.put_keys != []
+
+
+def test_the_limit_of_an_import_is_two_gigabytes_whatever_is_declared() -> None:
+    limit = next(each for each in LIMITS if each.path.match("/lists/7/imports"))
+    assert limit.most_bytes == 2 * 1024**3 + limits.MULTIPART_OVERHEAD
+    assert (limit.refusal.code, limit.most_seconds) == ("import.too_large", 4 * 3600)
+    assert not limit.path.match("/lists/7/imports/x")
+
+    async def run() -> Body:
+        pieces = iter([limit.most_bytes - 1, 1, 1])
+
+        class Piece(bytes):
+            def __len__(self) -> int:
+                return next(pieces)
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": Piece(), "more_body": True}
+
+        body = Body(limit, receive, Budget(2**40))
+        await body.receive()
+        await body.receive()
+        with pytest.raises(BodyRefused):
+            await body.receive()
+        return body
+
+    assert asyncio.run(run()).refusal is limit.refusal
+
+
+def test_a_sender_who_hangs_up_in_the_middle_leaves_nothing(
+    stack: Stack, owner: Owner, client: httpx.Client, list_id: int
+) -> None:
+    before = objects(stack)
+    head = (
+        f"POST /lists/{list_id}/imports HTTP/1.1",
+        f"Authorization: Bearer {owner.key}",
+        f"Content-Length: {3 * PART_BYTES}",
+    )
+    with Raw(stack, *head) as request:
+        request.send(b"x" * (PART_BYTES + 1000))
+        eventually(lambda: objects(stack) - before, what="the first part")
+    eventually(lambda: objects(stack) == before, what="its removal")
+    assert data(client.get("/imports"))["items"] == []
+
+
+def within(seconds: float, app: Any) -> list[Message]:
+    """What is sent by an application that has so long to begin its answer."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "path": "/", "method": "POST", "headers": [], "state": {}}
+    asyncio.run(DeadlineMiddleware(app, seconds)(scope, receive, send))
+    return sent
+
+
+def test_a_body_that_goes_on_arriving_is_not_cut_by_the_deadline() -> None:
+    async def arriving(scope: Scope, _: Receive, send: Send) -> None:
+        for _piece in range(8):
+            await asyncio.sleep(0.05)
+            extend_deadline(scope)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def silent(_: Scope, __: Receive, ___: Send) -> None:
+        await asyncio.sleep(10)
+
+    assert within(0.2, arriving)[0]["status"] == 200
+    assert within(0.2, silent)[0]["status"] == 504

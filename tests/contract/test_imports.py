@@ -1,0 +1,322 @@
+"""Files of members: what becomes of their rows, and what is told of it."""
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.bulk import (
+    COUNTS,
+    addresses,
+    counts,
+    everybody,
+    finished,
+    imported,
+    of_addresses,
+    sheet,
+    upload,
+)
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import (
+    TIMESTAMP,
+    Reader,
+    count,
+    known_member,
+    new_address,
+    new_list,
+)
+from tests.stack import Owner, Stack
+
+FIELDS = {
+    *("id", "list_id", "source", "filename", "size", "dry_run", "on_existing", "status", "error"),
+    *("description", *COUNTS, "updated", "undone", "kept", "undone_at", "errors_url"),
+    *("created_at", "finished_at"),
+}
+# What every request writes of itself.
+BOOKKEEPING = {"jobs", "imports", "import_chunks", "api_keys"}
+
+
+def test_a_file_is_taken_on_with_202_and_its_job_tells_the_rest(
+    client: httpx.Client, list_id: int
+) -> None:
+    content = of_addresses(*addresses(3))
+    reply = upload(client, list_id, content, prefer=None)
+    job = data(reply, 202)
+    assert reply.headers["location"] == f"/jobs/{job['id']}"
+    assert job["kind"] == "members.import"
+    done = finished(client, job["id"])
+    assert done["status"] == "succeeded"
+    assert {*COUNTS, "updated", "import_id", "errors_url"} <= set(done["result"])
+    assert counts(done["result"]) == {"received": 3, "added": 3}
+    assert (done["progress"]["done"], done["progress"]["total"]) == (3, 3)
+    assert count(client, list_id) == 3
+
+
+def test_who_waits_is_answered_200_with_the_finished_job(
+    client: httpx.Client, list_id: int
+) -> None:
+    job = data(upload(client, list_id, of_addresses(new_address()), prefer="wait=30"))
+    assert (job["status"], job["result"]["added"]) == ("succeeded", 1)
+
+
+def test_names_tiers_and_expiries_are_the_files(client: httpx.Client, list_id: int) -> None:
+    ada, ben = addresses(2)
+    header = ["First name", "Last name", "E-mail", "Tier", "Paid until"]
+    rows = (["Ada", "Lovelace", ada, "gold", "2031-05-06"], ["Ben", "", ben, "", ""])
+    imported(client, list_id, sheet(header, *rows))
+    found = known_member(client, list_id, ada)
+    assert (found["name"], found["type"]) == ("Ada Lovelace", "gold")
+    assert found["paid_expiry"] == "2031-05-06T00:00:00.000000Z"
+    found = known_member(client, list_id, ben)
+    assert (found["name"], found["type"], found["paid_expiry"]) == ("Ben", "free", None)
+
+
+def test_an_invalid_row_does_not_stop_the_others(client: httpx.Client, list_id: int) -> None:
+    good, bad = addresses(40), ["nobody", "@example.com", "a b@example.com"]
+    result = imported(client, list_id, of_addresses(*good[:20], *bad, *good[20:], good[0]))
+    assert counts(result) == {"received": 44, "added": 40, "invalid": 3, "duplicate": 1}
+    assert set(everybody(client, list_id)) == set(good)
+
+
+# -- dry_run -------------------------------------------------------------------------------------
+
+
+def contents(stack: Stack) -> dict[str, list[tuple[object, ...]]]:
+    tables = [
+        str(name)
+        for (name,) in stack.query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        if name not in BOOKKEEPING
+    ]
+    return {
+        name: stack.query(f'SELECT md5(t::text) FROM "{name}" AS t ORDER BY 1') for name in tables
+    }
+
+
+@pytest.fixture
+def mixed(client: httpx.Client, reader: Reader, list_id: int) -> bytes:
+    """A file with a row of every verdict."""
+    reader.joins(list_id).leaves(list_id)
+    active, removed, marked, *new = addresses(6)
+    imported(client, list_id, of_addresses(active, removed, marked))
+    user_id = known_member(client, list_id, removed)["user_id"]
+    data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
+    return sheet(
+        ["Email", "Name", "Tier", "Status"],
+        [active, "Other Name", "gold", "subscribed"],
+        [removed, "Back", "", "subscribed"],
+        [marked, "", "", "unsubscribed"],
+        [reader.email, "", "", "subscribed"],
+        ["nobody", "", "", "subscribed"],
+        *([email, "New", "silver", "subscribed"] for email in new),
+        [new[0], "Again", "", "subscribed"],
+        [new_address(), "", "", "bounced"],
+    )
+
+
+@pytest.mark.parametrize("on_existing", ["skip", "update"])
+def test_a_dry_run_changes_nothing_and_counts_what_the_real_run_then_does(
+    stack: Stack, client: httpx.Client, list_id: int, mixed: bytes, on_existing: str
+) -> None:
+    before = contents(stack)
+    tried = imported(client, list_id, mixed, dry_run="1", on_existing=on_existing)
+    assert contents(stack) == before
+    updated = {"updated": 1} if on_existing == "update" else {}
+    assert counts(tried) == {
+        "received": 10,
+        "added": 4,
+        "already": 1,
+        "opted_out": 3,
+        "invalid": 1,
+        "duplicate": 1,
+        **updated,
+    }
+    done = imported(client, list_id, mixed, on_existing=on_existing)
+    assert counts(done) == counts(tried)
+    assert contents(stack) != before
+    shown = data(client.get(f"/imports/{tried['import_id']}"))
+    assert (shown["dry_run"], shown["on_existing"]) == (True, on_existing)
+    assert count(client, list_id) == 5
+
+
+# -- on_existing ---------------------------------------------------------------------------------
+
+
+def test_existing_members_keep_what_they_have_unless_told_otherwise(
+    client: httpx.Client, make_reader: Any, list_id: int
+) -> None:
+    person = make_reader().joins(list_id)
+    person.wants_mail(list_id, False)
+    before = known_member(client, list_id, person.email)
+    file = sheet(["Email", "Name", "Tier"], [person.email, "Renamed", "gold"])
+    assert counts(imported(client, list_id, file)) == {"received": 1, "already": 1}
+    assert known_member(client, list_id, person.email) == before
+    result = imported(client, list_id, file, on_existing="update")
+    assert counts(result) == {"received": 1, "already": 1, "updated": 1}
+    after = known_member(client, list_id, person.email)
+    assert (after["name"], after["type"]) == ("Renamed", "gold")
+    assert (after["status"], after["email_enabled"]) == ("active", False)
+    again = imported(client, list_id, file, on_existing="update")
+    assert counts(again) == {"received": 1, "already": 1}
+
+
+def test_an_update_does_not_blank_what_the_file_does_not_say(
+    client: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    imported(client, list_id, sheet(["Email", "Name", "Tier"], [email, "Ada", "silver"]))
+    result = imported(client, list_id, sheet(["Email", "Name"], [email, ""]), on_existing="update")
+    assert counts(result) == {"received": 1, "already": 1}
+    found = known_member(client, list_id, email)
+    assert (found["name"], found["type"]) == ("Ada", "silver")
+
+
+# -- people who said no --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mark", ["unsubscribed", "cleaned", "bounced", "complained"])
+def test_a_row_with_a_mark_becomes_an_opt_out_and_never_a_member(
+    client: httpx.Client, reader: Reader, list_id: int, mark: str
+) -> None:
+    new = new_address()
+    reader.joins(list_id)
+    file = sheet(["Email", "Status"], [reader.email, mark], [new, mark])
+    assert counts(imported(client, list_id, file)) == {"received": 2, "opted_out": 2}
+    assert count(client, list_id) == 0
+    assert reader.stands(list_id)[0] == "unsubscribed"
+    unmarked = of_addresses(reader.email, new)
+    assert counts(imported(client, list_id, unmarked)) == {"received": 2, "opted_out": 2}
+    path = f"/subscriptions/{list_id}/members/{reader.user_id}/email"
+    refused = client.put(path, json={"enabled": True})
+    problem(refused, 409, "subscription.opted_out")
+    # By their own act.
+    reader.joins(list_id)
+    assert reader.stands(list_id) == ("active", True)
+
+
+def test_an_opt_out_holds_on_its_own_list_alone(
+    client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id).leaves(list_id)
+    other = new_list(client)["id"]
+    assert counts(imported(client, other, of_addresses(reader.email)))["added"] == 1
+
+
+def test_a_confirmed_lists_member_who_waits_is_made_active_by_the_owner(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    confirmed = new_list(client, confirm_required=True)["id"]
+    email = new_address()
+    data(stranger.post(f"/subscriptions/{confirmed}", json={"email": email}))
+    assert known_member(client, confirmed, email)["status"] == "pending"
+    assert counts(imported(client, confirmed, of_addresses(email)))["added"] == 1
+    assert known_member(client, confirmed, email)["status"] == "active"
+
+
+# -- history -------------------------------------------------------------------------------------
+
+
+def history(client: httpx.Client, list_id: int, email: str, **page: int) -> list[dict[str, Any]]:
+    found = known_member(client, list_id, email)
+    reply = client.get(f"/lists/{list_id}/members/{found['user_id']}/history", params=page)
+    items: list[dict[str, Any]] = data(reply)["items"]
+    return items
+
+
+def test_the_history_begins_with_the_import(
+    client: httpx.Client, owner: Owner, list_id: int
+) -> None:
+    email = new_address()
+    imported(client, list_id, of_addresses(email))
+    [entry] = history(client, list_id, email)
+    found = known_member(client, list_id, email)
+    assert entry == {
+        "id": None,
+        "action": "imported",
+        "actor": "import",
+        "actor_id": owner.user_id,
+        "via": "import",
+        "status_before": None,
+        "status_after": "active",
+        "email_enabled_before": None,
+        "email_enabled_after": True,
+        "ip": None,
+        "request_id": None,
+        "created_at": found["created_at"],
+    }
+
+
+def test_the_imports_entry_has_its_place_on_the_pages_of_a_history(
+    client: httpx.Client, list_id: int
+) -> None:
+    email = new_address()
+    imported(client, list_id, of_addresses(email))
+    path = f"/subscriptions/{list_id}/members/{known_member(client, list_id, email)['user_id']}"
+    data(client.put(f"{path}/email", json={"enabled": False}))
+    data(client.delete(path))
+    imported(client, list_id, of_addresses(email))
+    actions = ["imported", "removed", "email_disabled", "imported"]
+    whole = history(client, list_id, email)
+    assert [each["action"] for each in whole] == actions
+    assert [each["id"] is None for each in whole] == [False, False, False, True]
+    assert whole[-1]["email_enabled_after"] is True
+    for limit in (1, 2, 3, 4):
+        pages = [
+            each
+            for offset in range(0, 8, limit)
+            for each in history(client, list_id, email, offset=offset, limit=limit)
+        ]
+        assert pages == whole
+
+
+# -- records -------------------------------------------------------------------------------------
+
+
+def test_imports_are_listed_newest_first_by_list_and_for_their_owner_alone(
+    client: httpx.Client, neighbour: httpx.Client, list_id: int
+) -> None:
+    other = new_list(client)["id"]
+    file = of_addresses(*addresses(2))
+    ids = [
+        imported(client, each, file, name)["import_id"]
+        for each, name in ((list_id, "a.csv"), (other, "b.csv"), (list_id, "c.csv"))
+    ]
+    listed = data(client.get("/imports"))
+    assert [each["id"] for each in listed["items"]] == ids[::-1]
+    assert listed["pagination"] == {"offset": 0, "next_offset": 3, "limit": 50}
+    of_list = data(client.get("/imports", params={"list_id": list_id}))["items"]
+    assert [each["filename"] for each in of_list] == ["c.csv", "a.csv"]
+    page = data(client.get("/imports", params={"offset": 1, "limit": 1}))["items"]
+    assert [each["id"] for each in page] == [ids[1]]
+    shown = data(client.get(f"/imports/{ids[0]}"))
+    assert set(shown) == FIELDS
+    assert (shown["source"], shown["status"], shown["size"]) == ("file", "succeeded", len(file))
+    assert shown["description"]["format"] == "csv"
+    assert all(re.fullmatch(TIMESTAMP, shown[name]) for name in ("created_at", "finished_at"))
+    assert data(neighbour.get("/imports"))["items"] == []
+    problem(neighbour.get(f"/imports/{ids[0]}"), 404, "import.not_found")
+    problem(client.get("/imports/999999999"), 404, "import.not_found")
+    for unknown in (0, 2**63, 2**64 - 1):
+        assert data(client.get("/imports", params={"list_id": unknown}))["items"] == []
+    assert client.get("/imports", params={"list_id": "x"}).status_code == 400
+
+
+def test_imports_need_their_scope_and_the_lists_owner(
+    *,
+    client: httpx.Client,
+    neighbour: httpx.Client,
+    stranger: httpx.Client,
+    read_only: httpx.Client,
+    unrelated: httpx.Client,
+    list_id: int,
+) -> None:
+    file = of_addresses(new_address())
+    problem(upload(neighbour, list_id, file), 403, "list.not_owner")
+    problem(upload(stranger, list_id, file), 401, "auth.credentials_missing")
+    problem(upload(read_only, list_id, file), 403, "auth.insufficient_scope")
+    problem(upload(client, 999_999_999, file), 404, "list.not_found")
+    import_id = imported(client, list_id, file)["import_id"]
+    assert data(read_only.get(f"/imports/{import_id}"))["added"] == 1
+    problem(unrelated.get(f"/imports/{import_id}"), 403, "auth.insufficient_scope")
+    problem(unrelated.get("/imports"), 403, "auth.insufficient_scope")
+    problem(stranger.get("/imports"), 401, "auth.credentials_missing")

@@ -1,0 +1,203 @@
+"""Taking an import back."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from services import erasure
+from services.imports.undoing import UNDO
+from tests.contract.bulk import (
+    add,
+    addresses,
+    everybody,
+    finished,
+    imported,
+    newest_job,
+    of_addresses,
+    sheet,
+    upload,
+)
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import (
+    Reader,
+    count,
+    known_member,
+    member,
+    members,
+    new_address,
+    new_list,
+)
+from tests.stack import Stack
+
+
+def undo(client: httpx.Client, import_id: int, **headers: str) -> httpx.Response:
+    return client.delete(f"/imports/{import_id}/members", headers=headers)
+
+
+def test_whom_an_import_brought_is_gone_and_others_stay(client: httpx.Client, list_id: int) -> None:
+    before, new = addresses(2), addresses(5)
+    imported(client, list_id, of_addresses(*before))
+    import_id = imported(client, list_id, of_addresses(*before, *new))["import_id"]
+    assert count(client, list_id) == 7
+    assert data(undo(client, import_id)) == 5
+    assert set(everybody(client, list_id)) == set(before)
+    assert count(client, list_id) == 2
+    job = newest_job(client)
+    assert (job["kind"], job["status"]) == ("members.undo", "succeeded")
+    assert job["result"] == {"import_id": import_id, "undone": 5, "kept": 0}
+    shown = data(client.get(f"/imports/{import_id}"))
+    assert (shown["undone"], shown["kept"], bool(shown["undone_at"])) == (5, 0, True)
+
+
+def test_members_that_were_there_are_as_they_were(client: httpx.Client, list_id: int) -> None:
+    kept, removed = addresses(2)
+    file = sheet(["Email", "Name", "Tier"], [kept, "Old", "silver"], [removed, "Gone", ""])
+    imported(client, list_id, file)
+    user_id = known_member(client, list_id, removed)["user_id"]
+    data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
+    before = {email: known_member(client, list_id, email) for email in (kept, removed)}
+    file = sheet(["Email", "Name", "Tier"], [kept, "New", "gold"], [removed, "Back", "gold"])
+    result = imported(client, list_id, file, on_existing="update")
+    assert (result["added"], result["updated"]) == (1, 1)
+    assert known_member(client, list_id, removed)["status"] == "active"
+    assert data(undo(client, result["import_id"])) == 1
+    assert {email: known_member(client, list_id, email) for email in before} == before
+    path = f"/lists/{list_id}/members/{user_id}/history"
+    actions = [each["action"] for each in data(client.get(path))["items"]]
+    assert actions == ["import_undone", "imported", "removed", "imported"]
+
+
+def test_whom_somebody_touched_since_stays_and_is_counted_as_kept(
+    client: httpx.Client, make_reader: Any, list_id: int
+) -> None:
+    wants, leaves = make_reader(), make_reader()
+    renamed, untouched = addresses(2)
+    file = of_addresses(wants.email, leaves.email, renamed, untouched)
+    import_id = imported(client, list_id, file)["import_id"]
+    wants.wants_mail(list_id, False)
+    leaves.leaves(list_id)
+    user_id = known_member(client, list_id, renamed)["user_id"]
+    data(client.patch(f"/lists/{list_id}/members/{user_id}", json={"name": "Mine"}))
+    assert data(undo(client, import_id)) == 1
+    assert newest_job(client)["result"]["kept"] == 3
+    assert member(client, list_id, untouched) is None
+    assert wants.stands(list_id) == ("active", False)
+    assert leaves.stands(list_id)[0] == "unsubscribed"
+    assert known_member(client, list_id, renamed)["name"] == "Mine"
+
+
+def test_names_and_tiers_that_are_still_the_imports_go_back(
+    client: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    path = f"/lists/{list_id}/members/{reader.user_id}"
+    data(client.patch(path, json={"name": "First", "type": "silver"}))
+    file = sheet(["Email", "Name", "Tier"], [reader.email, "Second", "gold"])
+    import_id = imported(client, list_id, file, on_existing="update")["import_id"]
+    data(client.patch(path, json={"name": "Third"}))
+    assert data(undo(client, import_id)) == 0
+    found = known_member(client, list_id, reader.email)
+    assert (found["name"], found["type"], found["status"]) == ("Third", "silver", "active")
+
+
+def test_opt_outs_stay(client: httpx.Client, list_id: int) -> None:
+    marked, left = addresses(2)
+    imported(client, list_id, of_addresses(left))
+    file = sheet(["Email", "Status"], [marked, "unsubscribed"], [left, "bounced"])
+    import_id = imported(client, list_id, file)["import_id"]
+    assert data(undo(client, import_id)) == 0
+    assert imported(client, list_id, of_addresses(marked, left))["opted_out"] == 2
+
+
+def test_members_of_one_call_can_be_taken_back_too(client: httpx.Client, list_id: int) -> None:
+    data(add(client, list_id, *addresses(4)))
+    [record] = data(client.get("/imports"))["items"]
+    assert record["source"] == "members"
+    assert data(undo(client, record["id"])) == 4
+    assert members(client, list_id) == []
+
+
+def test_undone_again_is_0(client: httpx.Client, list_id: int) -> None:
+    import_id = imported(client, list_id, of_addresses(*addresses(2)))["import_id"]
+    assert data(undo(client, import_id)) == 2
+    assert data(undo(client, import_id)) == 0
+    assert data(client.get(f"/imports/{import_id}"))["undone"] == 2
+
+
+def test_members_can_come_back_after_an_undo(client: httpx.Client, list_id: int) -> None:
+    emails = addresses(3)
+    assert data(undo(client, imported(client, list_id, of_addresses(*emails))["import_id"])) == 3
+    assert imported(client, list_id, of_addresses(*emails))["added"] == 3
+
+
+def test_a_dry_run_has_nothing_to_take_back(client: httpx.Client, list_id: int) -> None:
+    file = of_addresses(*addresses(2))
+    import_id = imported(client, list_id, file, dry_run="1")["import_id"]
+    imported(client, list_id, file)
+    assert data(undo(client, import_id)) == 0
+    assert count(client, list_id) == 2
+
+
+def test_who_does_not_wait_gets_the_jobs_id(client: httpx.Client, list_id: int) -> None:
+    import_id = imported(client, list_id, of_addresses(*addresses(2)))["import_id"]
+    reply = undo(client, import_id, Prefer="respond-async")
+    job_id = data(reply, 202)
+    assert reply.headers["location"] == f"/jobs/{job_id}"
+    assert finished(client, job_id)["result"]["undone"] == 2
+
+
+def test_an_undo_that_was_cancelled_can_be_asked_for_again(
+    quiet: Stack, quiet_client: httpx.Client
+) -> None:
+    list_id = new_list(quiet_client)["id"]
+    job = data(upload(quiet_client, list_id, of_addresses(new_address()), prefer=None), 202)
+    [record] = data(quiet_client.get("/imports"))["items"]
+    problem(undo(quiet_client, record["id"]), 409, "import.running")
+    data(quiet_client.delete(f"/jobs/{job['id']}"))
+    job_id = data(undo(quiet_client, record["id"], Prefer="wait=0"), 202)
+    assert data(undo(quiet_client, record["id"], Prefer="wait=0"), 202) == job_id
+    data(quiet_client.delete(f"/jobs/{job_id}"))
+    assert data(undo(quiet_client, record["id"], Prefer="wait=0"), 202) == job_id
+    assert data(quiet_client.get(f"/jobs/{job_id}"))["status"] == "queued"
+    assert quiet.query("SELECT count(*) FROM jobs WHERE kind = %s", UNDO.name) == [(1,)]
+
+
+def test_only_the_importer_undoes(
+    *,
+    client: httpx.Client,
+    neighbour: httpx.Client,
+    stranger: httpx.Client,
+    read_only: httpx.Client,
+    list_id: int,
+) -> None:
+    import_id = imported(client, list_id, of_addresses(new_address()))["import_id"]
+    problem(undo(neighbour, import_id), 404, "import.not_found")
+    problem(undo(stranger, import_id), 401, "auth.credentials_missing")
+    problem(undo(read_only, import_id), 403, "auth.insufficient_scope")
+    problem(undo(client, 999_999_999), 404, "import.not_found")
+    assert count(client, list_id) == 1
+
+
+# -- and who is erased ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def renamed(client: httpx.Client, list_id: int) -> tuple[str, int]:
+    """The address of somebody whom an import gave another name, and that import."""
+    email = new_address()
+    imported(client, list_id, sheet(["Email", "Name"], [email, "Wanda Before"]))
+    file = sheet(["Email", "Name"], [email, "Wanda After"])
+    return email, imported(client, list_id, file, on_existing="update")["import_id"]
+
+
+def test_an_undo_brings_nothing_back_of_who_was_erased(
+    stack: Stack, client: httpx.Client, list_id: int, renamed: tuple[str, int]
+) -> None:
+    email, import_id = renamed
+    with stack.resources.unit_of_work() as uow:
+        erasure.erase(uow, stack.resources.keyring, email)
+    assert stack.query("SELECT 1 FROM import_changes WHERE import_id = %s", import_id) == []
+    assert data(undo(client, import_id)) == 0
+    [found] = members(client, list_id, status="removed")
+    assert (found["name"], found["email"], found["status"]) == (None, None, "removed")
