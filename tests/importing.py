@@ -64,8 +64,15 @@ class Importing:
         return Caller(owner.user_id, frozenset(Scope), unrestricted=True, key_id=0)
 
     def begin_undo(self, owner: Owner, import_id: int) -> int:
+        """The job of an undo that is not done yet."""
         with self.resources.unit_of_work() as uow:
-            return records.undo(uow, self.caller(owner), import_id, None)
+            job_id = records.undo(uow, self.caller(owner), import_id, None)
+        assert job_id is not None
+        return job_id
+
+    def is_undone(self, owner: Owner, import_id: int) -> bool:
+        with self.resources.unit_of_work() as uow:
+            return records.undo(uow, self.caller(owner), import_id, None) is None
 
     # -- working, in this process --------------------------------------------------------------
 
@@ -105,6 +112,7 @@ class Importing:
         job = self.work(self.begin_undo(owner, import_id))
         assert job.status == "succeeded", job.error
         assert job.result is not None
+        assert self.is_undone(owner, import_id)
         return job.result
 
     # -- looking -------------------------------------------------------------------------------
@@ -151,9 +159,7 @@ class Importing:
 
     def not_added(self, import_id: int) -> list[list[str]]:
         """The file of rows that were not added, without its header."""
-        with self.resources.unit_of_work() as uow:
-            task = uow.session.get_one(MemberImport, import_id)
-            text = b"".join(verdicts.stream(uow, task)).decode()
+        text = b"".join(verdicts.stream(self.resources, import_id)).decode()
         return list(csv.reader(io.StringIO(text)))[1:]
 
 
