@@ -87,6 +87,8 @@ class ImportChange(Model):
     """What an import changed of a record that was there before: how it was, and what it became."""
 
     __tablename__ = "import_changes"
+    # For later imports of the same member, and for whoever erases a person.
+    __table_args__ = (Index("ix_import_changes_subscription_id", "subscription_id"),)
 
     import_id: Mapped[int] = mapped_column(
         ForeignKey("imports.id", ondelete="CASCADE"), primary_key=True, autoincrement=False

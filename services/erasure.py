@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import Delete, delete, func, or_, select, tuple_, update
+from sqlalchemy import Delete, case, delete, func, or_, select, tuple_, update
 
 from core.errors import conflict
 from core.keyring import Keyring
@@ -12,6 +12,7 @@ from models import (
     Attachment,
     IdempotencyRecord,
     ImportChange,
+    ImportChunk,
     Job,
     MailedLink,
     MailingList,
@@ -24,6 +25,7 @@ from models import (
 )
 from services import accounts
 from services.attachments.files import media_key, original_key
+from services.parts import remove_all
 from services.subscriptions import changes, opt_outs
 from services.subscriptions.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
@@ -50,16 +52,19 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> Erased:
     """
     person = _hold(uow, email)
     _require_no_lists(uow, person)
+    attachments = _forget_attachments(uow, person)
+    # Jobs before imports, as a worker takes them: none goes on without its job.
+    jobs = _forget(uow, delete(Job).where(Job.user_id == person.id))
+    _forget_bulk_files(uow, person)
     erased = Erased(
         user_id=person.id,
         subscriptions=_blank_subscriptions(uow, person),
         opt_outs_kept=opt_outs.outlive(uow, opt_outs.signer(keyring), person),
         lists=_blank_lists(uow, person),
-        attachments=_forget_attachments(uow, person),
+        attachments=attachments,
         keys=_forget(uow, delete(ApiKey).where(ApiKey.user_id == person.id)),
-        jobs=_forget(uow, delete(Job).where(Job.user_id == person.id)),
+        jobs=jobs,
     )
-    _end_bulk_work(uow, person)
     _forget(uow, delete(IdempotencyRecord).where(IdempotencyRecord.caller_id == person.id))
     _forget(uow, delete(MailedLink).where(MailedLink.user_id == person.id))
     person.email = f"erased-{person.id}@erased.invalid"
@@ -120,18 +125,6 @@ def _forget_names(uow: UnitOfWork, person: User) -> None:
     uow.session.execute(delete(ImportChange).where(changed.in_(theirs)))
 
 
-def _end_bulk_work(uow: UnitOfWork, person: User) -> None:
-    """Their jobs are forgotten, so nobody goes on with these; a sweep removes the files."""
-    own = update(MemberImport).where(MemberImport.user_id == person.id)
-    uow.session.execute(own.values(filename=None))
-    running = own.where(MemberImport.status == "running")
-    uow.session.execute(running.values(status="cancelled", finished_at=func.now()))
-    unfinished = update(MemberExport).where(
-        MemberExport.user_id == person.id, MemberExport.finished_at.is_(None)
-    )
-    uow.session.execute(unfinished.values(finished_at=func.now()))
-
-
 def _blank_lists(uow: UnitOfWork, person: User) -> int:
     """Archived lists stay for those who still leave them, without what their owner called them."""
     words = ("tagline", "description", "avatar_image_url", "favicon_image_url")
@@ -155,6 +148,33 @@ def _forget_attachments(uow: UnitOfWork, person: User) -> int:
         for stored in (media_key(attachment), original_key(attachment)):
             uow.after_commit(partial(uow.objects.remove, stored))
     return len(attachments)
+
+
+def _forget_bulk_files(uow: UnitOfWork, person: User) -> None:
+    """End their imports and exports, and remove what these hold of others' addresses."""
+    theirs = MemberImport.user_id == person.id
+    ended = {"filename": None, "description": None, "mapping": None}
+    imports = uow.session.scalars(
+        update(MemberImport)
+        .where(theirs)
+        .values(
+            **ended,
+            status=case((MemberImport.status == "running", "cancelled"), else_=MemberImport.status),
+            finished_at=func.coalesce(MemberImport.finished_at, func.now()),
+            files_removed_at=func.coalesce(MemberImport.files_removed_at, func.now()),
+        )
+        .returning(MemberImport.object_prefix)
+    ).all()
+    own = select(MemberImport.id).where(theirs)
+    uow.session.execute(delete(ImportChunk).where(ImportChunk.import_id.in_(own)))
+    exports = uow.session.scalars(
+        update(MemberExport)
+        .where(MemberExport.user_id == person.id)
+        .values(files_removed_at=func.coalesce(MemberExport.files_removed_at, func.now()))
+        .returning(MemberExport.object_prefix)
+    ).all()
+    for prefix in (*imports, *exports):
+        uow.after_commit(partial(remove_all, uow.objects, prefix))
 
 
 def _forget(uow: UnitOfWork, statement: Delete) -> int:

@@ -7,22 +7,19 @@ what was judged still holds when it is done. People are made in the order of the
 that two imports can't wait for each other.
 """
 
-import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-import psycopg2.extensions
 from sqlalchemy import text
 
-from core import ids
 from core.errors import TransientError
 from core.keyring import Signer
 from models import MemberImport
-from services.imports import verdicts
+from services.imports import staging, verdicts
 from services.imports.entries import Entry, verdict_of
-from services.subscriptions import locks, opt_outs
+from services.subscriptions import locks
 from storage.unit_of_work import UnitOfWork
 
 ADDED, ALREADY, OPTED_OUT, LEFT = "added", "already", "opted_out", "left"
@@ -61,11 +58,13 @@ def _judge(
 ) -> list[str]:
     """Each row's verdict; those of rows that the list decides about are in ``judged`` too."""
     found = [verdict_of(entry) or "" for entry in entries]
-    parameters = {"list_id": task.list_id, "update": task.on_existing == "update"}
-    uow.session.execute(text(_STAGING))
-    _copy(uow, entries)
-    _copy_digests(uow, signer, entries, everybody=_count(uow, _HAS_OPT_OUTS, parameters) > 0)
-    uow.session.execute(text(_ANALYZE))
+    update = task.on_existing == "update"
+    parameters: dict[str, Any] = {"list_id": task.list_id, "update": update}
+    staging.make_tables(uow)
+    staging.copy_rows(uow, entries)
+    parameters["has_opt_outs"] = _count(uow, _HAS_OPT_OUTS, parameters) > 0
+    staging.copy_digests(uow, signer, entries, everybody=parameters["has_opt_outs"])
+    staging.analyze(uow)
     for number, verdict in uow.session.execute(text(_JUDGE), parameters):
         found[number] = verdict
     return found
@@ -77,9 +76,9 @@ def _write(uow: UnitOfWork, task: MemberImport) -> None:
         # Erased since they were found: their address is a stranger's now.
         raise TransientError("a person was erased meanwhile")
     wanted = _count(uow, _COUNT_NEW_PEOPLE)
-    if wanted and _rows(uow, _ADD_PEOPLE) != wanted:
-        # Somebody else has made one of them meanwhile.
-        _rows(uow, _FIND_PEOPLE_AGAIN)
+    # Somebody else may have made one of them meanwhile; and may have been erased since.
+    if wanted and _rows(uow, _ADD_PEOPLE) != wanted and _rows(uow, _FIND_PEOPLE_AGAIN) != wanted:
+        raise TransientError("a person was made meanwhile, and erased")
     for statement in (_KEEP_OPT_OUTS, _LEAVE, _KEEP_CHANGES, _CHANGE, _INSERT):
         _rows(uow, statement, parameters)
 
@@ -104,83 +103,30 @@ def _not_added(entries: Sequence[Entry], found: Sequence[str]) -> Iterable[tuple
             yield entry, *verdicts.REASONS[verdict]
 
 
-# -- staging -------------------------------------------------------------------------------------
-
-
-def _copy(uow: UnitOfWork, entries: Sequence[Entry]) -> None:
-    """The rows that the list decides about, by Postgres' COPY in its text format."""
-    fresh = ids.random_ids(len(entries))
-    lines = [
-        # An address has nothing in it that COPY would read as something else.
-        f"{number}\t{entry.email}\t{_escaped(entry.name)}\t{entry.tier or _NULL}\t"
-        f"{entry.paid_expiry or _NULL}\t{'t' if entry.left else 'f'}\t{fresh[number]}\n"
-        for number, entry in enumerate(entries)
-        if entry.code is None
-    ]
-    _copy_lines(uow, "staged", lines)
-
-
-def _copy_digests(
-    uow: UnitOfWork, signer: Signer, entries: Sequence[Entry], *, everybody: bool
-) -> None:
-    """What an opt-out of each address may be kept under, the digest of the current key first."""
-    lines = [
-        f"{number}\t\\\\x{digest.hex()}\t{'f' if older else 't'}\n"
-        for number, entry in enumerate(entries)
-        if entry.code is None and (everybody or entry.left)
-        for older, digest in enumerate(opt_outs.address_digests(signer, entry.email))
-    ]
-    _copy_lines(uow, "staged_digests", lines)
-
-
-def _copy_lines(uow: UnitOfWork, table: str, lines: list[str]) -> None:
-    link = cast("psycopg2.extensions.connection", uow.session.connection().connection)
-    with link.cursor() as cursor:
-        cursor.copy_expert(f"COPY {table} FROM STDIN", io.StringIO("".join(lines)))
-
-
-_NULL = "\\N"
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
-
-
-def _escaped(value: str) -> str:
-    if "\\" not in value and value.isprintable():
-        return value
-    return value.translate(_ESCAPES)
-
-
-# Made once a connection, empty at the start of each transaction.
-_STAGING = """
-CREATE TEMP TABLE IF NOT EXISTS staged (
-    number int, email text, name text, tier text, paid_expiry timestamptz, has_left boolean,
-    fresh_id bigint
-) ON COMMIT DELETE ROWS;
-CREATE TEMP TABLE IF NOT EXISTS staged_digests (
-    number int, digest bytea, is_current boolean
-) ON COMMIT DELETE ROWS;
-CREATE TEMP TABLE IF NOT EXISTS judged (
-    number int, email text, name text, tier text, paid_expiry timestamptz, user_id bigint,
-    is_new_person boolean, subscription_id bigint, verdict text, wants_mail boolean,
-    is_updated boolean
-) ON COMMIT DELETE ROWS;
-"""
 _HAS_OPT_OUTS = (
     "SELECT count(*) FROM (SELECT 1 FROM opt_outs WHERE list_id = :list_id LIMIT 1) AS o"
 )
-_ANALYZE = "ANALYZE staged, staged_digests"
 
 # -- what follows from the rows ------------------------------------------------------------------
 
+# One row is looked up at a time, which OFFSET 0 insists on: statistics know nothing of a list or an
+# import that is growing now, and a plan for the one row that they expect reads all of it for each.
+#
 # A tier that the file does not name leaves the member's own as it is; so does an empty name.
 _JUDGE = """
 INSERT INTO judged
 WITH said_no AS (
     SELECT s.number, o.kind FROM staged AS s
     JOIN users AS u ON u.email = s.email
-    JOIN opt_outs AS o ON o.list_id = :list_id AND o.user_id = u.id
+    CROSS JOIN LATERAL (
+        SELECT kind FROM opt_outs WHERE list_id = :list_id AND user_id = u.id OFFSET 0
+    ) AS o
+    WHERE :has_opt_outs
     UNION
     SELECT d.number, o.kind FROM staged_digests AS d
-    JOIN opt_outs AS o ON o.list_id = :list_id AND o.address_hmac = d.digest
+    CROSS JOIN LATERAL (
+        SELECT kind FROM opt_outs WHERE list_id = :list_id AND address_hmac = d.digest OFFSET 0
+    ) AS o
 )
 SELECT s.number, s.email, s.name, s.tier, s.paid_expiry, coalesce(u.id, s.fresh_id), u.id IS NULL,
     m.id,
@@ -195,7 +141,10 @@ SELECT s.number, s.email, s.name, s.tier, s.paid_expiry, coalesce(u.id, s.fresh_
             AND (s.tier <> m.type OR s.paid_expiry IS DISTINCT FROM m.paid_expiry)))
 FROM staged AS s
 LEFT JOIN users AS u ON u.email = s.email
-LEFT JOIN subscriptions AS m ON m.list_id = :list_id AND m.user_id = u.id
+LEFT JOIN LATERAL (
+    SELECT id, status, name, type, paid_expiry FROM subscriptions
+    WHERE list_id = :list_id AND user_id = u.id OFFSET 0
+) AS m ON true
 LEFT JOIN said_no AS no_list ON no_list.number = s.number AND no_list.kind = 'list'
 LEFT JOIN said_no AS no_mail ON no_mail.number = s.number AND no_mail.kind = 'email'
 RETURNING number, verdict
@@ -204,7 +153,7 @@ RETURNING number, verdict
 _COUNT_UPDATED = "SELECT count(*) FROM judged WHERE is_updated"
 
 # Of those who are written about: nobody is erased before that is done.
-_KNOWN_PEOPLE = "NOT is_new_person AND verdict IN ('added', 'left')"
+_KNOWN_PEOPLE = "NOT is_new_person AND (verdict IN ('added', 'left') OR is_updated)"
 _COUNT_KNOWN_PEOPLE = f"SELECT count(*) FROM judged WHERE {_KNOWN_PEOPLE}"  # noqa: S608
 _HOLD_KNOWN_PEOPLE = f"""
 SELECT count(*) FROM (
@@ -217,12 +166,17 @@ _COUNT_NEW_PEOPLE = f"SELECT count(*) FROM judged WHERE {_NEW_PEOPLE}"  # noqa: 
 _ADD_PEOPLE = f"""
 INSERT INTO users (id, email)
 SELECT user_id, email FROM judged WHERE {_NEW_PEOPLE} ORDER BY email
-ON CONFLICT (email) DO NOTHING
+-- Of an id too: with millions of people one of a million new ones may be taken.
+ON CONFLICT DO NOTHING
 """  # noqa: S608
-_FIND_PEOPLE_AGAIN = """
-UPDATE judged SET user_id = u.id FROM users AS u
-WHERE judged.is_new_person AND u.email = judged.email AND u.id <> judged.user_id
-"""
+_FIND_PEOPLE_AGAIN = f"""
+WITH found AS (
+    SELECT u.id, u.email FROM judged AS j JOIN users AS u ON u.email = j.email
+    WHERE {_NEW_PEOPLE} ORDER BY u.id FOR KEY SHARE OF u
+)
+UPDATE judged SET user_id = found.id FROM found
+WHERE judged.is_new_person AND judged.email = found.email
+"""  # noqa: S608
 
 _KEEP_OPT_OUTS = """
 INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)
@@ -269,9 +223,11 @@ WITH changed AS (
         import_id = CASE WHEN c.activated THEN c.import_id ELSE m.import_id END,
         imported_at = CASE WHEN c.activated THEN c.applied_at ELSE m.imported_at END,
         updated_at = c.applied_at
-    FROM judged AS j JOIN import_changes AS c
-        ON c.import_id = :import_id AND c.subscription_id = j.subscription_id
-    WHERE m.id = c.subscription_id
+    FROM judged AS j CROSS JOIN LATERAL (
+        SELECT * FROM import_changes
+        WHERE import_id = :import_id AND subscription_id = j.subscription_id OFFSET 0
+    ) AS c
+    WHERE m.id = j.subscription_id
     RETURNING m.list_id, m.user_id, c.activated, c.status_before, m.email_enabled
 )
 INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_before,
@@ -283,7 +239,8 @@ FROM changed
 _INSERT = """
 INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,
     source, import_id, imported_at, created_at, updated_at)
-SELECT :list_id, user_id, 'active', coalesce(tier, 'free'), paid_expiry, wants_mail,
+SELECT :list_id, user_id, 'active', coalesce(tier, 'free'),
+    CASE WHEN tier IS NOT NULL THEN paid_expiry END, wants_mail,
     nullif(name, ''), email, 'import', :import_id, now(), now(), now()
 FROM judged WHERE verdict = 'added' AND subscription_id IS NULL ORDER BY number
 """

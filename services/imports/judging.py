@@ -10,8 +10,10 @@ from services.addresses import Refused
 from services.imports.entries import DUPLICATE_CODE, Entry
 from services.imports.reading import Problem, Row, Standing
 
-# Looked at together: the rules of addresses, and the database, are faster on many.
-_AT_ONCE = 2_000
+# Looked at together: the rules of addresses, and the database, are faster on many. A row may have a
+# quarter of a million characters, and so many of those would outgrow the worker.
+AT_ONCE = 2_000
+MOST_CHARACTERS = 1_000_000
 
 
 class Seen:
@@ -42,25 +44,47 @@ class Seen:
         self._database.close()
 
 
-def judged(rows: Iterable[Row | Problem], seen: Seen) -> Iterator[Entry]:
-    """Each row with its normalised address, or with the reason why it is not applied."""
+def judged(
+    rows: Iterable[Row | Problem], seen: Seen, at_once: int = AT_ONCE
+) -> Iterator[tuple[list[Entry], int]]:
+    """Each row with its normalised address, or with the reason why it is not applied.
+
+    They come ``at_once`` at most, with the number of their characters.
+    """
     coming = iter(rows)
-    while batch := list(islice(coming, _AT_ONCE)):
-        normalised = addresses.normalise_all([row.email for row in batch if isinstance(row, Row)])
-        came_before = seen.add([each for each in normalised if isinstance(each, str)])
-        found = iter(normalised)
-        for row in batch:
-            if isinstance(row, Problem):
-                yield _refused(row, row.code, row.reason)
-                continue
-            address = next(found)
-            if isinstance(address, Refused):
-                yield _refused(row, "email.invalid", address.reason)
-            elif address in came_before:
-                yield _refused(row, DUPLICATE_CODE, "The address came before in the same file.")
-            else:
-                came_before.add(address)
-                yield _wanted(row, address)
+    while True:
+        batch, characters = _batch(coming, at_once)
+        if not batch:
+            return
+        yield list(_judge(batch, seen)), characters
+
+
+def _batch(coming: Iterator[Row | Problem], at_once: int) -> tuple[list[Row | Problem], int]:
+    batch, characters = [], 0
+    for row in islice(coming, at_once):
+        batch.append(row)
+        characters += sum(map(len, row.columns))
+        if characters >= MOST_CHARACTERS:
+            break
+    return batch, characters
+
+
+def _judge(batch: list[Row | Problem], seen: Seen) -> Iterator[Entry]:
+    normalised = addresses.normalise_all([row.email for row in batch if isinstance(row, Row)])
+    came_before = seen.add([each for each in normalised if isinstance(each, str)])
+    found = iter(normalised)
+    for row in batch:
+        if isinstance(row, Problem):
+            yield _refused(row, row.code, row.reason)
+            continue
+        address = next(found)
+        if isinstance(address, Refused):
+            yield _refused(row, "email.invalid", address.reason)
+        elif address in came_before:
+            yield _refused(row, DUPLICATE_CODE, "The address came before in the same file.")
+        else:
+            came_before.add(address)
+            yield _wanted(row, address)
 
 
 def _wanted(row: Row, address: str) -> Entry:

@@ -13,7 +13,8 @@ def get(uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False) 
     query = select(MemberImport).where(
         MemberImport.id == import_id, MemberImport.user_id == caller.user_id
     )
-    found = uow.session.scalar(query.with_for_update() if lock else query)
+    # Not against who refers to it, as a chunk of it does that is being applied.
+    found = uow.session.scalar(query.with_for_update(key_share=True) if lock else query)
     if found is None:
         raise not_found("import.not_found", "There is no such import.")
     return found
@@ -33,7 +34,7 @@ def list_of(
 def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None) -> int | None:
     """The job that takes an import back, the same one until it is done; ``None`` once it is.
 
-    Raises ``import.not_found``, ``import.running``.
+    One that failed or was cancelled goes on. Raises ``import.not_found``, ``import.running``.
     """
     task = get(uow, caller, import_id, lock=True)
     if task.status == "running":

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from sqlalchemy import func
+from sqlalchemy import func, select
 
 from core.errors import invalid
 from core.lanes import Lane
 from core.scopes import Scope
 from models import ImportChunk, Job, MemberImport
+from services import lists
 from services.imports import applying, splitting
 from services.imports.applying import Applied
 from services.imports.entries import chunk_key, decode
@@ -62,7 +63,8 @@ IMPORT_FILE = _register("members.import")
 
 
 def run(resources: Resources, lease: Lease) -> None:
-    """One turn. Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read."""
+    """One turn. Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read,
+    and ``list.not_found`` for a list that was archived."""
     with _without_collecting():
         _run(resources, lease)
 
@@ -109,24 +111,44 @@ def _load(resources: Resources, lease: Lease) -> MemberImport:
 
 def _split(resources: Resources, lease: Lease, task: MemberImport, turn: _Turn) -> MemberImport:
     split = splitting.take(resources.objects, task)
+    # As long as a turn too: what was stored before a restart may take minutes to read again.
+    while split.number < task.chunks and not turn.is_over():
+        lease.check_cancelled()
+        split.pass_over()
     while not task.is_split and not turn.is_over():
         lease.check_cancelled()
-        rows = split.store_next()
+        task = _store_chunk(resources, lease, task, split)
+    if task.is_split:
+        split.close()
+    else:
         with resources.unit_of_work() as uow:
-            task = uow.session.get_one(MemberImport, task.id)
-            task.chunks, task.is_split = split.number, split.is_complete
-            task.received += rows
-            task.description = {**split.description, "header": split.header}
-            total = task.received if task.is_split else None
-            # Checks that the job is still ours, in the transaction that says how far it got.
-            leases.progress(uow, lease, done=0, total=total)
-    if not task.is_split:
-        splitting.keep(task, split)
-        return task
-    split.close()
-    if not task.received:
-        raise invalid("import.empty", "There are no rows in the file.")
+            splitting.keep(task, split, _unsplit(uow, splitting.kept()))
     return task
+
+
+def _store_chunk(
+    resources: Resources, lease: Lease, task: MemberImport, split: splitting.Split
+) -> MemberImport:
+    rows = split.store_next()
+    total = task.received + rows if split.is_complete else None
+    with resources.unit_of_work() as uow:
+        # Checks that the job is still ours, in the transaction that says how far it got.
+        leases.progress(uow, lease, done=0, total=total)
+        task = uow.session.get_one(MemberImport, task.id)
+        task.chunks, task.is_split = split.number, split.is_complete
+        task.received += rows
+        if task.description is None:
+            task.description = {**split.description, "header": split.header}
+    return task
+
+
+def _unsplit(uow: UnitOfWork, import_ids: list[int]) -> list[int]:
+    query = select(MemberImport.id).where(
+        MemberImport.id.in_(import_ids),
+        MemberImport.status == "running",
+        MemberImport.is_split.is_(False),
+    )
+    return list(uow.session.scalars(query))
 
 
 def _apply(resources: Resources, lease: Lease, task: MemberImport, turn: _Turn) -> MemberImport:
@@ -145,12 +167,16 @@ def _apply_chunk(
     signer = opt_outs.signer(resources.keyring)
     with resources.unit_of_work() as uow:
         task = uow.session.get_one(MemberImport, task.id)
+        # Nobody joins a list that was archived meanwhile.
+        lists.get(uow, task.list_id)
         applied = applying.apply(uow, signer, task, entries)
+        # The job first, then the import, as whoever ends both takes them. This is what
+        # takes the chunk back when the job is not ours any more.
+        leases.progress(uow, lease, done=_done(task) + len(entries), total=task.received)
         # A chunk has one such row: a second try of it fails here, whoever makes it.
         uow.session.add(ImportChunk(import_id=task.id, number=number, not_added=applied.not_added))
         _count(task, applied)
         task.applied = number + 1
-        leases.progress(uow, lease, done=_done(task), total=task.received)
     return task
 
 
@@ -166,11 +192,13 @@ def _done(task: MemberImport) -> int:
 
 def _succeed(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     task = uow.session.get_one(MemberImport, task.id)
+    if not task.received:
+        raise invalid("import.empty", "There are no rows in the file.")
     if task.source == "members" and task.received == task.invalid:
         raise invalid("members.all_invalid", "None of the members has a valid e-mail address.")
+    leases.succeed(uow, lease, result_of(task))
     task.status = "succeeded"
     _finish(uow, task)
-    leases.succeed(uow, lease, result_of(task))
 
 
 def result_of(task: MemberImport) -> dict[str, Any]:

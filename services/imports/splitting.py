@@ -6,23 +6,23 @@ first byte again, and passes over what is chunked already: a file always makes t
 """
 
 import dataclasses
-from collections import OrderedDict
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import orjson
 
 from models import MemberImport
 from services.imports.entries import ROWS_PER_CHUNK, Entry, chunk_key, encode
-from services.imports.judging import Seen, judged
+from services.imports.judging import AT_ONCE, Seen, judged
 from services.imports.reading import RangedFile, Row, Standing, open_rows
 from services.imports.reading.members import tidy_name
 from services.parts import StoredFile
 from storage.objects import ObjectStore
 
 # Files that one process has begun; each holds a reader and a set of addresses.
-_MOST_OPEN = 4
+MOST_OPEN = 4
+# Rows may be long: a chunk of such has fewer of them.
+MOST_CHARACTERS = 8_000_000
 
 
 class Split:
@@ -35,12 +35,12 @@ class Split:
         self.number = 0
         self.is_complete = False
         rows, self.header, self.description = _rows(objects, task)
-        self._entries = judged(rows, self._seen)
+        self._at_once = min(AT_ONCE, ROWS_PER_CHUNK)
+        self._batches = judged(rows, self._seen, self._at_once)
 
-    def go_to(self, number: int) -> None:
-        """Pass over chunks that an earlier process has stored."""
-        while self.number < number and self._next():
-            pass
+    def pass_over(self) -> None:
+        """Read one more chunk, which an earlier process has stored."""
+        self._next()
 
     def store_next(self) -> int:
         """Store one more chunk; its number of rows, 0 when there was none."""
@@ -54,34 +54,51 @@ class Split:
         self._seen.close()
 
     def _next(self) -> list[Entry]:
-        entries = list(islice(self._entries, ROWS_PER_CHUNK))
+        entries: list[Entry] = []
+        characters = 0
+        while len(entries) + self._at_once <= ROWS_PER_CHUNK and characters < MOST_CHARACTERS:
+            batch, more = next(self._batches, ([], 0))
+            if not batch:
+                self.is_complete = True
+                break
+            entries += batch
+            characters += more
         self.number += bool(entries)
-        self.is_complete = len(entries) < ROWS_PER_CHUNK
         return entries
 
 
-_open: OrderedDict[int, Split] = OrderedDict()
+_open: dict[int, Split] = {}
 
 
 def take(objects: ObjectStore, task: MemberImport) -> Split:
-    """This process's split of the file, at the first chunk that is not stored yet.
+    """This process's split of the file: at the first chunk that is not stored yet, or before it.
 
     Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read.
     """
     split = _open.pop(task.id, None)
-    if split is None or split.number != task.chunks:
-        if split is not None:
-            split.close()
-        split = Split(objects, task)
-        split.go_to(task.chunks)
-    return split
+    if split is not None and split.number > task.chunks:
+        split.close()
+        split = None
+    return split or Split(objects, task)
 
 
-def keep(task: MemberImport, split: Split) -> None:
-    """Until its next turn."""
-    _open[task.id] = split
-    while len(_open) > _MOST_OPEN:
-        _open.popitem(last=False)[1].close()
+def kept() -> list[int]:
+    """The imports whose splits wait here for their next turn."""
+    return list(_open)
+
+
+def keep(task: MemberImport, split: Split, waiting: Collection[int]) -> None:
+    """Until its next turn, unless as many are kept already of those that still ``wait``.
+
+    Those go first: a newcomer that drove them out would be driven out itself, and with enough of
+    them no file would ever be read to its end.
+    """
+    for import_id in _open.keys() - set(waiting):
+        _open.pop(import_id).close()
+    if len(_open) < MOST_OPEN:
+        _open[task.id] = split
+    else:
+        split.close()
 
 
 def _rows(

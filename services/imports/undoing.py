@@ -46,39 +46,48 @@ def run(resources: Resources, lease: Lease) -> None:
             if task is None:
                 raise JobCancelled
             locks.hold_list(uow, task.list_id)
-            if not _take_back_some(uow, task):
+            looked_at, restored = _take_back_some(uow, task)
+            if not looked_at:
                 _succeed(uow, lease, task)
                 return
-            leases.progress(uow, lease, done=task.undone, total=task.added)
+            # The job first, then the import, as whoever ends a job takes them.
+            leases.progress(uow, lease, done=task.undone + restored, total=task.added)
+            task.undone += restored
     with resources.unit_of_work() as uow:
         leases.yield_turn(uow, lease)
 
 
-def _take_back_some(uow: UnitOfWork, task: MemberImport) -> int:
-    """How many records were looked at; first those that were there before, then the new ones."""
+def _take_back_some(uow: UnitOfWork, task: MemberImport) -> tuple[int, int]:
+    """How many records were looked at, and how many of those are as before, or are gone.
+
+    First those that were there before, then the new ones.
+    """
     parameters = {"import_id": task.id, "user_id": task.user_id, "most": BATCH}
     looked_at, restored = uow.session.execute(text(_RESTORE), parameters).one()
     if not looked_at:
         looked_at = restored = uow.session.scalar(text(_REMOVE), parameters) or 0
-    task.undone += restored
-    return int(looked_at)
+    return int(looked_at), int(restored)
 
 
 def _succeed(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
-    task.kept = uow.session.scalar(text(_COUNT_KEPT), {"import_id": task.id}) or 0
-    task.undone_at = func.now()
-    result = {"import_id": task.id, "undone": task.undone, "kept": task.kept}
+    # Whoever was made active and is not as before: a later import may have them by now.
+    kept = task.added - task.undone
+    result = {"import_id": task.id, "undone": task.undone, "kept": kept}
     leases.succeed(uow, lease, result)
+    task.kept, task.undone_at = kept, func.now()
 
 
 BATCH = 10_000
 
 _RESTORE = """
-WITH batch AS (
-    SELECT * FROM import_changes WHERE import_id = :import_id ORDER BY subscription_id LIMIT :most
-), done AS (
-    DELETE FROM import_changes AS c USING batch AS b
-    WHERE c.import_id = b.import_id AND c.subscription_id = b.subscription_id
+WITH first AS (
+    SELECT subscription_id FROM import_changes
+    WHERE import_id = :import_id ORDER BY subscription_id LIMIT :most
+), batch AS (
+    -- A range rather than a join, whose plan would rely on what statistics say of a new import.
+    DELETE FROM import_changes WHERE import_id = :import_id
+        AND subscription_id <= (SELECT max(subscription_id) FROM first)
+    RETURNING *
 ), untouched AS (
     UPDATE subscriptions AS m SET
         status = CASE WHEN b.activated THEN b.status_before ELSE m.status END,
@@ -101,6 +110,22 @@ WITH batch AS (
         OR (m.type = b.type_after AND b.type_after <> b.type_before)
         OR (m.paid_expiry IS NOT DISTINCT FROM b.paid_expiry_after
             AND b.paid_expiry_after IS DISTINCT FROM b.paid_expiry_before))
+), later AS (
+    -- What a later import found and keeps for its own undo was this one's: it is not to come back.
+    UPDATE import_changes AS c SET
+        name_before = CASE WHEN c.name_before IS NOT DISTINCT FROM b.name_after
+            THEN b.name_before ELSE c.name_before END,
+        type_before = CASE WHEN c.type_before = b.type_after
+            THEN b.type_before ELSE c.type_before END,
+        paid_expiry_before = CASE WHEN c.paid_expiry_before IS NOT DISTINCT FROM b.paid_expiry_after
+            THEN b.paid_expiry_before ELSE c.paid_expiry_before END
+    FROM batch AS b CROSS JOIN LATERAL (
+        SELECT ctid AS place FROM import_changes
+        WHERE subscription_id = b.subscription_id AND import_id <> b.import_id
+            AND applied_at > b.applied_at
+        OFFSET 0
+    ) AS l
+    WHERE c.ctid = l.place
 ), noted AS (
     INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via,
         status_before, status_after, email_enabled_before, email_enabled_after)
@@ -121,4 +146,3 @@ WITH batch AS (
 )
 SELECT count(*) FROM removed
 """
-_COUNT_KEPT = "SELECT count(*) FROM subscriptions WHERE import_id = :import_id"

@@ -1,15 +1,16 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import pytest
 
 from tests.faults.proxy import Proxy, proxied
 from tests.faults.size import sized
+from tests.importing import Importing
 from tests.probe.bench import PROBE_WORKER, Bench, make_bench
-from tests.stack import Running, Stack
+from tests.stack import Owner, Running, Stack
 
 
 class Fleet:
@@ -131,6 +132,29 @@ def media(fleet: Fleet) -> Running:
 def _left_as_found(fleet: Fleet) -> Iterator[None]:
     yield
     fleet.recover()
+
+
+@pytest.fixture(scope="session")
+def importing(make_stack: Callable[[str], Stack]) -> Importing:
+    return Importing(make_stack("bulk-faults"))
+
+
+@pytest.fixture
+def importer(importing: Importing) -> Iterator[Owner]:
+    """An owner on the stack of imports; the workers that their test starts end with it."""
+    yield importing.stack.new_owner()
+    for running in tuple(importing.stack.processes):
+        kill_all(running)
+        importing.stack.processes.remove(running)
+
+
+def kill_all(running: Running) -> None:
+    """kill -9 of a worker and its pool."""
+    children = running.children() if running.process.poll() is None else []
+    running.kill()
+    for pid in children:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def pause(running: Running) -> None:

@@ -143,6 +143,9 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("import_id", "subscription_id", name=op.f("pk_import_changes")),
     )
+    op.create_index(
+        "ix_import_changes_subscription_id", "import_changes", ["subscription_id"], unique=False
+    )
     op.create_table(
         "import_chunks",
         sa.Column("import_id", sa.BigInteger(), autoincrement=False, nullable=False),

@@ -136,6 +136,21 @@ class Acting:
         path = f"/subscriptions/{source}/members/{user_id}/transfer"
         return self.reply("POST", path, key=key, params={"dst_list_id": target})
 
+    def bring(self, list_id: int, rows: list[tuple[str, bool]], key: str) -> dict[str, int]:
+        """Import addresses, some marked as gone by the file; the result of the job."""
+        lines = [f"{each},{'unsubscribed' if left else 'subscribed'}\n" for each, left in rows]
+        reply = self.client.post(
+            f"/lists/{list_id}/imports",
+            content="".join(["email,status\n", *lines]),
+            headers={"Authorization": f"Bearer {key}", "Prefer": "wait=30"},
+        )
+        assert reply.status_code == httpx.codes.OK, reply.text
+        result: dict[str, int] = reply.json()["data"]["result"]
+        return result
+
+    def take_back(self, import_id: int, key: str) -> Reply:
+        return self.reply("DELETE", f"/imports/{import_id}/members", key=key)
+
     def erase(self, address: str) -> erasure.Erased:
         with self.resources.unit_of_work() as uow:
             return erasure.erase(uow, self.resources.keyring, address)

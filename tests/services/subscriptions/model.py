@@ -50,6 +50,16 @@ class Link:
 
 
 @dataclass
+class Import:
+    """Who was made active by one, what they were before (None: not there), and its counts."""
+
+    before: dict[tuple[str, str], Record | None] = field(default_factory=dict)
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("added", "already", "opted_out"), 0)
+    )
+
+
+@dataclass
 class Model:
     lists: dict[str, ListRules]
     records: dict[tuple[str, str], Record] = field(default_factory=dict)
@@ -200,6 +210,37 @@ class Model:
             self._lead_links(source, target, person)
         leaving.become(REMOVED)
         return ACCEPTED
+
+    def bring(self, of: str, rows: list[tuple[str, bool]]) -> Import:
+        """Rows are people, and whether the file says that they left."""
+        done = Import()
+        for person, left in rows:
+            record, said_no = self.records.get((of, person)), self.said_no(of, person)
+            if left:
+                verdict = "opted_out"
+                said_no.add(LIST)
+                if record is not None and record.status in (PENDING, ACTIVE):
+                    record.become(UNSUBSCRIBED)
+            elif record is not None and record.status == ACTIVE:
+                verdict = "already"
+            elif LIST in said_no:
+                verdict = "opted_out"
+            else:
+                verdict = "added"
+                done.before[of, person] = None if record is None else replace(record)
+                arriving = record or Record(REMOVED, mail=EMAIL not in said_no)
+                arriving.become(ACTIVE)
+                self.records[of, person] = arriving
+            done.counts[verdict] += 1
+        return done
+
+    def take_back(self, before: dict[tuple[str, str], Record | None]) -> None:
+        """Of those whom nobody touched since."""
+        for pair, was in before.items():
+            if was is None:
+                del self.records[pair]
+            else:
+                self.records[pair] = was
 
     def _lead_links(self, source: str, target: str, person: str) -> None:
         for link in self.links:

@@ -13,6 +13,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from models import Subscription
 from services.subscriptions import counts
 from tests.faults.size import FULL, sized
 from tests.services.subscriptions.acting import Acting, Person
@@ -25,6 +26,7 @@ from tests.services.subscriptions.model import (
     Link,
     ListRules,
     Model,
+    Record,
 )
 from tests.services.subscriptions.observed import (
     Observed,
@@ -70,6 +72,10 @@ class Subscriptions(RuleBasedStateMachine):
             "bea": self.acting.new_person(with_login=True),
             "unknown": self.acting.new_person(with_login=False),
         }
+        # By import: whom it made active, what they were before, and their record right after it.
+        self.imports: dict[
+            int, dict[tuple[str, str], tuple[Record | None, Subscription | None]]
+        ] = {}
         self.steps = 0
         self.seen = self.look()
         # Whose noes the step may have lifted: by the person's own act.
@@ -212,7 +218,47 @@ class Subscriptions(RuleBasedStateMachine):
             if not self.model.lists[of].archived:
                 assert self.acting.remove(self.ids[of], user_id, key) == NO_MEMBER
 
-    # An import by an owner is one more rule here: it activates nobody who said no, and is undone.
+    @rule(
+        of=LISTS,
+        rows=st.lists(
+            st.tuples(PEOPLE, st.sampled_from([False, False, False, True])),
+            min_size=1,
+            unique_by=lambda row: row[0],
+        ),
+    )
+    def owner_imports(self, of: str, rows: list[tuple[str, bool]]) -> None:
+        if self.model.lists[of].archived:
+            return
+        sent = [(self.people[person].address, left) for person, left in rows]
+        result = self.acting.bring(self.ids[of], sent, self.owner(of, "of")[1])
+        done = self.model.bring(of, rows)
+        assert {name: result[name] for name in done.counts} == done.counts
+        for person, _ in rows:
+            self.find(self.people[person])
+        seen = self.look()
+        self.imports[result["import_id"]] = {
+            pair: (was, self.record(seen, pair)) for pair, was in done.before.items()
+        }
+
+    @precondition(lambda self: self.imports)
+    @rule(data=st.data())
+    def owner_undoes_an_import(self, data: st.DataObject) -> None:
+        import_id = data.draw(st.sampled_from(sorted(self.imports)))
+        brought = self.imports.pop(import_id)
+        seen = self.look()
+        untouched = {
+            pair: was
+            for pair, (was, then) in brought.items()
+            if (now := self.record(seen, pair)) is not None
+            and then is not None
+            and (now.id, now.updated_at) == (then.id, then.updated_at)
+        }
+        [(user_id,)] = self.acting.stack.query(
+            "SELECT user_id FROM imports WHERE id = %s", import_id
+        )
+        key = next(owner.key for owner in self.owners if owner.user_id == user_id)
+        assert self.acting.take_back(import_id, key) == (200, len(untouched))
+        self.model.take_back(untouched)
 
     @precondition(lambda self: self.steps > 10)
     @rule(of=LISTS)
@@ -289,6 +335,10 @@ class Subscriptions(RuleBasedStateMachine):
             return data.draw(everybody)
         members = st.sampled_from(sorted(self.model.records))
         return data.draw(st.one_of(members, members, members, everybody))
+
+    def record(self, seen: Observed, pair: tuple[str, str]) -> Subscription | None:
+        of, person = pair
+        return seen.records.get((self.ids[of], self.people[person].user_id or 0))
 
     def waiting(self) -> list[tuple[str, str]]:
         return [pair for pair, each in self.model.records.items() if each.status == PENDING]

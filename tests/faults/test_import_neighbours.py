@@ -1,0 +1,122 @@
+"""One owner's import, however large or hostile, and what others notice of it."""
+
+import random
+import re
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from core.ids import random_hash_id
+from models import FINISHED
+from tests.faults.bulk import succeeded, worker
+from tests.faults.size import FULL, sized
+from tests.importing import Importing, csv_of
+from tests.stack import Owner, Running, eventually
+
+MEGABYTE = 1024 * 1024
+# Little beside what a hundred thousand rows take when held at once.
+MOST_MORE = 50 * MEGABYTE
+
+pytestmark = pytest.mark.timeout(3600 if FULL else 120)
+
+
+def test_a_hundred_rows_do_not_wait_for_another_owners_hundred_thousand(
+    importing: Importing, importer: Owner
+) -> None:
+    other, many = importing.stack.new_owner(), sized(100_000, 1_000_000)
+    tag = random_hash_id()
+    large = csv_of([[f"{n}.{tag}@example.com", f"Name {n}"] for n in range(many)])
+    worker(importing)
+    first = importing.begin(importer, importing.new_list(importer), large)
+    eventually(lambda: importing.of_job(first).chunks >= 1, what="the large one's beginning")
+    small = importing.begin(
+        other,
+        importing.new_list(other),
+        csv_of([[f"{random_hash_id()}@example.com", ""] for _ in range(100)]),
+    )
+    assert succeeded(importing, small, within=60).added == 100
+    assert importing.job(first).status not in FINISHED
+    assert succeeded(importing, first, within=sized(90, 900)).added == many
+    # It gave its turn away, again and again.
+    assert importing.job(first).attempt > 1
+
+
+def hostile_files() -> dict[str, bytes]:
+    packer = zlib.compressobj(9, wbits=31)
+    bomb = b"email\n" + b"a" * MEGABYTE
+    packed = packer.compress(b"email\n") + b"".join(
+        packer.compress(b" " * MEGABYTE) for _ in range(300)
+    )
+    wide = zlib.compressobj(6, wbits=31)
+    noise = random.Random(1).randbytes(300).hex()
+    long_rows = b"".join(
+        wide.compress(b"m%d@example.com,%s\n" % (n, (noise * 400)[n : n + 200_000].encode()))
+        for n in range(2500)
+    )
+    return {
+        "a line of 10 MB": b"email\n" + b"x" * (10 * MEGABYTE),
+        "a bomb": packed + packer.flush(),
+        "a million columns": b",".join([b"c"] * 1_000_000) + b"\na@example.com\n",
+        "long rows": wide.compress(b"") + long_rows + wide.flush(),
+        "NUL and worse": b"email,na\0me\na@example.com,\0\xff\xfe\n" + bomb[:0],
+    }
+
+
+def test_memory_does_not_grow_with_the_file_and_a_hostile_file_harms_itself_alone(
+    importing: Importing, importer: Owner
+) -> None:
+    running = worker(importing)
+    _import_many(importing, importer, 10_000)
+    with peak(running) as least:
+        _import_many(importing, importer, 10_000)
+    with peak(running) as most:
+        _import_many(importing, importer, sized(100_000, 1_000_000))
+        jobs = [
+            importing.begin(importer, importing.new_list(importer), file, name=f"{name}.csv")
+            for name, file in hostile_files().items()
+        ]
+        ends = {importing.ended(each, within=90).status for each in jobs}
+    assert most[0] <= least[0] + MOST_MORE, (least, most)
+    assert ends <= {"failed", "succeeded"}
+    assert "failed" in ends
+    codes = {(importing.job(each).error or {}).get("code") for each in jobs}
+    assert not codes & {"job.internal_error", "job.worker_lost", "job.too_slow"}
+    assert running.process.poll() is None
+    _import_many(importing, importer, 100)
+
+
+def _import_many(importing: Importing, importer: Owner, rows: int) -> None:
+    tag = random_hash_id()
+    file = csv_of([[f"{n}.{tag}@example.com", f"Name {n}"] for n in range(rows)])
+    job_id = importing.begin(importer, importing.new_list(importer), file)
+    assert succeeded(importing, job_id, within=sized(60, 900)).added == rows
+
+
+@contextmanager
+def peak(running: Running) -> Iterator[list[int]]:
+    """The most that the worker and its pool held meanwhile: proportional set size, in bytes."""
+    found, stop = [0], threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.05):
+            with suppress(OSError):
+                held = sum(_share(pid) for pid in (running.pid, *running.children()))
+                found[0] = max(found[0], held)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        watcher.join()
+
+
+def _share(pid: int) -> int:
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    found = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0

@@ -1,0 +1,139 @@
+"""Imports while everything around them is killed, emptied and restarted: each row exactly once."""
+
+import os
+import random
+import signal
+import time
+from contextlib import suppress
+
+import pytest
+
+from core.ids import random_hash_id
+from devstack.stack import Services
+from models import FINISHED
+from services.jobs.outbox import send
+from tests.faults.bulk import prepare, require_exact, succeeded, worker
+from tests.faults.conftest import kill_all, pause, resume
+from tests.faults.size import FULL, sized
+from tests.importing import Importing, counts_of, csv_of
+from tests.stack import Owner, Running, eventually
+
+ROWS = sized(24_000, 200_000)
+KILLS = sized(4, 20)
+
+pytestmark = pytest.mark.timeout(3600 if FULL else 120)
+
+
+def kill_child(running: Running) -> None:
+    for pid in running.children()[:1]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def steps(importing: Importing, job_id: int) -> tuple[int, int]:
+    task = importing.of_job(job_id)
+    return task.chunks, task.applied
+
+
+def test_each_row_is_imported_once_however_often_the_worker_is_killed(
+    importing: Importing, importer: Owner
+) -> None:
+    dice = random.Random(20_261_120)
+    list_id = importing.new_list(importer)
+    sent = prepare(importing, list_id, ROWS)
+    job_id = importing.begin(importer, list_id, sent.file())
+    running, kills = worker(importing), 0
+    while kills < KILLS and importing.job(job_id).status not in FINISHED:
+        before = steps(importing, job_id)
+        # Now and then before it gets anywhere; most of the time in the middle of the next step.
+        if kills % 3:
+            eventually(
+                lambda before=before: (
+                    steps(importing, job_id) != before  # type: ignore[misc]
+                    or importing.job(job_id).status in FINISHED
+                ),
+                within=30,
+                what="a step of the import",
+            )
+        time.sleep(dice.uniform(0, 0.2))
+        if dice.random() < 0.5:
+            kill_all(running)
+            running = worker(importing)
+        else:
+            kill_child(running)
+        kills += 1
+    task = succeeded(importing, job_id, within=sized(60, 600))
+    assert kills >= min(KILLS, 3)
+    require_exact(importing, list_id, task, sent)
+
+
+def test_import_goes_on_through_a_flush_of_redis_a_killed_api_and_a_restart_of_postgres(
+    importing: Importing, services: Services, importer: Owner
+) -> None:
+    list_id = importing.new_list(importer)
+    sent = prepare(importing, list_id, ROWS)
+    api = importing.stack.start_api()
+    running = [worker(importing), worker(importing)]
+    with importing.stack.client(importer.key) as client:
+        reply = client.post(f"/lists/{list_id}/imports", content=sent.file())
+    assert reply.status_code == 202, reply.text
+    job_id = int(reply.json()["data"]["id"])
+    eventually(lambda: importing.of_job(job_id).chunks >= 1, what="the first chunk")
+    importing.resources.redis.flushall()
+    api.kill()
+    eventually(lambda: importing.of_job(job_id).applied >= 1, what="the first rows")
+    services.restart("postgres")
+    task = succeeded(importing, job_id)
+    require_exact(importing, list_id, task, sent)
+    assert [each.process.poll() for each in running] == [None, None]
+
+
+def test_second_delivery_of_an_import_and_of_its_undo_does_nothing(
+    importing: Importing, importer: Owner
+) -> None:
+    list_id = importing.new_list(importer)
+    empty = importing.records(list_id)
+    sent = csv_of([[f"{random_hash_id()}@example.com", "A"] for _ in range(3000)])
+    for _ in range(2):
+        worker(importing)
+    job_id = importing.begin(importer, list_id, sent)
+    deliver_often(importing, job_id)
+    task = succeeded(importing, job_id)
+    deliver_often(importing, job_id)
+    undo = importing.begin_undo(importer, task.id)
+    deliver_often(importing, undo)
+    assert importing.ended(undo).result == {"import_id": task.id, "undone": 3000, "kept": 0}
+    assert counts_of(importing.of_job(job_id)) == counts_of(task)
+    assert [importing.job(each).attempt for each in (job_id, undo)] == [1, 1]
+    assert importing.records(list_id) == empty
+
+
+def deliver_often(importing: Importing, job_id: int) -> None:
+    job = importing.job(job_id)
+    for _ in range(10):
+        assert send(importing.resources.broker, job)
+
+
+def test_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(
+    importing: Importing, importer: Owner
+) -> None:
+    list_id = importing.new_list(importer)
+    sent = prepare(importing, list_id, ROWS)
+    job_id = importing.begin(importer, list_id, sent.file())
+    sleeper = worker(importing)
+    eventually(lambda: importing.of_job(job_id).applied >= 1, what="the first rows")
+    pause(sleeper)
+    worker(importing)
+    succeeded(importing, job_id)
+    resume(sleeper)
+    # It takes work again, so it has dealt with what it held.
+    eventually(lambda: "job.lease_lost" in sleeper.log.read_text() or _idle(importing, importer))
+    require_exact(importing, list_id, importing.of_job(job_id), sent)
+
+
+def _idle(importing: Importing, importer: Owner) -> bool:
+    jobs = [
+        importing.begin(importer, importing.new_list(importer), csv_of([["a@example.com", ""]]))
+        for _ in range(4)
+    ]
+    return all(importing.ended(each).status == "succeeded" for each in jobs)

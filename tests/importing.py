@@ -1,0 +1,167 @@
+"""What a test does with imports: begin them, work on them as a worker does, see what they did."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import DomainError, TransientError
+from core.ids import random_hash_id
+from core.scopes import Scope
+from models import FINISHED, Job, MemberImport
+from services import lists
+from services.api_keys import Caller
+from services.imports import accepting, records, running, undoing, verdicts
+from services.imports.accepting import Options
+from services.jobs import lease as leases
+from services.jobs.lease import Lease
+from services.parts import PartWriter
+from services.subscriptions import counts
+from storage.resources import Resources
+from tests.stack import Owner, Stack, eventually
+
+Rows = list[tuple[object, ...]]
+_MOST_TURNS = 1000
+
+
+@dataclass(frozen=True)
+class Importing:
+    stack: Stack
+
+    @property
+    def resources(self) -> Resources:
+        return self.stack.resources
+
+    def new_list(self, owner: Owner) -> int:
+        with self.resources.unit_of_work() as uow:
+            return lists.create(
+                uow, owner_id=owner.user_id, title="A list", slug=random_hash_id()
+            ).id
+
+    # -- asking ------------------------------------------------------------------------------
+
+    def begin(
+        self, owner: Owner, list_id: int, file: bytes, *, name: str = "members.csv", **options: Any
+    ) -> int:
+        """Store the file and enqueue its import; returns the job."""
+        prefix = accepting.new_prefix()
+        parts = PartWriter(self.resources.objects, prefix)
+        parts.write(file)
+        parts.close()
+        return accepting.accept_file(
+            self.resources,
+            owner.user_id,
+            list_id,
+            prefix=prefix,
+            filename=name,
+            size=len(file),
+            options=Options(**options),
+            request_id=None,
+        ).job_id
+
+    def caller(self, owner: Owner) -> Caller:
+        return Caller(owner.user_id, frozenset(Scope), unrestricted=True, key_id=0)
+
+    def begin_undo(self, owner: Owner, import_id: int) -> int:
+        with self.resources.unit_of_work() as uow:
+            return records.undo(uow, self.caller(owner), import_id, None)
+
+    # -- working, in this process --------------------------------------------------------------
+
+    def claim(self, job_id: int) -> Lease | None:
+        with self.resources.unit_of_work() as uow:
+            return leases.claim(uow, job_id)
+
+    def work(self, job_id: int) -> Job:
+        """Take turns at the job until it has ended, as a worker does."""
+        job = self.job(job_id)
+        run = undoing.run if job.kind == undoing.UNDO.name else running.run
+        for _ in range(_MOST_TURNS):
+            lease = self.claim(job_id)
+            if lease is None:
+                break
+            self._take_turn(run, lease)
+        job = self.job(job_id)
+        assert job.status in FINISHED
+        return job
+
+    def _take_turn(self, run: Callable[[Resources, Lease], None], lease: Lease) -> None:
+        try:
+            run(self.resources, lease)
+        except DomainError as error:
+            with self.resources.unit_of_work() as uow:
+                leases.fail(uow, lease, code=error.code, message=error.message)
+        except TransientError:
+            with self.resources.unit_of_work() as uow:
+                leases.hand_back(uow, lease)
+
+    def bring(self, owner: Owner, list_id: int, file: bytes, **options: Any) -> MemberImport:
+        job = self.work(self.begin(owner, list_id, file, **options))
+        assert job.status == "succeeded", job.error
+        return self.of_job(job.id)
+
+    def take_back(self, owner: Owner, import_id: int) -> dict[str, Any]:
+        job = self.work(self.begin_undo(owner, import_id))
+        assert job.status == "succeeded", job.error
+        assert job.result is not None
+        return job.result
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def job(self, job_id: int) -> Job:
+        with self.resources.unit_of_work() as uow:
+            return uow.session.get_one(Job, job_id)
+
+    def of_job(self, job_id: int) -> MemberImport:
+        with self.resources.unit_of_work() as uow:
+            subject = uow.session.get_one(Job, job_id).subject_id
+            return uow.session.get_one(MemberImport, subject)
+
+    def ended(self, job_id: int, *, within: float = 60.0) -> Job:
+        """The job once a worker has ended it."""
+        eventually(
+            lambda: self.job(job_id).status in FINISHED, within=within, what=f"job {job_id}'s end"
+        )
+        return self.job(job_id)
+
+    def records(self, list_id: int) -> Rows:
+        """Every column of every subscription of the list."""
+        return self.stack.query(
+            "SELECT * FROM subscriptions WHERE list_id = %s ORDER BY 1", list_id
+        )
+
+    def opt_outs(self, list_id: int) -> Rows:
+        return self.stack.query(
+            "SELECT id, list_id, user_id, encode(address_hmac, 'hex'), kind, source, created_at"
+            " FROM opt_outs WHERE list_id = %s ORDER BY 1",
+            list_id,
+        )
+
+    def active(self, list_id: int) -> set[str]:
+        found = self.stack.query(
+            "SELECT email FROM subscriptions WHERE list_id = %s AND status = 'active'", list_id
+        )
+        return {str(email) for (email,) in found}
+
+    def count(self, list_id: int) -> int:
+        """As the list shows it."""
+        with self.resources.unit_of_work() as uow:
+            return counts.of_lists(uow, [list_id])[list_id]
+
+    def not_added(self, import_id: int) -> list[list[str]]:
+        """The file of rows that were not added, without its header."""
+        with self.resources.unit_of_work() as uow:
+            task = uow.session.get_one(MemberImport, import_id)
+            text = b"".join(verdicts.stream(uow, task)).decode()
+        return list(csv.reader(io.StringIO(text)))[1:]
+
+
+def csv_of(rows: Iterable[Sequence[str]], header: Sequence[str] = ("email", "name")) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerows([header, *rows])
+    return text.getvalue().encode()
+
+
+def counts_of(task: MemberImport) -> dict[str, int]:
+    return {name: getattr(task, name) for name in running.COUNTS}
