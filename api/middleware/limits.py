@@ -33,8 +33,8 @@ class BodyLimit:
     path: re.Pattern[str]
     most_bytes: int
     refusal: DomainError
-    # For all of the body, however steadily it comes.
-    most_seconds: float = MOST_SECONDS
+    # For all of the body, however steadily it comes; MOST_SECONDS unless the route has its own.
+    most_seconds: float | None = None
 
 
 def _json_limit(path: str, megabytes: int) -> BodyLimit:
@@ -86,7 +86,7 @@ class Body:
         self._held = 0
         self._read = 0
         self._complete = False
-        self._deadline = asyncio.get_running_loop().time() + limit.most_seconds
+        self._deadline = asyncio.get_running_loop().time() + (limit.most_seconds or MOST_SECONDS)
         self.refusal: DomainError | None = None
 
     async def receive(self) -> Message:
