@@ -127,7 +127,10 @@ def test_rows_before_the_end_of_a_truncated_gzip_are_read() -> None:
 
 @pytest.mark.parametrize("at", [12, 5000, -5])
 def test_damaged_archive_is_refused(at: int) -> None:
-    for data, where in [(gzip.compress(FILE, mtime=0), at), (zipped({"m.csv": FILE}), abs(at) + 40)]:
+    for data, where in [
+        (gzip.compress(FILE, mtime=0), at),
+        (zipped({"m.csv": FILE}), abs(at) + 40),
+    ]:
         broken = bytearray(data)
         broken[where] ^= 0xFF
         refused(bytes(broken), "import.damaged")
