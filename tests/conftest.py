@@ -69,3 +69,9 @@ def stranger(stack: Stack) -> Iterator[httpx.Client]:
     """Calls the API without credentials."""
     with stack.client() as client:
         yield client
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes name their parameter, not themselves: some have the time in them, and a test has one
+    name in all processes that run a part of the suite."""
+    return argname if isinstance(val, bytes) else None
