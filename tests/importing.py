@@ -151,9 +151,7 @@ class Importing:
 
     def not_added(self, import_id: int) -> list[list[str]]:
         """The file of rows that were not added, without its header."""
-        with self.resources.unit_of_work() as uow:
-            task = uow.session.get_one(MemberImport, import_id)
-            text = b"".join(verdicts.stream(uow, task)).decode()
+        text = b"".join(verdicts.stream(self.resources, import_id)).decode()
         return list(csv.reader(io.StringIO(text)))[1:]
 
 
