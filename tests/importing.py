@@ -63,7 +63,8 @@ class Importing:
     def caller(self, owner: Owner) -> Caller:
         return Caller(owner.user_id, frozenset(Scope), unrestricted=True, key_id=0)
 
-    def begin_undo(self, owner: Owner, import_id: int) -> int:
+    def begin_undo(self, owner: Owner, import_id: int) -> int | None:
+        """None for one that is undone already."""
         with self.resources.unit_of_work() as uow:
             return records.undo(uow, self.caller(owner), import_id, None)
 
@@ -102,7 +103,9 @@ class Importing:
         return self.of_job(job.id)
 
     def take_back(self, owner: Owner, import_id: int) -> dict[str, Any]:
-        job = self.work(self.begin_undo(owner, import_id))
+        job_id = self.begin_undo(owner, import_id)
+        assert job_id is not None
+        job = self.work(job_id)
         assert job.status == "succeeded", job.error
         assert job.result is not None
         return job.result
