@@ -101,6 +101,7 @@ def test_second_delivery_of_an_import_and_of_its_undo_does_nothing(
     task = succeeded(importing, job_id)
     deliver_often(importing, job_id)
     undo = importing.begin_undo(importer, task.id)
+    assert undo is not None
     deliver_often(importing, undo)
     assert importing.ended(undo).result == {"import_id": task.id, "undone": 3000, "kept": 0}
     assert counts_of(importing.of_job(job_id)) == counts_of(task)

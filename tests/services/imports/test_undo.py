@@ -161,6 +161,7 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
     task = importing.bring(owner, list_id, rows(people, "Imported", "gold"))
     monkeypatch.setattr(undoing, "BATCH", 2)
     job_id = importing.begin_undo(owner, task.id)
+    assert job_id is not None
     note, calls = leases.progress, [0]
 
     def dying(*args: object, **words: object) -> None:
@@ -190,6 +191,7 @@ def test_undo_asked_for_again_after_it_was_cancelled_goes_on(
 ) -> None:
     task = importing.bring(owner, list_id, rows(people))
     job_id = importing.begin_undo(owner, task.id)
+    assert job_id is not None
     with importing.resources.unit_of_work() as uow:
         requests.cancel(uow, importing.caller(owner), job_id)
     assert importing.active(list_id) == set(people)
