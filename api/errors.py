@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 import orjson
+import psycopg2
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute, iter_route_contexts
@@ -57,7 +58,16 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(DomainError, _domain_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_exception)
-    for unreachable in (TransientError, OperationalError, InterfaceError, PoolTimeoutError):
+    for unreachable in (
+        TransientError,
+        OperationalError,
+        InterfaceError,
+        # As it is where SQLAlchemy takes a connection back: the statement's reply came, and then
+        # the server went away before the connection was reset.
+        psycopg2.OperationalError,
+        psycopg2.InterfaceError,
+        PoolTimeoutError,
+    ):
         app.add_exception_handler(unreachable, _unreachable)
 
 

@@ -19,6 +19,8 @@ NAMES = (
     "upload",
     "upload-many",
     "members-page",
+    "consume",
+    "ledger-page",
     "bulk-add",
     "import-1m",
     "export-1m",

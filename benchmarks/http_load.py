@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 
 async def _read_reply(reader: asyncio.StreamReader) -> int:
@@ -23,11 +24,22 @@ def request_bytes(method: str, path: str, key: str | None = None) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-async def _caller(port: int, request: bytes, calls: int) -> list[float]:
+def json_request(method: str, path: str, key: str, body: bytes) -> bytes:
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        "Host: 127.0.0.1",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        f"Authorization: Bearer {key}",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+async def _caller(port: int, requests: Iterable[bytes]) -> list[float]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     times = []
     try:
-        for _ in range(calls):
+        for request in requests:
             began = time.perf_counter()
             writer.write(request)
             status = await _read_reply(reader)
@@ -41,6 +53,11 @@ async def _caller(port: int, request: bytes, calls: int) -> list[float]:
 async def callers(port: int, request: bytes, *, count: int, calls: int) -> list[float]:
     """Seconds of each reply, of `count` callers at once that make `calls` calls each in turn."""
     found: Sequence[list[float]] = await asyncio.gather(
-        *(_caller(port, request, calls) for _ in range(count))
+        *(_caller(port, repeat(request, calls)) for _ in range(count))
     )
     return [seconds for times in found for seconds in times]
+
+
+async def each_caller(port: int, shares: Iterable[Iterable[bytes]]) -> None:
+    """One caller a share, all at once, each making its own requests in turn."""
+    await asyncio.gather(*(_caller(port, share) for share in shares))

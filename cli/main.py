@@ -22,6 +22,7 @@ _GROUPS = {
     "lists": "cli.lists:app",
     "import": "cli.importing:app",
     "export": "cli.exporting:app",
+    "credits": "cli.credits:app",
     "jobs": "cli.jobs:app",
     "trace": "cli.trace:app",
     "attachments": "cli.attachments:attachments",

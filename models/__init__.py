@@ -2,6 +2,7 @@
 
 from models.api_key import ApiKey
 from models.attachment import Attachment, AttachmentStatus
+from models.credit import CreditAccount, CreditAction, CreditEntry
 from models.idempotency_record import IdempotencyRecord
 from models.job import FINISHED, Job, JobStatus
 from models.mailed_link import MailedLink
@@ -20,6 +21,9 @@ __all__ = [
     "ApiKey",
     "Attachment",
     "AttachmentStatus",
+    "CreditAccount",
+    "CreditAction",
+    "CreditEntry",
     "IdempotencyRecord",
     "ImportChange",
     "ImportChunk",

@@ -1,0 +1,88 @@
+"""JSON bodies whose numbers are money: read exactly, from the text that was sent."""
+
+import json
+from decimal import Decimal, InvalidOperation
+from typing import Any, NoReturn
+
+from core.errors import DomainError, FieldProblem, Kind, malformed, unsupported_type
+
+_DIGITS_OF_64_BITS = 20
+
+
+def read(content_type: str, body: bytes) -> dict[str, Any]:
+    """The object in the body, its fractions as ``Decimal``.
+
+    Raises ``body.unsupported_type``, ``body.not_json``, ``body.invalid``.
+    """
+    kind = content_type.partition(";")[0].strip().lower()
+    if not (kind.startswith("application/") and kind.endswith(("/json", "+json"))):
+        raise unsupported_type(
+            "body.unsupported_type", "Send JSON, with 'Content-Type: application/json'."
+        )
+    try:
+        parsed = json.loads(
+            body.removeprefix(b"\xef\xbb\xbf").decode(),
+            parse_float=_exact,
+            parse_int=_whole,
+            parse_constant=_refuse_constant,
+        )
+    except (ValueError, RecursionError):
+        raise malformed("body.not_json", "The body is not JSON.") from None
+    if not isinstance(parsed, dict):
+        raise wrong("body", "must be an object")
+    return parsed
+
+
+def _exact(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        # JSON, but with an exponent that no number here has.
+        return Decimal("Infinity")
+
+
+def _whole(text: str) -> int | Decimal:
+    # Python refuses to read thousands of digits as an integer, and they are JSON all the same.
+    return int(text) if len(text) <= _DIGITS_OF_64_BITS else Decimal(text)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    # NaN and Infinity: Python's own, and in no standard.
+    raise ValueError(name)
+
+
+def number(fields: dict[str, Any], name: str) -> Decimal:
+    """A required number; raises ``body.invalid``."""
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise wrong(f"body.{name}", "must be a number")
+    return Decimal(value)
+
+
+def string(fields: dict[str, Any], name: str) -> str:
+    """A required string; raises ``body.invalid``."""
+    value = fields.get(name)
+    if not isinstance(value, str) or "\0" in value or not _is_whole(value):
+        raise wrong(f"body.{name}", "must be a string without NUL characters and half ones")
+    return value
+
+
+def _is_whole(value: str) -> bool:
+    """JSON can name half a character (a lone surrogate), which no text holds."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def optional_object(fields: dict[str, Any], name: str) -> dict[str, Any] | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise wrong(f"body.{name}", "must be an object")
+    return value
+
+
+def wrong(field: str, rule: str) -> DomainError:
+    problem = FieldProblem(field, "type", rule)
+    return DomainError(Kind.INVALID, "body.invalid", f"{field}: {rule}", problems=(problem,))

@@ -1,0 +1,76 @@
+"""``python -m benchmarks.bare_consume PORT``: FastAPI, one key look-up, one charge, nothing else.
+
+The baseline of ``benchmarks.consume``: no limits, no deadlines, no request ids, no rules.
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from queue import SimpleQueue
+from typing import Annotated, Any
+
+import anyio.to_thread
+import psycopg2
+import uvicorn
+from fastapi import FastAPI, Header
+from fastapi.responses import Response
+from psycopg2.extensions import connection
+from psycopg2.extras import Json
+from pydantic import BaseModel
+
+from api.app import THREADS
+from core.settings import load_settings
+from services import api_keys
+
+_CALLER = "SELECT user_id FROM api_keys WHERE secret_hmac = %s AND revoked_at IS NULL"
+_CHARGE = "SELECT outcome, answer FROM credit_consume(%s, %s, %s, %s, NULL, NULL, NULL)"
+
+
+class Charge(BaseModel):
+    amount_credit: float
+    source_id: str
+    meta: dict[str, Any] | None = None
+
+
+def bare_app() -> FastAPI:
+    settings = load_settings()
+    signer = api_keys.signer(settings.keyring)
+    url = settings.database_url.get_secret_value().replace("postgresql+psycopg2:", "postgresql:")
+    idle: SimpleQueue[connection] = SimpleQueue()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        for _each in range(THREADS):
+            link = psycopg2.connect(url)
+            link.autocommit = True
+            idle.put(link)
+        yield
+
+    app = FastAPI(lifespan=lifespan)
+
+    @app.get("/healthz")
+    def health() -> dict[str, bool]:
+        return {"ok": True}
+
+    @app.post("/auxilia/credits/consume")
+    def consume(charge: Charge, authorization: Annotated[str, Header()]) -> Response:
+        digest = signer.digest(authorization.removeprefix("Bearer ").encode())
+        link = idle.get()
+        try:
+            with link.cursor() as cursor:
+                cursor.execute(_CALLER, (digest,))
+                [(user_id,)] = cursor.fetchall()
+                meta = Json(charge.meta)
+                cursor.execute(_CHARGE, (user_id, charge.amount_credit, charge.source_id, meta))
+                [(outcome, answer)] = cursor.fetchall()
+        finally:
+            idle.put(link)
+        assert outcome == "done"
+        return Response(f'{{"data":{answer}}}', media_type="application/json")
+
+    return app
+
+
+if __name__ == "__main__":
+    uvicorn.run(bare_app(), host="127.0.0.1", port=int(sys.argv[1]), log_config=None)

@@ -1,0 +1,110 @@
+"""First and last page of a long ledger beside the same query alone."""
+
+import http.client
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import urlencode
+
+import psycopg2
+from psycopg2.extensions import cursor
+from sqlalchemy import event
+
+from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
+from devstack.ports import LOOPBACK, PortPicker
+from devstack.stack import embedded_services
+from services.credits import ledger
+from tests.stack import Owner, Stack, open_stack
+
+ENTRIES = 1_000_000 if full_size() else 200_000
+ROUNDS = 15 if full_size() else 7
+# A round is the quickest of so many, since whatever else the machine does can only add.
+CALLS = 30
+LIMIT = 16
+MOST_TIMES = 1.5
+# What HTTP costs at all, as for a page of members: the query alone takes a fraction of it.
+ALLOWANCE_SECONDS = 0.003
+BAR = "≤ 1.5 × + 3 ms"
+_FILL = """
+    SELECT count(*) FROM generate_series(1, %s) AS n CROSS JOIN LATERAL credit_append(
+        %s, 'grant', 1, 1, 'operator', n::text, NULL, NULL, NULL, NULL) AS e
+"""
+
+
+def run() -> list[Finding]:
+    with TemporaryDirectory(prefix="pressroom-bench-") as directory:
+        home = Path(directory)
+        port = PortPicker(home / "ports.json").pick("api")
+        with (
+            embedded_services(home) as services,
+            open_stack(services, home, "ledger", 1, port) as stack,
+        ):
+            stack.start_api(PRESSROOM_LOG_LEVEL="warning")
+            owner = stack.new_owner()
+            with (
+                closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])) as link,
+                link.cursor() as running,
+            ):
+                link.autocommit = True
+                _fill(running, owner)
+                pages = (("first", 0), ("last", ENTRIES - LIMIT))
+                return [_compare(stack, owner, running, *page) for page in pages]
+
+
+def _fill(running: cursor, owner: Owner) -> None:
+    # In transactions of a size at which the account's row, which each entry moves, stays short.
+    for _ in range(ENTRIES // 2_000):
+        running.execute(_FILL, (2_000, owner.user_id))
+        running.execute("VACUUM credit_accounts")
+    running.execute("VACUUM ANALYZE credit_entries")
+
+
+def _compare(stack: Stack, owner: Owner, running: cursor, name: str, offset: int) -> Finding:
+    statement = _statement(stack, owner, offset)
+
+    def baseline() -> None:
+        running.execute(statement)
+        assert len(running.fetchall()) >= LIMIT
+
+    with closing(http.client.HTTPConnection(LOOPBACK, stack.api_port, 60)) as kept:
+        path = f"/auxilia/credits/ledger?{urlencode({'offset': offset})}"
+
+        def get() -> None:
+            kept.request("GET", path, headers={"Authorization": f"Bearer {owner.key}"})
+            reply = kept.getresponse()
+            body = reply.read()
+            assert reply.status == http.client.OK, body
+
+        pairs = alternate(lambda: _round(get), lambda: _round(baseline), rounds=ROUNDS)
+    # The allowance is taken off first, so that one figure says whether the bar is met.
+    ratio, spread = median_and_spread([(mine - ALLOWANCE_SECONDS) / sql for mine, sql in pairs])
+    details = {
+        "entries": ENTRIES,
+        "product_ms": round(1000 * median(mine for mine, _ in pairs), 2),
+        "sql_ms": round(1000 * median(sql for _, sql in pairs), 2),
+    }
+    return Finding(f"ledger-page: {name}", ratio, "×", BAR, ratio <= MOST_TIMES, spread, details)
+
+
+def _round(action: Callable[[], object]) -> float:
+    return min(seconds_of(action) for _ in range(CALLS))
+
+
+def _statement(stack: Stack, owner: Owner, offset: int) -> str:
+    """What the service sends to Postgres for it, word for word."""
+    database = stack.resources.database
+    sent: list[str] = []
+
+    def note(_: Any, running: cursor, text: str, values: Any, *__: Any) -> None:
+        sent.append(running.mogrify(text, values).decode())
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        ledger.page(database.engine, owner.user_id, offset=offset, limit=LIMIT, before=None)
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
+    [statement] = sent
+    return statement

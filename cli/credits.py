@@ -1,0 +1,60 @@
+from dataclasses import asdict
+from decimal import Decimal, InvalidOperation
+from typing import Annotated
+
+import orjson
+import typer
+
+from cli.connection import connected
+from cli.output import Json, show, show_all
+from core.errors import invalid
+from services import accounts
+from services.credits import ledger, verify
+
+FAULTY = 1
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Credits and their ledger.")
+
+Email = Annotated[str, typer.Argument(metavar="EMAIL")]
+Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="At most four decimals.")]
+Reason = Annotated[str, typer.Option(help="What it is for; the entry's source_id.")]
+
+
+@app.command("grant")
+def grant(email: Email, amount: Amount, reason: Reason = "grant", as_json: Json = False) -> None:
+    """Give a user credits."""
+    with connected() as resources:
+        with resources.unit_of_work() as uow:
+            user_id = accounts.get_by_email(uow, email).id
+        engine = resources.database.autocommitting
+        entry = ledger.grant(engine, user_id, _exactly(amount), source_id=reason)
+    show(orjson.loads(entry), as_json=as_json)
+
+
+# A negative amount must not be taken for an option.
+@app.command("adjust", context_settings={"ignore_unknown_options": True})
+def adjust(email: Email, amount: Amount, reason: Reason = "adjust", as_json: Json = False) -> None:
+    """Correct a user's balance by an amount, which may be negative."""
+    with connected() as resources:
+        with resources.unit_of_work() as uow:
+            user_id = accounts.get_by_email(uow, email).id
+        engine = resources.database.autocommitting
+        entry = ledger.adjust(engine, user_id, _exactly(amount), source_id=reason)
+    show(orjson.loads(entry), as_json=as_json)
+
+
+@app.command("verify")
+def verify_ledger(as_json: Json = False) -> None:
+    """Prove that balances, places and hashes of all accounts hold; exit code 1 names the faults."""
+    with connected() as resources:
+        found = [asdict(fault) for fault in verify.faults(resources.database.engine)]
+    show_all(found, as_json=as_json)
+    if found:
+        raise typer.Exit(FAULTY)
+
+
+def _exactly(amount: str) -> Decimal:
+    try:
+        return Decimal(amount)
+    except InvalidOperation:
+        raise invalid("credits.amount", f"{amount!r} is not a number.") from None

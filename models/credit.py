@@ -1,0 +1,87 @@
+"""The ledger of credits. What was written stays: the database refuses to change or delete it."""
+
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, UniqueConstraint, func, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+
+Amount = Numeric(15, 4)
+
+
+class CreditAction(StrEnum):
+    TOPUP = "topup"
+    CONSUME = "consume"
+    CONSUME_REVERSAL = "consume_reversal"
+    TOPUP_REFUND = "topup_refund"
+    GRANT = "grant"
+    ADJUST = "adjust"
+    DEBT_PAYMENT = "debt_payment"
+
+
+class CreditAccount(Model):
+    """A user's balance, moved only beside an entry and by the same function."""
+
+    __tablename__ = "credit_accounts"
+    __table_args__ = (
+        CheckConstraint("balance >= 0", name="never_negative"),
+        CheckConstraint("debt >= 0", name="debt_never_negative"),
+        CheckConstraint("octet_length(last_hash) = 32", name="hash_length"),
+    )
+
+    id: Mapped[SerialId]
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), unique=True)
+    balance: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
+    # What a refund took that had been spent already; the next topup pays it.
+    debt: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
+    status: Mapped[str] = mapped_column(server_default="active")
+    # The last entry's place and hash.
+    last_seq: Mapped[int] = mapped_column(server_default=text("0"))
+    last_hash: Mapped[bytes]
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[UpdatedAt]
+
+
+class CreditEntry(Model):
+    __tablename__ = "credit_entries"
+    __table_args__ = (
+        UniqueConstraint("user_id", "seq"),
+        CheckConstraint("seq > 0", name="seq_positive"),
+        CheckConstraint("amount > 0", name="amount_positive"),
+        CheckConstraint("abs(delta) = amount OR delta = 0", name="delta_is_signed_amount"),
+        CheckConstraint("balance_after >= 0", name="never_negative"),
+        CheckConstraint(
+            "action IN ('topup', 'consume', 'consume_reversal', 'topup_refund', 'grant', 'adjust',"
+            " 'debt_payment')",
+            name="action_known",
+        ),
+        Index(
+            "uq_credit_entries_topup_order_id",
+            "order_id",
+            unique=True,
+            postgresql_where=text("action = 'topup'"),
+        ),
+    )
+
+    id: Mapped[SerialId]
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    # 1, 2, 3 … of each account, without gaps.
+    seq: Mapped[int]
+    order_id: Mapped[int | None]
+    action: Mapped[str]
+    amount: Mapped[Decimal] = mapped_column(Amount)
+    delta: Mapped[Decimal] = mapped_column(Amount)
+    balance_after: Mapped[Decimal] = mapped_column(Amount)
+    rate_usd_to_credit: Mapped[Decimal | None] = mapped_column(Amount)
+    currency: Mapped[str | None]
+    source_type: Mapped[str]
+    source_id: Mapped[str]
+    meta: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    # SHA-256 of the entry before and what this one says (services.credits.verify).
+    hash: Mapped[bytes]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -1,0 +1,66 @@
+"""What the tests of credits do: give some, charge some, look at exact numbers."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import httpx
+
+from services.credits import ledger
+from tests.contract.replies import data
+from tests.stack import Stack
+
+CONSUME = "/auxilia/credits/consume"
+BALANCE = "/auxilia/credits/balance"
+LEDGER = "/auxilia/credits/ledger"
+ENTRY_FIELDS = {
+    "id",
+    "seq",
+    "user_id",
+    "order_id",
+    "action",
+    "amount_credit",
+    "delta_credit",
+    "balance_after",
+    "rate_usd_to_credit",
+    "currency",
+    "source_type",
+    "source_id",
+    "meta",
+    "created_at",
+}
+
+
+def grant(stack: Stack, user_id: int, amount: str) -> dict[str, Any]:
+    engine = stack.resources.database.autocommitting
+    return exactly(ledger.grant(engine, user_id, Decimal(amount), source_id="test"))
+
+
+def exactly(text: str) -> dict[str, Any]:
+    """JSON whose fractions are the decimals that are written there."""
+    found: dict[str, Any] = json.loads(text, parse_float=Decimal)
+    return found
+
+
+def consume(
+    client: httpx.Client, amount: str = "1", source_id: str = "post-1", *, key: str | None = None
+) -> httpx.Response:
+    """Charge; `amount` is the number as it is spelt in the body."""
+    body = f'{{"amount_credit": {amount}, "source_id": {json.dumps(source_id)}}}'
+    return send(client, body, key)
+
+
+def send(client: httpx.Client, body: str | bytes, key: str | None = None) -> httpx.Response:
+    headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
+    return client.post(CONSUME, content=body, headers=headers)
+
+
+def balance(client: httpx.Client) -> Decimal:
+    reply = client.get(BALANCE)
+    data(reply)
+    return Decimal(exactly(reply.text)["data"]["balance_credit"])
+
+
+def entries(client: httpx.Client, **query: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = data(client.get(LEDGER, params=query))["items"]
+    return found

@@ -1,0 +1,297 @@
+import json
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.scopes import Scope
+from tests.contract import credits
+from tests.contract.credits import BALANCE, CONSUME, ENTRY_FIELDS, LEDGER, balance, consume, grant
+from tests.contract.replies import data, problem
+from tests.contract.test_replies import TIMESTAMP
+from tests.stack import Owner, Stack
+
+# -- balance -------------------------------------------------------------------------------------
+
+
+def test_first_look_at_the_balance_opens_an_empty_account(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    count = "SELECT count(*) FROM credit_accounts WHERE user_id = %s"
+    assert stack.query(count, owner.user_id) == [(0,)]
+    first = data(client.get(BALANCE))
+    assert first == {
+        "id": first["id"],
+        "user_id": owner.user_id,
+        "balance_credit": 0,
+        "debt_credit": 0,
+        "status": "active",
+        "created_at": first["created_at"],
+        "updated_at": first["created_at"],
+    }
+    assert TIMESTAMP.fullmatch(first["created_at"])
+    assert data(client.get(BALANCE)) == first
+    assert stack.query(count, owner.user_id) == [(1,)]
+
+
+def test_head_works_where_get_does(client: httpx.Client) -> None:
+    for path in (BALANCE, LEDGER, f"{BALANCE}/"):
+        reply = client.head(path)
+        assert (reply.status_code, reply.content) == (200, b"")
+
+
+# -- consume -------------------------------------------------------------------------------------
+
+
+def test_charge_is_answered_with_its_entry(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    granted = grant(stack, owner.user_id, "100")
+    body = {"amount_credit": 0.5, "source_id": "post-1", "meta": {"a": [1, None, "ü"]}}
+    entry = data(client.post(CONSUME, json=body))
+    assert set(entry) == ENTRY_FIELDS
+    assert TIMESTAMP.fullmatch(entry["created_at"])
+    assert entry == {
+        "id": entry["id"],
+        "seq": 2,
+        "user_id": owner.user_id,
+        "order_id": None,
+        "action": "consume",
+        "amount_credit": 0.5,
+        "delta_credit": -0.5,
+        "balance_after": 99.5,
+        "rate_usd_to_credit": None,
+        "currency": None,
+        "source_type": "consume",
+        "source_id": "post-1",
+        "meta": {"a": [1, None, "ü"]},
+        "created_at": entry["created_at"],
+    }
+    assert credits.entries(client)[0] == entry
+    assert credits.entries(client)[1]["id"] == granted["id"]
+    assert balance(client) == Decimal("99.5")
+    assert data(client.get(BALANCE))["updated_at"] == entry["created_at"]
+
+
+def test_one_source_twice_is_two_charges(stack: Stack, client: httpx.Client, owner: Owner) -> None:
+    grant(stack, owner.user_id, "3")
+    first, second = data(consume(client)), data(consume(client))
+    assert (first["seq"], second["seq"]) == (2, 3)
+    assert balance(client) == 1
+
+
+def test_too_little_is_402_and_changes_nothing(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    problem(consume(client, "0.0001"), 402, "credits.insufficient")
+    assert stack.query("SELECT 1 FROM credit_accounts WHERE user_id = %s", owner.user_id) == []
+    grant(stack, owner.user_id, "5")
+    before = data(client.get(BALANCE))
+    problem(consume(client, "5.0001"), 402, "credits.insufficient")
+    problem(consume(client, "5.0001", key="k" * 16), 402, "credits.insufficient")
+    assert data(client.get(BALANCE)) == before
+    assert len(credits.entries(client)) == 1
+    assert data(consume(client, "5"))["balance_after"] == 0
+
+
+@pytest.mark.parametrize(
+    "amount",
+    [
+        *("0", "-1", "-0.0", "0.00001", "1.00001", "1e-5", "99999999999.99991"),
+        *("100000000000", "1e11", "1e400", "1e1000000", "1e99999999999999999999"),
+        *("1e-2000000", "1e-99999999999999999999", "1" * 5000, "0." + "0" * 5000 + "1"),
+    ],
+)
+def test_amount_is_above_0_with_four_decimals_and_no_more_than_is_kept(
+    client: httpx.Client, amount: str
+) -> None:
+    problem(consume(client, amount), 422, "credits.amount")
+
+
+@pytest.mark.parametrize("amount", ["NaN", "Infinity", "-Infinity", "01", "1.", "+1", "0x1", ""])
+def test_what_is_no_json_number_is_400(client: httpx.Client, amount: str) -> None:
+    problem(consume(client, amount), 400, "body.not_json")
+
+
+@pytest.mark.parametrize("amount", ['"1"', "true", "false", "null", "[1]", '{"n": 1}', '"NaN"'])
+def test_amount_of_another_type_is_422(client: httpx.Client, amount: str) -> None:
+    found = problem(consume(client, amount), 422, "body.invalid")
+    assert [each["field"] for each in found["errors"]] == ["body.amount_credit"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ('{"source_id": "x"}', "body.invalid"),
+        ('{"amount_credit": 1}', "body.invalid"),
+        ('{"amount_credit": 1, "source_id": null}', "body.invalid"),
+        ('{"amount_credit": 1, "source_id": 7}', "body.invalid"),
+        ('{"amount_credit": 1, "source_id": true}', "body.invalid"),
+        (r'{"amount_credit": 1, "source_id": "a\u0000"}', "body.invalid"),
+        (r'{"amount_credit": 1, "source_id": "\ud800"}', "body.invalid"),
+        ('{"amount_credit": 1, "source_id": ""}', "credits.source_id"),
+        (r'{"amount_credit": 1, "source_id": " \t "}', "credits.source_id"),
+        (f'{{"amount_credit": 1, "source_id": "{"x" * 256}"}}', "credits.source_id"),
+        ("[]", "body.invalid"),
+        ("1", "body.invalid"),
+        ("null", "body.invalid"),
+    ],
+)
+def test_what_is_missing_or_mistyped_is_422(client: httpx.Client, body: str, code: str) -> None:
+    problem(credits.send(client, body), 422, code)
+
+
+@pytest.mark.parametrize("body", ["", "{", "{]", "{'a': 1}", "[" * 100_000, b"\xff{}"])
+def test_what_is_no_json_is_400(client: httpx.Client, body: str | bytes) -> None:
+    problem(credits.send(client, body), 400, "body.not_json")
+
+
+def test_what_does_not_say_that_it_is_json_is_415(client: httpx.Client) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "text/json"):
+        headers = {"Content-Type": kind}
+        reply = client.post(CONSUME, content=b'{"amount_credit": 1}', headers=headers)
+        problem(reply, 415, "body.unsupported_type")
+
+
+def test_longest_source_and_unknown_fields_are_accepted(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    grant(stack, owner.user_id, "1")
+    body = {"amount_credit": 1, "source_id": "ü" * 255, "colour": {}, "meta": None}
+    entry = data(client.post(CONSUME, params={"colour": "x"}, json=body))
+    assert (entry["source_id"], entry["meta"]) == ("ü" * 255, None)
+
+
+# -- meta ----------------------------------------------------------------------------------------
+
+
+def with_meta(client: httpx.Client, meta: str) -> httpx.Response:
+    return credits.send(client, f'{{"amount_credit": 1, "source_id": "m", "meta": {meta}}}')
+
+
+@pytest.mark.parametrize("meta", ["[]", '"x"', "1", "true"])
+def test_meta_of_another_type_is_422(client: httpx.Client, meta: str) -> None:
+    problem(with_meta(client, meta), 422, "body.invalid")
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        json.dumps({"a": "x" * 8185}),
+        r'{"a": "\u0000"}',
+        r'{"a\u0000": 1}',
+        r'{"a": "\\\u0000"}',
+        r'{"a": "\ud800"}',
+        '{"a": 1e400}',
+        '{"a": ' + "9" * 5000 + "}",
+        '{"a": [' + ",".join(["1e300"] * 30) + "]}",
+        '{"a": ' + "[" * 300 + "]" * 300 + "}",
+    ],
+)
+def test_meta_that_cannot_be_kept_is_422(client: httpx.Client, meta: str) -> None:
+    problem(with_meta(client, meta), 422, "credits.meta")
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        "{}",
+        json.dumps({"a": "x" * 8184}),
+        r'{"a": "\\u0000"}',
+        '{"a": 1e22, "b": 100000000000000000000}',
+        '{"a": 1.5, "b": 1e20, "c": -9007199254740993, "d": 18446744073709551615, "e": 1e-7}',
+        '{"": [[], {}, null, false, "\U0001f600"]}',
+    ],
+)
+def test_meta_comes_back_as_it_was_sent(
+    stack: Stack, client: httpx.Client, owner: Owner, meta: str
+) -> None:
+    grant(stack, owner.user_id, "1")
+    assert data(with_meta(client, meta))["meta"] == json.loads(meta)
+    assert credits.entries(client)[0]["meta"] == json.loads(meta)
+
+
+# -- who may -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [BALANCE, LEDGER, CONSUME])
+def test_scopes_are_credit_read_and_credit_full(
+    stack: Stack, owner: Owner, stranger: httpx.Client, path: str
+) -> None:
+    def call(client: httpx.Client) -> httpx.Response:
+        return consume(client) if path == CONSUME else client.get(path)
+
+    grant(stack, owner.user_id, "1")
+    problem(call(stranger), 401, "auth.credentials_missing")
+    others = (Scope.ATTACHMENT, Scope.COMPOSER, Scope.SUBSCRIPTION_FULL)
+    with stack.client(stack.new_key(owner.user_id, *others)) as other:
+        problem(call(other), 403, "auth.insufficient_scope")
+    with stack.client(stack.new_key(owner.user_id, Scope.CREDIT_READ)) as reader:
+        if path == CONSUME:
+            problem(call(reader), 403, "auth.insufficient_scope")
+        else:
+            data(call(reader))
+    with stack.client(stack.new_key(owner.user_id, Scope.CREDIT_FULL)) as spender:
+        data(call(spender))
+
+
+def test_users_see_and_spend_their_own_alone(
+    stack: Stack, client: httpx.Client, neighbour: httpx.Client, owner: Owner
+) -> None:
+    grant(stack, owner.user_id, "2")
+    problem(consume(neighbour), 402, "credits.insufficient")
+    assert balance(neighbour) == 0
+    assert credits.entries(neighbour) == []
+    assert data(neighbour.get(LEDGER, params={"user_id": owner.user_id}))["items"] == []
+    assert balance(client) == 2
+
+
+def test_erased_users_ledger_stays_without_name(stack: Stack) -> None:
+    from services import erasure
+
+    person = stack.new_owner()
+    grant(stack, person.user_id, "7")
+    with stack.resources.unit_of_work() as uow:
+        erasure.erase(uow, stack.settings().keyring, person.email)
+    kept: list[tuple[Any, ...]] = stack.query(
+        "SELECT to_jsonb(e)::text, to_jsonb(a)::text, a.balance, u.email, u.name"
+        " FROM credit_entries e JOIN credit_accounts a USING (user_id)"
+        " JOIN users u ON u.id = user_id WHERE user_id = %s",
+        person.user_id,
+    )
+    [(entry, account, left, email, name)] = kept
+    assert (left, name) == (7, None)
+    assert person.email not in entry + account + email
+
+
+# -- numbers -------------------------------------------------------------------------------------
+
+
+def _spelt(units: int, form: int) -> str:
+    """Ten-thousandths as JSON: all four decimals, as short as can be, or with an exponent."""
+    amount = Decimal(units).scaleb(-4)
+    return (f"{amount:.4f}", format(amount.normalize(), "f"), f"{units}e-4")[form]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(units=st.integers(1, 10**15 - 1), form=st.integers(0, 2))
+def test_any_amount_comes_back_exactly(
+    stack: Stack, client: httpx.Client, owner: Owner, units: int, form: int
+) -> None:
+    amount, text = Decimal(units).scaleb(-4), _spelt(units, form)
+    left = balance(client)
+    grant_up = Decimal("99999999999.9999") - left
+    if grant_up:
+        grant(stack, owner.user_id, str(grant_up))
+    reply = consume(client, text)
+    data(reply)
+    entry = credits.exactly(reply.text)["data"]
+    assert Decimal(entry["amount_credit"]) == amount
+    assert Decimal(entry["delta_credit"]) == -amount
+    assert Decimal(entry["balance_after"]) == Decimal("99999999999.9999") - amount
+    assert balance(client) == Decimal("99999999999.9999") - amount
+    # Whoever reads it as a double gets the same four decimals.
+    assert f"{reply.json()['data']['amount_credit']:.4f}" == f"{amount:.4f}"

@@ -1,0 +1,209 @@
+"""`pressroom credits`: what an operator gives, takes and proves."""
+
+import json
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+
+import pytest
+
+from core.errors import DomainError
+from services.credits import ledger, verify
+from tests.contract import credits
+from tests.contract.test_commands import pressroom, printed, refused
+from tests.stack import Owner, Stack
+
+GRANT = (
+    "SELECT credit_append(%s, 'grant', 1, 1, 'operator', 'x', NULL, NULL, NULL, NULL) IS NOT NULL"
+)
+
+
+@pytest.fixture(scope="module")
+def books(make_stack: Callable[[str], Stack]) -> Stack:
+    """A database whose ledger may be falsified."""
+    return make_stack("books")
+
+
+@pytest.fixture
+def holder(books: Stack) -> Iterator[int]:
+    """A user with five entries; whatever a test does to them is gone after it."""
+    user_id = books.new_owner().user_id
+    for _ in range(5):
+        books.query(GRANT, user_id)
+    yield user_id
+    falsify(books, "TRUNCATE credit_entries, credit_accounts")
+
+
+def falsify(books: Stack, *statements: str) -> None:
+    """What only somebody with the database's own rights can do: past every trigger."""
+    books.query("SET session_replication_role = replica;" + ";".join(statements))
+
+
+def faults(books: Stack) -> list[tuple[int | None, str]]:
+    return [(each.seq, each.fault) for each in verify.faults(books.resources.database.engine)]
+
+
+def test_credits_are_granted_adjusted_and_proven(stack: Stack, owner: Owner) -> None:
+    granted = printed(stack, "credits", "grant", owner.email, "12.5", "--reason", "welcome")
+    assert set(granted) == credits.ENTRY_FIELDS
+    expected = {
+        "user_id": owner.user_id,
+        "seq": 1,
+        "action": "grant",
+        "amount_credit": 12.5,
+        "delta_credit": 12.5,
+        "balance_after": 12.5,
+        "source_type": "operator",
+        "source_id": "welcome",
+    }
+    assert {name: granted[name] for name in expected} == expected
+    less = printed(stack, "credits", "adjust", owner.email, "-2.0001")
+    assert (less["action"], less["source_id"], less["seq"]) == ("adjust", "adjust", 2)
+    assert (less["amount_credit"], less["delta_credit"]) == (2.0001, -2.0001)
+    more = printed(stack, "credits", "adjust", owner.email, "0.0001", "--reason", "again")
+    assert (more["delta_credit"], more["balance_after"]) == (0.0001, 10.5)
+    assert printed(stack, "credits", "verify") == []
+    shown = pressroom(stack, "credits", "verify")
+    assert (shown.returncode, shown.stdout) == (0, "None.\n")
+    with stack.client(owner.key) as client:
+        assert [each["id"] for each in credits.entries(client)] == [
+            more["id"],
+            less["id"],
+            granted["id"],
+        ]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("user.not_found", ["grant", "nobody@example.com", "1"]),
+        ("credits.amount", ["grant", "", "much"]),
+        ("credits.amount", ["adjust", "", "-1.00001"]),
+        ("credits.insufficient", ["adjust", "", "-0.0001"]),
+        ("credits.source_id", ["grant", "", "1", "--reason", " "]),
+    ],
+)
+def test_refusals_end_with_1_and_change_nothing(
+    stack: Stack, owner: Owner, code: str, words: list[str]
+) -> None:
+    refused(stack, code, "credits", *(word or owner.email for word in words))
+    assert stack.query("SELECT 1 FROM credit_entries WHERE user_id = %s", owner.user_id) == []
+
+
+@pytest.mark.parametrize(
+    "amount", ["0", "-0", "0.00001", "100000000000", "NaN", "-sNaN", "-Infinity", "-1e1000000"]
+)
+def test_amounts_that_cannot_be_kept_are_refused(stack: Stack, owner: Owner, amount: str) -> None:
+    engine = stack.resources.database.autocommitting
+    for move in (ledger.grant, ledger.adjust):
+        with pytest.raises(DomainError) as refusal:
+            move(engine, owner.user_id, Decimal(amount), source_id="x")
+        assert refusal.value.code == "credits.amount"
+
+
+def test_mistaken_words_end_with_2(stack: Stack) -> None:
+    done = pressroom(stack, "credits", "adjust", "x@example.com", "-1", "-2")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_verify_ends_with_1_and_names_the_account_and_place(books: Stack, holder: int) -> None:
+    assert printed(books, "credits", "verify") == []
+    falsify(books, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
+    done = pressroom(books, "credits", "verify", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == [
+        {"user_id": holder, "seq": 3, "fault": "the hash does not fit what it says"}
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "action = 'adjust'",
+        "amount = 2, delta = 2",
+        "source_type = 'consume'",
+        "source_id = 'y'",
+        "order_id = 7",
+        "currency = 'USD'",
+        "rate_usd_to_credit = 100",
+        "meta = '{}'",
+        "created_at = created_at + interval '1 microsecond'",
+        "hash = sha256('forged')",
+        "user_id = user_id + 1",
+    ],
+)
+@pytest.mark.parametrize("seq", [1, 3, 5])
+def test_verify_finds_a_changed_entry(books: Stack, holder: int, change: str, seq: int) -> None:
+    falsify(books, f"UPDATE credit_entries SET {change} WHERE user_id = {holder} AND seq = {seq}")
+    found = faults(books)
+    assert found
+    assert {place for place, _ in found} & {seq, seq + 1, None}
+
+
+@pytest.mark.parametrize("seq", [1, 3, 5])
+def test_verify_finds_a_deleted_entry(books: Stack, holder: int, seq: int) -> None:
+    falsify(books, f"DELETE FROM credit_entries WHERE seq = {seq}")
+    found = faults(books)
+    if seq < 5:
+        assert (seq + 1, "an entry is missing before this one") in found
+    assert (None, "entries are missing at the end") in found
+    assert (None, "the balance is not the sum of the entries") in found
+
+
+def test_verify_finds_all_entries_gone(books: Stack, holder: int) -> None:
+    falsify(books, "TRUNCATE credit_entries")
+    found = faults(books)
+    assert (None, "the balance is not the sum of the entries") in found
+    assert (None, "entries are missing at the end") in found
+    assert (None, "the account does not end in the last hash") in found
+
+
+def test_verify_finds_a_changed_balance(books: Stack, holder: int) -> None:
+    falsify(books, "UPDATE credit_accounts SET balance = 6")
+    assert faults(books) == [
+        (None, "the balance is not the sum of the entries"),
+        (None, "the balance is not that of the last entry"),
+    ]
+
+
+def test_verify_finds_a_balance_changed_together_with_the_last_entry(
+    books: Stack, holder: int
+) -> None:
+    falsify(
+        books,
+        "UPDATE credit_accounts SET balance = 6",
+        "UPDATE credit_entries SET amount = 2, delta = 2, balance_after = 6 WHERE seq = 5",
+    )
+    assert faults(books) == [(5, "the hash does not fit what it says")]
+
+
+def test_verify_finds_a_swapped_pair(books: Stack, holder: int) -> None:
+    falsify(
+        books,
+        "UPDATE credit_entries SET seq = seq + 100 WHERE seq IN (2, 3)",
+        "UPDATE credit_entries SET seq = 5 - (seq - 100) WHERE seq > 100",
+    )
+    assert {seq for seq, _ in faults(books)} == {2, 3, 4}
+
+
+def test_verify_finds_a_forged_chain_that_the_account_does_not_end_in(
+    books: Stack, holder: int
+) -> None:
+    last_but_one = "(SELECT hash FROM credit_entries WHERE seq = 4)"
+    falsify(
+        books,
+        "UPDATE credit_entries SET source_id = 'y' WHERE seq = 5",
+        f"UPDATE credit_entries e SET hash = credit_entry_hash({last_but_one}, e) WHERE seq = 5",
+    )
+    assert faults(books) == [(None, "the account does not end in the last hash")]
+
+
+def test_verify_finds_a_balance_without_entries_and_entries_without_account(
+    books: Stack, holder: int
+) -> None:
+    other = books.new_owner().user_id
+    ledger.balance(books.resources.database.autocommitting, other)
+    assert faults(books) == []
+    falsify(books, f"UPDATE credit_accounts SET balance = 1 WHERE user_id = {other}")
+    assert (None, "the balance is not the sum of the entries") in faults(books)
+    falsify(books, "DELETE FROM credit_accounts")
+    assert faults(books) == [(None, "there are entries and no account")]

@@ -1,0 +1,126 @@
+"""Pages of the ledger, and that what is in it stays."""
+
+from typing import Any
+
+import httpx
+import psycopg2
+import pytest
+
+from tests.contract import credits
+from tests.contract.credits import LEDGER, consume, grant
+from tests.contract.replies import data, problem
+from tests.stack import Owner, Stack
+
+
+def fill(stack: Stack, owner: Owner, count: int) -> None:
+    stack.query(
+        "SELECT e.id FROM generate_series(1, %s) AS n CROSS JOIN LATERAL credit_append("
+        "%s, 'grant', 1, 1, 'operator', n::text, NULL, NULL, NULL, NULL) AS e",
+        count,
+        owner.user_id,
+    )
+
+
+def page(client: httpx.Client, **query: Any) -> dict[str, Any]:
+    found: dict[str, Any] = data(client.get(LEDGER, params=query))
+    return found
+
+
+def places(found: dict[str, Any]) -> list[int]:
+    return [each["seq"] for each in found["items"]]
+
+
+def test_page_of_a_new_user_is_empty(client: httpx.Client) -> None:
+    assert page(client) == {
+        "pagination": {"offset": 0, "next_offset": 0, "limit": 16, "next_cursor": None},
+        "items": [],
+    }
+
+
+def test_sixteen_are_answered_newest_first(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    fill(stack, owner, 20)
+    first = page(client)
+    assert places(first) == list(range(20, 4, -1))
+    assert all(set(each) == credits.ENTRY_FIELDS for each in first["items"])
+    cursor = first["pagination"].pop("next_cursor")
+    assert first["pagination"] == {"offset": 0, "next_offset": 16, "limit": 16}
+    by_offset, by_cursor = page(client, offset=16), page(client, cursor=cursor)
+    assert places(by_offset) == places(by_cursor) == [4, 3, 2, 1]
+    assert by_offset["pagination"] == {
+        "offset": 16,
+        "next_offset": 20,
+        "limit": 16,
+        "next_cursor": None,
+    }
+    assert page(client, offset=20)["items"] == []
+    assert page(client, offset=2**53 - 1, limit=1000)["items"] == []
+
+
+def test_page_that_ends_with_the_oldest_has_no_next_cursor(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    fill(stack, owner, 4)
+    assert page(client, limit=4)["pagination"]["next_cursor"] is None
+    assert page(client, limit=3)["pagination"]["next_cursor"] is not None
+
+
+def test_cursor_walks_past_entries_that_arrive_meanwhile(
+    stack: Stack, client: httpx.Client, owner: Owner
+) -> None:
+    fill(stack, owner, 10)
+    seen: list[int] = []
+    cursor: str | None = None
+    while True:
+        found = page(client, limit=3, **({"cursor": cursor} if cursor else {}))
+        seen += places(found)
+        cursor = found["pagination"]["next_cursor"]
+        if cursor is None:
+            break
+        data(consume(client))
+    assert seen == list(range(10, 0, -1))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *({"limit": 0}, {"limit": 1001}, {"limit": "x"}, {"limit": 1.5}),
+        *({"offset": -1}, {"offset": 2**64}, {"offset": "x"}),
+    ],
+)
+def test_page_out_of_range_is_400(client: httpx.Client, query: dict[str, Any]) -> None:
+    problem(client.get(LEDGER, params=query), 400, "request.invalid")
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "9" * 19, "1\n", "\u0661"])
+def test_cursor_that_was_never_given_is_400(client: httpx.Client, cursor: str) -> None:
+    problem(client.get(LEDGER, params={"cursor": cursor}), 400, "cursor.invalid")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE credit_entries SET amount = 5 WHERE user_id = %s",
+        "DELETE FROM credit_entries WHERE user_id = %s",
+        "TRUNCATE credit_entries",
+        "DELETE FROM users WHERE id = %s",
+    ],
+)
+def test_database_refuses_to_change_what_is_in_the_ledger(
+    stack: Stack, client: httpx.Client, owner: Owner, statement: str
+) -> None:
+    fill(stack, owner, 2)
+    before = page(client)
+    with pytest.raises(psycopg2.IntegrityError):
+        stack.query(statement, *([owner.user_id] if "%s" in statement else []))
+    assert page(client) == before
+
+
+def test_largest_balance_is_never_passed(stack: Stack, client: httpx.Client, owner: Owner) -> None:
+    from core.errors import DomainError
+
+    grant(stack, owner.user_id, "99999999999.9999")
+    with pytest.raises(DomainError, match="beyond what can be kept"):
+        grant(stack, owner.user_id, "0.0001")
+    assert places(page(client)) == [1]
