@@ -109,9 +109,7 @@ class Importing:
         return self.of_job(job.id)
 
     def take_back(self, owner: Owner, import_id: int) -> dict[str, Any]:
-        job_id = self.begin_undo(owner, import_id)
-        assert job_id is not None
-        job = self.work(job_id)
+        job = self.work(self.begin_undo(owner, import_id))
         assert job.status == "succeeded", job.error
         assert job.result is not None
         assert self.is_undone(owner, import_id)
