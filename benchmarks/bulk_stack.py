@@ -50,6 +50,8 @@ class BulkBench:
         """The same rows in the same tables: COPY and set-based inserts, and no rule looked at."""
         with self.plain.cursor() as cursor:
             cursor.execute(_STAGING)
+            cursor.execute(_IMPORT, (list_id, self.owner.user_id, f"plain-{next(_numbers)}"))
+            [(import_id,)] = cursor.fetchall()
             for start in range(0, len(people), CHUNK):
                 part = people[start : start + CHUNK]
                 fresh = random_ids(len(part))
@@ -57,17 +59,22 @@ class BulkBench:
                 cursor.copy_expert("COPY plain FROM STDIN", io.StringIO("".join(lines)))
                 cursor.execute("ANALYZE plain")
                 cursor.execute(_PEOPLE)
-                cursor.execute(_SUBSCRIPTIONS, (list_id,))
+                cursor.execute(_SUBSCRIPTIONS, (list_id, import_id))
                 self.plain.commit()
 
 
 _STAGING = (
     "CREATE TEMP TABLE IF NOT EXISTS plain (id bigint, email text, name text) ON COMMIT DELETE ROWS"
 )
+_IMPORT = """
+    INSERT INTO imports (list_id, user_id, source, object_prefix, size)
+    VALUES (%s, %s, 'file', %s, 0) RETURNING id
+"""
 _PEOPLE = "INSERT INTO users (id, email) SELECT id, email FROM plain ON CONFLICT DO NOTHING"
 _SUBSCRIPTIONS = """
-    INSERT INTO subscriptions (list_id, user_id, status, email, name, source)
-    SELECT %s, u.id, 'active', p.email, p.name, 'import'
+    INSERT INTO subscriptions
+        (list_id, user_id, status, email, name, source, import_id, imported_at)
+    SELECT %s, u.id, 'active', p.email, p.name, 'import', %s, now()
     FROM plain AS p JOIN users AS u ON u.email = p.email
     ON CONFLICT DO NOTHING
 """

@@ -45,9 +45,9 @@ def apply(uow: UnitOfWork, signer: Signer, task: MemberImport, entries: Sequence
     locks.hold_list(uow, task.list_id)
     found = _judge(uow, signer, task, entries)
     updated = _count(uow, _COUNT_UPDATED) if task.on_existing == "update" else 0
-    if not task.dry_run:
-        _write(uow, task)
     counts = Counter(found)
+    if not task.dry_run and (counts[ADDED] or counts[LEFT] or updated):
+        _write(uow, task, counts)
     counts[OPTED_OUT] += counts.pop(LEFT, 0)
     width = len(verdicts.header_of(task))
     return Applied(counts, updated, verdicts.pack(_not_added(entries, found), width))
@@ -70,7 +70,7 @@ def _judge(
     return found
 
 
-def _write(uow: UnitOfWork, task: MemberImport) -> None:
+def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
     parameters = {"list_id": task.list_id, "import_id": task.id, "user_id": task.user_id}
     if _count(uow, _COUNT_KNOWN_PEOPLE) != _count(uow, _HOLD_KNOWN_PEOPLE):
         # Erased since they were found: their address is a stranger's now.
@@ -79,8 +79,13 @@ def _write(uow: UnitOfWork, task: MemberImport) -> None:
     # Somebody else may have made one of them meanwhile; and may have been erased since.
     if wanted and _rows(uow, _ADD_PEOPLE) != wanted and _rows(uow, _FIND_PEOPLE_AGAIN) != wanted:
         raise TransientError("a person was made meanwhile, and erased")
-    for statement in (_KEEP_OPT_OUTS, _LEAVE, _KEEP_CHANGES, _CHANGE, _INSERT):
-        _rows(uow, statement, parameters)
+    if counts[LEFT]:
+        _rows(uow, _KEEP_OPT_OUTS, parameters)
+        _rows(uow, _LEAVE, parameters)
+    if _rows(uow, _KEEP_CHANGES, parameters):
+        _rows(uow, _CHANGE, parameters)
+    if counts[ADDED]:
+        _rows(uow, _INSERT, parameters)
 
 
 def _rows(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:

@@ -34,7 +34,9 @@ def pack(lines: Iterable[tuple[Entry, str, str]], width: int) -> bytes:
 
 
 def _line(entry: Entry, code: str, reason: str, width: int) -> list[str | int]:
-    cells = [harmless(cell) for cell in entry.cells]
+    cells = [*map(harmless, entry.cells)]
+    if len(cells) == width:
+        return [*cells, entry.line, code, harmless(reason)]
     cells += [""] * (width - len(cells))
     return [*cells[:width], entry.line, code, harmless(reason), *cells[width:]]
 

@@ -1,5 +1,7 @@
 """Taking an import back: whom nobody touched since is exactly as before, column by column."""
 
+from collections import Counter
+
 import pytest
 
 from core.ids import random_hash_id
@@ -209,13 +211,13 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
     importing.bring(owner, list_id, rows(people[:2], "Before"))
     write, erased = applying._write, list[int]()
 
-    def erase_then_write(uow: UnitOfWork, task: MemberImport) -> None:
+    def erase_then_write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
         # The rows are judged: whom they are about is known, and held by nobody yet.
         if not erased:
             with importing.resources.unit_of_work() as other:
                 done = erasure.erase(other, importing.resources.keyring, people[0])
             erased.append(done.user_id)
-        write(uow, task)
+        write(uow, task, counts)
 
     monkeypatch.setattr(applying, "_write", erase_then_write)
     task = importing.bring(owner, list_id, rows(people[:2], "New"), on_existing="update")
