@@ -15,7 +15,7 @@ from tests.stack import eventually
 
 MEMBERS = 1_000_000 if full_size() else 200_000
 FEW = 10_000
-ROUNDS = 2
+ROUNDS = 3
 LEAST_TIMES = 0.5
 MOST_MORE_MB = 50.0
 _SAMPLE_EVERY_SECONDS = 0.05
