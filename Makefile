@@ -38,9 +38,10 @@ format: $(VENV)/.dev ## Bring the code into its one form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The newest versions that go together, each with its hashes, from whatever index pip is set up for.
+# The newest versions that go together, each with its hashes. uv writes no address into the files
+# unless it is asked to; a test looks.
 COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make requirements' pyproject.toml
+	--custom-compile-command 'make requirements' pyproject.toml
 
 requirements: $(VENV)/.dev ## Pin all dependencies anew
 	$(COMPILE) --extra devstack --group dev --output-file requirements-dev.txt

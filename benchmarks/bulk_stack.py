@@ -48,19 +48,20 @@ class BulkBench:
 
     def add_plainly(self, list_id: int, people: Sequence[Person]) -> None:
         """The same rows in the same tables: COPY and set-based inserts, and no rule looked at."""
-        with self.plain.cursor() as cursor:
+        # Its own connection, whose blocks are its transactions.
+        with self.plain, self.plain.cursor() as cursor:
             cursor.execute(_STAGING)
             cursor.execute(_IMPORT, (list_id, self.owner.user_id, f"plain-{next(_numbers)}"))
             [(import_id,)] = cursor.fetchall()
-            for start in range(0, len(people), CHUNK):
-                part = people[start : start + CHUNK]
-                fresh = random_ids(len(part))
-                lines = (f"{i}\t{e}\t{n}\n" for i, (e, n) in zip(fresh, part, strict=True))
+        for start in range(0, len(people), CHUNK):
+            part = people[start : start + CHUNK]
+            fresh = random_ids(len(part))
+            lines = (f"{i}\t{e}\t{n}\n" for i, (e, n) in zip(fresh, part, strict=True))
+            with self.plain, self.plain.cursor() as cursor:
                 cursor.copy_expert("COPY plain FROM STDIN", io.StringIO("".join(lines)))
                 cursor.execute("ANALYZE plain")
                 cursor.execute(_PEOPLE)
                 cursor.execute(_SUBSCRIPTIONS, (list_id, import_id))
-                self.plain.commit()
 
 
 _STAGING = (

@@ -57,11 +57,10 @@ def _export(bench: BulkBench, list_id: int, key: str) -> bytes:
 
 def _keep(bench: BulkBench, text: bytes) -> None:
     """The roster's lines as a table, so that a plain query gives the same bytes."""
-    with bench.plain.cursor() as cursor:
+    with bench.plain, bench.plain.cursor() as cursor:
         cursor.execute("CREATE TABLE roster (id bigserial, line text)")
         lines = io.BytesIO(text.replace(b"\\", b"\\\\").replace(b"\r\n", b"\n"))
         cursor.copy_expert("COPY roster (line) FROM STDIN", lines)
-        bench.plain.commit()
 
 
 def _copy(bench: BulkBench, expected: int) -> None:
