@@ -5,21 +5,18 @@ from decimal import Decimal
 PLACES = 4
 LARGEST = Decimal("99999999999.9999")
 
-# How many decimals an amount of a currency has where it is paid (ISO 4217; docs.stripe.com/currencies).
-# Left out are those of which the two pages disagree (ISK, MGA, UGX), and those with three decimals,
+# How many decimals an amount has where it is paid (ISO 4217 and docs.stripe.com/currencies). Left
+# out are currencies of which the two pages disagree (ISK, MGA, UGX), and those with three decimals,
 # whose last one Stripe takes as a zero only.
-_MINOR_DIGITS = dict.fromkeys(
-    "BIF CLP DJF GNF JPY KMF KRW PYG RWF VND VUV XAF XOF XPF".split(), 0
-) | dict.fromkeys(
-    (
-        "AED ALL AMD ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BRL BSD BWP BZD CAD CHF CNY COP "
-        "CRC CVE CZK DKK DOP DZD EGP ETB EUR FJD GBP GEL GIP GMD GTQ GYD HKD HNL HTG HUF IDR ILS "
-        "INR JMD KES KGS KHR KYD KZT LAK LBP LKR LRD LSL MAD MDL MKD MMK MNT MOP MUR MVR MWK MXN "
-        "MYR MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD SAR SBD SCR SEK SGD "
-        "SZL THB TJS TOP TRY TTD TWD TZS UAH USD UYU UZS WST XCD YER ZAR ZMW"
-    ).split(),
-    2,
+_WITH_NONE = "BIF CLP DJF GNF JPY KMF KRW PYG RWF VND VUV XAF XOF XPF"
+_WITH_TWO = (
+    "AED ALL AMD ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BRL BSD BWP BZD CAD CHF CNY COP CRC "
+    "CVE CZK DKK DOP DZD EGP ETB EUR FJD GBP GEL GIP GMD GTQ GYD HKD HNL HTG HUF IDR ILS INR JMD "
+    "KES KGS KHR KYD KZT LAK LBP LKR LRD LSL MAD MDL MKD MMK MNT MOP MUR MVR MWK MXN MYR MZN NAD "
+    "NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD SAR SBD SCR SEK SGD SZL THB TJS TOP "
+    "TRY TTD TWD TZS UAH USD UYU UZS WST XCD YER ZAR ZMW"
 )
+_MINOR_DIGITS = dict.fromkeys(_WITH_NONE.split(), 0) | dict.fromkeys(_WITH_TWO.split(), 2)
 
 
 def is_storable(amount: Decimal) -> bool:
