@@ -26,6 +26,7 @@ from core.mail import MailServer, Sender
 PREFIX = "PRESSROOM_"
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")
+_THIS_MACHINE = frozenset({"127.0.0.1", "[::1]", "localhost"})
 
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 
@@ -138,6 +139,31 @@ class Settings(BaseSettings):
         default=(),
         description="Origins that payers may be sent back to, such as https://www.example.com, "
         "comma separated; the word loopback stands for every port of the same machine",
+    stripe_base_url: BaseUrl = Field(
+        default=AnyHttpUrl("https://api.stripe.com"), description="Where Stripe's API is"
+    )
+    stripe_secret_key: SecretStr | None = Field(
+        default=None,
+        description="Secret or restricted key of Stripe; with its webhook secret it switches "
+        "payments through Stripe on",
+    )
+    stripe_webhook_secret: SecretStr | None = Field(
+        default=None,
+        validate_default=True,
+        description="Signing secret of the webhook endpoint /webhooks/stripe in Stripe",
+    )
+    payments_sandbox_url: BaseUrl | None = Field(
+        default=None,
+        description="Payments that move no money: where the development stack's stand-in for "
+        "Stripe is, on this machine",
+    )
+    payments_sandbox_secret_key: SecretStr | None = Field(
+        default=None, description="Secret key that the stand-in for Stripe was started with"
+    )
+    payments_sandbox_webhook_secret: SecretStr | None = Field(
+        default=None,
+        validate_default=True,
+        description="Webhook secret that the stand-in for Stripe was started with",
     )
     metrics_token: SecretStr | None = Field(
         default=None, description="Bearer token that opens /metrics; without one it is closed"
@@ -234,6 +260,30 @@ class Settings(BaseSettings):
         secret = (info.field_name or "").replace("site_key", "secret")
         if bool(value) != bool(info.data.get(secret)):
             raise ValueError(f"goes together with {PREFIX}{secret.upper()}: set both, or none")
+        return value
+
+    @field_validator("stripe_webhook_secret")
+    @classmethod
+    def _with_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if bool(value) != bool(info.data.get("stripe_secret_key")):
+            raise ValueError(f"goes together with {PREFIX}STRIPE_SECRET_KEY: set both, or none")
+        return value
+
+    @field_validator("payments_sandbox_url")
+    @classmethod
+    def _on_this_machine(cls, value: AnyHttpUrl | None) -> AnyHttpUrl | None:
+        # Whoever may pay there is given credits for nothing.
+        if value is not None and value.host not in _THIS_MACHINE:
+            raise ValueError("must be on this machine: 127.0.0.1, [::1] or localhost")
+        return value
+
+    @field_validator("payments_sandbox_webhook_secret")
+    @classmethod
+    def _whole_sandbox(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        others = ("payments_sandbox_url", "payments_sandbox_secret_key")
+        if len({bool(value), *(bool(info.data.get(name)) for name in others)}) > 1:
+            named = " and ".join(PREFIX + name.upper() for name in others)
+            raise ValueError(f"goes together with {named}: set all three, or none")
         return value
 
     @property
