@@ -139,6 +139,7 @@ class Settings(BaseSettings):
         default=(),
         description="Origins that payers may be sent back to, such as https://www.example.com, "
         "comma separated; the word loopback stands for every port of the same machine",
+    )
     stripe_base_url: BaseUrl = Field(
         default=AnyHttpUrl("https://api.stripe.com"), description="Where Stripe's API is"
     )
