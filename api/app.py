@@ -29,18 +29,23 @@ from api.routers import (
     members,
     operations,
     pages,
+    payments,
     subscriptions,
+    topups,
 )
 from api.state import State
 from api.streams import Streams
 from api.waiting import Look, Subscriber, Waiters, running
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
+from integrations.payments.registry import PaymentChannels
 from models import FINISHED
 from services import api_keys, file_links
 from services.attachments import links
 from services.jobs import requests
 from services.subscriptions import traces
+from services.topups import opening
+from services.topups.claims import ClaimTokens
 from storage.notifications import job_of
 from storage.redis import open_async_redis
 from storage.resources import Resources, open_resources
@@ -59,6 +64,8 @@ _RESOURCES = (
     imports,
     exports,
     credits,
+    topups,
+    payments,
     jobs,
     accounts,
     pages,
@@ -67,7 +74,7 @@ _RESOURCES = (
 
 _MIDDLEWARE = [
     Middleware(RequestMiddleware),
-    Middleware(AudienceMiddleware, pages=[pages.router]),
+    Middleware(AudienceMiddleware, pages=[pages.router, payments.pages]),
     Middleware(BreakageMiddleware),
     Middleware(PathMiddleware),
     Middleware(DeadlineMiddleware),
@@ -112,7 +119,10 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         link_signer=links.signer(settings.keyring),
         trace_signer=traces.signer(settings.keyring),
         file_signer=file_links.signer(settings.keyring),
+        return_signer=opening.return_signer(settings.keyring),
+        claim_tokens=ClaimTokens(settings.keyring),
         challenges=Challenges(settings),
+        payments=PaymentChannels(settings),
         subscriber=Subscriber(redis),
         jobs=Waiters(_finished_jobs(resources)),
         calls=Calls(resources, redis),
