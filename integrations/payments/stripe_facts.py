@@ -68,7 +68,7 @@ def has_fallen_through(session: Fields) -> bool:
 def of_charge(charge: Fields) -> Evidence | None:
     """Money that came, and what of it went back. None for a charge that isn't ours."""
     order_id = order_of(charge)
-    if order_id is None or not charge.get("paid"):
+    if order_id is None or charge.get("status") != "succeeded":
         return None
     return Evidence(
         order_id=order_id,

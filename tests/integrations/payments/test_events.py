@@ -1,0 +1,311 @@
+"""What the adapter reads from webhooks that were really signed and really posted."""
+
+import hashlib
+import hmac
+import json
+import time
+from datetime import timedelta
+
+import pytest
+from pydantic import SecretStr
+
+from core import clock
+from core.errors import DomainError, Kind
+from devstack.sandbox.stripe.keys import Keys
+from integrations.payments.port import Channel, Dispute, Event, Evidence, OpenedCheckout
+from integrations.payments.stripe_checkout import StripeCheckout
+from tests.integrations.payments.conftest import an_order
+from tests.integrations.payments.receiver import Receiver
+from tests.payments import Json, SandboxPayments, Signature
+
+
+@pytest.fixture
+def read(receiver: Receiver, account: StripeCheckout) -> "Reader":
+    receiver.received.clear()
+    return Reader(receiver, account)
+
+
+class Reader:
+    def __init__(self, receiver: Receiver, account: StripeCheckout) -> None:
+        self._receiver = receiver
+        self._account = account
+
+    def event(self, kind: str) -> Event:
+        sent = self._receiver.next(kind)
+        return self._account.event(sent.body, sent.signature)
+
+    def evidence(self, kind: str) -> Evidence:
+        found = self.event(kind).evidence
+        assert found is not None
+        return found
+
+
+def test_a_payment_is_told_with_its_order_amount_and_currency(
+    account: StripeCheckout, sandbox: SandboxPayments, read: Reader
+) -> None:
+    order = an_order(500, "JPY")
+    opened = account.open(order)
+    sandbox.pay(opened.payment_url)
+    event = read.event("checkout.session.completed")
+    [kept] = sandbox.events(opened.session_id)
+    assert (event.id, event.type) == (kept["id"], "checkout.session.completed")
+    assert abs(event.created_at - clock.now()) < timedelta(minutes=1)
+    assert event.evidence == Evidence(
+        order_id=order.order_id,
+        session_id=opened.session_id,
+        payment_id=sandbox.session(opened.session_id)["payment"],
+        amount_minor=500,
+        currency="JPY",
+        paid=True,
+    )
+
+
+def test_a_promise_is_told_as_no_payment_then_kept(
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+) -> None:
+    sandbox.promise(opened.session_id)
+    promised = read.evidence("checkout.session.completed")
+    assert (promised.session_id, promised.paid, promised.failed) == (
+        opened.session_id,
+        False,
+        False,
+    )
+    sandbox.settle(opened.session_id)
+    assert read.evidence("checkout.session.async_payment_succeeded").paid
+
+
+def test_a_broken_promise_is_told_as_failed(
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+) -> None:
+    sandbox.promise(opened.session_id)
+    sandbox.fall_through(opened.session_id)
+    found = read.evidence("checkout.session.async_payment_failed")
+    assert (found.session_id, found.paid, found.failed) == (opened.session_id, False, True)
+
+
+def test_a_declined_card_is_of_no_concern(
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+) -> None:
+    sandbox.decline(opened.session_id)
+    assert read.event("payment_intent.payment_failed").evidence is None
+
+
+def test_an_expired_checkout_is_told(
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+) -> None:
+    sandbox.expire(opened.session_id)
+    found = read.evidence("checkout.session.expired")
+    assert (found.session_id, found.expired, found.paid) == (opened.session_id, True, False)
+
+
+def test_refunds_are_told_as_their_sum_with_what_was_paid(
+    account: StripeCheckout, sandbox: SandboxPayments, read: Reader
+) -> None:
+    order = an_order()
+    opened = account.open(order)
+    sandbox.pay(opened.session_id)
+    sandbox.refund(opened.session_id, 34)
+    expected = Evidence(
+        order_id=order.order_id,
+        payment_id=sandbox.session(opened.session_id)["payment"],
+        amount_minor=1234,
+        currency="USD",
+        paid=True,
+        refunded_minor=34,
+    )
+    assert read.evidence("charge.refunded") == expected
+    sandbox.refund(opened.session_id)
+    assert read.evidence("charge.refunded").refunded_minor == 1234
+
+
+@pytest.mark.parametrize(
+    ("ending", "expected"), [("win", Dispute.WON), ("lose", Dispute.LOST)], ids=["won", "lost"]
+)
+def test_a_dispute_is_told_by_its_payment(
+    sandbox: SandboxPayments,
+    opened: OpenedCheckout,
+    read: Reader,
+    ending: str,
+    expected: Dispute,
+) -> None:
+    sandbox.pay(opened.session_id)
+    payment_id = sandbox.session(opened.session_id)["payment"]
+    sandbox.dispute(opened.session_id, 1000)
+    told = Evidence(payment_id=payment_id, dispute=Dispute.OPEN, disputed_minor=1000)
+    assert read.evidence("charge.dispute.created") == told
+    assert read.evidence("charge.dispute.funds_withdrawn") == told
+    getattr(sandbox, ending)(opened.session_id)
+    closed = Evidence(payment_id=payment_id, dispute=expected, disputed_minor=1000)
+    assert read.evidence("charge.dispute.closed") == closed
+
+
+def test_an_inquiry_is_of_no_concern_though_it_is_called_a_dispute(
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+) -> None:
+    sandbox.pay(opened.session_id)
+    sandbox.inquire(opened.session_id)
+    assert read.event("charge.dispute.created").evidence is None
+    sandbox.lose(opened.session_id)
+    assert read.event("charge.dispute.closed").evidence is None
+
+
+def test_one_event_has_one_id_however_often_it_comes(
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+) -> None:
+    sandbox.mode(times=3)
+    sandbox.pay(opened.session_id)
+    events = [read.event("checkout.session.completed") for _ in range(3)]
+    assert len({each.id for each in events}) == 1
+
+
+@pytest.mark.parametrize("signature", ["wrong", "missing", "old"])
+def test_a_webhook_that_is_not_signed_well_is_refused(
+    sandbox: SandboxPayments,
+    opened: OpenedCheckout,
+    read: Reader,
+    signature: Signature,
+) -> None:
+    sandbox.hold()
+    sandbox.expire(opened.session_id)
+    [event] = sandbox.events(opened.session_id)
+    assert sandbox.deliver(event, signature=signature) == [200]
+    with pytest.raises(DomainError) as refused:
+        read.event("checkout.session.expired")
+    assert (refused.value.code, refused.value.kind) == (
+        "webhook.signature_invalid",
+        Kind.MALFORMED,
+    )
+    assert sandbox.deliver(event) == [200]
+    assert read.evidence("checkout.session.expired").expired
+
+
+def test_while_a_secret_is_rolled_one_good_signature_is_enough(
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+) -> None:
+    sandbox.hold()
+    sandbox.expire(opened.session_id)
+    [event] = sandbox.events(opened.session_id)
+    sandbox.deliver(event, signature="rolled")
+    assert read.evidence("checkout.session.expired").expired
+
+
+def test_a_body_that_was_changed_on_its_way_is_refused(
+    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout, receiver: Receiver
+) -> None:
+    receiver.received.clear()
+    sandbox.pay(opened.session_id)
+    sent = receiver.next("checkout.session.completed")
+    with pytest.raises(DomainError, match="signature"):
+        account.event(sent.body.replace(b"1234", b"9999"), sent.signature)
+    with pytest.raises(DomainError, match="signature"):
+        account.event(sent.body + b" ", sent.signature)
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "t=,v1=", "t=1", "v1=00", "nonsense", "t=1,v1=é", "t=1,v1", f"t={'9' * 5000},v1=00"],
+    ids=range(8),
+)
+def test_headers_of_any_shape_are_refused_in_one_way(account: StripeCheckout, header: str) -> None:
+    with pytest.raises(DomainError) as refused:
+        account.event(b"{}", header)
+    assert refused.value.code == "webhook.signature_invalid"
+
+
+def test_a_body_that_is_no_text_is_refused(account: StripeCheckout) -> None:
+    with pytest.raises(DomainError) as refused:
+        account.event(b"\xff\xfe", f"t={int(time.time())},v1=00")
+    assert refused.value.code == "webhook.signature_invalid"
+
+
+def signed(keys: Keys, body: bytes) -> tuple[bytes, str]:
+    at = str(int(time.time()))
+    mac = hmac.new(keys.webhook_secret.encode(), at.encode() + b"." + body, hashlib.sha256)
+    return body, f"t={at},v1={mac.hexdigest()}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"{}",
+        b"not json",
+        b'{"object": "v2.core.event", "id": "evt_1", "type": "x"}',
+        b'{"object": "event", "id": "evt_1", "type": "charge.refunded", "created": 1}',
+        b'{"object": "event", "id": "evt_1", "type": "x", "created": 1e300, "data": {"object": 1}}',
+        b'{"object": "event", "id": "", "type": "charge.refunded", "created": 1, "livemode": 0,'
+        + b' "data": {"object": []}}',
+    ],
+    ids=range(9),
+)
+def test_a_signed_body_of_no_event_is_unreadable(
+    account: StripeCheckout, keys: Keys, body: bytes
+) -> None:
+    with pytest.raises(DomainError) as refused:
+        account.event(*signed(keys, body))
+    assert (refused.value.code, refused.value.kind) == ("webhook.unreadable", Kind.MALFORMED)
+
+
+def a_paid_session(**changed: object) -> bytes:
+    session: Json = {
+        "id": "cs_live_1",
+        "object": "checkout.session",
+        "amount_total": 100,
+        "currency": "usd",
+        "metadata": {"application": "pressroom", "order_id": "7"},
+        "payment_intent": "pi_1",
+        "payment_status": "paid",
+        "status": "complete",
+    }
+    session |= {name: value for name, value in changed.items() if name in session}
+    event = {
+        "id": "evt_1",
+        "object": "event",
+        "created": 1,
+        "data": {"object": session},
+        "livemode": changed.get("livemode", False),
+        "type": "checkout.session.completed",
+    }
+    return json.dumps(event).encode()
+
+
+def test_another_shop_on_the_same_account_is_of_no_concern(
+    account: StripeCheckout, keys: Keys
+) -> None:
+    assert account.event(*signed(keys, a_paid_session())).evidence is not None
+    metadata: tuple[Json | None, ...] = (
+        {},
+        None,
+        {"order_id": "7"},
+        {"application": "pressroom"},
+        {"application": "pressroom", "order_id": "seven"},
+        {"application": "pressroom", "order_id": "-7"},
+    )
+    for each in metadata:
+        body = a_paid_session(metadata=each)
+        assert account.event(*signed(keys, body)).evidence is None
+
+
+@pytest.mark.parametrize(
+    ("key", "is_live_event", "counts"),
+    [
+        ("sk_live_1", True, True),
+        ("rk_live_1", True, True),
+        ("sk_live_1", False, False),
+        ("sk_test_1", True, False),
+        ("sk_test_1", False, True),
+    ],
+)
+def test_test_payments_count_for_nothing_where_real_ones_do(
+    keys: Keys, key: str, is_live_event: bool, counts: bool
+) -> None:
+    account = StripeCheckout(
+        Channel.STRIPE,
+        base_url="http://127.0.0.1:9",
+        secret_key=SecretStr(key),
+        webhook_secret=SecretStr(keys.webhook_secret),
+    )
+    event = account.event(*signed(keys, a_paid_session(livemode=is_live_event)))
+    assert (event.evidence is not None) == counts
