@@ -29,9 +29,10 @@ from api.routers import (
     members,
     operations,
     pages,
-    payments,
+    returning,
     subscriptions,
     topups,
+    webhooks,
 )
 from api.state import State
 from api.streams import Streams
@@ -65,7 +66,8 @@ _RESOURCES = (
     exports,
     credits,
     topups,
-    payments,
+    webhooks,
+    returning,
     jobs,
     accounts,
     pages,
@@ -74,7 +76,7 @@ _RESOURCES = (
 
 _MIDDLEWARE = [
     Middleware(RequestMiddleware),
-    Middleware(AudienceMiddleware, pages=[pages.router, payments.pages]),
+    Middleware(AudienceMiddleware, pages=[pages.router, returning.router]),
     Middleware(BreakageMiddleware),
     Middleware(PathMiddleware),
     Middleware(DeadlineMiddleware),

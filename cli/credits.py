@@ -47,7 +47,7 @@ def adjust(email: Email, amount: Amount, reason: Reason = "adjust", as_json: Jso
 
 @app.command("verify")
 def verify_ledger(as_json: Json = False) -> None:
-    """Prove that all balances, debts, places, hashes and orders agree; exit code 1 names the faults."""
+    """Prove that balances, debts, hashes and orders hold; exit code 1 names the faults."""
     with connected() as resources:
         found = [asdict(fault) for fault in verify.faults(resources.database.engine)]
     show_all(found, as_json=as_json)

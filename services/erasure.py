@@ -151,7 +151,7 @@ def _blank_lists(uow: UnitOfWork, person: User) -> int:
 
 
 def _blank_orders(uow: UnitOfWork, person: User) -> None:
-    """What was ordered, paid and credited stays; where the payer came from, and their token, not."""
+    """What was ordered and paid stays; where the payer came from, and their token, does not."""
     uow.session.execute(
         update(PaymentOrder)
         .where(PaymentOrder.user_id == person.id)

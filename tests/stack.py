@@ -253,6 +253,7 @@ def open_stack(
 ) -> Iterator[Stack]:
     """A stack in the running services: database and bucket `name`, Redis database `number`."""
     environment = _own_namespace(services.environment, name, number)
+    environment["PRESSROOM_REDIRECT_ORIGINS"] = "loopback,https://shop.example"
     environment["PRESSROOM_PUBLIC_URL"] = f"http://{LOOPBACK}:{port}"
     settings = Settings.model_validate(
         {

@@ -1,4 +1,4 @@
-"""Where payment providers come in: their webhooks, and payers on their way back."""
+"""Payers on their way back from the provider's page."""
 
 from typing import Annotated
 
@@ -7,57 +7,25 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from api.dependencies import PUBLIC, StateOf
-from api.openapi import refuses
 from api.pages.frame import HEADERS
-from api.schemas.envelope import Envelope, envelope
 from api.state import State
 from core.errors import DomainError, forbidden
 from core.lanes import Lane
 from core.logging import get_logger
 from models import OrderStatus, PaymentOrder
-from services.topups import redirects, webhooks
+from services.topups import redirects
 from services.topups.opening import RETURN_PATH
 
 log = get_logger(__name__)
 
-router = APIRouter(tags=["Credits"], dependencies=[PUBLIC])
 # For people's browsers, and no operation of the API.
-pages = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
 
 # A payer waits before an empty page; who is told "pending" hears the rest by another way.
 ASK_SECONDS = 6.0
 
 
-@router.post(
-    "/webhooks/stripe",
-    responses=refuses(
-        (400, "webhook.signature_invalid", "The signature is missing, wrong or too old."),
-        (400, "webhook.unreadable", "The body is signed, but no event can be read from it."),
-        (413, "body.too_large", "The body of this request has at most 1 MB."),
-        (503, "service.unavailable", "A part of the service is not reachable."),
-        (503, "topup.channel_unavailable", "Payments are not set up here."),
-    ),
-    openapi_extra={
-        "parameters": [
-            {
-                "name": "Stripe-Signature",
-                "in": "header",
-                "required": True,
-                "schema": {"type": "string"},
-            }
-        ],
-        "requestBody": {"required": True, "content": {"application/json": {"schema": {}}}},
-    },
-)
-async def receive_stripe_webhook(request: Request, state: StateOf) -> Envelope[int]:
-    """Take in an event of Stripe's. It may come twice, late, and before what led to it."""
-    body = await request.body()
-    signature = request.headers.get("stripe-signature", "")
-    await run_in_threadpool(webhooks.receive, state.resources, state.payments, body, signature)
-    return envelope(1)
-
-
-@pages.get(RETURN_PATH)
+@router.get(RETURN_PATH)
 async def return_from_payment(
     request: Request,
     state: StateOf,
