@@ -52,7 +52,8 @@ def follow(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
     except DataError:
         # The account can't hold that many credits: nothing moves, and an operator looks.
         uow.session.refresh(order)
-        if order.status not in facts.REVIEWABLE or order.mismatch is not None:
+        may_wait = order.status in {OrderStatus.CREATED, *facts.REVIEWABLE}
+        if not may_wait or order.mismatch is not None:
             raise
         order.mismatch = "the account can't hold so many credits"
         _walk(uow, order, via)
