@@ -9,9 +9,9 @@ from devstack.sandbox.stripe.keys import Keys
 from integrations.payments.port import Channel, OpenedCheckout
 from integrations.payments.registry import PaymentChannels
 from tests.integrations.challenges.setting import settings
-from tests.integrations.payments.receiver import Receiver
 from tests.integrations.payments.test_events import a_paid_session, signed
 from tests.payments import SandboxPayments
+from tests.webhooks import Receiver
 
 STRIPE = {"stripe_secret_key": "sk_test_real", "stripe_webhook_secret": "whsec_real"}
 
@@ -97,9 +97,8 @@ def test_events_of_the_running_sandbox_find_their_account(
     receiver: Receiver,
     opened: OpenedCheckout,
 ) -> None:
-    receiver.received.clear()
     sandbox.pay(opened.payment_url)
-    sent = receiver.next("checkout.session.completed")
+    sent = receiver.next("checkout.session.completed", opened.session_id)
     channels = PaymentChannels(settings(**STRIPE, **of_sandbox(keys, f"{sandbox_url}/stripe")))
     account, event = channels.event(sent.body, sent.signature)
     assert event.evidence

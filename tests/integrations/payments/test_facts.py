@@ -9,8 +9,7 @@ from core.errors import DomainError, Kind
 from devstack.sandbox.stripe.keys import Keys
 from integrations.payments.port import Dispute, Evidence, OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
-from tests.integrations.payments.conftest import RETURN_URL, account_at, an_order
-from tests.payments import SandboxPayments
+from tests.payments import RETURN_URL, SandboxPayments, account_at, an_order
 
 
 def test_an_open_checkout_says_what_it_is_for_and_nothing_else(account: StripeCheckout) -> None:
