@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -88,6 +90,15 @@ def test_an_account_is_opened_once_whoever_asks_first(keys: Keys) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(lambda _: id(channels.channel(Channel.SANDBOX)), range(32)))
     assert len(found) == 1
+
+
+def test_a_process_that_sees_no_money_does_not_load_the_library() -> None:
+    check = (
+        "import sys; import api.app, workers.app, integrations.payments.registry; "
+        "assert 'stripe' not in sys.modules; "
+        "import integrations.payments.stripe_checkout; assert 'stripe' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True)
 
 
 def test_events_of_the_running_sandbox_find_their_account(

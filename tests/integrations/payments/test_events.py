@@ -88,6 +88,17 @@ def test_a_payment_is_told_with_its_order_amount_and_currency(
     )
 
 
+def test_what_was_paid_is_told_even_where_something_else_was_asked_for(
+    account: StripeCheckout, sandbox: SandboxPayments, read: Reader, opened: OpenedCheckout
+) -> None:
+    sandbox.alter(opened.session_id, amount=1, currency="EUR")
+    sandbox.pay(opened.session_id)
+    told = read.evidence("checkout.session.completed", opened)
+    asked = account.evidence(opened.session_id)
+    for found in (told, asked):
+        assert (found.paid, found.amount_minor, found.currency) == (True, 1, "EUR")
+
+
 def test_a_promise_is_told_as_no_payment_then_kept(
     sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
 ) -> None:
