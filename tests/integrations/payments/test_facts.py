@@ -1,5 +1,6 @@
 """What the adapter learns by asking, over HTTP, from a server that speaks Stripe's protocol."""
 
+import logging
 from datetime import timedelta
 
 import pytest
@@ -205,3 +206,13 @@ def test_a_refusal_shows_no_key(sandbox_url: str, keys: Keys) -> None:
     assert refused.value.code == "payments.refused"
     assert other.secret_key[-4:] not in refused.value.message
     assert refused.value.__cause__ is None
+
+
+def test_what_the_provider_answers_is_logged_at_no_level(
+    account: StripeCheckout, opened: OpenedCheckout, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        account.evidence(opened.session_id)
+        assert "amount_total" not in caplog.text
+        # It would be seen here.
+        assert "httpx" in {each.name for each in caplog.records}
