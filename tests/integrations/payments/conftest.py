@@ -5,6 +5,7 @@ import pytest
 from devstack.sandbox.stripe.keys import Keys
 from integrations.payments.port import OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
+from tests.integrations.payments.reading import Reader
 from tests.payments import SandboxPayments, account_at, an_order, serving
 from tests.webhooks import Receiver, receiving
 
@@ -44,3 +45,8 @@ def account(sandbox_url: str, keys: Keys) -> StripeCheckout:
 @pytest.fixture
 def opened(account: StripeCheckout) -> OpenedCheckout:
     return account.open(an_order())
+
+
+@pytest.fixture
+def read(receiver: Receiver, account: StripeCheckout, sandbox: SandboxPayments) -> Reader:
+    return Reader(receiver, account, sandbox)

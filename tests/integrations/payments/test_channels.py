@@ -11,7 +11,7 @@ from devstack.sandbox.stripe.keys import Keys
 from integrations.payments.port import Channel, OpenedCheckout
 from integrations.payments.registry import PaymentChannels
 from tests.integrations.challenges.setting import settings
-from tests.integrations.payments.test_events import a_paid_session, signed
+from tests.integrations.payments.reading import a_paid_session, signed
 from tests.payments import SandboxPayments
 from tests.webhooks import Receiver
 

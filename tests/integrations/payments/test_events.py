@@ -1,71 +1,16 @@
 """What the adapter reads from webhooks that were really signed and really posted."""
 
-import hashlib
-import hmac
-import json
-import time
 from datetime import timedelta
 
 import pytest
 from pydantic import SecretStr
 
 from core import clock
-from core.errors import DomainError, Kind
 from devstack.sandbox.stripe.keys import Keys
-from integrations.payments.port import Channel, Dispute, Event, Evidence, OpenedCheckout
+from integrations.payments.port import Channel, Dispute, Evidence, OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
-from tests.payments import Json, SandboxPayments, Signature, an_order
-from tests.webhooks import Receiver
-
-
-def a_paid_session(**changed: object) -> bytes:
-    session: Json = {
-        "id": "cs_live_1",
-        "object": "checkout.session",
-        "amount_total": 100,
-        "currency": "usd",
-        "metadata": {"application": "pressroom", "order_id": "7"},
-        "payment_intent": "pi_1",
-        "payment_status": "paid",
-        "status": "complete",
-    }
-    session |= {name: value for name, value in changed.items() if name in session}
-    event = {
-        "id": "evt_1",
-        "object": "event",
-        "created": 1,
-        "data": {"object": session},
-        "livemode": changed.get("livemode", False),
-        "type": "checkout.session.completed",
-    }
-    return json.dumps(event).encode()
-
-
-class Reader:
-    """Reads what the webhook was sent about one checkout."""
-
-    def __init__(
-        self, receiver: Receiver, account: StripeCheckout, sandbox: SandboxPayments
-    ) -> None:
-        self._receiver = receiver
-        self._account = account
-        self._sandbox = sandbox
-
-    def event(self, kind: str, opened: OpenedCheckout) -> Event:
-        is_session = kind.startswith("checkout.session.")
-        session = self._sandbox.session(opened.session_id)
-        sent = self._receiver.next(kind, session["id" if is_session else "payment"])
-        return self._account.event(sent.body, sent.signature)
-
-    def evidence(self, kind: str, opened: OpenedCheckout) -> Evidence:
-        found = self.event(kind, opened).evidence
-        assert found is not None
-        return found
-
-
-@pytest.fixture
-def read(receiver: Receiver, account: StripeCheckout, sandbox: SandboxPayments) -> Reader:
-    return Reader(receiver, account, sandbox)
+from tests.integrations.payments.reading import Reader, a_paid_session, signed
+from tests.payments import Json, SandboxPayments, an_order
 
 
 def test_a_payment_is_told_with_its_order_amount_and_currency(
@@ -195,94 +140,6 @@ def test_one_event_has_one_id_however_often_it_comes(
     sandbox.pay(opened.session_id)
     events = [read.event("checkout.session.completed", opened) for _ in range(3)]
     assert len({each.id for each in events}) == 1
-
-
-@pytest.mark.parametrize("signature", ["wrong", "missing", "old"])
-def test_a_webhook_that_is_not_signed_well_is_refused(
-    sandbox: SandboxPayments,
-    opened: OpenedCheckout,
-    read: Reader,
-    signature: Signature,
-) -> None:
-    sandbox.hold()
-    sandbox.expire(opened.session_id)
-    [event] = sandbox.events(opened.session_id)
-    assert sandbox.deliver(event, signature=signature) == [200]
-    with pytest.raises(DomainError) as refused:
-        read.event("checkout.session.expired", opened)
-    assert (refused.value.code, refused.value.kind) == (
-        "webhook.signature_invalid",
-        Kind.MALFORMED,
-    )
-    assert sandbox.deliver(event) == [200]
-    assert read.evidence("checkout.session.expired", opened).expired
-
-
-def test_while_a_secret_is_rolled_one_good_signature_is_enough(
-    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
-) -> None:
-    sandbox.hold()
-    sandbox.expire(opened.session_id)
-    [event] = sandbox.events(opened.session_id)
-    sandbox.deliver(event, signature="rolled")
-    assert read.evidence("checkout.session.expired", opened).expired
-
-
-def test_a_body_that_was_changed_on_its_way_is_refused(
-    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout, receiver: Receiver
-) -> None:
-    sandbox.pay(opened.session_id)
-    sent = receiver.next("checkout.session.completed", opened.session_id)
-    with pytest.raises(DomainError, match="signature"):
-        account.event(sent.body.replace(b"1234", b"9999"), sent.signature)
-    with pytest.raises(DomainError, match="signature"):
-        account.event(sent.body + b" ", sent.signature)
-
-
-@pytest.mark.parametrize(
-    "header",
-    ["", "t=,v1=", "t=1", "v1=00", "nonsense", "t=1,v1=é", "t=1,v1", f"t={'9' * 5000},v1=00"],
-    ids=range(8),
-)
-def test_headers_of_any_shape_are_refused_in_one_way(account: StripeCheckout, header: str) -> None:
-    with pytest.raises(DomainError) as refused:
-        account.event(b"{}", header)
-    assert refused.value.code == "webhook.signature_invalid"
-
-
-def test_a_body_that_is_no_text_is_refused(account: StripeCheckout) -> None:
-    with pytest.raises(DomainError) as refused:
-        account.event(b"\xff\xfe", f"t={int(time.time())},v1=00")
-    assert refused.value.code == "webhook.signature_invalid"
-
-
-def signed(keys: Keys, body: bytes) -> tuple[bytes, str]:
-    at = str(int(time.time()))
-    mac = hmac.new(keys.webhook_secret.encode(), at.encode() + b"." + body, hashlib.sha256)
-    return body, f"t={at},v1={mac.hexdigest()}"
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"[]",
-        b"null",
-        b"{}",
-        b"not json",
-        b'{"object": "v2.core.event", "id": "evt_1", "type": "x"}',
-        b'{"object": "event", "id": "evt_1", "type": "charge.refunded", "created": 1}',
-        b'{"object": "event", "id": "evt_1", "type": "x", "created": 1e300, "data": {"object": 1}}',
-        a_paid_session(payment_intent=[], amount_total="much", metadata=7),
-    ],
-    ids=range(9),
-)
-def test_a_signed_body_of_no_event_is_unreadable(
-    account: StripeCheckout, keys: Keys, body: bytes
-) -> None:
-    with pytest.raises(DomainError) as refused:
-        account.event(*signed(keys, body))
-    assert (refused.value.code, refused.value.kind) == ("webhook.unreadable", Kind.MALFORMED)
 
 
 def test_another_shop_on_the_same_account_is_of_no_concern(
