@@ -1,9 +1,29 @@
 """The sandbox's stand-in for Stripe, as tests use it: a payer, a bank, and a post office."""
 
+import contextlib
+import itertools
 import re
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, Literal
 
 import httpx
+import uvicorn
+from pydantic import SecretStr
+
+from core import clock
+from devstack.ports import LOOPBACK
+from devstack.sandbox.app import create_app
+from devstack.sandbox.providers import payments
+from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.server import StripeServer
+from integrations.payments.port import Channel, Checkout
+from integrations.payments.stripe_checkout import StripeCheckout
+from tests.stack import eventually
+
+RETURN_URL = "http://127.0.0.1:9/back?order=1"
+_orders = itertools.count(1)
 
 Json = dict[str, Any]
 Signature = Literal["good", "wrong", "missing", "old", "rolled"]
@@ -160,3 +180,47 @@ class SandboxPayments:
 
     def _put(self, path: str, **given: object) -> None:
         self._http.put(path, json=given).raise_for_status()
+
+
+@contextlib.contextmanager
+def serving(keys: Keys) -> Iterator[str]:
+    """The stand-in alone, in this process; its sandbox's URL."""
+    app = create_app((payments(StripeServer(keys)),))
+    config = uvicorn.Config(app, host=LOOPBACK, port=0, log_config=None)
+    server = uvicorn.Server(config)
+    # Nobody waits for an answer that a test has given up.
+    config.timeout_graceful_shutdown = 1
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    eventually(lambda: server.started, what="the sandbox")
+    yield f"http://{LOOPBACK}:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+def account_at(url: str, keys: Keys, **chosen: float) -> StripeCheckout:
+    return StripeCheckout(
+        Channel.SANDBOX,
+        base_url=url,
+        secret_key=SecretStr(keys.secret_key),
+        webhook_secret=SecretStr(keys.webhook_secret),
+        **chosen,
+    )
+
+
+def an_order(
+    amount: int = 1234,
+    currency: str = "USD",
+    *,
+    lasting: timedelta = timedelta(hours=2),
+    return_url: str = RETURN_URL,
+) -> Checkout:
+    """Each has a number of its own."""
+    return Checkout(
+        order_id=next(_orders),
+        amount_minor=amount,
+        currency=currency,
+        description="1,234 credits",
+        return_url=return_url,
+        expires_at=clock.now() + lasting,
+    )

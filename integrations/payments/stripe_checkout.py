@@ -4,6 +4,7 @@ One path for the real Stripe and for the development stack's stand-in: only the 
 keys differ. Sources: docs.stripe.com/api/checkout/sessions, /api/idempotent_requests, /webhooks.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -36,6 +37,9 @@ _REFUSALS = range(300, 500)
 _PASSING = frozenset(
     {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS}
 )
+
+# It logs whole answers for debugging, with what payers wrote into Stripe's page.
+logging.getLogger("stripe").setLevel(logging.WARNING)
 
 T = TypeVar("T")
 _log = get_logger(__name__)

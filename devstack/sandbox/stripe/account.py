@@ -78,6 +78,12 @@ class Account:
         session.status = "expired"
         self._tell_of(session, "checkout.session.expired")
 
+    def expire_due(self, now: int) -> None:
+        """What nobody paid until its end."""
+        for session in self.newest_first():
+            if session.is_open and session.expires_at <= now:
+                self.expire(session)
+
     # -- what happens to money ---------------------------------------------------------------
 
     def refund(self, session: Session, amount: int | None = None) -> Refund:

@@ -1,5 +1,6 @@
 """Stripe's HTTP API below ``/v1``, of which Pressroom uses this much."""
 
+import asyncio
 import time
 from functools import partial
 from typing import Any
@@ -53,6 +54,7 @@ class Shop:
         session = _session(given)
         session.url = f"{pages}/pay/{session.id}"
         self._account.keep(session)
+        self._expire_later(session)
         return objects.session_object(session)
 
     def show_session(self, session_id: str, given: Params) -> Object:
@@ -78,7 +80,7 @@ class Shop:
         return objects.expand(shown, _listed(given, "expand"), self._look_up)
 
     def refund(self, given: Params) -> Object:
-        payment = self.payment(_text(given, "payment_intent") or _text(given, "charge"))
+        payment = self.payment(given.get("payment_intent") or _text(given, "charge"))
         amount = _whole(given, "amount") if "amount" in given else None
         try:
             refund = self._account.refund(self._session_of(payment), amount)
@@ -96,6 +98,12 @@ class Shop:
     def events(self, _: Params) -> Object:
         shown = [each.event for each in reversed(self._courier.events())]
         return objects.list_object("/v1/events", shown[:100])
+
+    def _expire_later(self, session: Session) -> None:
+        left = session.expires_at - time.time()
+        asyncio.get_running_loop().call_later(
+            left + 1, lambda: self._account.expire_due(int(time.time()))
+        )
 
     def _session_of(self, payment: Payment) -> Session:
         return next(each for each in self._account.newest_first() if each.payment is payment)

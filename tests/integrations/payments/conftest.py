@@ -1,26 +1,13 @@
-import itertools
-import threading
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
-import uvicorn
-from pydantic import SecretStr
 
-from core import clock
-from devstack.ports import LOOPBACK
-from devstack.sandbox.app import create_app
-from devstack.sandbox.providers import payments
 from devstack.sandbox.stripe.keys import Keys
-from devstack.sandbox.stripe.server import StripeServer
-from integrations.payments.port import Channel, Checkout, OpenedCheckout
+from integrations.payments.port import OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
-from tests.integrations.payments.receiver import Receiver, receiving
-from tests.payments import SandboxPayments
-from tests.stack import eventually
-
-RETURN_URL = "http://127.0.0.1:9/back?order=1"
-_orders = itertools.count(1)
+from tests.integrations.payments.reading import Reader
+from tests.payments import SandboxPayments, account_at, an_order, serving
+from tests.webhooks import Receiver, receiving
 
 
 @pytest.fixture(scope="package")
@@ -37,17 +24,8 @@ def receiver(keys: Keys) -> Iterator[Receiver]:
 
 @pytest.fixture(scope="package")
 def sandbox_url(keys: Keys, receiver: Receiver) -> Iterator[str]:
-    app = create_app((payments(StripeServer(keys)),))
-    config = uvicorn.Config(app, host=LOOPBACK, port=0, log_config=None)
-    server = uvicorn.Server(config)
-    # Nobody waits for an answer that a test has given up.
-    config.timeout_graceful_shutdown = 1
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    eventually(lambda: server.started, what="the sandbox")
-    yield f"http://{LOOPBACK}:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    with serving(keys) as url:
+        yield url
 
 
 @pytest.fixture
@@ -69,25 +47,6 @@ def opened(account: StripeCheckout) -> OpenedCheckout:
     return account.open(an_order())
 
 
-def account_at(url: str, keys: Keys, **chosen: float) -> StripeCheckout:
-    return StripeCheckout(
-        Channel.SANDBOX,
-        base_url=url,
-        secret_key=SecretStr(keys.secret_key),
-        webhook_secret=SecretStr(keys.webhook_secret),
-        **chosen,
-    )
-
-
-def an_order(
-    amount: int = 1234, currency: str = "USD", lasting: timedelta = timedelta(hours=2)
-) -> Checkout:
-    """Each has a number of its own."""
-    return Checkout(
-        order_id=next(_orders),
-        amount_minor=amount,
-        currency=currency,
-        description="1,234 credits",
-        return_url=RETURN_URL,
-        expires_at=clock.now() + lasting,
-    )
+@pytest.fixture
+def read(receiver: Receiver, account: StripeCheckout, sandbox: SandboxPayments) -> Reader:
+    return Reader(receiver, account, sandbox)

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,9 +11,9 @@ from devstack.sandbox.stripe.keys import Keys
 from integrations.payments.port import Channel, OpenedCheckout
 from integrations.payments.registry import PaymentChannels
 from tests.integrations.challenges.setting import settings
-from tests.integrations.payments.receiver import Receiver
-from tests.integrations.payments.test_events import a_paid_session, signed
+from tests.integrations.payments.reading import a_paid_session, signed
 from tests.payments import SandboxPayments
+from tests.webhooks import Receiver
 
 STRIPE = {"stripe_secret_key": "sk_test_real", "stripe_webhook_secret": "whsec_real"}
 
@@ -90,6 +92,15 @@ def test_an_account_is_opened_once_whoever_asks_first(keys: Keys) -> None:
     assert len(found) == 1
 
 
+def test_a_process_that_sees_no_money_does_not_load_the_library() -> None:
+    check = (
+        "import sys; import api.app, workers.app, integrations.payments.registry; "
+        "assert 'stripe' not in sys.modules; "
+        "import integrations.payments.stripe_checkout; assert 'stripe' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True)
+
+
 def test_events_of_the_running_sandbox_find_their_account(
     sandbox: SandboxPayments,
     sandbox_url: str,
@@ -97,9 +108,8 @@ def test_events_of_the_running_sandbox_find_their_account(
     receiver: Receiver,
     opened: OpenedCheckout,
 ) -> None:
-    receiver.received.clear()
     sandbox.pay(opened.payment_url)
-    sent = receiver.next("checkout.session.completed")
+    sent = receiver.next("checkout.session.completed", opened.session_id)
     channels = PaymentChannels(settings(**STRIPE, **of_sandbox(keys, f"{sandbox_url}/stripe")))
     account, event = channels.event(sent.body, sent.signature)
     assert event.evidence

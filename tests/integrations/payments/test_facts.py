@@ -1,5 +1,6 @@
 """What the adapter learns by asking, over HTTP, from a server that speaks Stripe's protocol."""
 
+import logging
 from datetime import timedelta
 
 import pytest
@@ -9,8 +10,7 @@ from core.errors import DomainError, Kind
 from devstack.sandbox.stripe.keys import Keys
 from integrations.payments.port import Dispute, Evidence, OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
-from tests.integrations.payments.conftest import RETURN_URL, account_at, an_order
-from tests.payments import SandboxPayments
+from tests.payments import RETURN_URL, SandboxPayments, account_at, an_order
 
 
 def test_an_open_checkout_says_what_it_is_for_and_nothing_else(account: StripeCheckout) -> None:
@@ -206,3 +206,13 @@ def test_a_refusal_shows_no_key(sandbox_url: str, keys: Keys) -> None:
     assert refused.value.code == "payments.refused"
     assert other.secret_key[-4:] not in refused.value.message
     assert refused.value.__cause__ is None
+
+
+def test_what_the_provider_answers_is_logged_at_no_level(
+    account: StripeCheckout, opened: OpenedCheckout, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        account.evidence(opened.session_id)
+        assert "amount_total" not in caplog.text
+        # It would be seen here.
+        assert "httpx" in {each.name for each in caplog.records}

@@ -22,12 +22,13 @@ class Receiver:
     statuses: list[int] = field(default_factory=list)
     received: list[Received] = field(default_factory=list)
 
-    def next(self, kind: str) -> Received:
-        """The first delivery of that type of event; it is forgotten then."""
-        named = f'"type": "{kind}"'.encode()
+    def next(self, kind: str, about: str) -> Received:
+        """The first delivery of that type of event that names this id; it is forgotten then."""
+        named = f'"type": "{kind}"'.encode(), f'"{about}"'.encode()
 
         def arrived() -> Received | None:
-            return next((each for each in self.received if named in each.body), None)
+            kept = tuple(self.received)
+            return next((each for each in kept if all(n in each.body for n in named)), None)
 
         found = eventually(arrived, what=f"an event {kind}")
         assert isinstance(found, Received)

@@ -1,0 +1,38 @@
+"""What Pressroom asks of a language model: one answer of a known shape to one question."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Question:
+    """``instructions`` are ours; ``material`` is the post's, and never followed."""
+
+    instructions: str
+    material: str
+    # A JSON schema, of which the answer is an instance.
+    schema: dict[str, Any]
+    schema_name: str
+    most_tokens: int
+    # Seconds for this call, a retry included.
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The text as it came: whether it keeps to the schema is for the asker to check."""
+
+    text: str
+    model: str
+    tokens_in: int
+    tokens_out: int
+
+
+class LanguageModel(Protocol):
+    """Raises ``llm.failed`` (``provider_failed``), ``llm.unavailable`` (``unavailable``, with what
+    ``Retry-After`` said) and ``llm.too_slow`` (``too_slow``): after them, another answer would need
+    another call."""
+
+    name: str
+
+    def ask(self, question: Question) -> Reply: ...
