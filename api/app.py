@@ -30,18 +30,24 @@ from api.routers import (
     members,
     operations,
     pages,
+    returning,
     subscriptions,
+    topups,
+    webhooks,
 )
 from api.state import State
 from api.streams import Streams
 from api.waiting import Look, Subscriber, Waiters, running
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
+from integrations.payments.registry import PaymentChannels
 from models import FINISHED
 from services import api_keys, file_links
 from services.attachments import links
 from services.jobs import requests
 from services.subscriptions import traces
+from services.topups import opening
+from services.topups.claims import ClaimTokens
 from storage.notifications import job_of
 from storage.redis import open_async_redis
 from storage.resources import Resources, open_resources
@@ -61,6 +67,9 @@ _RESOURCES = (
     adding,
     imports,
     exports,
+    topups,
+    webhooks,
+    returning,
     jobs,
     accounts,
     pages,
@@ -69,7 +78,7 @@ _RESOURCES = (
 
 _MIDDLEWARE = [
     Middleware(RequestMiddleware),
-    Middleware(AudienceMiddleware, pages=[pages.router]),
+    Middleware(AudienceMiddleware, pages=[pages.router, returning.router]),
     Middleware(BreakageMiddleware),
     Middleware(PathMiddleware),
     Middleware(DeadlineMiddleware),
@@ -117,7 +126,10 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         link_signer=links.signer(settings.keyring),
         trace_signer=traces.signer(settings.keyring),
         file_signer=file_links.signer(settings.keyring),
+        return_signer=opening.return_signer(settings.keyring),
+        claim_tokens=ClaimTokens(settings.keyring),
         challenges=Challenges(settings),
+        payments=PaymentChannels(settings),
         subscriber=Subscriber(redis),
         jobs=Waiters(_finished_jobs(resources)),
         calls=Calls(resources, redis),

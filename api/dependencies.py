@@ -32,8 +32,8 @@ class Access:
     ``Access(Scope.ATTACHMENT)`` needs that scope, ``ANY_CALLER`` any credential, ``UNRESTRICTED`` a
     credential that may make others, ``OF_JOB_KIND`` the scope of the job at hand and
     ``OF_EXPORT_KIND`` that of the file asked for, which the service checks, ``or_trace`` a scope
-    where no trace id speaks for a person, which the route checks (``api.speaking``), ``PUBLIC``
-    none. ``in_handler`` hands the check to the handler, which calls it first thing in the thread
+    where no trace id speaks for a person, which the route checks (``api.speaking``), ``OPTIONAL``
+    takes any credential or none, ``PUBLIC`` looks at none. ``in_handler`` hands the check to the handler, which calls it first thing in the thread
     that it works in anyway: a change of threads costs as much as a small statement. A test fails
     for a route without one, and for one that answers without credentials.
     """
@@ -43,6 +43,7 @@ class Access:
         scope: Scope | None = None,
         *,
         public: bool = False,
+        optional: bool = False,
         unrestricted: bool = False,
         of_job_kind: bool = False,
         of_export_kind: bool = False,
@@ -51,6 +52,7 @@ class Access:
     ) -> None:
         self.scope = scope
         self.public = public
+        self.optional = optional
         self.unrestricted = unrestricted
         self.of_job_kind = of_job_kind
         self.of_export_kind = of_export_kind
@@ -60,6 +62,8 @@ class Access:
     async def __call__(self, request: Request) -> Caller | Authorise | None:
         if self.public or self.or_trace:
             return None
+        if self.optional:
+            return await run_in_threadpool(identify, request)
         if self.in_handler:
             return partial(self._authorise, request)
         return await run_in_threadpool(self._authorise, request)
@@ -79,6 +83,7 @@ class Access:
 
 
 PUBLIC = Depends(Access(public=True))
+OPTIONAL = Depends(Access(optional=True))
 ANY_CALLER = Depends(Access())
 UNRESTRICTED = Depends(Access(unrestricted=True))
 OF_JOB_KIND = Depends(Access(of_job_kind=True))
