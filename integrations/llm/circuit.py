@@ -20,7 +20,7 @@ class Health(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Open(Exception):
     """Nothing is sent; ``seconds`` until the next call may try."""
 

@@ -10,8 +10,7 @@ from integrations.llm.port import Reply
 
 
 def _count(value: object) -> int:
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return int(value) if is_count else 0  # type: ignore[call-overload, no-any-return]
+    return value if type(value) is int and value >= 0 else 0
 
 
 _Count = Annotated[int, BeforeValidator(_count)]
@@ -32,24 +31,28 @@ class _Usage(BaseModel):
     completion_tokens: _Count = 0
 
 
-class _Completion(BaseModel):
+class Completion(BaseModel):
     choices: list[_Choice] = Field(min_length=1)
     usage: _Usage | None = None
 
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """In and out. A useless answer costs them too."""
+        usage = self.usage or _Usage()
+        return usage.prompt_tokens, usage.completion_tokens
 
-def read(body: bytes, model: str) -> Reply:
-    """Raises ``Failure`` for what is no answer, or half of one."""
+    def reply(self, model: str) -> Reply:
+        """Raises ``Failure`` for what is no answer, or half of one."""
+        tokens_in, tokens_out = self.tokens
+        return Reply(_text(self.choices[0]), model, tokens_in, tokens_out)
+
+
+def read(body: bytes) -> Completion:
+    """Raises ``Failure`` for what isn't of the protocol."""
     try:
-        completion = _Completion.model_validate_json(body)
+        return Completion.model_validate_json(body)
     except ValidationError:
         raise Failure("not a completion") from None
-    choice, usage = completion.choices[0], completion.usage or _Usage()
-    return Reply(
-        text=_text(choice),
-        model=model,
-        tokens_in=usage.prompt_tokens,
-        tokens_out=usage.completion_tokens,
-    )
 
 
 def _text(choice: _Choice) -> str:

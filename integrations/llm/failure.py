@@ -19,7 +19,7 @@ class Outcome(StrEnum):
     TOO_SLOW = "too_slow"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Failure(Exception):
     """One request's.
 

@@ -87,7 +87,13 @@ class OpenAIProtocol:
                 manner = following
             else:
                 self._server.manners[self._model] = manner
-                return completion.read(body, self._model)
+                return self._read(body)
+
+    def _read(self, body: bytes) -> Reply:
+        completed = completion.read(body)
+        for direction, tokens in zip(("in", "out"), completed.tokens, strict=True):
+            metrics.TOKENS.labels(self._model, direction).inc(tokens)
+        return completed.reply(self._model)
 
     async def _tried_twice(self, question: Question, manner: Manner, deadline: float) -> bytes:
         try:
@@ -107,8 +113,6 @@ class OpenAIProtocol:
 
     def _note_reply(self, reply: Reply, seconds: float) -> None:
         self._count("answered")
-        metrics.TOKENS.labels(self._model, "in").inc(reply.tokens_in)
-        metrics.TOKENS.labels(self._model, "out").inc(reply.tokens_out)
         metrics.SECONDS.labels(self._model).observe(seconds)
         _log.info(
             "language model answered",

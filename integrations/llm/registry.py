@@ -1,10 +1,15 @@
 import threading
+from typing import TYPE_CHECKING
 
 from core.settings import Settings
 from integrations.llm.port import LanguageModel
 
+if TYPE_CHECKING:
+    from integrations.llm.openai_protocol import Server
+
 _lock = threading.Lock()
 _models: dict[tuple[object, ...], LanguageModel] = {}
+_servers: dict[str, "Server"] = {}
 
 
 def language_model(given: Settings) -> LanguageModel | None:
@@ -25,7 +30,10 @@ def _open(given: Settings, model: str) -> LanguageModel:
     # The library takes its time to import, which processes that ask nothing are spared.
     from integrations.llm import openai_protocol, wire
 
-    target = wire.Target(str(given.llm_base_url), given.llm_api_key)
+    url = str(given.llm_base_url)
     return openai_protocol.OpenAIProtocol(
-        target, openai_protocol.Server(), model=model, context_tokens=given.llm_context_tokens
+        wire.Target(url, given.llm_api_key),
+        _servers.setdefault(url, openai_protocol.Server()),
+        model=model,
+        context_tokens=given.llm_context_tokens,
     )

@@ -50,7 +50,7 @@ async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
             raise _unconnected(error.__cause__) from None
         except openai.OpenAIError as error:
             raise Failure(type(error).__name__) from None
-        return reply.content
+        return bytes(reply.content)
 
 
 def _client(target: Target, seconds: float) -> openai.AsyncOpenAI:
