@@ -50,6 +50,8 @@ async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
             raise _unconnected(error.__cause__) from None
         except openai.OpenAIError as error:
             raise Failure(type(error).__name__) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+            raise _unconnected(error) from None
         return bytes(reply.content)
 
 
@@ -95,7 +97,7 @@ def _unconnected(cause: BaseException | None) -> Failure:
     return Failure(f"broken reply ({type(cause).__name__})")
 
 
-class _Unbounded(Exception):
+class _Unbounded(httpx2.ReadError):
     """A reply that would be more than an answer can be."""
 
 

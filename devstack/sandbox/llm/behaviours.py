@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import Response
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from devstack.sandbox.llm import victim, writing
 from devstack.sandbox.llm.completion import completion
@@ -63,15 +64,17 @@ async def _filtered(body: Body) -> Response:
     return completion(body, "", finish_reason="content_filter")
 
 
+class _Half(Response):
+    """Promises more than it sends, so that the server hangs up."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        half = bytes(self.body)[: len(self.body) // 2]
+        await send({"type": "http.response.body", "body": half, "more_body": True})
+
+
 async def _cut(body: Body) -> Response:
-    """Promises more than it sends, then hangs up."""
-    whole = bytes((await right(body)).body)
-
-    async def half() -> AsyncIterator[bytes]:
-        yield whole[: len(whole) // 2]
-
-    headers = {"Content-Length": str(len(whole))}
-    return StreamingResponse(half(), media_type="application/json", headers=headers)
+    return _Half(bytes((await right(body)).body), media_type="application/json")
 
 
 async def _broken(body: Body) -> Response:
