@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from devstack.llm import base_url
 from integrations.llm import wire
 from integrations.llm.openai_protocol import OpenAIProtocol, Server
-from integrations.llm.port import Question
+from integrations.llm.port import Question, Usage
 
 KEY = "sk-never-to-be-seen-0123456789"
 PRIVATE = "Zanzibar"
@@ -30,6 +30,7 @@ class Run:
     sandbox: str
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     server: Server = field(default_factory=Server)
+    usages: list[Usage] = field(default_factory=list)
 
     @property
     def base_url(self) -> str:
@@ -44,6 +45,7 @@ class Run:
             self.server,
             model=f"sandbox-{behaviour}" if behaviour else "sandbox",
             context_tokens=context_tokens,
+            report=self.usages.append,
         )
 
     def steer(self, behaviour: str | None) -> None:

@@ -1,5 +1,6 @@
 """What Pressroom asks of a language model: one answer of a known shape to one question."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,6 +27,24 @@ class Reply:
     model: str
     tokens_in: int
     tokens_out: int
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one question came to: `answered`, `failed`, `unavailable` or `too_slow`. Tokens are
+    the server's count, whether or not the answer was of use."""
+
+    model: str
+    outcome: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+
+
+Report = Callable[[Usage], None]
+
+
+def unreported(_: Usage) -> None: ...
 
 
 class LanguageModel(Protocol):

@@ -1,7 +1,7 @@
+import threading
 import time
 
 import pytest
-from prometheus_client import REGISTRY
 from pydantic import SecretStr
 
 from core.errors import DomainError, Kind
@@ -116,21 +116,18 @@ def test_a_wait_that_does_not_fit_is_handed_on(run: Run) -> None:
     assert run.calls == 1
 
 
-def test_tokens_are_counted_whether_or_not_the_answer_is_of_use(run: Run) -> None:
-    def tokens(model: str) -> float:
-        labels = {"model": model, "direction": "in"}
-        return REGISTRY.get_sample_value("pressroom_llm_tokens_total", labels) or 0.0
-
-    before = tokens("sandbox"), tokens("sandbox-refuses")
+def test_tokens_are_reported_whether_or_not_the_answer_is_of_use(run: Run) -> None:
     reply = run.model().ask(question())
     refused(run, "refuses")
-    assert tokens("sandbox") == before[0] + reply.tokens_in
-    assert tokens("sandbox-refuses") > before[1]
+    refused(run, "401")
+    useful, useless, failed = run.usages
+    assert (useful.outcome, useless.outcome, failed.outcome) == ("answered", "failed", "failed")
+    assert (useful.tokens_in, useful.tokens_out) == (reply.tokens_in, reply.tokens_out)
+    assert useless.tokens_in > 0
+    assert failed.tokens_in == 0
 
 
 def test_calls_do_not_take_turns(run: Run) -> None:
-    import threading
-
     def ask() -> None:
         with pytest.raises(DomainError):
             run.model("slow").ask(question(3.0))
