@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
+from api import llm_metrics
 from api.dependencies import PUBLIC
 from api.json_bodies import JsonRoute
 from api.metrics import JOBS
@@ -61,6 +62,7 @@ def metrics(request: Request) -> Response:
     if not expected or scheme.lower() != "bearer" or not fits:
         raise unauthenticated("auth.metrics_token", "Send the metrics token as a bearer token.")
     _count_jobs(state)
+    llm_metrics.show(state.resources.redis)
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
