@@ -1,5 +1,6 @@
 """The request lane: an API process asks a worker, and nobody works for callers who have left."""
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,16 +22,38 @@ def asking(make_stack: Callable[[str], Stack]) -> Stack:
     return stack
 
 
+class Shift:
+    """The worker that tests share; each starts one only if there is none."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._worker: Running | None = None
+
+    def begin(self) -> Running:
+        if self._worker is None or self._worker.process.poll() is not None:
+            mark = self._stack.home / f"asking-{time.monotonic_ns()}.ready"
+            self._worker = self._stack.start(
+                "worker",
+                "worker",
+                module=MODULE,
+                ready=mark.exists,
+                environment={"PRESSROOM_READY_FILE": str(mark), "PRESSROOM_WORKER_GRACE": "1"},
+            )
+        return self._worker
+
+    def end(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+
+
+@pytest.fixture(scope="module")
+def shift(asking: Stack) -> Shift:
+    return Shift(asking)
+
+
 @pytest.fixture
-def worker(asking: Stack) -> Iterator[Running]:
-    mark = asking.home / "asking-io.ready"
-    mark.unlink(missing_ok=True)
-    environment = {"PRESSROOM_READY_FILE": str(mark), "PRESSROOM_WORKER_GRACE": "1"}
-    running = asking.start(
-        "worker", "worker", module=MODULE, ready=mark.exists, environment=environment
-    )
-    yield running
-    running.stop()
+def worker(shift: Shift) -> Running:
+    return shift.begin()
 
 
 @pytest.fixture
@@ -84,23 +107,19 @@ def test_an_answer_that_comes_too_late_is_504(worker: Running, caller: httpx.Cli
     assert (reply.status_code, reply.json()["code"]) == (504, "request.too_slow")
 
 
-def test_nobody_works_for_a_caller_who_has_left(asking: Stack, caller: httpx.Client) -> None:
+def test_nobody_works_for_a_caller_who_has_left(
+    asking: Stack, shift: Shift, caller: httpx.Client
+) -> None:
     # Without a worker yet, so that the question waits while its caller hangs up.
+    shift.end()
     with pytest.raises(httpx.ReadTimeout):
         caller.post("/ask", timeout=httpx.Timeout(10, read=0.3))
     # Much sooner than it would have expired.
     assert eventually(lambda: not inputs(asking), within=5)
     assert caller.post("/ask", params={"seconds": 0.5}).status_code == 504
-    mark = asking.home / "late.ready"
-    environment = {"PRESSROOM_READY_FILE": str(mark), "PRESSROOM_WORKER_GRACE": "1"}
-    late = asking.start(
-        "worker", "worker", module=MODULE, ready=mark.exists, environment=environment
-    )
-    try:
-        assert caller.post("/ask", params={"text": "still there"}).status_code == 200
-        assert taken(asking) == 1
-    finally:
-        late.stop()
+    shift.begin()
+    assert caller.post("/ask", params={"text": "still there"}).status_code == 200
+    assert taken(asking) == 1
 
 
 def test_nothing_of_a_question_stays_longer_than_its_caller_waits(
@@ -170,7 +189,7 @@ def test_work_under_way_ends_at_its_next_step_when_the_last_one_has_left(
 
 
 def test_a_killed_workers_run_does_not_hold_up_the_next_one_for_long(
-    asking: Stack, worker: Running, caller: httpx.Client
+    asking: Stack, shift: Shift, worker: Running, caller: httpx.Client
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
         lost = pool.submit(
@@ -178,19 +197,12 @@ def test_a_killed_workers_run_does_not_hold_up_the_next_one_for_long(
         )
         eventually(lambda: taken(asking), what="the run")
         worker.kill()
-        mark = asking.home / "successor.ready"
-        environment = {"PRESSROOM_READY_FILE": str(mark), "PRESSROOM_WORKER_GRACE": "1"}
-        successor = asking.start(
-            "worker", "worker", module=MODULE, ready=mark.exists, environment=environment
-        )
-        try:
-            redis = asking.resources.redis
-            eventually(lambda: not redis.exists("pressroom:running:one-question"), within=10)
-            assert caller.post("/ask", params=SAME).status_code == 200
-            # It still waits, so it is answered too.
-            assert lost.result().status_code == 200
-        finally:
-            successor.stop()
+        shift.begin()
+        redis = asking.resources.redis
+        eventually(lambda: not redis.exists("pressroom:running:one-question"), within=10)
+        assert caller.post("/ask", params=SAME).status_code == 200
+        # It still waits, so it is answered too.
+        assert lost.result().status_code == 200
 
 
 def test_the_wait_of_one_says_nothing_about_the_wait_of_another(
