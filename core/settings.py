@@ -23,6 +23,9 @@ from core.mail import MailServer, Sender
 PREFIX = "PRESSROOM_"
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")
+# It is a part of the header Pressroom-Source, where a semicolon ends it.
+_MODEL = re.compile(r"[!-:<-~]{1,100}\Z")
+_KEYED_HOST = "api.openai.com"
 
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 
@@ -117,6 +120,36 @@ class Settings(BaseSettings):
         default=(),
         description="Host names of the pages whose challenges count, comma separated; "
         "empty is any that the provider accepts",
+    )
+    llm_provider: Literal["offline", "openai"] = Field(
+        default="offline",
+        description="Who writes for the composer: offline needs no network, openai is any server "
+        "of that protocol",
+    )
+    llm_base_url: BaseUrl = Field(
+        default=AnyHttpUrl("https://api.openai.com/v1"),
+        description="Where the language model's protocol is spoken, up to /chat/completions",
+    )
+    llm_api_key: SecretStr | None = Field(
+        default=None,
+        validate_default=True,
+        description="Key of the language model's server; a server of your own may need none",
+    )
+    llm_model: str | None = Field(
+        default=None,
+        validate_default=True,
+        description="Name of the language model, as its server knows it; openai needs one",
+    )
+    llm_context_tokens: int = Field(
+        default=32_000,
+        ge=4_000,
+        le=2_000_000,
+        description="How many tokens the language model takes, question and answer together",
+    )
+    llm_fallback: Literal["offline", "error"] = Field(
+        default="offline",
+        description="What happens when the language model fails: offline writes without it, "
+        "error tells the caller",
     )
     stock_photo_provider: Literal["unsplash", "openverse"] = Field(
         default="openverse",
@@ -215,6 +248,34 @@ class Settings(BaseSettings):
         secret = (info.field_name or "").replace("site_key", "secret")
         if bool(value) != bool(info.data.get(secret)):
             raise ValueError(f"goes together with {PREFIX}{secret.upper()}: set both, or none")
+        return value
+
+    @field_validator("llm_base_url")
+    @classmethod
+    def _bare_url(cls, value: AnyHttpUrl) -> AnyHttpUrl:
+        if value.username or value.password or value.query or value.fragment:
+            raise ValueError("must be without user, password, query and fragment")
+        return value
+
+    @field_validator("llm_api_key")
+    @classmethod
+    def _key_of_a_model(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        key = value.get_secret_value() if value else ""
+        if not all("!" <= each <= "~" for each in key):
+            raise ValueError("must be printable ASCII without spaces")
+        url = info.data.get("llm_base_url")
+        is_asked = info.data.get("llm_provider") == "openai"
+        if is_asked and not key and url is not None and url.host == _KEYED_HOST:
+            raise ValueError(f"is needed for {_KEYED_HOST}")
+        return value
+
+    @field_validator("llm_model")
+    @classmethod
+    def _named_model(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("llm_provider") == "openai":
+            raise ValueError(f"is needed with {PREFIX}LLM_PROVIDER=openai")
+        if value is not None and not _MODEL.match(value):
+            raise ValueError("must be at most 100 printable ASCII characters, without space and ;")
         return value
 
     @property

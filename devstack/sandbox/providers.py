@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter
 
+from devstack import llm
 from devstack.challenges import SANDBOX_PREFIX
 from devstack.sandbox import challenges, mailbox_pages
+from devstack.sandbox.llm import router as llm_router
 from devstack.sandbox.mailbox import Mailbox
 
 
@@ -45,5 +47,13 @@ PROVIDERS: tuple[Provider, ...] = (
         "words whether they pass.",
         router=challenges.make_router(),
         page=SANDBOX_PREFIX,
+    ),
+    Provider(
+        name="Language model",
+        path=llm.SANDBOX_PREFIX,
+        stands_for="Answers chat completions as OpenAI does, with sentences of the post; the "
+        "model's name says what goes wrong.",
+        router=llm_router.make_router(),
+        page=llm.SANDBOX_PREFIX,
     ),
 )

@@ -33,6 +33,9 @@ class LanguageModel(Protocol):
     ``Retry-After`` said) and ``llm.too_slow`` (``too_slow``): after them, another answer would need
     another call."""
 
+    # As the header ``Pressroom-Source`` names it: `openai/<model>`.
     name: str
+    # What a question and its answer may take together.
+    context_tokens: int
 
     def ask(self, question: Question) -> Reply: ...
