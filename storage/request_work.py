@@ -12,6 +12,7 @@ who waits, and whether another worker is at it. Equal requests have one id, so t
 Every step is one script, so that no step falls between two of somebody else's.
 """
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,10 +154,16 @@ class Question:
     work: RequestWork
     request_id: str
     worker: str
+    # By the monotonic clock: as long as somebody waited when it was taken.
+    until: float
 
     def seconds_left(self) -> float:
         """How long somebody still waits. Raises ``NobodyWaits``: ask before whatever costs."""
-        left = self.work.attend(self.request_id, self.worker)
+        try:
+            left = self.work.attend(self.request_id, self.worker)
+        except RedisError as error:
+            log.warning("request.not_attended", reason=type(error).__name__)
+            left = self.until - time.monotonic()
         if left <= 0:
             raise NobodyWaits
         return left

@@ -2,6 +2,7 @@
 
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,7 +24,8 @@ def answer_request(request_id: str, answer: Answer) -> None:
     if taken is None:
         log.info("request.dropped", work=request_id)
         return
-    question = Question(taken.payload, work, request_id, worker)
+    until = time.monotonic() + taken.seconds
+    question = Question(taken.payload, work, request_id, worker, until)
     try:
         with _held(question):
             outcome = _outcome(answer, question)

@@ -20,6 +20,7 @@ class Openverse:
     name = ProviderName.OPENVERSE
 
     def __init__(self, base: str, report: Report) -> None:
+        self.origin = base
         # Its terms ask clients to say who they are.
         self._exchange = Exchange(self.name, base, {"User-Agent": "Pressroom"}, report)
         self._endpoint = re.compile(rf"{re.escape(base)}/v1/images/(?P<id>{_ID})/", re.ASCII)

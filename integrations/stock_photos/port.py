@@ -31,6 +31,8 @@ class StockPhotos(Protocol):
     ``stockphoto.refused`` (malformed) for a request that the provider finds no sense in."""
 
     name: ProviderName
+    # Where its API is; the same for what has the same answers.
+    origin: str
 
     def search(self, query: str, *, page: int, limit: int) -> str:
         """The provider's payload, JSON, as it came."""

@@ -12,7 +12,7 @@ class StockPhotoProviders:
     """The providers that the settings name; one for a process. Connects at the first request."""
 
     def __init__(self, given: Settings, report: Report) -> None:
-        self._default = ProviderName(given.stock_photo_provider)
+        self.default = ProviderName(given.stock_photo_provider)
         self._adapters: dict[ProviderName, StockPhotos] = {
             ProviderName.OPENVERSE: Openverse(_base(str(given.openverse_base_url)), report)
         }
@@ -21,19 +21,15 @@ class StockPhotoProviders:
                 _base(str(given.unsplash_base_url)), given.unsplash_access_key, report
             )
 
-    def named(self, name: ProviderName | None) -> StockPhotos:
-        """The provider of that name; without one, that of the settings.
-
-        Raises ``stockphoto.not_configured`` (unavailable): who asks can't mend it.
-        """
-        chosen = name or self._default
-        if chosen not in self._adapters:
+    def named(self, name: ProviderName) -> StockPhotos:
+        """Raises ``stockphoto.not_configured`` (unavailable): who asks can't mend it."""
+        if name not in self._adapters:
             raise unavailable(
                 "stockphoto.not_configured",
-                f"Stock photos of {chosen} are not set up here.",
+                f"Stock photos of {name} are not set up here.",
                 retry_after=_RETRY_AFTER_SECONDS,
             )
-        return self._adapters[chosen]
+        return self._adapters[name]
 
 
 def _base(url: str) -> str:

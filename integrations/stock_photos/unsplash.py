@@ -9,8 +9,8 @@ import re
 from pydantic import SecretStr
 
 from integrations.stock_photos.exchange import Exchange, Report
-from integrations.stock_photos.refusals import endpoint_not_allowed, file_url
 from integrations.stock_photos.port import Photo, ProviderName
+from integrations.stock_photos.refusals import endpoint_not_allowed, file_url
 
 _ID = r"[A-Za-z0-9_-]{1,64}"
 _IXID = r"[A-Za-z0-9_=-]{1,512}"
@@ -20,6 +20,7 @@ class Unsplash:
     name = ProviderName.UNSPLASH
 
     def __init__(self, base: str, access_key: SecretStr, report: Report) -> None:
+        self.origin = base
         self._exchange = Exchange(
             self.name,
             base,
