@@ -4,6 +4,7 @@ A Redis that is away, full or slow means that nothing is cached, never an error.
 """
 
 import zlib
+from typing import Any
 
 import redis
 from redis.exceptions import RedisError
@@ -26,7 +27,7 @@ class Cache:
         if self._breaker.is_open:
             return None
         try:
-            kept = self._client.get(_name(key))
+            kept: Any = self._client.get(_name(key))
         except RedisError as error:
             self._give_up("cache.not_read", error)
             return None

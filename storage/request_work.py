@@ -135,8 +135,8 @@ class RequestWork:
 
     def attend(self, request_id: str, worker: str) -> float:
         """Renew the lease; for how many seconds somebody still waits, 0 when nobody does."""
-        arguments = [worker, _milliseconds(LEASE_SECONDS)]
-        return float(self._attend(_keys(request_id), arguments)) / 1000
+        left = self._attend(_keys(request_id), [worker, _milliseconds(LEASE_SECONDS)])
+        return float(left) / 1000
 
     def finish(self, request_id: str, worker: str, result: dict[str, Any]) -> None:
         """Tell the result to those who wait."""

@@ -26,7 +26,8 @@ class Openverse:
         self._endpoint = re.compile(rf"{re.escape(base)}/v1/images/(?P<id>{_ID})/", re.ASCII)
 
     def search(self, query: str, *, page: int, limit: int) -> str:
-        params = {"q": query, "page": page, "page_size": min(limit, _LARGEST_PAGE)}
+        size = min(limit, _LARGEST_PAGE)
+        params: dict[str, str | int] = {"q": query, "page": page, "page_size": size}
         return self._exchange.get("/v1/images/", params)[0]
 
     def photo_at(self, endpoint: str) -> Photo:

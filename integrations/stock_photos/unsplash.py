@@ -33,7 +33,7 @@ class Unsplash:
         self._endpoint = endpoint_pattern(base)
 
     def search(self, query: str, *, page: int, limit: int) -> str:
-        params = {"query": query, "page": page, "per_page": limit}
+        params: dict[str, str | int] = {"query": query, "page": page, "per_page": limit}
         return self._exchange.get("/search/photos", params)[0]
 
     def photo_at(self, endpoint: str) -> Photo:
@@ -43,7 +43,7 @@ class Unsplash:
         return Photo(match["id"], match["ixid"] or "")
 
     def download_url(self, photo: Photo) -> str:
-        params = {"ixid": photo.mark} if photo.mark else {}
+        params: dict[str, str | int] = {"ixid": photo.mark} if photo.mark else {}
         _, reply = self._exchange.get(f"/photos/{photo.id}/download", params)
         return file_url(reply)
 

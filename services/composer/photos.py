@@ -1,6 +1,7 @@
 """Stock photos: searches, kept for an hour, and the use of a photo, which its provider is told."""
 
 from collections.abc import Callable
+from typing import Any
 
 import redis
 from redis.exceptions import RedisError
@@ -64,7 +65,8 @@ def note_quotas(client: redis.Redis, provider: ProviderName, quotas: tuple[Quota
     seen = {quota.window: f"{quota.remaining}/{quota.limit}" for quota in quotas}
     try:
         with client.pipeline(transaction=False) as together:
-            together.hset(_quotas_of(provider), mapping=seen)
+            for window, text in seen.items():
+                together.hset(_quotas_of(provider), window, text)
             together.expire(_quotas_of(provider), _QUOTA_SECONDS)
             together.execute()
     except RedisError as error:
@@ -74,7 +76,7 @@ def note_quotas(client: redis.Redis, provider: ProviderName, quotas: tuple[Quota
 def noted_quotas(client: redis.Redis) -> dict[ProviderName, list[Quota]]:
     noted: dict[ProviderName, list[Quota]] = {}
     for provider in ProviderName:
-        seen = client.hgetall(_quotas_of(provider))
+        seen: dict[Any, Any] = client.hgetall(_quotas_of(provider))
         noted[provider] = [_quota(window, text) for window, text in seen.items()]
     return noted
 

@@ -133,7 +133,9 @@ def test_nothing_of_a_question_stays_longer_than_its_caller_waits(
 SAME = {"same": "one-question", "text": "shared"}
 
 
-def asked_at_once(caller: httpx.Client, callers: int, **params: object) -> list[httpx.Response]:
+def asked_at_once(
+    caller: httpx.Client, callers: int, **params: str | float
+) -> list[httpx.Response]:
     with ThreadPoolExecutor(callers) as pool:
         asked = [
             pool.submit(caller.post, "/ask", params={**SAME, **params}) for _ in range(callers)
@@ -141,7 +143,7 @@ def asked_at_once(caller: httpx.Client, callers: int, **params: object) -> list[
         return [each.result() for each in asked]
 
 
-def hang_up(caller: httpx.Client, after: float, **params: object) -> None:
+def hang_up(caller: httpx.Client, after: float, **params: str | float) -> None:
     with pytest.raises(httpx.ReadTimeout):
         caller.post("/ask", params={**SAME, **params}, timeout=httpx.Timeout(10, read=after))
 

@@ -1,8 +1,8 @@
 from typing import Any
 
 from integrations.stock_photos.port import Photo, ProviderName
+from services.composer.commission import Commission
 from services.composer.post import Part, Post
-from services.composer.writing import Commission
 from storage.request_work import Question
 from workers import process
 from workers.declaration import TaskSet
