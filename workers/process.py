@@ -2,17 +2,22 @@
 
 import os
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 from core.lanes import Lane
 from core.settings import load_settings
+from integrations.llm.registry import language_model
 from integrations.mail import registry
 from integrations.mail.port import Mailer
 from integrations.stock_photos.registry import StockPhotoProviders
+from services.composer import usage
 from services.composer.commission import Shelf
 from services.composer.photos import Photos, note_quotas
-from services.composer.writing import Writing
 from services.images import ConverterProcess
 from storage.resources import Resources, open_resources
+
+if TYPE_CHECKING:
+    from services.composer.writing import Writing
 
 IO_THREADS = 16
 # A job's own work and its heartbeat.
@@ -44,7 +49,7 @@ def mailer() -> Mailer:
     return registry.mailer(load_settings())
 
 
-def writing() -> Writing:
+def writing() -> "Writing":
     return _writing_of(os.getpid())
 
 
@@ -53,9 +58,14 @@ def photos() -> Photos:
 
 
 @lru_cache(maxsize=1)
-def _writing_of(_pid: int) -> Writing:
+def _writing_of(_pid: int) -> "Writing":
     given = resources()
-    return Writing(given.settings, Shelf(given.settings, given.keyring, given.cache))
+    # The writers' libraries take seconds and memory, which the other lanes' workers are spared.
+    from services.composer.writing import Writing
+
+    shelf = Shelf(given.settings, given.keyring, given.cache)
+    llm = language_model(given.settings, partial(usage.note, given.redis))
+    return Writing(given.settings, shelf, llm)
 
 
 @lru_cache(maxsize=1)

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
+from api import llm_metrics
 from api.dependencies import PUBLIC
 from api.json_bodies import JsonRoute
 from api.metrics import JOBS, PHOTO_LIMIT, PHOTO_REMAINING
@@ -64,6 +65,7 @@ def metrics(request: Request) -> Response:
         raise unauthenticated("auth.metrics_token", "Send the metrics token as a bearer token.")
     _count_jobs(state)
     _show_quotas(state)
+    llm_metrics.show(state.resources.redis)
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 

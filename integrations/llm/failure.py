@@ -31,6 +31,7 @@ class Failure(Exception):
     outcome: Outcome = Outcome.FAILED
     health: Health = Health.FAILS
     may_pass: bool = False
+    tokens: tuple[int, int] = (0, 0)
     retry_after: float | None = None
 
     def told(self) -> DomainError:

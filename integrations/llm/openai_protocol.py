@@ -6,11 +6,11 @@ import time
 from dataclasses import dataclass, field
 
 from core.logging import get_logger
-from integrations.llm import completion, metrics, wire
+from integrations.llm import completion, wire
 from integrations.llm.circuit import Circuit, Health, Open
 from integrations.llm.failure import Failure, NotTaken, Outcome
 from integrations.llm.manner import Manner
-from integrations.llm.port import Question, Reply
+from integrations.llm.port import Question, Reply, Report, Usage, unreported
 
 # Before the second try, when the server doesn't say how long, and what that try needs at least.
 _PAUSE_SECONDS = 0.5
@@ -29,13 +29,20 @@ class Server:
 
 class OpenAIProtocol:
     def __init__(
-        self, target: wire.Target, server: Server, *, model: str, context_tokens: int
+        self,
+        target: wire.Target,
+        server: Server,
+        *,
+        model: str,
+        context_tokens: int,
+        report: Report = unreported,
     ) -> None:
         self.name = f"openai/{model}"
         self.context_tokens = context_tokens
         self._target = target
         self._server = server
         self._model = model
+        self._report = report
 
     def ask(self, question: Question) -> Reply:
         began = time.monotonic()
@@ -91,9 +98,11 @@ class OpenAIProtocol:
 
     def _read(self, body: bytes) -> Reply:
         completed = completion.read(body)
-        for direction, tokens in zip(("in", "out"), completed.tokens, strict=True):
-            metrics.TOKENS.labels(self._model, direction).inc(tokens)
-        return completed.reply(self._model)
+        try:
+            return completed.reply(self._model)
+        except Failure as useless:
+            useless.tokens = completed.tokens
+            raise
 
     async def _tried_twice(self, question: Question, manner: Manner, deadline: float) -> bytes:
         try:
@@ -102,7 +111,6 @@ class OpenAIProtocol:
             pause = _pause(failure)
             if not failure.may_pass or pause + _LEAST_SECONDS > deadline - time.monotonic():
                 raise
-            self._count(failure.outcome)
             _log.info("language model asked again", model=self._model, reason=failure.reason)
         await asyncio.sleep(pause)
         return await self._sent(question, manner, deadline)
@@ -113,8 +121,7 @@ class OpenAIProtocol:
         return await wire.send(self._target, body, max(deadline - time.monotonic(), 0.1))
 
     def _note_reply(self, reply: Reply, seconds: float) -> None:
-        self._count("answered")
-        metrics.SECONDS.labels(self._model).observe(seconds)
+        self._report(Usage(self._model, "answered", reply.tokens_in, reply.tokens_out, seconds))
         _log.info(
             "language model answered",
             model=self._model,
@@ -124,7 +131,7 @@ class OpenAIProtocol:
         )
 
     def _note_failure(self, failure: Failure, seconds: float) -> None:
-        self._count(failure.outcome)
+        self._report(Usage(self._model, failure.outcome, *failure.tokens, seconds))
         _log.warning(
             "language model failed",
             model=self._model,
@@ -132,10 +139,6 @@ class OpenAIProtocol:
             reason=failure.reason,
             seconds=round(seconds, 3),
         )
-
-    def _count(self, outcome: str) -> None:
-        metrics.CALLS.labels(self._model, outcome).inc()
-        metrics.CIRCUIT_OPEN.labels(self._model).set(self._server.circuit.is_open)
 
 
 def _pause(failure: Failure) -> float:

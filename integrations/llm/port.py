@@ -35,6 +35,24 @@ class Reply:
     tokens_out: int
 
 
+@dataclass(frozen=True)
+class Usage:
+    """What one question came to: `answered`, `failed`, `unavailable` or `too_slow`. Tokens are
+    the server's count, whether or not the answer was of use."""
+
+    model: str
+    outcome: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+
+
+Report = Callable[[Usage], None]
+
+
+def unreported(_: Usage) -> None: ...
+
+
 class LanguageModel(Protocol):
     """Raises ``llm.failed`` (``provider_failed``), ``llm.unavailable`` (``unavailable``, with what
     ``Retry-After`` said) and ``llm.too_slow`` (``too_slow``): after them, another answer would need

@@ -4,7 +4,6 @@ When a model fails the offline writer takes its place, unless the settings say t
 told. What stood in for a model isn't kept, since the model may be back at the next call.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,8 +11,7 @@ from core.errors import DomainError, Kind
 from core.logging import get_logger
 from core.settings import Settings
 from integrations.llm.port import LanguageModel, Question, Reply
-from integrations.llm.registry import language_model
-from services.composer import model, offline, reading
+from services.composer import model, offline, reading, rules
 from services.composer.commission import MOST_SECONDS, Commission, Fields, Shelf
 from services.composer.post import Metadata, PlainPost, Written
 
@@ -32,9 +30,12 @@ Patience = Callable[[], float]
 
 
 class Writing:
-    def __init__(self, settings: Settings, shelf: Shelf) -> None:
+    """``llm`` is None where the offline writer is the settings' choice."""
+
+    def __init__(self, settings: Settings, shelf: Shelf, llm: LanguageModel | None) -> None:
         self._settings = settings
         self._shelf = shelf
+        self._llm = llm
 
     def write(self, commission: Commission, patience: Patience) -> Written[Fields]:
         """Raises what the language model's port raises, where the settings want it told."""
@@ -44,9 +45,8 @@ class Writing:
             return found
         patience()
         plain = reading.read(commission.post)
-        llm = language_model(self._settings)
-        if llm is not None:
-            written = self._by_model(commission, plain, llm, patience)
+        if self._llm is not None:
+            written = self._by_model(commission, plain, self._llm, patience)
         else:
             written = Written(_offline(commission, plain), OFFLINE)
         if not written.source.endswith("fallback"):
@@ -93,8 +93,7 @@ def _modelled(
 
 def _offline(commission: Commission, plain: PlainPost) -> Fields:
     if commission.wanted:
-        content_hash = hashlib.sha256(commission.post.content.encode()).hexdigest()[:8]
-        return _metadata(offline.metadata(plain, commission.wanted, content_hash))
+        return _metadata(offline.metadata(plain, commission.wanted, rules.hash_of(plain)))
     return _tweets(offline.tweets(plain))
 
 

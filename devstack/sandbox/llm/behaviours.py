@@ -1,6 +1,7 @@
 """What a server and a model can do wrong, each by the name of a model."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -142,6 +143,17 @@ async def _new_limit(body: Body) -> Response:
     return await right(body)
 
 
+async def _echo(body: Body) -> Response:
+    """An error that repeats all it was given, as careless servers do."""
+    return _error(500, json.dumps(body, ensure_ascii=False))
+
+
+async def _compressed(body: Body) -> Response:
+    whole = gzip.compress(bytes((await right(body)).body))
+    headers = {"Content-Encoding": "gzip"}
+    return Response(whole, media_type="application/json", headers=headers)
+
+
 async def _too_much(_: Body) -> Response:
     return _error(400, "This model's maximum context length is 10 tokens.")
 
@@ -162,16 +174,19 @@ BEHAVIOURS: dict[str, tuple[str, Behaviour]] = {
     "cut": ("half a reply, then it hangs up", _cut),
     "broken": ("a reply that is half a JSON document", _broken),
     "page": ("a web page", _page),
+    "compressed": ("a reply under gzip, asked for or not", _compressed),
     "huge": ("64 MB of blanks", _huge),
     "trickle": ("a blank ten times a second, for a minute", _trickle),
     "slow": ("the right answer after a minute", _slow),
     "redirect": ("status 307", _redirect),
+    "400": ("status 400", _status(400)),
     "401": ("status 401", _status(401)),
     "404": ("status 404", _status(404)),
     "429": ("status 429, <code>Retry-After: 1</code>", _status(429, lambda: "1")),
     "429-date": ("status 429, <code>Retry-After</code> with a date", _status(429, _in_a_second)),
     "429-long": ("status 429, <code>Retry-After: 120</code>", _status(429, lambda: "120")),
     "500": ("status 500", _status(500)),
+    "echo": ("status 500, with all it was sent in the message", _echo),
     "502": ("status 502, not JSON", _garbled),
     "503": ("status 503", _status(503)),
     "no-schema": ("refuses JSON schemas, else right", _no_schema),

@@ -61,6 +61,7 @@ def make_router() -> APIRouter:
 
 
 async def _answer(request: Request, run: Run, body: dict[str, Any]) -> Response:
+    body["_headers"] = dict(request.headers)
     model, times = run.note(body)
     answering = asyncio.ensure_future(behaviour(model, times)(body))
     while True:
