@@ -20,6 +20,7 @@ from api.routers import (
     accounts,
     adding,
     attachments,
+    composer,
     credits,
     exports,
     imports,
@@ -36,9 +37,12 @@ from api.streams import Streams
 from api.waiting import Look, Subscriber, Waiters, running
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
+from integrations.stock_photos.registry import StockPhotoProviders
 from models import FINISHED
 from services import api_keys, file_links
 from services.attachments import links
+from services.composer.commission import Shelf
+from services.composer.photos import Photos, note_quotas
 from services.jobs import requests
 from services.subscriptions import traces
 from storage.notifications import job_of
@@ -50,6 +54,7 @@ from storage.resources import Resources, open_resources
 THREADS = 24
 
 _RESOURCES = (
+    composer,
     attachments,
     media,
     lists,
@@ -116,6 +121,8 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         subscriber=Subscriber(redis),
         jobs=Waiters(_finished_jobs(resources)),
         calls=Calls(resources, redis),
+        shelf=Shelf(settings, resources.keyring, resources.cache),
+        photos=_photos(resources),
         streams=Streams(),
     )
     hearing = state.subscriber
@@ -125,6 +132,12 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     await state.challenges.aclose()
     await redis.aclose()
     resources.close()
+
+
+def _photos(resources: Resources) -> Photos:
+    # Workers do the asking; here is only judged what may be asked.
+    providers = StockPhotoProviders(resources.settings, partial(note_quotas, resources.redis))
+    return Photos(providers, resources.keyring, resources.cache)
 
 
 def _hear_job(waiters: Waiters[bool], topic: str, status: str) -> None:

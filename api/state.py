@@ -7,6 +7,8 @@ from api.streams import Streams
 from api.waiting import Subscriber, Waiters
 from core.keyring import Signer
 from integrations.challenges.registry import Challenges
+from services.composer.commission import Shelf
+from services.composer.photos import Photos
 from storage.resources import Resources
 
 
@@ -23,6 +25,8 @@ class State:
     subscriber: Subscriber
     jobs: Waiters[bool]
     calls: Calls
+    shelf: Shelf
+    photos: Photos
     streams: Streams
 
 

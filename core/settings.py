@@ -151,6 +151,21 @@ class Settings(BaseSettings):
         description="What happens when the language model fails: offline writes without it, "
         "error tells the caller",
     )
+    stock_photo_provider: Literal["unsplash", "openverse"] = Field(
+        default="openverse",
+        description="Whose stock photos /composer/stockphoto are: unsplash or openverse",
+    )
+    unsplash_base_url: BaseUrl = Field(
+        default=AnyHttpUrl("https://api.unsplash.com"),
+        description="Where the API of Unsplash is; no request for it goes anywhere else",
+    )
+    unsplash_access_key: SecretStr | None = Field(
+        default=None, description="Access key of Unsplash; without one Unsplash is off"
+    )
+    openverse_base_url: BaseUrl = Field(
+        default=AnyHttpUrl("https://api.openverse.org"),
+        description="Where the API of Openverse is; no request for it goes anywhere else",
+    )
     metrics_token: SecretStr | None = Field(
         default=None, description="Bearer token that opens /metrics; without one it is closed"
     )

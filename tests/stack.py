@@ -19,7 +19,7 @@ from psycopg2 import sql
 from core.keyring import Key
 from core.scopes import Scope
 from core.settings import Settings
-from devstack import challenges
+from devstack import challenges, stock_photos
 from devstack.environment import cleaned
 from devstack.ports import LOOPBACK, PortPicker
 from devstack.program import Program
@@ -185,6 +185,7 @@ class Stack:
         )
         self.sandbox_url = f"http://{LOOPBACK}:{port}"
         self.environment |= challenges.sandbox_settings(self.sandbox_url, {})
+        self.environment |= stock_photos.sandbox_settings(self.sandbox_url, {})
         self.environment["PRESSROOM_MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp}"
         return running
 

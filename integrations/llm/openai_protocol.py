@@ -117,6 +117,7 @@ class OpenAIProtocol:
 
     async def _sent(self, question: Question, manner: Manner, deadline: float) -> bytes:
         body = manner.body(question, self._model)
+        question.before_sending()
         return await wire.send(self._target, body, max(deadline - time.monotonic(), 0.1))
 
     def _note_reply(self, reply: Reply, seconds: float) -> None:

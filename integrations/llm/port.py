@@ -1,8 +1,11 @@
 """What Pressroom asks of a language model: one answer of a known shape to one question."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+
+def _nothing() -> None: ...
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,9 @@ class Question:
     most_tokens: int
     # Seconds for this call, a retry included.
     seconds: float
+    # Called before every request that is sent for it, a retry included; what it raises ends the
+    # asking: whoever asks may have lost interest by then.
+    before_sending: Callable[[], object] = field(default=_nothing, compare=False)
 
 
 @dataclass(frozen=True)
