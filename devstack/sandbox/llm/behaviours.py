@@ -46,7 +46,7 @@ async def _no_json(body: Body) -> Response:
 
 async def _too_long(body: Body) -> Response:
     answer = writing.instance(body)
-    longer = {
+    longer: dict[str, object] = {
         name: [*value, *_MANY] if isinstance(value, list) else f"{value} {'And so on. ' * 60}"
         for name, value in answer.items()
     }

@@ -26,9 +26,10 @@ def pieces(text: str, most: int) -> Iterator[str]:
     while at < len(text):
         # No more than this can fit, so that a long text is not measured again and again.
         window = text[at : at + most * _ASCII_CHARACTERS_A_TOKEN]
-        piece = clipped(window, most)
+        piece = clipped(window, most) or window[:1]
         if at + len(piece) < len(text):
             whole, space, _ = piece.rpartition(" ")
             piece = whole + space if len(whole) > len(piece) // 2 else piece
-        yield piece.strip()
+        if piece.strip():
+            yield piece.strip()
         at += len(piece)
