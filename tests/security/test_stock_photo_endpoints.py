@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
-from pydantic import SecretStr
+from pydantic import AnyHttpUrl, SecretStr
 
 from core.errors import DomainError
 from core.settings import Settings
@@ -217,8 +217,8 @@ def real() -> StockPhotoProviders:
     """As they are without a base URL of one's own; nothing is asked of them here."""
     given = Settings.model_construct(
         stock_photo_provider="unsplash",
-        unsplash_base_url=f"{UNSPLASH}/",
-        openverse_base_url=f"{OPENVERSE}/",
+        unsplash_base_url=AnyHttpUrl(UNSPLASH),
+        openverse_base_url=AnyHttpUrl(OPENVERSE),
         unsplash_access_key=SecretStr("key"),
     )
     return StockPhotoProviders(given, lambda *_: None)
