@@ -1,5 +1,7 @@
 """How much the language model was used, summed over every worker in Redis."""
 
+from typing import Any
+
 import redis
 from redis.exceptions import RedisError
 
@@ -29,8 +31,8 @@ def note(client: redis.Redis, usage: Usage) -> None:
 
 def noted(client: redis.Redis) -> dict[tuple[str, str, str], float]:
     """By what is counted, its outcome or direction, and the model."""
-    sums: dict[bytes, bytes] = client.hgetall(_SUMS)
     found = {}
+    sums: dict[Any, Any] = client.hgetall(_SUMS)
     for name, value in sums.items():
         what, which, model = name.decode().split(_APART, 2)
         found[what, which, model] = float(value)

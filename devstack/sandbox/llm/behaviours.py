@@ -23,6 +23,7 @@ ONCE = "-once"
 SLOW_SECONDS = 60.0
 MOMENT_SECONDS = 1.5
 _TRICKLE_SECONDS = 0.1
+_MANY = [f"number {number} of far too many" for number in range(1, 13)]
 
 
 async def right(body: Body) -> Response:
@@ -46,7 +47,11 @@ async def _no_json(body: Body) -> Response:
 
 async def _too_long(body: Body) -> Response:
     answer = writing.instance(body)
-    return completion(body, _json({name: _longer(value) for name, value in answer.items()}))
+    longer: dict[str, object] = {
+        name: [*value, *_MANY] if isinstance(value, list) else f"{value} {'And so on. ' * 60}"
+        for name, value in answer.items()
+    }
+    return completion(body, _json(longer))
 
 
 async def _refuses(body: Body) -> Response:
@@ -220,9 +225,3 @@ def _error(status: int, message: str, headers: dict[str, str] | None = None) -> 
 
 def _json(answer: dict[str, object]) -> str:
     return json.dumps(answer, ensure_ascii=False)
-
-
-def _longer(value: object) -> object:
-    if isinstance(value, list):
-        return [f"{each} {'and more of it ' * 40}".strip() for each in value] * 5
-    return f"{value} {'And so on. ' * 60}".strip()

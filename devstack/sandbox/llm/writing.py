@@ -6,15 +6,17 @@ No model is behind it, but what it says is about the post, so that pages look as
 import hashlib
 import json
 import re
-import unicodedata
 from collections import Counter
 from typing import Any
+
+from anyascii import anyascii
 
 _DELIMITER = re.compile(r"<([\w-]+)>\n(.*?)\n</\1>", re.DOTALL)
 _SENTENCE = re.compile(r"[^.!?。！？…\n]+[.!?。！？…]*")  # noqa: RUF001
 _NOT_OURS = re.compile(r"\S*://\S*|\S*@\S*|\bwww\.\S*")
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,4}")
+_TITLE = "Title: "
 _MOST_SUMMARY = 290
 _MOST_TWEET = 130
 _MOST_TWEETS = 3
@@ -65,9 +67,11 @@ def _value(name: str, kind: dict[str, Any], text: str) -> object:
 
 
 def _sentences(text: str) -> list[str]:
-    plain = _NOT_OURS.sub("", text.replace("Title: ", "", 1))
-    found = [" ".join(each.split()) for each in _SENTENCE.findall(plain)]
-    return [each for each in found if any(map(str.isalnum, each))] or ["…"]
+    """Whole ones; where a text has none, its lines."""
+    lines = _NOT_OURS.sub("", text.removeprefix(_TITLE))
+    found = [" ".join(each.split()) for each in _SENTENCE.findall(lines)]
+    said = [each for each in found if any(map(str.isalnum, each))]
+    return [each for each in said if not each[-1].isalnum()] or said or ["…"]
 
 
 def _summary(sentences: list[str]) -> str:
@@ -87,15 +91,14 @@ def _cut(sentence: str, most: int) -> str:
 
 
 def _slug(text: str) -> str:
-    first = _sentences(text)[0]
-    ascii_only = unicodedata.normalize("NFKD", first).encode("ascii", "ignore").decode()
-    words = re.findall(r"[a-z0-9]+", ascii_only.lower())
+    first = text.splitlines()[0] if text.startswith(_TITLE) else _sentences(text)[0]
+    words = re.findall(r"[a-z0-9]+", anyascii(first.removeprefix(_TITLE)).lower())
     if not words:
         return f"post-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return "-".join(words)[:60].strip("-")
 
 
 def _tags(text: str) -> list[str]:
-    plain = _NOT_OURS.sub("", text).casefold()
+    plain = _NOT_OURS.sub("", text.removeprefix(_TITLE)).casefold()
     counted = Counter(_WIDE.findall(plain) or _WORD.findall(plain))
     return [word for word, _ in counted.most_common(_MOST_TAGS)]

@@ -22,11 +22,14 @@ def clipped(text: str, most: int) -> str:
 
 def pieces(text: str, most: int) -> Iterator[str]:
     """A text in order, none of it longer than `most` tokens; cut between words if there are any."""
-    while estimate(text) > most:
-        piece = clipped(text, most)
-        whole, space, _ = piece.rpartition(" ")
-        piece = whole if space and len(whole) > len(piece) // 2 else piece
-        yield piece
-        text = text[len(piece) :].lstrip()
-    if text:
-        yield text
+    at = 0
+    while at < len(text):
+        # No more than this can fit, so that a long text is not measured again and again.
+        window = text[at : at + most * _ASCII_CHARACTERS_A_TOKEN]
+        piece = clipped(window, most) or window[:1]
+        if at + len(piece) < len(text):
+            whole, space, _ = piece.rpartition(" ")
+            piece = whole + space if len(whole) > len(piece) // 2 else piece
+        if piece.strip():
+            yield piece.strip()
+        at += len(piece)

@@ -128,8 +128,12 @@ def _repaired(
 
 def _mended(plain: PlainPost, written: Metadata) -> Metadata:
     slug, summary, tags = written.slug, written.summary, written.tags
+
+    def own(text: str) -> str:
+        return strangers.removed(plain, text)
+
     return Metadata(
-        slug=None if slug is None else rules.fit_slug(slug, rules.hash_of(plain)),
-        summary=None if summary is None else rules.fit_summary(strangers.removed(plain, summary)),
-        tags=None if tags is None else rules.fit_tags(strangers.removed(plain, t) for t in tags),
+        slug=None if slug is None else rules.fit_slug(own(slug), rules.hash_of(plain)),
+        summary=None if summary is None else rules.fit_summary(own(summary)),
+        tags=None if tags is None else rules.fit_tags(map(own, tags)),
     )
