@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from devstack.ports import PortPicker
+from devstack.ports import LOOPBACK, PortPicker
 from services.composer.post import Post
 from tests.contract.composing import METADATA, TWEETS, metadata_faults, tweets_faults
 from tests.contract.replies import data, problem
 from tests.modelling import SOURCE, Modelled, post
-from tests.stack import LOOPBACK, Stack
+from tests.stack import Stack
 
 # Far above what it should take, far below what would be hanging.
 GENEROUS_SECONDS = 12.0
