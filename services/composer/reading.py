@@ -57,21 +57,19 @@ def read(post: Post) -> PlainPost:
 def settled(text: str) -> str:
     """One line of text from which reading takes nothing more."""
     if len(text) > _MOST_PARAGRAPH_CHARACTERS:
-        return _stripped(text)
+        return stripped(text)
     for _ in range(_ROUNDS):
         if not _MARKS.search(text):
             return text
         before, text = text, _read_again(text)
+        if _LEFT_OVER.search(text):
+            text = one_line(_LEFT_OVER.sub(" ", text))
         if text == before:
-            break
-    for _ in range(_ROUNDS):
-        if not _LEFT_OVER.search(text):
             return text
-        text = one_line(_LEFT_OVER.sub(" ", text))
-    return _stripped(text)
+    return stripped(text)
 
 
-def _stripped(text: str) -> str:
+def stripped(text: str) -> str:
     return one_line(_MARKS.sub(" ", text))
 
 
@@ -82,7 +80,7 @@ def _settled_all(blocks: list[str]) -> tuple[str, ...]:
         text = one_line(visible(block))
         if _MARKS.search(text):
             left -= len(text)
-            text = settled(text) if left > 0 else _stripped(text)
+            text = settled(text) if left > 0 else stripped(text)
         texts.append(text)
     return tuple(filter(None, texts))
 
