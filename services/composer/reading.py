@@ -1,5 +1,6 @@
 """Reads what a writer sent, Markdown and HTML mixed, into text without markup."""
 
+import hashlib
 import re
 
 import pyromark
@@ -51,6 +52,7 @@ def read(post: Post) -> PlainPost:
         headings=headings,
         links=links.addresses(shown) | links.addresses("\n".join(walk.addresses)),
         mentions=links.mentions(shown),
+        content_hash=hashlib.sha256(post.content.encode(errors="replace")).hexdigest(),
     )
 
 
