@@ -1,5 +1,6 @@
 """Reads what a writer sent, Markdown and HTML mixed, into text without markup."""
 
+import hashlib
 import re
 
 import pyromark
@@ -51,27 +52,26 @@ def read(post: Post) -> PlainPost:
         headings=headings,
         links=links.addresses(shown) | links.addresses("\n".join(walk.addresses)),
         mentions=links.mentions(shown),
+        content_hash=hashlib.sha256(post.content.encode(errors="replace")).hexdigest(),
     )
 
 
 def settled(text: str) -> str:
     """One line of text from which reading takes nothing more."""
     if len(text) > _MOST_PARAGRAPH_CHARACTERS:
-        return _stripped(text)
+        return stripped(text)
     for _ in range(_ROUNDS):
         if not _MARKS.search(text):
             return text
         before, text = text, _read_again(text)
+        if _LEFT_OVER.search(text):
+            text = one_line(_LEFT_OVER.sub(" ", text))
         if text == before:
-            break
-    for _ in range(_ROUNDS):
-        if not _LEFT_OVER.search(text):
             return text
-        text = one_line(_LEFT_OVER.sub(" ", text))
-    return _stripped(text)
+    return stripped(text)
 
 
-def _stripped(text: str) -> str:
+def stripped(text: str) -> str:
     return one_line(_MARKS.sub(" ", text))
 
 
@@ -82,7 +82,7 @@ def _settled_all(blocks: list[str]) -> tuple[str, ...]:
         text = one_line(visible(block))
         if _MARKS.search(text):
             left -= len(text)
-            text = settled(text) if left > 0 else _stripped(text)
+            text = settled(text) if left > 0 else stripped(text)
         texts.append(text)
     return tuple(filter(None, texts))
 

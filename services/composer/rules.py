@@ -4,21 +4,19 @@
 knowing what was meant, and leave alone what breaks nothing.
 """
 
-import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from services.composer import links
 from services.composer.characters import cut_at_word, one_line, visible
 from services.composer.post import Metadata, Part, PlainPost
-from services.composer.reading import settled
+from services.composer.reading import settled, stripped
 from services.composer.sentences import whole_sentences
 from services.composer.transliteration import latin
-from services.composer.weighing import MOST_WEIGHT, weighted_length
+from services.composer.weighing import MOST_WEIGHT as MOST_WEIGHT
+from services.composer.weighing import weighted_length as weighted_length
 from services.composer.words import content_words, folded
-
-__all__ = ["weighted_length"]
 
 MOST_SLUG_CHARACTERS = 80
 MOST_SUMMARY_CHARACTERS = 300
@@ -72,18 +70,13 @@ def fit_slug(text: str, content_hash: str) -> str:
     return words or f"post-{content_hash[:8]}"
 
 
-def hash_of(plain: PlainPost) -> str:
-    content = "\n".join((plain.title, *plain.headings, *plain.paragraphs))
-    return hashlib.sha256(content.encode()).hexdigest()
-
-
 def fit_summary(text: str) -> str:
     """As many whole sentences as there is room for; a first one that is longer is cut."""
     text = _plain(text)
     if len(text) <= MOST_SUMMARY_CHARACTERS:
         return text
     kept = whole_sentences(text, MOST_SUMMARY_CHARACTERS)
-    return kept or cut_at_word(text, MOST_SUMMARY_CHARACTERS, len)
+    return _plain(kept) if kept else _cut(text, MOST_SUMMARY_CHARACTERS, len)
 
 
 def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
@@ -104,8 +97,8 @@ def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
         if _tweet_faults(plain, own):
             # Links in full-width letters are seen once these are plain ones.
             own = _without_strangers(plain, _plain(unicodedata.normalize("NFKC", own)))
-        cut = cut_at_word(own, MOST_WEIGHT, weighted_length)
-        # What is cut may leave a link's beginning.
+        cut = _cut(own, MOST_WEIGHT, weighted_length)
+        # What is cut may be another link's beginning.
         if cut and not _tweet_faults(plain, cut):
             fitting.setdefault(folded(cut), cut)
     return tuple(fitting.values())[:MOST_TWEETS]
@@ -192,6 +185,12 @@ def _shown(plain: PlainPost) -> str:
 
 def _plain(text: str) -> str:
     return settled(one_line(visible(text)))
+
+
+def _cut(text: str, most: int, measure: Callable[[str], int]) -> str:
+    cut = cut_at_word(text, most, measure)
+    # Marks that meant nothing may mean something where the text now ends.
+    return cut if cut == settled(cut) else cut_at_word(stripped(text), most, measure)
 
 
 def _has_letter(text: str) -> bool:

@@ -11,7 +11,7 @@ from core.errors import DomainError, Kind
 from core.logging import get_logger
 from core.settings import Settings
 from integrations.llm.port import LanguageModel, Question, Reply
-from services.composer import model, offline, reading, rules
+from services.composer import model, offline, reading
 from services.composer.commission import MOST_SECONDS, Commission, Fields, Shelf
 from services.composer.post import Metadata, PlainPost, Written
 
@@ -93,7 +93,7 @@ def _modelled(
 
 def _offline(commission: Commission, plain: PlainPost) -> Fields:
     if commission.wanted:
-        return _metadata(offline.metadata(plain, commission.wanted, rules.hash_of(plain)))
+        return _metadata(offline.metadata(plain, commission.wanted, plain.content_hash))
     return _tweets(offline.tweets(plain))
 
 

@@ -59,6 +59,16 @@ OPERATIONS = {
     "GET /auxilia/credits/balance": "credit.read",
     "GET /auxilia/credits/ledger": "credit.read",
     "POST /auxilia/credits/consume": "credit.full",
+    **{
+        operation.replace(" ", " " + prefix): "composer"
+        for prefix in ("", "/auxilia")
+        for operation in (
+            "POST /composer/metadata",
+            "POST /composer/generate-tweets",
+            "GET /composer/{provider}/photos/search",
+            "GET /composer/{provider}/photos/download_url",
+        )
+    },
     "GET /healthz": None,
     "GET /readyz": None,
     "GET /metrics": None,

@@ -21,6 +21,7 @@ Behaviour = Callable[[Body], Awaitable[Response]]
 PREFIX = "sandbox-"
 ONCE = "-once"
 SLOW_SECONDS = 60.0
+MOMENT_SECONDS = 1.5
 _TRICKLE_SECONDS = 0.1
 _MANY = [f"number {number} of far too many" for number in range(1, 13)]
 
@@ -114,6 +115,11 @@ async def _slow(body: Body) -> Response:
     return await right(body)
 
 
+async def _moment(body: Body) -> Response:
+    await asyncio.sleep(MOMENT_SECONDS)
+    return await right(body)
+
+
 async def _redirect(_: Body) -> Response:
     return RedirectResponse("/llm/runs/redirected/v1/chat/completions", status_code=307)
 
@@ -183,6 +189,7 @@ BEHAVIOURS: dict[str, tuple[str, Behaviour]] = {
     "huge": ("64 MB of blanks", _huge),
     "trickle": ("a blank ten times a second, for a minute", _trickle),
     "slow": ("the right answer after a minute", _slow),
+    "moment": ("the right answer after a moment", _moment),
     "redirect": ("status 307", _redirect),
     "400": ("status 400", _status(400)),
     "401": ("status 401", _status(401)),

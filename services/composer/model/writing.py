@@ -133,7 +133,7 @@ def _mended(plain: PlainPost, written: Metadata) -> Metadata:
         return strangers.removed(plain, text)
 
     return Metadata(
-        slug=None if slug is None else rules.fit_slug(own(slug), rules.hash_of(plain)),
+        slug=None if slug is None else rules.fit_slug(own(slug), plain.content_hash),
         summary=None if summary is None else rules.fit_summary(own(summary)),
         tags=None if tags is None else rules.fit_tags(map(own, tags)),
     )
