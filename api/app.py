@@ -21,6 +21,7 @@ from api.routers import (
     accounts,
     adding,
     attachments,
+    composer,
     credits,
     exports,
     imports,
@@ -41,9 +42,12 @@ from api.waiting import Look, Subscriber, Waiters, running
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
+from integrations.stock_photos.registry import StockPhotoProviders
 from models import FINISHED
 from services import api_keys, file_links
 from services.attachments import links
+from services.composer.commission import Shelf
+from services.composer.photos import Photos, note_quotas
 from services.jobs import requests
 from services.subscriptions import traces
 from services.topups import opening
@@ -59,6 +63,7 @@ THREADS = 24
 # Looked through in this order: those that are asked most, and do least, come first.
 _RESOURCES = (
     credits,
+    composer,
     attachments,
     media,
     lists,
@@ -133,6 +138,8 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         subscriber=Subscriber(redis),
         jobs=Waiters(_finished_jobs(resources)),
         calls=Calls(resources, redis),
+        shelf=Shelf(settings, resources.keyring, resources.cache),
+        photos=_photos(resources),
         streams=Streams(),
     )
     hearing = state.subscriber
@@ -147,6 +154,12 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     await state.challenges.aclose()
     await redis.aclose()
     resources.close()
+
+
+def _photos(resources: Resources) -> Photos:
+    # Workers do the asking; here is only judged what may be asked.
+    providers = StockPhotoProviders(resources.settings, partial(note_quotas, resources.redis))
+    return Photos(providers, resources.keyring, resources.cache)
 
 
 def _hear_job(waiters: Waiters[bool], topic: str, status: str) -> None:

@@ -1,7 +1,9 @@
-"""Asking a worker and waiting for its answer, for work that nobody does once its caller is gone."""
+"""Asking a worker and waiting for its answer, for work that nobody does once its callers are gone.
+
+Callers who ask the same question at the same time, in whichever process, share one answer.
+"""
 
 import json
-import math
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -13,66 +15,99 @@ from starlette.concurrency import run_in_threadpool
 from api.waiting import Waiters, within
 from core.errors import DomainError, Kind, too_slow, unavailable
 from core.lanes import Lane
+from core.logging import get_logger
 from storage.notifications import request_of, result_topic
-from storage.request_work import input_key, result_key
+from storage.request_work import RequestWork, result_key
 from storage.resources import Resources
+
+log = get_logger(__name__)
 
 
 class Calls:
     def __init__(self, resources: Resources, client: redis.asyncio.Redis) -> None:
-        self._resources = resources
+        self._broker = resources.broker
         self._client = client
+        self._work = RequestWork(resources.redis)
         self.results: Waiters[str | bytes] = Waiters(self._look)
 
     async def call(
-        self, task: str, lane: Lane, payload: dict[str, Any], *, seconds: float
+        self,
+        task: str,
+        lane: Lane,
+        payload: dict[str, Any],
+        *,
+        seconds: float,
+        same: str | None = None,
     ) -> dict[str, Any]:
         """The task's result.
 
-        Raises ``request.too_slow`` when there is none in time, ``queue.unavailable`` when the
-        broker takes no work, and what the task itself raised.
+        Calls with the same ``same`` at the same time are one: name in it whatever decides the
+        answer. Raises ``request.too_slow`` when there is none in time, ``queue.unavailable`` when
+        the broker takes no work, and what the task itself raised.
         """
-        request_id = secrets.token_urlsafe(12)
+        asker = secrets.token_urlsafe(12)
+        request_id = same or asker
         result = None
-        try:
-            # Listening before anything is sent: the answer can't come too early to be heard.
-            with self.results.registered(result_topic(request_id)) as future:
-                await self._submit(task, lane, request_id, payload, seconds)
-                result = await within(future, seconds)
-        except RedisError:
-            raise _unavailable() from None
-        finally:
-            if result is None:
-                # Too late, or the caller hung up: without its input the work is dropped.
-                await self._forget(request_id)
+        if seconds > 0:
+            try:
+                # Listening before anything is sent: the answer can't come too early to be heard.
+                with self.results.registered(result_topic(request_id)) as future:
+                    sent = await run_in_threadpool(
+                        self._submit,
+                        task,
+                        lane,
+                        payload,
+                        request_id=request_id,
+                        asker=asker,
+                        seconds=seconds,
+                    )
+                    if not sent:
+                        # Others may have been answered just before this one listened.
+                        self.results.nudge(result_topic(request_id))
+                    result = await within(future, seconds)
+            except RedisError:
+                raise _unavailable() from None
+            finally:
+                await self._leave(request_id, asker)
         if result is None:
             raise too_slow("request.too_slow", f"No answer within {seconds:g} s.")
         return _unwrapped(json.loads(result))
 
     def hear(self, topic: str, value: str) -> None:
-        """Take the result that a notification brings."""
-        self.results.fulfil(topic, value)
+        """Take the result that a notification brings, or word that there is one."""
+        if value:
+            self.results.fulfil(topic, value)
+        else:
+            self.results.nudge(topic)
 
-    async def _submit(
-        self, task: str, lane: Lane, request_id: str, payload: dict[str, Any], seconds: float
-    ) -> None:
-        def submit() -> bool:
-            self._resources.redis.set(
-                input_key(request_id), json.dumps(payload), ex=math.ceil(seconds)
-            )
-            return self._resources.broker.send(
-                task, lane, {"request_id": request_id}, task_id=request_id, expires=seconds
-            )
-
-        if not await run_in_threadpool(submit):
+    def _submit(
+        self,
+        task: str,
+        lane: Lane,
+        payload: dict[str, Any],
+        *,
+        request_id: str,
+        asker: str,
+        seconds: float,
+    ) -> bool:
+        """Whether there was anything to send."""
+        if not self._work.join(request_id, asker, payload, seconds):
+            return False
+        # Each has a message of its own, which expires with it: the first that is taken is the run,
+        # and none depends on another's.
+        sent = self._broker.send(
+            task, lane, {"request_id": request_id}, task_id=asker, expires=seconds
+        )
+        if not sent:
             raise _unavailable()
+        return True
 
-    async def _forget(self, request_id: str) -> None:
+    async def _leave(self, request_id: str, asker: str) -> None:
         try:
-            await self._client.delete(input_key(request_id))
-        except RedisError:
-            # It expires by itself.
-            return
+            await run_in_threadpool(self._work.leave, request_id, asker)
+        except RedisError as error:
+            # Its patience ends by itself; until then somebody may work for it.
+            log.warning("request.not_left", reason=type(error).__name__)
 
     async def _look(self, topics: list[str]) -> Mapping[str, str | bytes]:
         values = await self._client.mget([result_key(request_of(topic)) for topic in topics])

@@ -153,13 +153,21 @@ Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many to answer
 class Preference:
     """``Prefer`` (RFC 7240): how long to wait for slow work, in seconds.
 
-    ``respond-async`` alone is 0; beside ``wait=N`` it says what N seconds of waiting say anyway.
+    ``respond-async`` alone is 0 where work goes on without its caller; beside ``wait=N`` it says
+    what N seconds of waiting say anyway.
     """
 
     wait: int | None
+    respond_async: bool
 
     def seconds(self, default: float) -> float:
-        return default if self.wait is None else self.wait
+        if self.wait is None:
+            return 0 if self.respond_async else default
+        return self.wait
+
+    def patience(self, most: float) -> float:
+        """The same for work that ends with the wait: there is nothing to respond to later."""
+        return most if self.wait is None else min(self.wait, most)
 
 
 MAX_WAIT_SECONDS = 60
@@ -175,7 +183,7 @@ async def preference(request: Request) -> Preference:
         respond_async |= name.strip().lower() == "respond-async"
         if wait is None and (match := _WAIT.match(name)):
             wait = min(int(match[1]), MAX_WAIT_SECONDS)
-    return Preference(0 if respond_async and wait is None else wait)
+    return Preference(wait, respond_async)
 
 
 PreferenceOf = Annotated[Preference, Depends(preference)]

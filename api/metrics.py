@@ -10,6 +10,15 @@ SECONDS = Histogram(
 WAITING = Gauge("pressroom_waiting_requests", "Requests that wait for a worker")
 JOBS = Gauge("pressroom_jobs", "Jobs that have not ended", ["lane", "status"])
 
+PHOTO_LIMIT = Gauge(
+    "pressroom_stock_photo_quota", "Requests that the provider grants", ["provider", "window"]
+)
+PHOTO_REMAINING = Gauge(
+    "pressroom_stock_photo_quota_remaining",
+    "How many of these it has left, as it said last",
+    ["provider", "window"],
+)
+
 
 def observe_request(method: str, route: str, status: int, seconds: float) -> None:
     REQUESTS.labels(method, route, status).inc()

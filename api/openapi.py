@@ -31,6 +31,13 @@ PREFER_PARAMETER = {
     "schema": {"type": "string"},
     "example": "wait=30",
 }
+PATIENCE_PARAMETER = {
+    "name": "Prefer",
+    "in": "header",
+    "description": "wait=N: seconds to wait at most. What takes longer is 504, and not done.",
+    "schema": {"type": "string"},
+    "example": "wait=10",
+}
 IDEMPOTENCY_KEY_PARAMETER = {
     "name": "Idempotency-Key",
     "in": "header",

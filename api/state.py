@@ -9,6 +9,8 @@ from core.keyring import Signer
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
 from services.topups.claims import ClaimTokens
+from services.composer.commission import Shelf
+from services.composer.photos import Photos
 from storage.resources import Resources
 
 
@@ -28,6 +30,8 @@ class State:
     subscriber: Subscriber
     jobs: Waiters[bool]
     calls: Calls
+    shelf: Shelf
+    photos: Photos
     streams: Streams
 
 

@@ -21,6 +21,7 @@ from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import Settings, load_settings
 from services.api_keys import Caller
+from storage.request_work import Question
 from workers import process
 from workers.declaration import TaskSet
 from workers.main import run
@@ -32,9 +33,9 @@ router = APIRouter()
 
 
 @TASKS.request(TASK)
-def echo(payload: dict[str, Any]) -> dict[str, Any]:
-    time.sleep(payload["seconds"])
-    return payload
+def echo(asked: Question) -> dict[str, Any]:
+    time.sleep(asked.payload["seconds"])
+    return asked.payload
 
 
 @router.post("/echo")

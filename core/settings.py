@@ -27,6 +27,9 @@ PREFIX = "PRESSROOM_"
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")
 _THIS_MACHINE = frozenset({"127.0.0.1", "[::1]", "localhost"})
+# It is a part of the header Pressroom-Source, where a semicolon ends it.
+_MODEL = re.compile(r"[!-:<-~]{1,100}\Z")
+_KEYED_HOST = "api.openai.com"
 
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 
@@ -166,6 +169,51 @@ class Settings(BaseSettings):
         validate_default=True,
         description="Webhook secret that the stand-in for Stripe was started with",
     )
+    llm_provider: Literal["offline", "openai"] = Field(
+        default="offline",
+        description="Who writes for the composer: offline needs no network, openai is any server "
+        "of that protocol",
+    )
+    llm_base_url: BaseUrl = Field(
+        default=AnyHttpUrl("https://api.openai.com/v1"),
+        description="Where the language model's protocol is spoken, up to /chat/completions",
+    )
+    llm_api_key: SecretStr | None = Field(
+        default=None,
+        validate_default=True,
+        description="Key of the language model's server; a server of your own may need none",
+    )
+    llm_model: str | None = Field(
+        default=None,
+        validate_default=True,
+        description="Name of the language model, as its server knows it; openai needs one",
+    )
+    llm_context_tokens: int = Field(
+        default=32_000,
+        ge=4_000,
+        le=2_000_000,
+        description="How many tokens the language model takes, question and answer together",
+    )
+    llm_fallback: Literal["offline", "error"] = Field(
+        default="offline",
+        description="What happens when the language model fails: offline writes without it, "
+        "error tells the caller",
+    )
+    stock_photo_provider: Literal["unsplash", "openverse"] = Field(
+        default="openverse",
+        description="Whose stock photos /composer/stockphoto are: unsplash or openverse",
+    )
+    unsplash_base_url: BaseUrl = Field(
+        default=AnyHttpUrl("https://api.unsplash.com"),
+        description="Where the API of Unsplash is; no request for it goes anywhere else",
+    )
+    unsplash_access_key: SecretStr | None = Field(
+        default=None, description="Access key of Unsplash; without one Unsplash is off"
+    )
+    openverse_base_url: BaseUrl = Field(
+        default=AnyHttpUrl("https://api.openverse.org"),
+        description="Where the API of Openverse is; no request for it goes anywhere else",
+    )
     metrics_token: SecretStr | None = Field(
         default=None, description="Bearer token that opens /metrics; without one it is closed"
     )
@@ -285,6 +333,34 @@ class Settings(BaseSettings):
         if len({bool(value), *(bool(info.data.get(name)) for name in others)}) > 1:
             named = " and ".join(PREFIX + name.upper() for name in others)
             raise ValueError(f"goes together with {named}: set all three, or none")
+        return value
+
+    @field_validator("llm_base_url")
+    @classmethod
+    def _bare_url(cls, value: AnyHttpUrl) -> AnyHttpUrl:
+        if value.username or value.password or value.query or value.fragment:
+            raise ValueError("must be without user, password, query and fragment")
+        return value
+
+    @field_validator("llm_api_key")
+    @classmethod
+    def _key_of_a_model(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        key = value.get_secret_value() if value else ""
+        if not all("!" <= each <= "~" for each in key):
+            raise ValueError("must be printable ASCII without spaces")
+        url = info.data.get("llm_base_url")
+        is_asked = info.data.get("llm_provider") == "openai"
+        if is_asked and not key and url is not None and url.host == _KEYED_HOST:
+            raise ValueError(f"is needed for {_KEYED_HOST}")
+        return value
+
+    @field_validator("llm_model")
+    @classmethod
+    def _named_model(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("llm_provider") == "openai":
+            raise ValueError(f"is needed with {PREFIX}LLM_PROVIDER=openai")
+        if value is not None and not _MODEL.match(value):
+            raise ValueError("must be at most 100 printable ASCII characters, without space and ;")
         return value
 
     @property

@@ -1,4 +1,5 @@
-from devstack import state
+from devstack import llm, state
+from devstack.environment import own_settings
 from devstack.home import Home
 from devstack.secrets_file import load_or_create
 from devstack.stack import common_settings
@@ -17,4 +18,6 @@ def settings_of(home: Home) -> dict[str, str]:
         "PRESSROOM_S3_ACCESS_KEY": run.s3.access_key,
         "PRESSROOM_S3_SECRET_KEY": run.s3.secret_key,
         "PRESSROOM_S3_BUCKET": run.s3.bucket,
+        # Else a provider that is set for the stack would lack its model here.
+        **llm.sandbox_settings(run.sandbox_url, own_settings()),
     }

@@ -10,7 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from devstack import challenges, environment, payments, programs, schema, state
+from devstack import (
+    challenges,
+    environment,
+    llm,
+    payments,
+    programs,
+    schema,
+    state,
+    stock_photos,
+)
 from devstack.display import Display
 from devstack.errors import StackError
 from devstack.files import read_json_object
@@ -104,6 +113,8 @@ def _decide(home: Home, lock: Lock) -> Plan:
         **programs.mail_settings(ports),
         **challenges.sandbox_settings(sandbox_url, own),
         **payments.sandbox_settings(sandbox_url, own),
+        **llm.sandbox_settings(sandbox_url, own),
+        **stock_photos.sandbox_settings(sandbox_url, own),
     }
     settings = environment.for_programs({**common, **embedded.environment, **sandbox})
     return Plan(home, secrets, ports, embedded, settings)

@@ -5,6 +5,7 @@ import redis
 from core.keyring import Keyring
 from core.settings import Settings
 from storage.broker import Broker
+from storage.cache import Cache
 from storage.database import Database, open_database
 from storage.encryption import Envelope
 from storage.notifications import Notifier
@@ -20,6 +21,7 @@ class Resources:
     settings: Settings
     database: Database
     redis: redis.Redis
+    cache: Cache
     broker: Broker
     notifier: Notifier
     objects: ObjectStore
@@ -44,6 +46,7 @@ def open_resources(settings: Settings, *, concurrency: int, name: str) -> Resour
             settings, pool_size=concurrency, application_name=f"pressroom-{name}"
         ),
         redis=client,
+        cache=Cache(client),
         broker=Broker(settings),
         notifier=Notifier(client),
         objects=ObjectStore(settings, connections=concurrency),

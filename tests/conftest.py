@@ -1,13 +1,16 @@
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 
-from devstack.ports import PortPicker
+from devstack.ports import LOOPBACK, PortPicker
+from devstack.sandbox.app import create_app
 from devstack.stack import Services, embedded_services
-from tests.stack import Owner, Stack, open_stack
+from tests.stack import Owner, Stack, eventually, open_stack
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +52,22 @@ def stack(make_stack: Callable[[str], Stack]) -> Stack:
     shared.start_worker("io", concurrency=4)
     shared.start_worker("bulk", concurrency=1)
     return shared
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[str]:
+    """The URL of a sandbox by itself, for tests of adapters."""
+    config = uvicorn.Config(create_app(), host=LOOPBACK, port=0, log_config=None)
+    server = uvicorn.Server(config)
+    # A reply to a slow token is nothing to wait for.
+    config.timeout_graceful_shutdown = 1
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    eventually(lambda: server.started, what="the sandbox")
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://{LOOPBACK}:{port}"
+    server.should_exit = True
+    thread.join()
 
 
 @pytest.fixture

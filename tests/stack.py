@@ -19,7 +19,7 @@ from psycopg2 import sql
 from core.keyring import Key
 from core.scopes import Scope
 from core.settings import Settings
-from devstack import challenges, payments
+from devstack import challenges, payments, stock_photos
 from devstack.environment import cleaned
 from devstack.ports import LOOPBACK, PortPicker
 from devstack.program import Program
@@ -177,6 +177,7 @@ class Stack:
         self.sandbox_url = f"http://{LOOPBACK}:{port}"
         self.environment |= challenges.sandbox_settings(self.sandbox_url, {})
         self.environment |= payments.sandbox_settings(self.sandbox_url, {})
+        self.environment |= stock_photos.sandbox_settings(self.sandbox_url, {})
         self.environment["PRESSROOM_MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp}"
         return self.start(
             "sandbox",

@@ -1,30 +1,64 @@
-"""Request-only work in a worker: take the input, answer, tell the caller."""
+"""Request-only work in a worker: take the input, answer, tell those who wait."""
 
-from collections.abc import Callable
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from core.errors import DomainError, Kind, TransientError
 from core.logging import get_logger
-from storage.request_work import give_result, take_input
+from storage.request_work import RENEW_EVERY_SECONDS, NobodyWaits, Question, RequestWork
 from workers import process
 
 log = get_logger(__name__)
 
-Answer = Callable[[dict[str, Any]], dict[str, Any]]
+Answer = Callable[[Question], dict[str, Any]]
 
 
 def answer_request(request_id: str, answer: Answer) -> None:
-    resources = process.resources()
-    payload = take_input(resources.redis, request_id)
-    if payload is None:
+    work = RequestWork(process.resources().redis)
+    worker = secrets.token_urlsafe(12)
+    taken = work.take(request_id, worker)
+    if taken is None:
         log.info("request.dropped", work=request_id)
         return
-    give_result(resources.redis, request_id, _outcome(answer, payload))
-
-
-def _outcome(answer: Answer, payload: dict[str, Any]) -> dict[str, Any]:
+    until = time.monotonic() + taken.seconds
+    question = Question(taken.payload, work, request_id, worker, until)
     try:
-        return {"result": answer(payload)}
+        with _held(question):
+            outcome = _outcome(answer, question)
+    except NobodyWaits:
+        log.info("request.abandoned", work=request_id)
+        return
+    work.finish(request_id, worker, outcome)
+
+
+@contextmanager
+def _held(question: Question) -> Iterator[None]:
+    """Keep the lease, so that equal requests wait for this answer rather than for one of their
+    own; and lose it with the process, so that they don't wait in vain."""
+    stop = threading.Event()
+
+    def renew() -> None:
+        while not stop.wait(RENEW_EVERY_SECONDS):
+            question.renew()
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _outcome(answer: Answer, question: Question) -> dict[str, Any]:
+    try:
+        return {"result": answer(question)}
+    except NobodyWaits:
+        raise
     except DomainError as error:
         return _refusal(error)
     except TransientError as error:

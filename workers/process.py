@@ -1,15 +1,24 @@
 """What a worker process holds: connections and a converter, made after any fork, once."""
 
 import os
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 from core.lanes import Lane
 from core.settings import load_settings
+from integrations.llm.registry import language_model
 from integrations.mail import registry
 from integrations.mail.port import Mailer
 from integrations.payments.registry import PaymentChannels
+from integrations.stock_photos.registry import StockPhotoProviders
+from services.composer import usage
+from services.composer.commission import Shelf
+from services.composer.photos import Photos, note_quotas
 from services.images import ConverterProcess
 from storage.resources import Resources, open_resources
+
+if TYPE_CHECKING:
+    from services.composer.writing import Writing
 
 IO_THREADS = 16
 # A job's own work and its heartbeat.
@@ -39,6 +48,32 @@ def converter() -> ConverterProcess:
 def mailer() -> Mailer:
     # It holds no connection, so it may cross a fork.
     return registry.mailer(load_settings())
+
+
+def writing() -> "Writing":
+    return _writing_of(os.getpid())
+
+
+def photos() -> Photos:
+    return _photos_of(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _writing_of(_pid: int) -> "Writing":
+    given = resources()
+    # The writers' libraries take seconds and memory, which the other lanes' workers are spared.
+    from services.composer.writing import Writing
+
+    shelf = Shelf(given.settings, given.keyring, given.cache)
+    llm = language_model(given.settings, partial(usage.note, given.redis))
+    return Writing(given.settings, shelf, llm)
+
+
+@lru_cache(maxsize=1)
+def _photos_of(_pid: int) -> Photos:
+    given = resources()
+    providers = StockPhotoProviders(given.settings, partial(note_quotas, given.redis))
+    return Photos(providers, given.keyring, given.cache)
 
 
 @lru_cache(maxsize=1)

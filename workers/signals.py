@@ -28,6 +28,9 @@ def _warm_up(**_: Any) -> None:
 
 
 def _say_ready(**_: Any) -> None:
+    if process.lane() is Lane.IO:
+        # Here and not at the first request, which would wait for the writers' libraries.
+        process.writing()
     ready_file = load_settings().ready_file
     if ready_file:
         ready_file.touch()

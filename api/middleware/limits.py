@@ -53,6 +53,7 @@ LIMITS = (
     _json_limit(r"/auxilia/subscriptions/[^/]+/members/add$", 32),
     BodyLimit(re.compile(r"/attachments$"), MAX_BYTES + MULTIPART_OVERHEAD, file_too_large()),
     _json_limit(r"/webhooks/", 1),
+    _json_limit(r"(/auxilia)?/composer/", 8),
     _json_limit(r"", 2),
 )
 

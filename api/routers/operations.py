@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 
 from fastapi import APIRouter, Request
@@ -11,12 +12,14 @@ from redis.exceptions import RedisError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
+from api import llm_metrics
 from api.dependencies import PUBLIC
 from api.json_bodies import JsonRoute
-from api.metrics import JOBS
+from api.metrics import JOBS, PHOTO_LIMIT, PHOTO_REMAINING
 from api.openapi import refuses
 from api.state import State, state_of
 from core.errors import TransientError, unauthenticated
+from services.composer.photos import noted_quotas
 from services.jobs import requests
 from storage.resources import Resources
 
@@ -61,6 +64,8 @@ def metrics(request: Request) -> Response:
     if not expected or scheme.lower() != "bearer" or not fits:
         raise unauthenticated("auth.metrics_token", "Send the metrics token as a bearer token.")
     _count_jobs(state)
+    _show_quotas(state)
+    llm_metrics.show(state.resources.redis)
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -99,3 +104,14 @@ def _count_jobs(state: State) -> None:
     JOBS.clear()
     for (lane, status), count in counts.items():
         JOBS.labels(lane, status).set(count)
+
+
+def _show_quotas(state: State) -> None:
+    """Workers hear of them, and keep them in Redis; without it there is nothing to show."""
+    PHOTO_LIMIT.clear()
+    PHOTO_REMAINING.clear()
+    with suppress(RedisError):
+        for provider, quotas in noted_quotas(state.resources.redis).items():
+            for quota in quotas:
+                PHOTO_LIMIT.labels(provider, quota.window).set(quota.limit)
+                PHOTO_REMAINING.labels(provider, quota.window).set(quota.remaining)

@@ -1,7 +1,11 @@
 """What Pressroom asks of a language model: one answer of a known shape to one question."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+
+def _nothing() -> None: ...
 
 
 @dataclass(frozen=True)
@@ -16,6 +20,9 @@ class Question:
     most_tokens: int
     # Seconds for this call, a retry included.
     seconds: float
+    # Called before every request that is sent for it, a retry included; what it raises ends the
+    # asking: whoever asks may have lost interest by then.
+    before_sending: Callable[[], object] = field(default=_nothing, compare=False)
 
 
 @dataclass(frozen=True)
@@ -28,11 +35,32 @@ class Reply:
     tokens_out: int
 
 
+@dataclass(frozen=True)
+class Usage:
+    """What one question came to: `answered`, `failed`, `unavailable` or `too_slow`. Tokens are
+    the server's count, whether or not the answer was of use."""
+
+    model: str
+    outcome: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+
+
+Report = Callable[[Usage], None]
+
+
+def unreported(_: Usage) -> None: ...
+
+
 class LanguageModel(Protocol):
     """Raises ``llm.failed`` (``provider_failed``), ``llm.unavailable`` (``unavailable``, with what
     ``Retry-After`` said) and ``llm.too_slow`` (``too_slow``): after them, another answer would need
     another call."""
 
+    # As the header ``Pressroom-Source`` names it: `openai/<model>`.
     name: str
+    # What a question and its answer may take together.
+    context_tokens: int
 
     def ask(self, question: Question) -> Reply: ...

@@ -1,6 +1,6 @@
 """A post as its writer sent it, what can be read in it, and what is written about it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
@@ -30,6 +30,8 @@ class PlainPost:
     # anything written about it may hold.
     links: frozenset[str]
     mentions: frozenset[str]
+    # In hexadecimal, of the content as it was sent: what names a post without words.
+    content_hash: str = field(default="", compare=False)
 
 
 class Part(StrEnum):

@@ -1,5 +1,6 @@
 """The request lane: an API process asks a worker, and nobody works for callers who have left."""
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,7 +8,7 @@ import httpx
 import pytest
 
 from devstack.programs import answers
-from tests.probe.asking import TAKEN
+from tests.probe.asking import STEPS, TAKEN
 from tests.stack import Running, Stack, eventually
 
 MODULE = "tests.probe.asking"
@@ -21,16 +22,38 @@ def asking(make_stack: Callable[[str], Stack]) -> Stack:
     return stack
 
 
+class Shift:
+    """The worker that tests share; each starts one only if there is none."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._worker: Running | None = None
+
+    def begin(self) -> Running:
+        if self._worker is None or self._worker.process.poll() is not None:
+            mark = self._stack.home / f"asking-{time.monotonic_ns()}.ready"
+            self._worker = self._stack.start(
+                "worker",
+                "worker",
+                module=MODULE,
+                ready=mark.exists,
+                environment={"PRESSROOM_READY_FILE": str(mark), "PRESSROOM_WORKER_GRACE": "1"},
+            )
+        return self._worker
+
+    def end(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+
+
+@pytest.fixture(scope="module")
+def shift(asking: Stack) -> Shift:
+    return Shift(asking)
+
+
 @pytest.fixture
-def worker(asking: Stack) -> Iterator[Running]:
-    mark = asking.home / "asking-io.ready"
-    mark.unlink(missing_ok=True)
-    environment = {"PRESSROOM_READY_FILE": str(mark), "PRESSROOM_WORKER_GRACE": "1"}
-    running = asking.start(
-        "worker", "worker", module=MODULE, ready=mark.exists, environment=environment
-    )
-    yield running
-    running.stop()
+def worker(shift: Shift) -> Running:
+    return shift.begin()
 
 
 @pytest.fixture
@@ -40,8 +63,8 @@ def caller(asking: Stack) -> Iterator[httpx.Client]:
         yield client
 
 
-def taken(stack: Stack) -> int:
-    count = stack.resources.redis.get(TAKEN)
+def taken(stack: Stack, what: str = TAKEN) -> int:
+    count = stack.resources.redis.get(what)
     return int(count) if count else 0
 
 
@@ -84,23 +107,19 @@ def test_an_answer_that_comes_too_late_is_504(worker: Running, caller: httpx.Cli
     assert (reply.status_code, reply.json()["code"]) == (504, "request.too_slow")
 
 
-def test_nobody_works_for_a_caller_who_has_left(asking: Stack, caller: httpx.Client) -> None:
+def test_nobody_works_for_a_caller_who_has_left(
+    asking: Stack, shift: Shift, caller: httpx.Client
+) -> None:
     # Without a worker yet, so that the question waits while its caller hangs up.
+    shift.end()
     with pytest.raises(httpx.ReadTimeout):
         caller.post("/ask", timeout=httpx.Timeout(10, read=0.3))
     # Much sooner than it would have expired.
     assert eventually(lambda: not inputs(asking), within=5)
     assert caller.post("/ask", params={"seconds": 0.5}).status_code == 504
-    mark = asking.home / "late.ready"
-    environment = {"PRESSROOM_READY_FILE": str(mark), "PRESSROOM_WORKER_GRACE": "1"}
-    late = asking.start(
-        "worker", "worker", module=MODULE, ready=mark.exists, environment=environment
-    )
-    try:
-        assert caller.post("/ask", params={"text": "still there"}).status_code == 200
-        assert taken(asking) == 1
-    finally:
-        late.stop()
+    shift.begin()
+    assert caller.post("/ask", params={"text": "still there"}).status_code == 200
+    assert taken(asking) == 1
 
 
 def test_nothing_of_a_question_stays_longer_than_its_caller_waits(
@@ -108,6 +127,97 @@ def test_nothing_of_a_question_stays_longer_than_its_caller_waits(
 ) -> None:
     caller.post("/ask", params={"text": "x"})
     redis = asking.resources.redis
-    keys = [key for key in redis.scan_iter("pressroom:*") if not key.startswith(b"pressroom.")]
-    assert not inputs(asking)
-    assert all(0 < int(str(redis.ttl(key))) <= 60 for key in keys)
+    assert not list(redis.scan_iter("pressroom:*"))
+
+
+SAME = {"same": "one-question", "text": "shared"}
+
+
+def asked_at_once(
+    caller: httpx.Client, callers: int, **params: str | float
+) -> list[httpx.Response]:
+    with ThreadPoolExecutor(callers) as pool:
+        asked = [
+            pool.submit(caller.post, "/ask", params={**SAME, **params}) for _ in range(callers)
+        ]
+        return [each.result() for each in asked]
+
+
+def hang_up(caller: httpx.Client, after: float, **params: str | float) -> None:
+    with pytest.raises(httpx.ReadTimeout):
+        caller.post("/ask", params={**SAME, **params}, timeout=httpx.Timeout(10, read=after))
+
+
+def test_equal_questions_at_once_are_answered_by_one_run(
+    asking: Stack, worker: Running, caller: httpx.Client
+) -> None:
+    replies = asked_at_once(caller, 12, sleep=1)
+    assert [reply.json()["data"] for reply in replies] == [{"echo": "shared"}] * 12
+    assert taken(asking) == 1
+    assert not list(asking.resources.redis.scan_iter("pressroom:*"))
+
+
+def test_equal_questions_share_a_refusal_and_the_next_one_is_asked_anew(
+    asking: Stack, worker: Running, caller: httpx.Client
+) -> None:
+    replies = asked_at_once(caller, 5, sleep=1, end="refuse")
+    assert {reply.status_code for reply in replies} == {503}
+    assert taken(asking) == 1
+    assert caller.post("/ask", params=SAME).status_code == 200
+    assert taken(asking) == 2
+
+
+def test_work_goes_on_for_the_second_when_the_first_has_left(
+    asking: Stack, worker: Running, caller: httpx.Client
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(hang_up, caller, 1.0, sleep=0.5, steps=4)
+        eventually(lambda: taken(asking), what="the run")
+        second = caller.post("/ask", params={**SAME, "sleep": 0.5, "steps": 4})
+        first.result()
+    assert second.json()["data"] == {"echo": "shared"}
+    assert (taken(asking), taken(asking, STEPS)) == (1, 4)
+
+
+def test_work_under_way_ends_at_its_next_step_when_the_last_one_has_left(
+    asking: Stack, worker: Running, caller: httpx.Client
+) -> None:
+    hang_up(caller, 0.3, sleep=0.5, steps=30)
+    redis = asking.resources.redis
+    eventually(lambda: not list(redis.scan_iter("pressroom:*")), within=5, what="the end")
+    assert taken(asking, STEPS) < 10
+    # Who asks now is not kept waiting by what was given up.
+    assert caller.post("/ask", params=SAME).status_code == 200
+
+
+def test_a_killed_workers_run_does_not_hold_up_the_next_one_for_long(
+    asking: Stack, shift: Shift, worker: Running, caller: httpx.Client
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        lost = pool.submit(
+            caller.post, "/ask", params={**SAME, "sleep": 1, "steps": 60, "seconds": 20}
+        )
+        eventually(lambda: taken(asking), what="the run")
+        worker.kill()
+        shift.begin()
+        redis = asking.resources.redis
+        eventually(lambda: not redis.exists("pressroom:running:one-question"), within=10)
+        assert caller.post("/ask", params=SAME).status_code == 200
+        # It still waits, so it is answered too.
+        assert lost.result().status_code == 200
+
+
+def test_the_wait_of_one_says_nothing_about_the_wait_of_another(
+    asking: Stack, worker: Running, caller: httpx.Client
+) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        patient = pool.submit(caller.post, "/ask", params={**SAME, "sleep": 1.5})
+        eventually(lambda: taken(asking), what="the run")
+        hasty = pool.submit(caller.post, "/ask", params={**SAME, "seconds": 0.2})
+        assert hasty.result().status_code == 504
+        assert patient.result().status_code == 200
+
+
+def test_a_large_answer_reaches_its_caller(worker: Running, caller: httpx.Client) -> None:
+    text = "long answer " * 2_000
+    assert caller.post("/ask", params={"text": text}).json()["data"] == {"echo": text}

@@ -63,6 +63,16 @@ OPERATIONS = {
     "POST /auxilia/credits/orders/status": None,
     "GET /auxilia/credits/orders/{order_id}": "credit.read",
     "POST /webhooks/stripe": None,
+    **{
+        operation.replace(" ", " " + prefix): "composer"
+        for prefix in ("", "/auxilia")
+        for operation in (
+            "POST /composer/metadata",
+            "POST /composer/generate-tweets",
+            "GET /composer/{provider}/photos/search",
+            "GET /composer/{provider}/photos/download_url",
+        )
+    },
     "GET /healthz": None,
     "GET /readyz": None,
     "GET /metrics": None,

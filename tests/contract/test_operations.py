@@ -1,6 +1,8 @@
 import httpx
 import pytest
 
+from integrations.llm.port import Usage
+from services.composer import usage
 from tests.contract.replies import data, problem, send
 from tests.stack import Stack
 from tests.subscribers import make_trace
@@ -85,3 +87,22 @@ def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx.Client) 
     [line] = [each for each in text.splitlines() if each.startswith('pressroom_jobs{lane="media"')]
     assert line.startswith('pressroom_jobs{lane="media",status="queued"} ')
     assert float(line.split()[-1]) >= 1
+
+
+def test_metrics_show_what_the_workers_asked_of_the_language_model(
+    stack: Stack, stranger: httpx.Client, metrics_token: str
+) -> None:
+    def shown(line: str) -> float:
+        headers = {"Authorization": f"Bearer {metrics_token}"}
+        text = stranger.get("/metrics", headers=headers).text
+        found = [each for each in text.splitlines() if each.startswith(f"{line} ")]
+        return float(found[0].split()[-1]) if found else 0.0
+
+    model = "of/metrics:7b"
+    for used in (Usage(model, "answered", 100, 20, 1.5), Usage(model, "failed", 7, 0, 0.5)):
+        usage.note(stack.resources.redis, used)
+    assert shown(f'pressroom_llm_calls_total{{model="{model}",outcome="answered"}}') == 1
+    assert shown(f'pressroom_llm_calls_total{{model="{model}",outcome="failed"}}') == 1
+    assert shown(f'pressroom_llm_tokens_total{{direction="in",model="{model}"}}') == 107
+    assert shown(f'pressroom_llm_tokens_total{{direction="out",model="{model}"}}') == 20
+    assert shown(f'pressroom_llm_seconds_total{{model="{model}"}}') == 2.0

@@ -25,20 +25,26 @@ from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import load_settings
 from services.api_keys import Caller
+from storage.request_work import Question
 from workers import process
 from workers.declaration import TaskSet
 from workers.main import run
 
 TASK = "probe.answer"
 TAKEN = "probe:taken"
+STEPS = "probe:steps"
 TASKS = TaskSet()
 router = APIRouter(route_class=JsonRoute)
 
 
 @TASKS.request(TASK)
-def answer(question: dict[str, Any]) -> dict[str, Any]:
+def answer(asked: Question) -> dict[str, Any]:
+    question = asked.payload
     process.resources().redis.incr(TAKEN)
-    time.sleep(question["sleep"])
+    for _ in range(question["steps"]):
+        asked.seconds_left()
+        process.resources().redis.incr(STEPS)
+        time.sleep(question["sleep"])
     match question["end"]:
         case "refuse":
             raise unavailable("probe.busy", "Ask again.", retry_after=7)
@@ -57,11 +63,13 @@ async def ask(
     *,
     text: str = "",
     sleep: float = 0.0,
+    steps: int = 1,
+    same: str | None = None,
     end: str = "",
     seconds: float = 20.0,
 ) -> Envelope[dict[str, Any]]:
-    question = {"text": text, "sleep": sleep, "end": end}
-    call = state.calls.call(TASK, Lane.IO, question, seconds=seconds)
+    question = {"text": text, "sleep": sleep, "steps": steps, "end": end}
+    call = state.calls.call(TASK, Lane.IO, question, seconds=seconds, same=same)
     return envelope(await while_connected(request.receive, call))
 
 

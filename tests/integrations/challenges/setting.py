@@ -16,7 +16,7 @@ T = TypeVar("T")
 _numbers = itertools.count()
 
 
-def settings(**chosen: str) -> Settings:
+def settings(**chosen: object) -> Settings:
     return Settings.model_validate(
         {
             "database_url": "postgresql://u:p@localhost/db",

@@ -1,0 +1,232 @@
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import AfterValidator
+from starlette.concurrency import run_in_threadpool
+
+from api.dependencies import Preference, PreferenceOf, StateOf, needs
+from api.json_bodies import JsonRoute
+from api.openapi import PATIENCE_PARAMETER, Responses, refuses
+from api.presence import while_connected
+from api.schemas.composer import (
+    GeneratedMetadata,
+    GeneratedTweets,
+    PhotoFile,
+    PhotoPage,
+    PostBody,
+    StockPhotoSource,
+)
+from api.schemas.envelope import Envelope, envelope
+from api.state import State
+from core import ids
+from core.errors import malformed
+from core.lanes import Lane
+from core.scopes import Scope
+from services.api_keys import Caller
+from services.composer import commission, photos
+from services.composer.commission import Commission
+from services.composer.post import Part
+
+_routes = APIRouter(tags=["Composer"], route_class=JsonRoute)
+
+Author = Annotated[Caller, needs(Scope.COMPOSER)]
+
+_SOURCE = "Pressroom-Source"
+_PREFER = {"parameters": [PATIENCE_PARAMETER]}
+_MOST_PHOTOS = 30
+
+
+def _answers(source: str) -> Responses:
+    """What a reply says beside its data, and how the wait for it may end."""
+    schema = {"type": "string"}
+    header = {"description": source, "schema": schema}
+    return {
+        200: {"description": "Successful Response", "headers": {_SOURCE: header}},
+        **refuses(
+            (503, "queue.unavailable", "The queue takes no work at the moment."),
+            (503, "queue.too_many_waiters", "Too many requests wait for a worker."),
+            (504, "request.too_slow", "No answer within 45 s."),
+        ),
+    }
+
+
+_WRITTEN = _answers("Who wrote it: offline or openai/<model>; with '; fallback' or '; cached'")
+
+
+def _wanted(request: Request) -> frozenset[Part]:
+    named = ",".join(request.query_params.getlist("includes")).split(",")
+    try:
+        wanted = frozenset(Part(name.strip()) for name in named if name.strip())
+    except ValueError:
+        allowed = ", ".join(Part)
+        raise malformed(
+            "composer.unknown_part", f"query.includes may name {allowed}, separated by commas."
+        ) from None
+    return wanted or frozenset(Part)
+
+
+@_routes.post(
+    "/composer/metadata",
+    response_model=Envelope[GeneratedMetadata],
+    openapi_extra=_PREFER,
+    responses={
+        **_WRITTEN,
+        **refuses((400, "composer.unknown_part", "query.includes may name slug, summary, tags.")),
+    },
+)
+async def generate_metadata(
+    request: Request,
+    state: StateOf,
+    _: Author,
+    body: PostBody,
+    preference: PreferenceOf,
+    includes: Annotated[
+        str, Query(description="Which of slug, summary and tags, separated by commas")
+    ] = "slug,summary,tags",
+) -> Response:
+    """Write a slug, a summary and tags for a post, in the post's own language."""
+    del includes  # Documented as one text; a caller may also repeat it.
+    wanted = _wanted(request)
+    return await _written(request, state, Commission(body.post(), wanted), preference)
+
+
+@_routes.post(
+    "/composer/generate-tweets",
+    response_model=Envelope[GeneratedTweets],
+    openapi_extra=_PREFER,
+    responses=_WRITTEN,
+)
+async def generate_tweets(
+    request: Request, state: StateOf, _: Author, body: PostBody, preference: PreferenceOf
+) -> Response:
+    """Write tweets about a post, with no link or mention that the post doesn't have."""
+    return await _written(request, state, Commission(body.post()), preference)
+
+
+async def _written(
+    request: Request, state: State, asked: Commission, preference: Preference
+) -> Response:
+    name = await run_in_threadpool(state.shelf.name, asked)
+    kept = await run_in_threadpool(state.shelf.find, name)
+    if kept is not None:
+        return _fields(kept.product, kept.source)
+    question = {
+        "title": asked.post.title,
+        "content": asked.post.content,
+        "wanted": sorted(asked.wanted),
+    }
+    seconds = preference.patience(commission.MOST_SECONDS)
+    call = state.calls.call("composer.write", Lane.IO, question, seconds=seconds, same=name)
+    answer = await while_connected(request.receive, call)
+    return _fields(answer["fields"], answer["source"])
+
+
+def _fields(fields: dict[str, str], source: str) -> Response:
+    return JSONResponse(envelope(fields).model_dump(), headers={_SOURCE: source})
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text.strip()
+
+
+@_routes.get(
+    "/composer/{provider}/photos/search",
+    response_model=Envelope[PhotoPage],
+    openapi_extra=_PREFER,
+    responses={
+        **_answers("The provider; with '; cached'"),
+        **refuses(
+            (400, "stockphoto.refused", "unsplash makes no sense of this request."),
+            (502, "stockphoto.failed", "unsplash gave no usable answer."),
+            (503, "stockphoto.limit_reached", "unsplash takes no more requests at the moment."),
+            (503, "stockphoto.not_configured", "Stock photos of unsplash are not set up here."),
+            (503, "stockphoto.unavailable", "unsplash can't be reached."),
+            (503, "queue.unavailable", "The queue takes no work at the moment."),
+            (504, "stockphoto.too_slow", "unsplash did not answer in time."),
+            (504, "request.too_slow", "No answer within 20 s."),
+        ),
+    },
+)
+async def search_photos(
+    request: Request,
+    state: StateOf,
+    _: Author,
+    provider: StockPhotoSource,
+    query: Annotated[str, AfterValidator(_not_blank), Query(description="What is searched for")],
+    preference: PreferenceOf,
+    page: Annotated[int, Query(ge=1, le=ids.MAX_ID)] = 1,
+    limit: Annotated[int, Query(ge=1, le=_MOST_PHOTOS, description="Photos on a page")] = 10,
+) -> Response:
+    """Search stock photos. The data is the provider's payload, unchanged.
+
+    Openverse gives at most 20 photos on a page.
+    """
+    chosen = provider.named(state.photos.providers.default)
+    name = state.photos.name(chosen, query, page, limit)
+    kept = await run_in_threadpool(state.photos.kept, name, chosen)
+    if kept is not None:
+        return _payload(kept.product, kept.source)
+    question = {"provider": chosen, "query": query, "page": page, "limit": limit}
+    seconds = preference.patience(photos.MOST_SECONDS)
+    call = state.calls.call("photos.search", Lane.IO, question, seconds=seconds, same=name)
+    answer = await while_connected(request.receive, call)
+    return _payload(answer["payload"], answer["source"])
+
+
+def _payload(payload: str, source: str) -> Response:
+    """The envelope around the provider's own text: no number or order in it changes."""
+    body = f'{{"data":{payload},"ts":{int(time.time())}}}'
+    return Response(body, headers={_SOURCE: source}, media_type="application/json")
+
+
+@_routes.get(
+    "/composer/{provider}/photos/download_url",
+    openapi_extra=_PREFER,
+    responses=refuses(
+        (
+            400,
+            "stockphoto.endpoint_not_allowed",
+            "query.endpoint must be a photo's download endpoint, as the search gave it.",
+        ),
+        (404, "stockphoto.not_found", "unsplash has no such photo."),
+        (502, "stockphoto.failed", "unsplash gave no usable answer."),
+        (503, "stockphoto.limit_reached", "unsplash takes no more requests at the moment."),
+        (503, "stockphoto.not_configured", "Stock photos of unsplash are not set up here."),
+        (503, "stockphoto.unavailable", "unsplash can't be reached."),
+        (503, "queue.unavailable", "The queue takes no work at the moment."),
+        (504, "stockphoto.too_slow", "unsplash did not answer in time."),
+        (504, "request.too_slow", "No answer within 20 s."),
+    ),
+)
+async def locate_download(
+    request: Request,
+    state: StateOf,
+    _: Author,
+    provider: StockPhotoSource,
+    endpoint: Annotated[
+        str,
+        Query(
+            description="Of the photo, as the search gave it: links.download_location at Unsplash, "
+            "detail_url at Openverse"
+        ),
+    ],
+    preference: PreferenceOf,
+) -> Envelope[PhotoFile]:
+    """Tell the provider that a photo is used, and learn the address of its file."""
+    chosen = provider.named(state.photos.providers.default)
+    photo = state.photos.providers.named(chosen).photo_at(endpoint)
+    question: dict[str, Any] = {"provider": chosen, "id": photo.id, "mark": photo.mark}
+    seconds = preference.patience(photos.MOST_SECONDS)
+    call = state.calls.call("photos.download_url", Lane.IO, question, seconds=seconds)
+    answer = await while_connected(request.receive, call)
+    return envelope(PhotoFile(url=answer["url"]))
+
+
+router = APIRouter()
+router.include_router(_routes)
+# The same routes under the platform's prefix.
+router.include_router(_routes, prefix="/auxilia")

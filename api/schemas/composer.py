@@ -1,0 +1,65 @@
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from api.schemas.envelope import Body
+from integrations.stock_photos.port import ProviderName
+from services.composer.post import MOST_CONTENT_CHARACTERS, MOST_TITLE_CHARACTERS, Post
+
+
+class PostBody(Body):
+    title: Annotated[str, Field(max_length=MOST_TITLE_CHARACTERS)]
+    content: Annotated[
+        str, Field(max_length=MOST_CONTENT_CHARACTERS, description="Plain, Markdown or HTML")
+    ]
+
+    @model_validator(mode="after")
+    def _not_all_blank(self) -> Self:
+        if not (self.title.strip() or self.content.strip()):
+            raise PydanticCustomError("blank", "title and content are both blank")
+        return self
+
+    def post(self) -> Post:
+        return Post(self.title, self.content)
+
+
+class GeneratedMetadata(BaseModel):
+    """Without what wasn't asked for."""
+
+    slug: str = Field(
+        default="", description="1 to 80 of a-z, 0-9 and hyphens", examples=["how-we-bake-bread"]
+    )
+    summary: str = Field(
+        default="", description="Plain text in the post's language, at most 300 characters"
+    )
+    tags: str = Field(
+        default="", description="At most 8, separated by commas", examples=["bread,sourdough"]
+    )
+
+
+class GeneratedTweets(BaseModel):
+    tweets: str = Field(
+        description="1 to 5 tweets, separated by one blank line; each has at most 280 characters "
+        "as the platform counts: wide ones are 2, a link is 23"
+    )
+
+
+class PhotoFile(BaseModel):
+    url: str
+
+
+# The provider's own payload: its shape is the provider's.
+PhotoPage = dict[str, Any]
+
+
+class StockPhotoSource(StrEnum):
+    """The provider of the settings, or one by its name."""
+
+    CONFIGURED = "stockphoto"
+    UNSPLASH = "unsplash"
+    OPENVERSE = "openverse"
+
+    def named(self, configured: ProviderName) -> ProviderName:
+        return configured if self is StockPhotoSource.CONFIGURED else ProviderName(self.value)

@@ -1,0 +1,55 @@
+"""What was asked in which run, so that a test counts its own questions only."""
+
+from collections import Counter, OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+DEFAULT = "default"
+_MOST_RUNS = 1000
+_REMEMBERED = 20
+
+
+@dataclass
+class Run:
+    """
+    Attributes:
+        model: answers as this one, whichever is asked for.
+        left: how many callers hung up before they had their answer.
+    """
+
+    model: str | None = None
+    calls: int = 0
+    left: int = 0
+    requests: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    _by_model: Counter[str] = field(default_factory=Counter)
+
+    def note(self, body: dict[str, Any]) -> tuple[str, int]:
+        """Which model answers, and how often it was asked in this run, this time included."""
+        model = self.model or str(body.get("model", ""))
+        self.calls += 1
+        self._by_model[model] += 1
+        self.requests.append(body)
+        return model, self._by_model[model]
+
+    def shown(self) -> dict[str, object]:
+        return {
+            "model": self.model,
+            "calls": self.calls,
+            "left": self.left,
+            "requests": list(self.requests),
+        }
+
+
+class Runs:
+    def __init__(self) -> None:
+        self._runs: OrderedDict[str, Run] = OrderedDict()
+
+    def named(self, name: str) -> Run:
+        if name not in self._runs:
+            self._runs[name] = Run()
+            if len(self._runs) > _MOST_RUNS:
+                self._runs.popitem(last=False)
+        return self._runs[name]
+
+    def forget(self, name: str) -> None:
+        self._runs.pop(name, None)

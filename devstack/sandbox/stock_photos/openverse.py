@@ -1,0 +1,94 @@
+"""Openverse's search and detail endpoints, as those who have no account see them."""
+
+import uuid
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, Response
+
+from devstack.sandbox.stock_photos.pictures import picture, size_of
+from devstack.sandbox.stock_photos.trouble import trouble
+from devstack.stock_photos import OPENVERSE_PREFIX
+
+LARGEST_PAGE = 20
+PHOTOS_A_SEARCH = 120
+_BURST, _SUSTAINED = 20, 200
+_NAMES = uuid.UUID("7d1a3c1e-6f0e-4c53-9a53-0f2f1f3a5b11")
+
+
+def make_router() -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/v1/images/")
+    async def search(
+        request: Request,
+        q: str = "",
+        page: Annotated[int, Query(ge=1)] = 1,
+        page_size: Annotated[int, Query(ge=1)] = LARGEST_PAGE,
+    ) -> Response:
+        refusal = await trouble(q, _quota(0))
+        if refusal is not None:
+            return refusal
+        if page_size > LARGEST_PAGE:
+            return JSONResponse({"detail": "Authentication credentials were not provided."}, 401)
+        return JSONResponse(_found(_base(request), q, page, page_size), headers=_quota(_BURST - 1))
+
+    @router.get("/v1/images/{photo_id}/")
+    async def detail(request: Request, photo_id: uuid.UUID) -> Response:
+        return JSONResponse(_photo(_base(request), photo_id), headers=_quota(_BURST - 2))
+
+    @router.get("/pictures/{photo_id}.jpg")
+    def show(photo_id: uuid.UUID) -> Response:
+        return picture(str(photo_id), None)
+
+    return router
+
+
+def _base(request: Request) -> str:
+    return f"{request.url.scheme}://{request.url.netloc}{OPENVERSE_PREFIX}"
+
+
+def _quota(remaining: int) -> dict[str, str]:
+    return {
+        "X-RateLimit-Limit-anon_burst": f"{_BURST}/min",
+        "X-RateLimit-Available-anon_burst": str(remaining),
+        "X-RateLimit-Limit-anon_sustained": f"{_SUSTAINED}/day",
+        "X-RateLimit-Available-anon_sustained": str(_SUSTAINED - 1),
+    }
+
+
+def _found(base: str, query: str, page: int, page_size: int) -> dict[str, Any]:
+    first = (page - 1) * page_size
+    numbers = range(first, min(first + page_size, PHOTOS_A_SEARCH))
+    return {
+        "result_count": PHOTOS_A_SEARCH,
+        "page_count": -(-PHOTOS_A_SEARCH // page_size),
+        "page_size": page_size,
+        "page": page,
+        "results": [_photo(base, uuid.uuid5(_NAMES, f"{query}/{number}")) for number in numbers],
+    }
+
+
+def _photo(base: str, photo_id: uuid.UUID) -> dict[str, Any]:
+    width, height = size_of(str(photo_id))
+    own = f"{base}/v1/images/{photo_id}/"
+    return {
+        "id": str(photo_id),
+        "title": "Hills",
+        "foreign_landing_url": own,
+        "url": f"{base}/pictures/{photo_id}.jpg",
+        "creator": "Pressroom Sandbox",
+        "creator_url": base,
+        "license": "cc0",
+        "license_version": "1.0",
+        "license_url": "https://creativecommons.org/publicdomain/zero/1.0/",
+        "provider": "sandbox",
+        "source": "sandbox",
+        "filetype": "jpg",
+        "attribution": '"Hills" by Pressroom Sandbox is marked with CC0 1.0.',
+        "width": width,
+        "height": height,
+        "thumbnail": f"{own}thumb/",
+        "detail_url": own,
+        "related_url": f"{own}related/",
+    }

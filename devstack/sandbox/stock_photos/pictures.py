@@ -1,0 +1,59 @@
+"""Pictures that no camera took: the same for the same name, whatever their size."""
+
+import hashlib
+import io
+import random
+
+from fastapi.responses import Response
+
+LARGEST_SIDE = 3000
+_SIZES = ((3000, 2000), (2000, 3000), (2400, 2400), (3000, 1688))
+_HILLS = 5
+_POINTS = 9
+_QUALITY = 85
+# A picture never changes.
+_HEADERS = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+
+def size_of(name: str) -> tuple[int, int]:
+    return _chance(name).choice(_SIZES)
+
+
+def colour_of(name: str) -> tuple[int, int, int]:
+    chance = _chance(f"colour of {name}")
+    return chance.randint(30, 220), chance.randint(30, 220), chance.randint(30, 220)
+
+
+def picture(name: str, width: int | None) -> Response:
+    """JPEG; as wide as asked, never wider than it is."""
+    # Imported at the first picture: most sandboxes show none, and it takes megabytes.
+    from PIL import Image, ImageDraw
+
+    full_width, full_height = size_of(name)
+    width = min(max(width or full_width, 1), full_width)
+    height = max(round(full_height * width / full_width), 1)
+    red, green, blue = colour_of(name)
+    image = Image.new("RGB", (width, height), (red, green, blue))
+    draw = ImageDraw.Draw(image)
+    for number in range(1, _HILLS + 1):
+        shade = 1 - number / (_HILLS + 2)
+        tone = (int(red * shade), int(green * shade), int(blue * shade))
+        draw.polygon(_hill(name, number, width, height), fill=tone)
+    content = io.BytesIO()
+    image.save(content, "JPEG", quality=_QUALITY)
+    return Response(content.getvalue(), media_type="image/jpeg", headers=_HEADERS)
+
+
+def _hill(name: str, number: int, width: int, height: int) -> list[tuple[float, float]]:
+    chance = _chance(f"hill {number} of {name}")
+    base = number / (_HILLS + 1)
+    ridge = [
+        (width * point / (_POINTS - 1), height * (base + chance.uniform(-0.1, 0.1)))
+        for point in range(_POINTS)
+    ]
+    return [(0, height), *ridge, (width, height)]
+
+
+def _chance(name: str) -> random.Random:
+    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+    return random.Random(seed)  # noqa: S311 - it draws hills

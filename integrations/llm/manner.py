@@ -1,0 +1,74 @@
+"""How a question is put to a server: in the strictest form that it takes.
+
+A JSON schema, else JSON mode, else a plain prompt. Servers differ in which they know, and in what
+they call the bound of an answer.
+"""
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
+
+import orjson
+
+from integrations.llm.failure import NotTaken
+from integrations.llm.port import Question
+
+_NEWER_LIMIT = "max_completion_tokens"
+# Models that insist on the newer one may think before they answer, within the same bound.
+_THINKING_TOKENS = 4000
+# The material is too long, in the words of several servers: asking otherwise changes nothing.
+_TOO_MUCH = (
+    "context_length",
+    "context length",
+    "context window",
+    "context size",
+    "too many tokens",
+)
+
+
+class Form(IntEnum):
+    SCHEMA = 0
+    OBJECT = 1
+    PROMPT = 2
+
+
+@dataclass(frozen=True)
+class Manner:
+    form: Form = Form.SCHEMA
+    limit: str = "max_tokens"
+
+    def after(self, refusal: NotTaken) -> "Manner | None":
+        """What to try next; None when nothing is left."""
+        if _NEWER_LIMIT in refusal.text and self.limit != _NEWER_LIMIT:
+            return replace(self, limit=_NEWER_LIMIT)
+        if self.form is Form.PROMPT or any(words in refusal.text for words in _TOO_MUCH):
+            return None
+        return replace(self, form=Form(self.form + 1))
+
+    def body(self, question: Question, model: str) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": model,
+            "messages": [
+                {"role": "system", "content": self._instructions(question)},
+                {"role": "user", "content": question.material},
+            ],
+            self.limit: self._most_tokens(question),
+        }
+        if self.form is Form.SCHEMA:
+            shape = {"name": question.schema_name, "strict": True, "schema": question.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": shape}
+        elif self.form is Form.OBJECT:
+            body["response_format"] = {"type": "json_object"}
+        return body
+
+    def _most_tokens(self, question: Question) -> int:
+        room = _THINKING_TOKENS if self.limit == _NEWER_LIMIT else 0
+        return question.most_tokens + room
+
+    def _instructions(self, question: Question) -> str:
+        if self.form is Form.SCHEMA:
+            return question.instructions
+        return (
+            f"{question.instructions}\n\nAnswer with one JSON object and nothing else. It is an "
+            f"instance of this JSON schema:\n{orjson.dumps(question.schema).decode()}"
+        )

@@ -1,0 +1,147 @@
+"""Language models behind OpenAI's chat completions protocol, whoever serves it."""
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass, field
+
+from core.logging import get_logger
+from integrations.llm import completion, wire
+from integrations.llm.circuit import Circuit, Health, Open
+from integrations.llm.failure import Failure, NotTaken, Outcome
+from integrations.llm.manner import Manner
+from integrations.llm.port import Question, Reply, Report, Usage, unreported
+
+# Before the second try, when the server doesn't say how long, and what that try needs at least.
+_PAUSE_SECONDS = 0.5
+_LEAST_SECONDS = 1.0
+
+_log = get_logger(__name__)
+
+
+@dataclass
+class Server:
+    """What this process has learnt about the server at one base URL."""
+
+    circuit: Circuit = field(default_factory=Circuit)
+    manners: dict[str, Manner] = field(default_factory=dict)
+
+
+class OpenAIProtocol:
+    def __init__(
+        self,
+        target: wire.Target,
+        server: Server,
+        *,
+        model: str,
+        context_tokens: int,
+        report: Report = unreported,
+    ) -> None:
+        self.name = f"openai/{model}"
+        self.context_tokens = context_tokens
+        self._target = target
+        self._server = server
+        self._model = model
+        self._report = report
+
+    def ask(self, question: Question) -> Reply:
+        began = time.monotonic()
+        try:
+            reply = self._guarded(question)
+        except Failure as failure:
+            self._note_failure(failure, time.monotonic() - began)
+            raise failure.told() from None
+        self._note_reply(reply, time.monotonic() - began)
+        return reply
+
+    def _guarded(self, question: Question) -> Reply:
+        circuit = self._server.circuit
+        try:
+            is_probe = circuit.enter()
+        except Open as opened:
+            raise Failure(
+                "circuit open", Outcome.UNAVAILABLE, Health.UNKNOWN, retry_after=opened.seconds
+            ) from None
+        health = Health.UNKNOWN
+        try:
+            # Each call has a loop of its own: cancelling is what bounds a reply that trickles.
+            reply = asyncio.run(self._in_time(question))
+            health = Health.WORKS
+        except Failure as failure:
+            health = failure.health
+            raise
+        finally:
+            circuit.leave(health, is_probe=is_probe)
+        return reply
+
+    async def _in_time(self, question: Question) -> Reply:
+        try:
+            async with asyncio.timeout(question.seconds):
+                return await self._negotiated(question, time.monotonic() + question.seconds)
+        except TimeoutError:
+            raise Failure("timeout", Outcome.TOO_SLOW) from None
+
+    async def _negotiated(self, question: Question, deadline: float) -> Reply:
+        """Step down from the form that the server took last, until it takes one."""
+        manner: Manner = self._server.manners.get(self._model, Manner())
+        while True:
+            try:
+                body = await self._tried_twice(question, manner, deadline)
+            except NotTaken as refusal:
+                following = manner.after(refusal)
+                if following is None:
+                    raise Failure(f"status {refusal.status}", health=Health.UNKNOWN) from None
+                manner = following
+            else:
+                self._server.manners[self._model] = manner
+                return self._read(body)
+
+    def _read(self, body: bytes) -> Reply:
+        completed = completion.read(body)
+        try:
+            return completed.reply(self._model)
+        except Failure as useless:
+            useless.tokens = completed.tokens
+            raise
+
+    async def _tried_twice(self, question: Question, manner: Manner, deadline: float) -> bytes:
+        try:
+            return await self._sent(question, manner, deadline)
+        except Failure as failure:
+            pause = _pause(failure)
+            if not failure.may_pass or pause + _LEAST_SECONDS > deadline - time.monotonic():
+                raise
+            _log.info("language model asked again", model=self._model, reason=failure.reason)
+        await asyncio.sleep(pause)
+        return await self._sent(question, manner, deadline)
+
+    async def _sent(self, question: Question, manner: Manner, deadline: float) -> bytes:
+        body = manner.body(question, self._model)
+        question.before_sending()
+        return await wire.send(self._target, body, max(deadline - time.monotonic(), 0.1))
+
+    def _note_reply(self, reply: Reply, seconds: float) -> None:
+        self._report(Usage(self._model, "answered", reply.tokens_in, reply.tokens_out, seconds))
+        _log.info(
+            "language model answered",
+            model=self._model,
+            tokens_in=reply.tokens_in,
+            tokens_out=reply.tokens_out,
+            seconds=round(seconds, 3),
+        )
+
+    def _note_failure(self, failure: Failure, seconds: float) -> None:
+        self._report(Usage(self._model, failure.outcome, *failure.tokens, seconds))
+        _log.warning(
+            "language model failed",
+            model=self._model,
+            outcome=failure.outcome,
+            reason=failure.reason,
+            seconds=round(seconds, 3),
+        )
+
+
+def _pause(failure: Failure) -> float:
+    if failure.retry_after is not None:
+        return failure.retry_after
+    return _PAUSE_SECONDS * random.uniform(1.0, 1.5)  # noqa: S311 - it spreads, it hides nothing

@@ -1,0 +1,41 @@
+import threading
+from typing import TYPE_CHECKING
+
+from core.settings import Settings
+from integrations.llm.port import LanguageModel, Report, unreported
+
+if TYPE_CHECKING:
+    from integrations.llm.openai_protocol import Server
+
+_lock = threading.Lock()
+_models: dict[tuple[object, ...], LanguageModel] = {}
+_servers: dict[str, "Server"] = {}
+
+
+def language_model(given: Settings, report: Report = unreported) -> LanguageModel | None:
+    """The settings' language model, the same one each time; None when there is none to ask.
+
+    What it has learnt about its server is shared by all threads of the process, whose first call
+    also says who hears of each use.
+    """
+    if given.llm_provider == "offline" or given.llm_model is None:
+        return None
+    key = (given.llm_base_url, given.llm_api_key, given.llm_model, given.llm_context_tokens)
+    with _lock:
+        if key not in _models:
+            _models[key] = _open(given, given.llm_model, report)
+        return _models[key]
+
+
+def _open(given: Settings, model: str, report: Report) -> LanguageModel:
+    # The library takes its time to import, which processes that ask nothing are spared.
+    from integrations.llm import openai_protocol, wire
+
+    url = str(given.llm_base_url)
+    return openai_protocol.OpenAIProtocol(
+        wire.Target(url, given.llm_api_key),
+        _servers.setdefault(url, openai_protocol.Server()),
+        model=model,
+        context_tokens=given.llm_context_tokens,
+        report=report,
+    )

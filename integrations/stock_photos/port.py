@@ -1,0 +1,50 @@
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class ProviderName(StrEnum):
+    UNSPLASH = "unsplash"
+    OPENVERSE = "openverse"
+
+
+@dataclass(frozen=True)
+class Quota:
+    """How many requests the provider grants in a window of time, as it said last."""
+
+    window: str
+    limit: int
+    remaining: int
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A photo at its provider; ``mark`` is what the search's link carried beside its id."""
+
+    id: str
+    mark: str = ""
+
+
+class StockPhotos(Protocol):
+    """Raises ``stockphoto.limit_reached`` (unavailable, with the provider's ``Retry-After``),
+    ``stockphoto.unavailable``, ``stockphoto.too_slow``, ``stockphoto.failed`` (provider_failed) and
+    ``stockphoto.refused`` (malformed) for a request that the provider finds no sense in."""
+
+    name: ProviderName
+    # Where its API is; the same for what has the same answers.
+    origin: str
+
+    def search(self, query: str, *, page: int, limit: int) -> str:
+        """The provider's payload, JSON, as it came."""
+
+    def photo_at(self, endpoint: str) -> Photo:
+        """The photo whose download endpoint this is, exactly as a search gave it. Sends nothing.
+
+        Raises ``stockphoto.endpoint_not_allowed`` (malformed) for anything else.
+        """
+
+    def download_url(self, photo: Photo) -> str:
+        """Tell the provider that the photo is used, and learn where its file is.
+
+        Raises ``stockphoto.not_found``.
+        """

@@ -1,0 +1,55 @@
+"""Unsplash (unsplash.com/documentation).
+
+Its rules: photos are shown from its own addresses, each use is told to the ``download_location`` of
+the photo with the ``ixid`` it came with, and whoever took the photo is named.
+"""
+
+import re
+
+from pydantic import SecretStr
+
+from integrations.stock_photos.exchange import Exchange, Report
+from integrations.stock_photos.port import Photo, ProviderName
+from integrations.stock_photos.refusals import endpoint_not_allowed, file_url
+
+_ID = r"[A-Za-z0-9_-]{1,64}"
+_IXID = r"[A-Za-z0-9_=-]{1,512}"
+
+
+class Unsplash:
+    name = ProviderName.UNSPLASH
+
+    def __init__(self, base: str, access_key: SecretStr, report: Report) -> None:
+        self.origin = base
+        self._exchange = Exchange(
+            self.name,
+            base,
+            {
+                "Authorization": f"Client-ID {access_key.get_secret_value()}",
+                "Accept-Version": "v1",
+            },
+            report,
+        )
+        self._endpoint = endpoint_pattern(base)
+
+    def search(self, query: str, *, page: int, limit: int) -> str:
+        params: dict[str, str | int] = {"query": query, "page": page, "per_page": limit}
+        return self._exchange.get("/search/photos", params)[0]
+
+    def photo_at(self, endpoint: str) -> Photo:
+        match = self._endpoint.fullmatch(endpoint)
+        if match is None:
+            raise endpoint_not_allowed()
+        return Photo(match["id"], match["ixid"] or "")
+
+    def download_url(self, photo: Photo) -> str:
+        params: dict[str, str | int] = {"ixid": photo.mark} if photo.mark else {}
+        _, reply = self._exchange.get(f"/photos/{photo.id}/download", params)
+        return file_url(reply)
+
+
+def endpoint_pattern(base: str) -> re.Pattern[str]:
+    """The whole string: nothing is decoded, folded or resolved, so nothing can be hidden in it."""
+    return re.compile(
+        rf"{re.escape(base)}/photos/(?P<id>{_ID})/download(?:\?ixid=(?P<ixid>{_IXID}))?", re.ASCII
+    )

@@ -1,0 +1,73 @@
+"""What a character must be to stand in running text."""
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+# Joiners shape words of several scripts and emoji; every other invisible character can only
+# mislead: bidirectional overrides, tags, zero-width spaces, private use, broken halves.
+_JOINERS = "\u200c\u200d"
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co"})
+ELLIPSIS = "…"
+_BEFORE_ELLIPSIS = " ,;:，、；：-–—.。…([{（「《“‘"
+# What never begins a character of its own: joiners, variation selectors, shades of skin.
+_CLINGING = "\u200c\u200d\ufe0e\ufe0f\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+_SPACES = re.compile(r"\s+")
+_WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3000-\u303f\uff00-\uffef"
+_WIDE_CHARACTER = re.compile(f"[{_WIDE}]")
+# Scripts without spaces break lines anywhere.
+_BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
+
+
+def visible(text: str) -> str:
+    """Composed form (NFC), without what nobody can see; white space stays as it is."""
+    if text.isascii() and text.isprintable():
+        return text
+    return unicodedata.normalize("NFC", "".join(filter(_is_visible, text)))
+
+
+def one_line(text: str) -> str:
+    if "\n" in text or "\r" in text:
+        text = _BREAK_IN_WIDE.sub("", text)
+    return _SPACES.sub(" ", text).strip()
+
+
+def _is_visible(character: str) -> bool:
+    if character in _JOINERS or character.isspace():
+        return True
+    return unicodedata.category(character) not in _INVISIBLE
+
+
+def cut_at_word(text: str, most: int, measure: Callable[[str], int]) -> str:
+    """The text itself if it measures no more; else its beginning and `…`, cut between words."""
+    if measure(text) <= most:
+        return text
+    low, high = 0, min(len(text), most)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if measure(text[:middle].rstrip() + ELLIPSIS) <= most:
+            low = middle
+        else:
+            high = middle - 1
+    return _before_broken_word(text, low).rstrip(_BEFORE_ELLIPSIS) + ELLIPSIS
+
+
+def _before_broken_word(text: str, end: int) -> str:
+    """A word longer than a third of the room is broken, though not within one character."""
+    if _is_boundary(text, end):
+        return text[:end]
+    for start in range(end, end - end // 3, -1):
+        if _is_boundary(text, start):
+            return text[:start]
+    while end > 1 and (text[end] in _CLINGING or unicodedata.combining(text[end])):
+        end -= 1
+    return text[:end]
+
+
+def _is_boundary(text: str, index: int) -> bool:
+    before, after = text[index - 1], text[index]
+    return before.isspace() or after.isspace() or _is_wide(before) or _is_wide(after)
+
+
+def _is_wide(character: str) -> bool:
+    return bool(_WIDE_CHARACTER.match(character))

@@ -1,0 +1,27 @@
+"""How long may be asked: 20 seconds a call, and so many in all."""
+
+import time
+
+from core.errors import too_slow
+
+MOST_SECONDS_A_CALL = 20.0
+# A call with less than this is not worth its tokens.
+_LEAST_SECONDS = 1.0
+
+
+class Allowance:
+    def __init__(self, seconds: float) -> None:
+        self._ends = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        return self._ends - time.monotonic()
+
+    def has(self, seconds: float = _LEAST_SECONDS) -> bool:
+        return self.left >= seconds
+
+    def for_a_call(self) -> float:
+        """Raises ``llm.too_slow`` when nothing is left."""
+        if not self.has():
+            raise too_slow("llm.too_slow", "The language model took too long.")
+        return min(self.left, MOST_SECONDS_A_CALL)

@@ -1,0 +1,74 @@
+"""Reads what a language model answered: JSON, alone or in the midst of prose."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from services.composer.characters import one_line, visible
+from services.composer.post import Metadata, Part
+
+_MOST_TRIES = 50
+_MOST_TEXTS = 50
+_MOST_CHARACTERS = 5000
+
+
+class Unreadable(Exception):
+    """Not in the shape that was asked for; the text says what is wrong, in words of ours."""
+
+
+def metadata(text: str, wanted: frozenset[Part]) -> Metadata:
+    """Keys that weren't asked for are left out, as is all around the object."""
+    answer = _object_with(text, {part.value for part in wanted})
+    return Metadata(
+        slug=_text(answer, "slug") if Part.SLUG in wanted else None,
+        summary=_text(answer, "summary") if Part.SUMMARY in wanted else None,
+        tags=_texts(answer, "tags") if Part.TAGS in wanted else None,
+    )
+
+
+def tweets(text: str) -> tuple[str, ...]:
+    return _texts(_object_with(text, {"tweets"}), "tweets")
+
+
+def part(text: str) -> str:
+    return _text(_object_with(text, {"summary"}), "summary")
+
+
+def _object_with(text: str, names: set[str]) -> dict[str, Any]:
+    for found in _objects(text):
+        if names <= found.keys():
+            return found
+    raise Unreadable(f"The answer is no JSON object with {', '.join(sorted(names))}.")
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    decoder = json.JSONDecoder()
+    at = text.find("{")
+    for _ in range(_MOST_TRIES):
+        if at < 0:
+            return
+        try:
+            found, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+        else:
+            yield found
+        at = text.find("{", at)
+
+
+def _text(answer: dict[str, Any], name: str) -> str:
+    return _plain(answer[name], name)
+
+
+def _texts(answer: dict[str, Any], name: str) -> tuple[str, ...]:
+    listed = answer[name]
+    if not isinstance(listed, list):
+        raise Unreadable(f"{name} is no list of texts.")
+    texts = (_plain(each, f"an item of {name}") for each in listed[:_MOST_TEXTS])
+    return tuple(filter(None, texts))
+
+
+def _plain(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise Unreadable(f"{name} is no text.")
+    return one_line(visible(value[:_MOST_CHARACTERS]))

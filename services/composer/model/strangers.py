@@ -1,0 +1,40 @@
+"""Links and mentions that a post doesn't have: no text that a model wrote may hold any."""
+
+from services.composer import links
+from services.composer.characters import one_line
+from services.composer.post import Metadata, PlainPost
+
+_FAULT = "has a link or a mention that the post doesn't have"
+
+
+def faults(plain: PlainPost, written: Metadata) -> list[str]:
+    """Of summary and tags; a slug can hold neither, and tweets have a rule of their own."""
+    own = _own(plain)
+    found = []
+    if written.summary is not None and _foreign(written.summary, own, plain):
+        found.append(f"the summary {_FAULT}")
+    if any(_foreign(tag, own, plain) for tag in written.tags or ()):
+        found.append(f"a tag {_FAULT}")
+    return found
+
+
+def removed(plain: PlainPost, text: str) -> str:
+    own = _own(plain)
+    cuts = [(start, end) for start, end, link in links.link_spans(text) if link not in own]
+    cuts += [
+        (start, end)
+        for start, end, handle in links.mention_spans(text)
+        if links.folded(handle) not in plain.mentions
+    ]
+    for start, end in sorted(cuts, reverse=True):
+        text = text[:start] + text[end:]
+    return one_line(text)
+
+
+def _foreign(text: str, own: frozenset[str], plain: PlainPost) -> bool:
+    return not (links.linked(text) <= own and links.mentions(text) <= plain.mentions)
+
+
+def _own(plain: PlainPost) -> frozenset[str]:
+    shown = "\n".join((plain.title, *plain.headings, *plain.paragraphs))
+    return frozenset(map(links.comparable, plain.links)) | links.linked(shown)

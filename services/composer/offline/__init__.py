@@ -1,0 +1,25 @@
+"""The writer that needs no network: it takes from a post what is best said there."""
+
+from services.composer.offline.document import document_of
+from services.composer.offline.ranking import scores_of
+from services.composer.offline.slug import slug_of
+from services.composer.offline.summary import summary_of
+from services.composer.offline.tags import tags_of
+from services.composer.offline.tweets import tweets_of
+from services.composer.post import Metadata, Part, PlainPost
+
+
+def metadata(plain: PlainPost, wanted: frozenset[Part], content_hash: str) -> Metadata:
+    """The same for the same post, always. `content_hash` in hexadecimal."""
+    document = document_of(plain)
+    summary = Part.SUMMARY in wanted
+    return Metadata(
+        slug=slug_of(plain, document, content_hash) if Part.SLUG in wanted else None,
+        summary=summary_of(plain, document, scores_of(document)) if summary else None,
+        tags=tags_of(plain, document) if Part.TAGS in wanted else None,
+    )
+
+
+def tweets(plain: PlainPost) -> tuple[str, ...]:
+    document = document_of(plain)
+    return tweets_of(plain, document, scores_of(document))

@@ -1,0 +1,33 @@
+from services.composer.offline.document import Document
+from services.composer.post import PlainPost
+from services.composer.rules import fit_slug
+
+_MOST_CHARACTERS = 400
+# How these languages themselves write their letters in plain ones.
+_SPELLED = {
+    "de": str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}),
+    "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
+}
+
+
+def slug_of(plain: PlainPost, document: Document, content_hash: str) -> str:
+    """From the first of title, headings and text that has words."""
+    nameless = fit_slug("", content_hash)
+    for text in (plain.title, *plain.headings[:10], *plain.paragraphs[:10]):
+        slug = fit_slug(_spelled(text[:_MOST_CHARACTERS], document.language), content_hash)
+        if slug != nameless:
+            return slug
+    return nameless
+
+
+def _spelled(text: str, language: str) -> str:
+    if language == "zh":
+        return _pinyin(text)
+    return text.translate(_SPELLED[language]) if language in _SPELLED else text
+
+
+def _pinyin(text: str) -> str:
+    from pypinyin import lazy_pinyin
+    from rjieba import cut
+
+    return "-".join("".join(lazy_pinyin(word)) for word in cut(text))

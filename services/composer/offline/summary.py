@@ -1,0 +1,42 @@
+import re
+from collections.abc import Sequence
+
+from services.composer.offline.document import Document
+from services.composer.offline.ranking import alike
+from services.composer.post import PlainPost
+from services.composer.rules import MOST_SUMMARY_CHARACTERS, fit_summary
+
+# Chinese and Japanese put no space after a sentence.
+_UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
+_MOST_SENTENCES = 3
+# A sentence is worth its room only if it comes near the best one.
+_WORTH = 0.45
+
+
+def summary_of(plain: PlainPost, document: Document, scores: Sequence[float]) -> str:
+    """The best sentences that fit together, in the post's order; empty only without text."""
+    chosen = _chosen(document, scores)
+    if chosen:
+        text = " ".join(document.sentences[index].text for index in sorted(chosen))
+        return fit_summary(_UNSPACED_STOP.sub(r"\1", text))
+    first = (*(sentence.text for sentence in document.sentences[:1]), *plain.headings, plain.title)
+    return next((fit for text in first if (fit := fit_summary(text))), "")
+
+
+def _chosen(document: Document, scores: Sequence[float]) -> list[int]:
+    order = sorted(range(len(scores)), key=lambda index: (-scores[index], index))
+    chosen: list[int] = []
+    room = MOST_SUMMARY_CHARACTERS
+    for index in order:
+        sentence = document.sentences[index]
+        if chosen and scores[index] < _WORTH * scores[chosen[0]]:
+            break
+        if len(sentence.text) > room or any(
+            alike(sentence, document.sentences[other]) for other in chosen
+        ):
+            continue
+        chosen.append(index)
+        room -= len(sentence.text) + 1
+        if len(chosen) == _MOST_SENTENCES:
+            break
+    return chosen

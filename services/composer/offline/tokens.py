@@ -1,0 +1,130 @@
+"""Sentences as words, each word with the key under which its forms are one."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from services.composer.words import UNSPACED, folded, is_content, stop_words, words_of
+
+# Languages with a stemmer, by their codes.
+_STEMMERS = dict(
+    pair.split("=")
+    for pair in "ar=arabic ca=catalan da=danish de=german el=greek en=english es=spanish "
+    "et=estonian eu=basque fi=finnish fr=french ga=irish hi=hindi hu=hungarian hy=armenian "
+    "id=indonesian it=italian lt=lithuanian ne=nepali nl=dutch no=norwegian nb=norwegian pl=polish "
+    "pt=portuguese ro=romanian ru=russian sr=serbian sv=swedish ta=tamil tr=turkish "
+    "yi=yiddish".split()
+)
+# Kinds of words that a Chinese or Japanese phrase is about.
+_CHINESE_NOUNS = ("n", "vn", "eng", "an", "j", "l", "i")
+_SCRIPT_RUN = re.compile(
+    "[\u3400-\u4dbf\u4e00-\u9fff々]+|[\u30a0-\u30ffー]+|[\u3041-\u3096]+"
+    f"|(?:(?![{UNSPACED}])[^\\W_])+|[{UNSPACED}]+"
+)
+_HIRAGANA = re.compile("[\u3041-\u3096]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    surface: str
+    # The same for all forms of a word; empty for one that is about nothing.
+    key: str
+    # Whether it can stand as a tag by itself.
+    noun: bool
+
+
+Tokenizer = Callable[[str], list[Word]]
+
+
+def tokenizer(language: str) -> Tokenizer:
+    if language == "zh":
+        return _chinese
+    if language == "ja":
+        return _japanese
+    return _spaced(language)
+
+
+def _spaced(language: str) -> Tokenizer:
+    stop = stop_words(language)
+    stem = _stemmer(language)
+    known: dict[str, Word] = {}
+
+    def word(surface: str) -> Word:
+        plain = folded(surface).replace("’", "'")
+        # The article of `l'eau`, the possessive of `Anna's`.
+        head, _, tail = plain.partition("'")
+        core = tail if len(tail) > len(head) else head
+        about = is_content(core, stop) and plain not in stop
+        shown = surface[-len(core) :] if core == tail else surface[: len(core)]
+        return Word(shown, stem(core) if about else "", about)
+
+    def tokenize(text: str) -> list[Word]:
+        words = []
+        for surface in words_of(text):
+            found = known.get(surface)
+            if found is None:
+                found = known[surface] = word(surface)
+            words.append(found)
+        return words
+
+    return tokenize
+
+
+def _stemmer(language: str) -> Callable[[str], str]:
+    name = _STEMMERS.get(language)
+    if name is None:
+        return str
+    from Stemmer import Stemmer, algorithms
+
+    if name not in algorithms():
+        return str
+    # One for each text: it isn't safe among threads.
+    stem: Callable[[str], str] = Stemmer(name).stemWord
+    return stem
+
+
+def _chinese(text: str) -> list[Word]:
+    from rjieba import tag
+
+    stop = stop_words("zh")
+    words = []
+    for surface, kind in tag(text):
+        key = folded(surface)
+        about = is_content(key, stop)
+        words.append(Word(surface, key if about else "", about and kind.startswith(_CHINESE_NOUNS)))
+    return words
+
+
+def _japanese(text: str) -> list[Word]:
+    tagger = _japanese_tagger()
+    if tagger is None:
+        return list(_by_script(text))
+    stop = stop_words("ja")
+    words = []
+    for found in tagger(text):
+        surface, key = str(found.surface), folded(str(found.feature.lemma or found.surface))
+        noun = found.feature.pos1 == "名詞" and found.feature.pos2 in {"普通名詞", "固有名詞"}
+        about = is_content(folded(surface), stop)
+        words.append(Word(surface, key if about else "", about and noun))
+    return words
+
+
+@cache
+def _japanese_tagger() -> Any:
+    """None without the extra `japanese`."""
+    try:
+        from fugashi import Tagger
+    except ImportError:
+        return None
+    return Tagger()
+
+
+def _by_script(text: str) -> Iterator[Word]:
+    """Runs of Chinese characters and of Katakana are words, Hiragana is what joins them."""
+    stop = stop_words("ja")
+    for surface in _SCRIPT_RUN.findall(text):
+        key = folded(surface)
+        about = is_content(key, stop) and not _HIRAGANA.fullmatch(surface)
+        yield Word(surface, key if about else "", about)

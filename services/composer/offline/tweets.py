@@ -1,0 +1,48 @@
+from collections.abc import Iterator, Sequence
+
+from services.composer.characters import ELLIPSIS
+from services.composer.offline.document import Document
+from services.composer.offline.ranking import alike
+from services.composer.post import PlainPost
+from services.composer.rules import MOST_TWEETS, MOST_WEIGHT, fit_tweets, weighted_length
+
+_SENTENCES_A_TWEET = 3
+
+
+def tweets_of(plain: PlainPost, document: Document, scores: Sequence[float]) -> tuple[str, ...]:
+    """The title with the best sentence, then other good sentences in the post's order."""
+    order = sorted(range(len(scores)), key=lambda index: (-scores[index], index))
+    chosen = list(_different(document, order))
+    wanted = min(MOST_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
+    texts = [document.sentences[index].text for index in chosen[:1] + sorted(chosen[1:wanted])]
+    fitting = fit_tweets(plain, [_opening(plain.title, texts[:1]), *texts[1:]])
+    if fitting:
+        return fitting
+    return fit_tweets(plain, _whatever(plain))[:1] or (ELLIPSIS,)
+
+
+def _opening(title: str, best: list[str]) -> str:
+    if not best or not title:
+        return best[0] if best else title
+    whole = f"{title} {best[0]}" if title[-1] in ".!?…。！？:：" else f"{title}: {best[0]}"
+    if best[0].startswith(title):
+        return best[0]
+    return whole if weighted_length(whole) <= MOST_WEIGHT else best[0]
+
+
+def _different(document: Document, order: list[int]) -> Iterator[int]:
+    """Those that fit a tweet first, so that few have to be cut."""
+    fits = [i for i in order if weighted_length(document.sentences[i].text[:600]) <= MOST_WEIGHT]
+    seen: list[int] = []
+    for index in (*fits, *(i for i in order if i not in set(fits))):
+        sentence = document.sentences[index]
+        if any(alike(sentence, document.sentences[other]) for other in seen):
+            continue
+        seen.append(index)
+        yield index
+        if len(seen) == MOST_TWEETS:
+            return
+
+
+def _whatever(plain: PlainPost) -> Iterator[str]:
+    yield from (plain.title, *plain.headings[:10], *plain.paragraphs[:10])

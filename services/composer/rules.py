@@ -1,0 +1,197 @@
+"""What is promised of everything that is written about a post, whoever writes it.
+
+``…_faults`` tell which promises an output breaks; ``fit_…`` mend what can be mended without
+knowing what was meant, and leave alone what breaks nothing.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+
+from services.composer import links
+from services.composer.characters import cut_at_word, one_line, visible
+from services.composer.post import Metadata, Part, PlainPost
+from services.composer.reading import settled, stripped
+from services.composer.sentences import whole_sentences
+from services.composer.transliteration import latin
+from services.composer.weighing import MOST_WEIGHT as MOST_WEIGHT
+from services.composer.weighing import weighted_length as weighted_length
+from services.composer.words import content_words, folded
+
+MOST_SLUG_CHARACTERS = 80
+MOST_SUMMARY_CHARACTERS = 300
+MOST_TAGS = 8
+LEAST_TAGS = 3
+MOST_TAG_CHARACTERS = 60
+MOST_TWEETS = 5
+# Between tweets in the answer; so none can be within one.
+TWEETS_APART = "\n\n"
+
+_SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_APOSTROPHES = re.compile(r"(?<=\w)['’ʼ`´](?=\w)")
+_NO_SLUG = re.compile(r"[^a-z0-9]+")
+_COMMAS = re.compile(r"[,，､、﹐﹑،;；]+")
+_AROUND_TAG = " \t.。!！?？:：\"'“”«»„()（）[]#＃-–—…·"
+
+
+def metadata_faults(plain: PlainPost, metadata: Metadata, wanted: frozenset[Part]) -> list[str]:
+    """Sentences for a writer that may try once more; empty if every rule is kept."""
+    faults = [
+        f"{part} is {'missing' if part in wanted else 'not wanted'}"
+        for part in Part
+        if (part in wanted) != (getattr(metadata, part) is not None)
+    ]
+    if metadata.slug is not None:
+        faults += _slug_faults(metadata.slug)
+    if metadata.summary is not None:
+        faults += _summary_faults(plain, metadata.summary)
+    if metadata.tags is not None:
+        faults += _tags_faults(plain, metadata.tags)
+    return faults
+
+
+def tweets_faults(plain: PlainPost, tweets: Sequence[str]) -> list[str]:
+    faults = []
+    if not 1 <= len(tweets) <= MOST_TWEETS:
+        faults.append(f"there are {len(tweets)} tweets, not 1 to {MOST_TWEETS}")
+    if len({folded(tweet) for tweet in tweets}) < len(tweets):
+        faults.append("two tweets are the same")
+    for number, tweet in enumerate(tweets, 1):
+        faults += [f"tweet {number} {fault}" for fault in _tweet_faults(plain, tweet)]
+    return faults
+
+
+def fit_slug(text: str, content_hash: str) -> str:
+    """`content_hash` is hexadecimal: its first 8 digits name a post that has no words."""
+    words = _NO_SLUG.sub("-", latin(_APOSTROPHES.sub("", text)).casefold()).strip("-")
+    if len(words) > MOST_SLUG_CHARACTERS:
+        cut = words[: MOST_SLUG_CHARACTERS + 1]
+        words = (cut.rpartition("-")[0] or cut[:MOST_SLUG_CHARACTERS]).strip("-")
+    return words or f"post-{content_hash[:8]}"
+
+
+def fit_summary(text: str) -> str:
+    """As many whole sentences as there is room for; a first one that is longer is cut."""
+    text = _plain(text)
+    if len(text) <= MOST_SUMMARY_CHARACTERS:
+        return text
+    kept = whole_sentences(text, MOST_SUMMARY_CHARACTERS)
+    return _plain(kept) if kept else _cut(text, MOST_SUMMARY_CHARACTERS, len)
+
+
+def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Without commas, marks around them and repeats, in their own order."""
+    fitting: dict[str, str] = {}
+    for tag in tags:
+        clean = one_line(_COMMAS.sub(" ", _plain(tag))).strip(_AROUND_TAG)
+        if clean and len(clean) <= MOST_TAG_CHARACTERS and _has_letter(clean):
+            fitting.setdefault(folded(clean), clean)
+    return tuple(fitting.values())[:MOST_TAGS]
+
+
+def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
+    """Without what the post doesn't link or mention, cut to length; none may be left."""
+    fitting: dict[str, str] = {}
+    for tweet in tweets:
+        own = _without_strangers(plain, _plain(tweet))
+        if _tweet_faults(plain, own):
+            # Links in full-width letters are seen once these are plain ones.
+            own = _without_strangers(plain, _plain(unicodedata.normalize("NFKC", own)))
+        cut = _cut(own, MOST_WEIGHT, weighted_length)
+        # What is cut may be another link's beginning.
+        if cut and not _tweet_faults(plain, cut):
+            fitting.setdefault(folded(cut), cut)
+    return tuple(fitting.values())[:MOST_TWEETS]
+
+
+def _slug_faults(slug: str) -> list[str]:
+    if _SLUG.fullmatch(slug) and len(slug) <= MOST_SLUG_CHARACTERS:
+        return []
+    return [f"the slug is not 1 to {MOST_SLUG_CHARACTERS} of a-z, 0-9 and single hyphens"]
+
+
+def _summary_faults(plain: PlainPost, summary: str) -> list[str]:
+    faults = _text_faults(summary, "the summary")
+    if len(summary) > MOST_SUMMARY_CHARACTERS:
+        faults.append(f"the summary is longer than {MOST_SUMMARY_CHARACTERS} characters")
+    if not summary and _shown(plain):
+        faults.append("the summary is empty")
+    return faults
+
+
+def _tags_faults(plain: PlainPost, tags: tuple[str, ...]) -> list[str]:
+    faults = [fault for tag in tags for fault in _tag_faults(tag)]
+    if len(tags) > MOST_TAGS:
+        faults.append(f"there are more than {MOST_TAGS} tags")
+    if len(tags) < LEAST_TAGS <= len(content_words(plain, LEAST_TAGS)):
+        faults.append(f"there are fewer than {LEAST_TAGS} tags")
+    if len({folded(tag) for tag in tags}) < len(tags):
+        faults.append("two tags are the same")
+    return faults
+
+
+def _tag_faults(tag: str) -> list[str]:
+    faults = _text_faults(tag, "a tag")
+    if not tag or len(tag) > MOST_TAG_CHARACTERS:
+        faults.append(f"a tag is not 1 to {MOST_TAG_CHARACTERS} characters")
+    if _COMMAS.search(tag):
+        faults.append("a tag holds a comma")
+    return faults
+
+
+def _tweet_faults(plain: PlainPost, tweet: str) -> list[str]:
+    faults = _text_faults(tweet, "")
+    if not tweet:
+        faults.append("is empty")
+    if weighted_length(tweet) > MOST_WEIGHT:
+        faults.append(f"weighs more than {MOST_WEIGHT}")
+    if not links.linked(tweet) <= _links_of(plain):
+        faults.append("has a link that the post doesn't have")
+    if not links.mentions(tweet) <= plain.mentions:
+        faults.append("mentions somebody whom the post doesn't mention")
+    return faults
+
+
+def _text_faults(text: str, what: str) -> list[str]:
+    faults = []
+    if text != one_line(visible(text)):
+        faults.append(f"{what} is not one line of visible text".strip())
+    elif text != settled(text):
+        faults.append(f"{what} holds markup".strip())
+    return faults
+
+
+def _without_strangers(plain: PlainPost, text: str) -> str:
+    own = _links_of(plain)
+    cuts = [span[:2] for span in links.link_spans(text) if span[2] not in own]
+    cuts += [
+        span[:2]
+        for span in links.mention_spans(text)
+        if links.folded(span[2]) not in plain.mentions
+    ]
+    for start, end in sorted(cuts, reverse=True):
+        text = text[:start] + text[end:]
+    return one_line(text)
+
+
+def _links_of(plain: PlainPost) -> frozenset[str]:
+    """Addresses, and what the text itself shows that looks like one: `Node.js` is no link yet."""
+    return frozenset(map(links.comparable, plain.links)) | links.linked(_shown(plain))
+
+
+def _shown(plain: PlainPost) -> str:
+    return "\n".join((plain.title, *plain.headings, *plain.paragraphs)).strip()
+
+
+def _plain(text: str) -> str:
+    return settled(one_line(visible(text)))
+
+
+def _cut(text: str, most: int, measure: Callable[[str], int]) -> str:
+    cut = cut_at_word(text, most, measure)
+    # Marks that meant nothing may mean something where the text now ends.
+    return cut if cut == settled(cut) else cut_at_word(stripped(text), most, measure)
+
+
+def _has_letter(text: str) -> bool:
+    return any(character.isalnum() for character in text)

@@ -1,0 +1,238 @@
+"""Metadata and tweets over HTTP: what may be asked, and what every answer keeps to."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from core.scopes import Scope
+from services.composer.post import Part, Post
+from tests.contract.composing import (
+    METADATA,
+    POSTS,
+    TWEETS,
+    ask,
+    body,
+    fresh,
+    metadata_faults,
+    tweets_faults,
+)
+from tests.contract.replies import data, problem
+from tests.stack import Owner, Stack, eventually
+
+PATHS = (METADATA, TWEETS)
+
+
+@pytest.mark.parametrize("name", POSTS)
+def test_metadata_keeps_every_rule(client: httpx.Client, name: str) -> None:
+    post = POSTS[name]
+    reply = ask(client, METADATA, post)
+    assert metadata_faults(post, data(reply)) == []
+    assert reply.headers["pressroom-source"] in {"offline", "offline; cached"}
+
+
+@pytest.mark.parametrize("name", POSTS)
+def test_tweets_keep_every_rule(client: httpx.Client, name: str) -> None:
+    post = POSTS[name]
+    reply = ask(client, TWEETS, post)
+    assert tweets_faults(post, data(reply)) == []
+    assert reply.headers["pressroom-source"] in {"offline", "offline; cached"}
+
+
+def test_a_post_without_words_has_a_slug_of_its_hash(client: httpx.Client) -> None:
+    slug = data(ask(client, METADATA, POSTS["wordless"]))["slug"]
+    assert slug.startswith("post-")
+    assert len(slug) == 13
+    assert int(slug[5:], 16) >= 0
+    assert data(ask(client, METADATA, POSTS["wordless"]))["slug"] == slug
+
+
+@pytest.mark.parametrize(
+    ("includes", "wanted"),
+    [
+        ("", {"slug", "summary", "tags"}),
+        (",", {"slug", "summary", "tags"}),
+        ("slug", {"slug"}),
+        ("tags,slug", {"slug", "tags"}),
+        (" summary , tags ", {"summary", "tags"}),
+        ("slug,slug,slug", {"slug"}),
+        ("slug,summary,tags,slug", {"slug", "summary", "tags"}),
+    ],
+)
+def test_only_what_is_asked_for_is_answered(
+    client: httpx.Client, includes: str, wanted: set[str]
+) -> None:
+    found = data(ask(client, METADATA, POSTS["english"], params={"includes": includes}))
+    assert set(found) == wanted
+    assert metadata_faults(POSTS["english"], found, *map(Part, wanted)) == []
+
+
+def test_includes_may_be_repeated(client: httpx.Client) -> None:
+    params = [("includes", "slug"), ("includes", "tags,slug")]
+    found = data(ask(client, METADATA, POSTS["english"], params=params))
+    assert set(found) == {"slug", "tags"}
+
+
+@pytest.mark.parametrize("includes", ["title", "slug,title", "Slug", "slug;tags", "slug,summary2"])
+def test_an_unknown_part_is_400_and_names_the_allowed(client: httpx.Client, includes: str) -> None:
+    reply = ask(client, METADATA, POSTS["english"], params={"includes": includes})
+    said = problem(reply, 400, "composer.unknown_part")["detail"]
+    assert all(part in said for part in Part)
+    assert includes not in said
+
+
+WRONG: dict[str, Any] = {
+    "no title": {"content": "x"},
+    "no content": {"title": "x"},
+    "nothing": {},
+    "title is a number": {"title": 7, "content": "x"},
+    "content is null": {"title": "x", "content": None},
+    "content is a list": {"title": "x", "content": ["x"]},
+    "both are empty": {"title": "", "content": ""},
+    "both are blank": {"title": " \n", "content": "\t\u00a0\u3000"},
+    "title is too long": {"title": "x" * 501, "content": "x"},
+    "content is too long": {"title": "x", "content": "x" * 1_000_001},
+    "a list": [],
+    "a text": "title",
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_body_that_is_no_post_is_422(client: httpx.Client, path: str, wrong: str) -> None:
+    said = problem(client.post(path, json=WRONG[wrong]), 422, "body.invalid")
+    assert said["errors"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_body_that_is_no_json_is_400(client: httpx.Client, path: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    problem(client.post(path, content=b"{", headers=headers), 400, "body.not_json")
+    problem(client.post(path, content=b"title=x"), 415, "body.unsupported_type")
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("prefix", ["", "/auxilia"])
+def test_bodies_have_at_most_8_mb(client: httpx.Client, path: str, prefix: str) -> None:
+    mebibyte = 1024 * 1024
+    post = {"title": "Padding", "content": "Some words.", "ignored": "x" * (7 * mebibyte)}
+    assert data(client.post(prefix + path, json=post))
+    post["ignored"] = "x" * (8 * mebibyte)
+    problem(client.post(prefix + path, json=post), 413, "body.too_large")
+
+
+def test_the_longest_post_is_taken(client: httpx.Client) -> None:
+    sentence = "Ein Satz über das Backen von Brot, wie er oft vorkommt. "
+    content = (sentence * (1_000_000 // len(sentence) + 1))[:1_000_000]
+    post = Post("T" * 500, content)
+    reply = ask(client, METADATA, post, headers={"Prefer": "wait=45"})
+    assert metadata_faults(post, data(reply)) == []
+    four_bytes = Post("", "🍞" * 1_000_000)
+    assert data(ask(client, METADATA, four_bytes, params={"includes": "slug"}))
+
+
+@pytest.mark.parametrize(("title", "content"), [("Only a title", ""), ("", "Only some content.")])
+def test_one_of_both_is_enough(client: httpx.Client, title: str, content: str) -> None:
+    post = Post(title, content)
+    assert metadata_faults(post, data(ask(client, METADATA, post))) == []
+    assert tweets_faults(post, data(ask(client, TWEETS, post))) == []
+
+
+def test_unknown_fields_are_ignored(client: httpx.Client) -> None:
+    post = fresh()
+    first = data(client.post(METADATA, json=body(post, author="x", includes="slug")))
+    assert set(first) == {"slug", "summary", "tags"}
+    assert data(ask(client, METADATA, post)) == first
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_second_path_is_the_same_route(client: httpx.Client, path: str) -> None:
+    post = fresh()
+    first = ask(client, path, post)
+    second = ask(client, f"/auxilia{path}", post)
+    third = ask(client, f"/auxilia{path}/", post)
+    assert data(first) == data(second) == data(third)
+    assert second.headers["pressroom-source"] == "offline; cached"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_same_post_is_written_about_once(client: httpx.Client, stack: Stack, path: str) -> None:
+    post = fresh()
+    first, second = ask(client, path, post), ask(client, path, post)
+    assert first.headers["pressroom-source"] == "offline"
+    assert second.headers["pressroom-source"] == "offline; cached"
+    assert data(second) == data(first)
+    with stack.client(stack.new_owner().key) as other:
+        assert ask(other, path, post).headers["pressroom-source"] == "offline; cached"
+    changed = Post(post.title, post.content + " ")
+    assert ask(client, path, changed).headers["pressroom-source"] == "offline"
+    swapped = Post(post.content[:400], post.title)
+    assert ask(client, path, swapped).headers["pressroom-source"] == "offline"
+
+
+def test_parts_are_kept_apart(client: httpx.Client) -> None:
+    post = fresh()
+    for includes, source in (
+        ("slug", "offline"),
+        ("slug,tags", "offline"),
+        ("tags,slug,tags", "offline; cached"),
+        ("", "offline"),
+        ("summary,slug,tags", "offline; cached"),
+    ):
+        reply = ask(client, METADATA, post, params={"includes": includes})
+        assert reply.headers["pressroom-source"] == source, includes
+
+
+def test_nothing_of_a_post_stays_but_what_was_written_about_it(
+    client: httpx.Client, stack: Stack
+) -> None:
+    redis = stack.resources.redis
+    post = Post("Canary", "Chirp. " * 30 + "quetzalcoatlus " + "The end of the post. " * 30)
+    before = set(redis.scan_iter("*"))
+    assert data(ask(client, METADATA, post))
+
+    def new() -> list[bytes]:
+        return [key for key in redis.scan_iter("pressroom:*") if key not in before]
+
+    eventually(lambda: len(new()) == 1, what="the end of all but what is kept")
+    [kept] = new()
+    assert kept.startswith(b"pressroom:cache:")
+    assert b"anary" not in kept
+    assert 86_000 < int(str(redis.ttl(kept))) <= 86_400
+
+
+def test_equal_posts_at_once_have_equal_answers(client: httpx.Client) -> None:
+    post = fresh()
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda _: ask(client, METADATA, post), range(8)))
+    assert len({json.dumps(data(reply)) for reply in replies}) == 1
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_wait_of_nothing_is_504_unless_it_is_kept(client: httpx.Client, path: str) -> None:
+    post = fresh()
+    problem(ask(client, path, post, headers={"Prefer": "wait=0"}), 504, "request.too_slow")
+    assert data(ask(client, path, post))
+    assert data(ask(client, path, post, headers={"Prefer": "wait=0"}))
+
+
+@pytest.mark.parametrize("prefer", ["respond-async", "respond-async, wait=30", "wait=60"])
+def test_an_answer_never_comes_later(client: httpx.Client, prefer: str) -> None:
+    assert data(ask(client, METADATA, fresh(), headers={"Prefer": prefer}))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_composer_needs_its_scope(stack: Stack, owner: Owner, path: str) -> None:
+    with stack.client(stack.new_key(owner.user_id, Scope.ATTACHMENT)) as other:
+        problem(ask(other, path, POSTS["english"]), 403, "auth.insufficient_scope")
+    with stack.client(stack.new_key(owner.user_id, Scope.COMPOSER)) as author:
+        assert data(ask(author, path, POSTS["english"]))
+    with stack.client() as stranger:
+        problem(ask(stranger, path, POSTS["english"]), 401, "auth.credentials_missing")
+
+
+def test_scripts_of_other_origins_may_read_the_source(client: httpx.Client) -> None:
+    reply = ask(client, METADATA, POSTS["english"], headers={"Origin": "https://editor.example"})
+    assert "Pressroom-Source" in reply.headers["access-control-expose-headers"]

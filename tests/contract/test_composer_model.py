@@ -1,0 +1,170 @@
+"""A language model that is right, slow, failing or lying: who writes then, and within what time."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from devstack.ports import LOOPBACK, PortPicker
+from services.composer.post import Post
+from tests.contract.composing import METADATA, TWEETS, metadata_faults, tweets_faults
+from tests.contract.replies import data, problem
+from tests.modelling import SOURCE, Modelled, post
+from tests.stack import Stack
+
+# Far above what it should take, far below what would be hanging.
+GENEROUS_SECONDS = 12.0
+
+
+@pytest.fixture(scope="module")
+def modelled(make_stack: Callable[[str], Stack]) -> Modelled:
+    return Modelled(make_stack, "modelled")
+
+
+@pytest.fixture
+def author(modelled: Modelled) -> Iterator[httpx.Client]:
+    with modelled.stack.client(modelled.stack.new_owner().key) as client:
+        yield client
+
+
+@pytest.fixture
+def falling_back(modelled: Modelled, author: httpx.Client) -> Modelled:
+    return _well(modelled, author, "offline")
+
+
+@pytest.fixture
+def telling(modelled: Modelled, author: httpx.Client) -> Modelled:
+    return _well(modelled, author, "error")
+
+
+def _well(modelled: Modelled, author: httpx.Client, fallback: str) -> Modelled:
+    """With one right answer before the test, so that no other test's failures count."""
+    modelled.work(fallback)
+    modelled.steer(None)
+    assert author.post(METADATA, json=post()).headers["pressroom-source"] == SOURCE
+    return modelled
+
+
+def _ask(
+    author: httpx.Client, path: str, body: dict[str, str], wait: int = 20
+) -> tuple[httpx.Response, float]:
+    began = time.monotonic()
+    reply = author.post(path, json=body, headers={"Prefer": f"wait={wait}"})
+    return reply, time.monotonic() - began
+
+
+def _faults(path: str, body: dict[str, str], reply: httpx.Response) -> list[str]:
+    written = Post(body["title"], body["content"])
+    judge = metadata_faults if path == METADATA else tweets_faults
+    return judge(written, data(reply))
+
+
+@pytest.mark.parametrize("path", [METADATA, TWEETS])
+@pytest.mark.parametrize("model", [None, "prose", "no-schema", "no-json-mode"])
+def test_an_answer_that_can_be_used_is_the_models(
+    falling_back: Modelled, author: httpx.Client, path: str, model: str | None
+) -> None:
+    falling_back.steer(model)
+    body = post()
+    reply, _ = _ask(author, path, body)
+    assert reply.headers["pressroom-source"] == SOURCE
+    assert _faults(path, body, reply) == []
+
+
+LYING = ("wrong-shape", "no-json", "refuses", "empty", "length", "cut", "page")
+FAILING = ("500", "429", "401")
+
+
+@pytest.mark.parametrize("model", [*LYING, *FAILING, "huge", "redirect"])
+def test_the_offline_writer_stands_in_for_a_model_that_fails(
+    falling_back: Modelled, author: httpx.Client, model: str
+) -> None:
+    falling_back.steer(model)
+    body = post()
+    path = TWEETS if model == "empty" else METADATA
+    reply, seconds = _ask(author, path, body)
+    assert reply.headers["pressroom-source"] == "offline; fallback"
+    assert _faults(path, body, reply) == []
+    assert seconds < GENEROUS_SECONDS
+
+
+@pytest.mark.parametrize("model", ["slow", "trickle"])
+def test_the_offline_writer_stands_in_before_the_wait_for_a_slow_model_is_over(
+    falling_back: Modelled, author: httpx.Client, model: str
+) -> None:
+    falling_back.steer(model)
+    body = post()
+    reply, seconds = _ask(author, METADATA, body, wait=4)
+    assert reply.headers["pressroom-source"] == "offline; fallback"
+    assert _faults(METADATA, body, reply) == []
+    assert seconds < 4.5
+
+
+def test_what_stood_in_is_not_kept_and_what_the_model_wrote_is(
+    falling_back: Modelled, author: httpx.Client
+) -> None:
+    body = post()
+    falling_back.steer("500")
+    assert _ask(author, METADATA, body)[0].headers["pressroom-source"] == "offline; fallback"
+    falling_back.steer(None)
+    first, _ = _ask(author, METADATA, body)
+    assert first.headers["pressroom-source"] == SOURCE
+    calls = falling_back.calls()
+    again, _ = _ask(author, METADATA, body)
+    assert again.headers["pressroom-source"] == f"{SOURCE}; cached"
+    assert data(again) == data(first)
+    assert falling_back.calls() == calls
+
+
+def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
+    falling_back: Modelled, author: httpx.Client
+) -> None:
+    stack = falling_back.stack
+    port = PortPicker(stack.home / "second-api-port.json").pick("api")
+    second = stack.start_api(port)
+    falling_back.steer("moment")
+    body, calls = post(), falling_back.calls()
+    bases = [stack.api_url, f"http://{LOOPBACK}:{port}"] * 6
+
+    def ask(base: str) -> httpx.Response:
+        headers = dict(author.headers)
+        return httpx.post(base + METADATA, json=body, headers=headers, timeout=60)
+
+    with ThreadPoolExecutor(len(bases)) as pool:
+        replies = list(pool.map(ask, bases))
+    second.stop()
+    assert {reply.text.partition('"ts"')[0] for reply in replies} != set()
+    assert len({str(data(reply)) for reply in replies}) == 1
+    assert falling_back.calls() == calls + 1
+
+
+def test_what_the_model_costs_is_in_the_metrics(
+    falling_back: Modelled, author: httpx.Client
+) -> None:
+    answered = f'pressroom_llm_calls_total{{model="{SOURCE.removeprefix("openai/")}"'
+    before = falling_back.metric(answered)
+    _ask(author, METADATA, post())
+    assert falling_back.metric(answered) > before or falling_back.metric("pressroom_llm_calls") > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "refusal"),
+    [
+        ("500", (502, "llm.failed")),
+        ("429", (503, "llm.unavailable")),
+        ("empty", (502, "llm.failed")),
+        ("no-json", (502, "composer.answer_unusable")),
+        ("slow", (504, "llm.too_slow")),
+    ],
+)
+def test_the_caller_is_told_where_the_settings_say_so(
+    telling: Modelled, author: httpx.Client, model: str, refusal: tuple[int, str]
+) -> None:
+    telling.steer(model)
+    reply, seconds = _ask(author, METADATA, post(), wait=4 if model == "slow" else 20)
+    problem(reply, *refusal)
+    assert ("retry-after" in reply.headers) == (refusal[0] == 503)
+    assert "pressroom-source" not in reply.headers
+    assert seconds < GENEROUS_SECONDS

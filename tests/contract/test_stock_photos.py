@@ -1,0 +1,280 @@
+"""Stock photos over HTTP: the API, a worker, and a provider that the sandbox plays."""
+
+import io
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from core.scopes import Scope
+from devstack.stock_photos import UNSPLASH_PREFIX
+from tests.contract.replies import data, problem, send
+from tests.stack import Owner, Stack
+
+SEARCH = "/composer/stockphoto/photos/search"
+DOWNLOAD = "/composer/stockphoto/photos/download_url"
+
+
+def fresh(word: str = "hills") -> str:
+    """A search that nobody made before."""
+    return f"{word} {time.monotonic_ns()}"
+
+
+def search(client: httpx.Client, query: str, **params: str | int) -> httpx.Response:
+    return client.get(SEARCH, params={"query": query, **params})
+
+
+@pytest.fixture
+def provider(stack: Stack) -> Iterator[httpx.Client]:
+    """Asks the provider itself, as whoever has its key."""
+    headers = {"Authorization": "Client-ID sandbox-unsplash-access-key"}
+    base = f"{stack.sandbox_url}{UNSPLASH_PREFIX}"
+    with httpx.Client(base_url=base, headers=headers, timeout=30) as client:
+        client.delete("/calls")
+        yield client
+
+
+def calls(provider: httpx.Client, query: str | None = None) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = provider.get("/calls").json()
+    return [each for each in made if query is None or each["query"].get("query") == query]
+
+
+def test_search_answers_the_providers_payload_unchanged(
+    client: httpx.Client, provider: httpx.Client
+) -> None:
+    query = fresh()
+    reply = search(client, query, page=2, limit=7)
+    payload = provider.get("/search/photos", params={"query": query, "page": 2, "per_page": 7})
+    assert data(reply) == payload.json()
+    assert payload.text in reply.text
+    assert reply.headers["pressroom-source"] == "unsplash"
+    assert calls(provider, query)[0]["query"] == {"query": query, "page": "2", "per_page": "7"}
+
+
+def test_a_page_has_ten_photos_and_is_the_first_unless_told_otherwise(
+    client: httpx.Client, provider: httpx.Client
+) -> None:
+    query = fresh()
+    assert len(data(search(client, query))["results"]) == 10
+    assert calls(provider, query)[0]["query"] == {"query": query, "page": "1", "per_page": "10"}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"query": ""},
+        {"query": " \t "},
+        {"query": "x", "page": 0},
+        {"query": "x", "page": -1},
+        {"query": "x", "page": "two"},
+        {"query": "x", "limit": 0},
+        {"query": "x", "limit": 31},
+        {"query": "x", "limit": "many"},
+    ],
+)
+def test_a_search_out_of_bounds_is_400(
+    client: httpx.Client, provider: httpx.Client, params: dict[str, str | int]
+) -> None:
+    problem(client.get(SEARCH, params=params), 400, "request.invalid")
+    assert calls(provider) == []
+
+
+@pytest.mark.parametrize("limit", [1, 30])
+def test_limits_within_bounds_are_asked_for(client: httpx.Client, limit: int) -> None:
+    assert len(data(search(client, fresh(), limit=limit))["results"]) == limit
+
+
+def test_a_search_is_asked_once_within_the_hour(
+    client: httpx.Client, provider: httpx.Client, stack: Stack
+) -> None:
+    query = fresh()
+    first, second = search(client, query), search(client, query)
+    assert data(second) == data(first)
+    assert second.headers["pressroom-source"] == "unsplash; cached"
+    assert len(calls(provider, query)) == 1
+    with stack.client(stack.new_owner().key) as other:
+        assert search(other, query).headers["pressroom-source"] == "unsplash; cached"
+    assert search(client, query, page=2).headers["pressroom-source"] == "unsplash"
+    assert search(client, query, limit=3).headers["pressroom-source"] == "unsplash"
+
+
+def test_what_is_kept_of_a_search_expires_and_its_name_tells_nothing(
+    client: httpx.Client, stack: Stack
+) -> None:
+    redis = stack.resources.redis
+    before = set(redis.scan_iter("pressroom:cache:*"))
+    search(client, fresh("confidential"), limit=30)
+    new = set(redis.scan_iter("pressroom:cache:*")) - before
+    assert len(new) == 1
+    assert b"confidential" not in next(iter(new))
+    assert 3500 < int(str(redis.ttl(next(iter(new))))) <= 3600
+    assert int(str(redis.strlen(next(iter(new))))) <= 32 * 1024
+
+
+def test_equal_searches_at_once_are_one_call(client: httpx.Client, provider: httpx.Client) -> None:
+    query = fresh("slow-1")
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda _: search(client, query), range(8)))
+    assert len({reply.text.partition('"ts"')[0] for reply in replies}) == 1
+    assert {reply.status_code for reply in replies} == {200}
+    assert len(calls(provider, query)) == 1
+
+
+@pytest.mark.parametrize(
+    ("trouble", "refusal"),
+    [
+        ("limit-429", (503, "stockphoto.limit_reached", "120")),
+        ("limit-403", (503, "stockphoto.limit_reached", "60")),
+        ("error-500", (502, "stockphoto.failed", None)),
+        ("garbage", (502, "stockphoto.failed", None)),
+        ("list", (502, "stockphoto.failed", None)),
+        ("huge", (502, "stockphoto.failed", None)),
+        ("redirect", (502, "stockphoto.failed", None)),
+    ],
+)
+def test_a_provider_in_trouble_is_told_as_it_is_and_nothing_of_it_is_kept(
+    client: httpx.Client,
+    provider: httpx.Client,
+    trouble: str,
+    refusal: tuple[int, str, str | None],
+) -> None:
+    query = fresh(trouble)
+    for count in (1, 2):
+        reply = search(client, query)
+        problem(reply, *refusal[:2])
+        assert reply.headers.get("retry-after") == refusal[2]
+        assert len(calls(provider, query)) == count
+
+
+def test_a_wait_that_runs_out_is_504(client: httpx.Client) -> None:
+    params = {"query": fresh("slow-3")}
+    reply = client.get(SEARCH, params=params, headers={"Prefer": "wait=1"})
+    problem(reply, 504, "request.too_slow")
+
+
+def test_the_quota_that_the_provider_tells_is_in_the_metrics(
+    stack: Stack, client: httpx.Client
+) -> None:
+    data(search(client, fresh()))
+    token = stack.environment["PRESSROOM_METRICS_TOKEN"]
+    reply = httpx.get(f"{stack.api_url}/metrics", headers={"Authorization": f"Bearer {token}"})
+    labels = '{provider="unsplash",window="hour"}'
+    assert f"pressroom_stock_photo_quota{labels} 5000.0" in reply.text
+    [line] = [
+        each
+        for each in reply.text.splitlines()
+        if each.startswith(f"pressroom_stock_photo_quota_remaining{labels}")
+    ]
+    assert 0 <= float(line.split()[1]) < 5000
+
+
+def test_the_use_of_a_photo_is_told_each_time_with_its_mark(
+    client: httpx.Client, provider: httpx.Client
+) -> None:
+    photo = data(search(client, fresh()))["results"][3]
+    endpoint = photo["links"]["download_location"]
+    provider.delete("/calls")
+    for count in (1, 2):
+        found = data(client.get(DOWNLOAD, params={"endpoint": endpoint}))
+        assert set(found) == {"url"}
+        told = calls(provider)
+        assert len(told) == count
+        assert told[-1]["path"].endswith(f"/photos/{photo['id']}/download")
+        assert told[-1]["query"] == {"ixid": endpoint.partition("ixid=")[2]}
+
+
+def test_a_download_needs_an_endpoint(client: httpx.Client) -> None:
+    problem(client.get(DOWNLOAD), 400, "request.invalid")
+    problem(client.get(DOWNLOAD, params={"endpoint": ""}), 400, "stockphoto.endpoint_not_allowed")
+
+
+@pytest.mark.parametrize(
+    ("photo_id", "refusal"),
+    [
+        ("missing-photo", (404, "stockphoto.not_found", None)),
+        ("limit-429", (503, "stockphoto.limit_reached", "120")),
+        ("limit-403", (503, "stockphoto.limit_reached", "60")),
+        ("error-500", (502, "stockphoto.failed", None)),
+        ("garbage", (502, "stockphoto.failed", None)),
+        ("redirect", (502, "stockphoto.failed", None)),
+    ],
+)
+def test_a_download_that_the_provider_refuses_is_told_as_it_is(
+    stack: Stack,
+    client: httpx.Client,
+    photo_id: str,
+    refusal: tuple[int, str, str | None],
+) -> None:
+    endpoint = f"{stack.sandbox_url}{UNSPLASH_PREFIX}/photos/{photo_id}/download"
+    reply = client.get(DOWNLOAD, params={"endpoint": endpoint})
+    problem(reply, *refusal[:2])
+    assert reply.headers.get("retry-after") == refusal[2]
+
+
+def test_from_a_search_to_an_attachment_without_any_network(client: httpx.Client) -> None:
+    photo = data(search(client, fresh("boats")))["results"][0]
+    endpoint = photo["links"]["download_location"]
+    url = data(client.get(DOWNLOAD, params={"endpoint": endpoint}))["url"]
+    file = httpx.get(url, timeout=30).raise_for_status().content
+    record = data(send(client, file, "boats.jpg", prefer="wait=60"))
+    assert (record["status"], record["original_mime_type"]) == (2, "image/jpeg")
+    ratio = photo["width"] / photo["height"]
+    assert record["width"] / record["height"] == pytest.approx(ratio, rel=0.01)
+    shown = httpx.get(photo["urls"]["small"], timeout=30).content
+    assert Image.open(io.BytesIO(shown)).width == 400
+    assert httpx.get(photo["urls"]["small"], timeout=30).content == shown
+
+
+def test_openverse_is_asked_by_its_name(client: httpx.Client) -> None:
+    reply = client.get("/composer/openverse/photos/search", params={"query": "sea", "limit": 30})
+    found = data(reply)
+    assert (found["page_size"], len(found["results"])) == (20, 20)
+    assert reply.headers["pressroom-source"] in {"openverse", "openverse; cached"}
+    endpoint = found["results"][4]["detail_url"]
+    located = client.get("/composer/openverse/photos/download_url", params={"endpoint": endpoint})
+    assert data(located) == {"url": found["results"][4]["url"]}
+
+
+def test_openverses_quotas_are_told_by_window(stack: Stack, client: httpx.Client) -> None:
+    data(client.get("/composer/openverse/photos/search", params={"query": fresh()}))
+    token = stack.environment["PRESSROOM_METRICS_TOKEN"]
+    reply = httpx.get(f"{stack.api_url}/metrics", headers={"Authorization": f"Bearer {token}"})
+    for window, limit in (("anon_burst", 20), ("anon_sustained", 200)):
+        labels = f'{{provider="openverse",window="{window}"}}'
+        assert f"pressroom_stock_photo_quota{labels} {limit}.0" in reply.text
+
+
+def test_one_providers_endpoint_is_not_anothers(client: httpx.Client) -> None:
+    found = data(client.get("/composer/openverse/photos/search", params={"query": "sea"}))
+    endpoint = found["results"][0]["detail_url"]
+    for name in ("stockphoto", "unsplash"):
+        reply = client.get(f"/composer/{name}/photos/download_url", params={"endpoint": endpoint})
+        problem(reply, 400, "stockphoto.endpoint_not_allowed")
+
+
+@pytest.mark.parametrize("prefix", ["", "/auxilia"])
+@pytest.mark.parametrize("name", ["stockphoto", "unsplash"])
+def test_the_configured_provider_has_two_names_and_two_paths(
+    client: httpx.Client, prefix: str, name: str
+) -> None:
+    reply = client.get(f"{prefix}/composer/{name}/photos/search", params={"query": "paths"})
+    assert len(data(reply)["results"]) == 10
+
+
+def test_a_provider_that_nobody_knows_is_400(client: httpx.Client) -> None:
+    reply = client.get("/composer/flickr/photos/search", params={"query": "x"})
+    assert "unsplash" in problem(reply, 400, "request.invalid")["detail"]
+
+
+@pytest.mark.parametrize("path", [SEARCH, DOWNLOAD])
+def test_stock_photos_need_the_scope_composer(stack: Stack, owner: Owner, path: str) -> None:
+    params = {"query": "x", "endpoint": "x"}
+    with stack.client(stack.new_key(owner.user_id, Scope.ATTACHMENT)) as other:
+        problem(other.get(path, params=params), 403, "auth.insufficient_scope")
+    with stack.client() as stranger:
+        problem(stranger.get(path, params=params), 401, "auth.credentials_missing")

@@ -1,0 +1,140 @@
+"""Callers of the composer who leave: nobody works for them, and nothing of them stays."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.contract.composing import METADATA
+from tests.faults.size import FULL, sized
+from tests.modelling import SOURCE, Modelled, post
+from tests.stack import Running, Stack, eventually
+
+LEAVING_THE_MODEL = sized(100, 500)
+LEAVING = sized(80, 10_000)
+AT_ONCE = 40
+MEGABYTE = 1024 * 1024
+# Pools and arenas grow a little; so many posts of this size would take far more.
+POST_CHARACTERS = 100_000
+MOST_GROWTH = 64 * MEGABYTE
+
+
+@pytest.fixture(scope="module")
+def modelled(make_stack: Callable[[str], Stack]) -> Modelled:
+    return Modelled(make_stack, "composer-faults")
+
+
+@pytest.fixture
+def key(modelled: Modelled) -> Iterator[str]:
+    yield modelled.stack.new_owner().key
+    modelled.rest()
+    modelled.stack.resources.redis.flushdb()
+
+
+def leave(modelled: Modelled, key: str, callers: int, words: str = "") -> None:
+    """So many callers, some at a time, each with a post of its own and gone after a moment."""
+
+    timeout = httpx.Timeout(20, read=0.3)
+
+    def call(_: int) -> None:
+        with contextlib.suppress(httpx.ReadTimeout):
+            client.post(METADATA, json=post(words), timeout=timeout)
+
+    with modelled.stack.client(key) as client, ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(call, range(callers)))
+
+
+def left(modelled: Modelled) -> bool:
+    """Nobody waits, and nothing that was asked is there any more."""
+    redis = modelled.stack.resources.redis
+    kinds = ("waiting", "input", "result", "running")
+    return not any(list(redis.scan_iter(f"pressroom:{kind}:*", count=1000)) for kind in kinds)
+
+
+def drained(modelled: Modelled) -> bool:
+    return not modelled.stack.resources.redis.llen("pressroom.io")
+
+
+def asked_after(modelled: Modelled, key: str) -> httpx.Response:
+    with modelled.stack.client(key) as client:
+        return client.post(METADATA, json=post(), headers={"Prefer": "wait=45"})
+
+
+@pytest.mark.timeout(300)
+def test_the_model_is_not_asked_for_callers_who_have_left(modelled: Modelled, key: str) -> None:
+    modelled.work(concurrency=2)
+    modelled.steer("moment")
+    leave(modelled, key, LEAVING_THE_MODEL)
+    eventually(lambda: left(modelled), what="the end of what was asked")
+    spent = modelled.calls()
+    # Only what two threads took up while somebody was there.
+    assert spent < LEAVING_THE_MODEL / 2
+    eventually(lambda: drained(modelled), what="the end of the queue")
+    modelled.steer(None)
+    assert asked_after(modelled, key).headers["pressroom-source"] == SOURCE
+    assert modelled.calls() == spent + 1
+
+
+def test_nothing_is_asked_at_all_when_all_have_left_before_a_worker_came(
+    modelled: Modelled, key: str
+) -> None:
+    modelled.steer(None)
+    before = modelled.calls()
+    leave(modelled, key, AT_ONCE)
+    eventually(lambda: left(modelled), what="the end of what was asked")
+    modelled.work(concurrency=2)
+    assert asked_after(modelled, key).status_code == 200
+    assert modelled.calls() == before + 1
+
+
+def test_a_retry_is_not_sent_for_a_caller_who_has_left(modelled: Modelled, key: str) -> None:
+    modelled.work(concurrency=2)
+    modelled.steer("429")
+    before = modelled.calls()
+    leave(modelled, key, 1)
+    eventually(lambda: left(modelled), what="the end of what was asked")
+    assert modelled.calls() == before + 1
+
+
+@pytest.mark.timeout(3600 if FULL else 120)
+def test_callers_who_leave_leave_nothing_behind(modelled: Modelled, key: str) -> None:
+    modelled.work(concurrency=4)
+    modelled.steer("moment")
+    words = "word " * (POST_CHARACTERS // 5)
+    [api] = [each for each in modelled.stack.processes if each.name == "api"]
+    # First as many as there may be connections, so that the pools are what they become.
+    leave(modelled, key, 2 * AT_ONCE, words)
+    eventually(lambda: left(modelled) and drained(modelled), what="the first ones' end")
+    before, memory, descriptors = kept(modelled), resident(api), descriptors_of(api)
+    used = redis_memory(modelled)
+    leave(modelled, key, LEAVING, words)
+    eventually(lambda: left(modelled) and drained(modelled), what="the last ones' end")
+    eventually(lambda: modelled.metric("pressroom_waiting_requests") == 0, what="no waiter")
+    assert kept(modelled) == before
+    assert descriptors_of(api) <= descriptors + AT_ONCE
+    assert resident(api) <= memory + MOST_GROWTH
+    assert redis_memory(modelled) <= used + 8 * MEGABYTE
+    assert asked_after(modelled, key).status_code == 200
+
+
+def kept(modelled: Modelled) -> set[bytes]:
+    """What is in Redis but for answers, of which some came in time, and the workers' own."""
+    names: set[bytes] = set(modelled.stack.resources.redis.scan_iter("pressroom:*", count=1000))
+    return {name for name in names if not name.startswith(b"pressroom:cache:")}
+
+
+def resident(running: Running) -> int:
+    pages = int(Path(f"/proc/{running.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def descriptors_of(running: Running) -> int:
+    return sum(1 for _ in Path(f"/proc/{running.pid}/fd").iterdir())
+
+
+def redis_memory(modelled: Modelled) -> int:
+    return int(modelled.stack.resources.redis.info("memory")["used_memory"])

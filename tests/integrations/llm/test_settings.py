@@ -1,0 +1,98 @@
+import pytest
+from pydantic import ValidationError
+
+from core.settings import Settings
+from devstack.environment import for_programs
+from devstack.llm import API_KEY, sandbox_settings
+from integrations.llm.registry import language_model
+from tests.integrations.challenges.setting import settings
+from tests.language_model import KEY, Run, question
+
+SANDBOX = "http://127.0.0.1:4000"
+
+
+def openai(**given: object) -> Settings:
+    return settings(**{"llm_provider": "openai", "llm_model": "gpt", "llm_api_key": KEY, **given})
+
+
+def test_the_offline_writer_is_the_default_and_asks_nobody() -> None:
+    assert settings().llm_provider == "offline"
+    assert language_model(settings()) is None
+    assert language_model(settings(llm_model="gpt", llm_api_key=KEY)) is None
+
+
+def test_the_real_address_is_the_default() -> None:
+    assert str(openai().llm_base_url) == "https://api.openai.com/v1"
+
+
+def test_a_model_is_named_by_its_setting() -> None:
+    model = language_model(openai(llm_context_tokens=9000))
+    assert model is not None
+    assert (model.name, model.context_tokens) == ("openai/gpt", 9000)
+
+
+def test_all_threads_of_a_process_share_what_was_learnt(run: Run) -> None:
+    given = openai(llm_base_url=run.base_url, llm_model="sandbox-no-schema")
+    for _ in range(2):
+        model = language_model(given)
+        assert model is not None
+        model.ask(question())
+    assert run.forms == ["json_schema", "json_object", "json_object"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "given"),
+    [
+        ("llm_model", {"llm_model": None}),
+        ("llm_model", {"llm_model": "gpt; fallback"}),
+        ("llm_model", {"llm_model": "gpt\r\nSet-Cookie: a"}),
+        ("llm_model", {"llm_model": "g" * 101}),
+        ("llm_api_key", {"llm_api_key": None}),
+        ("llm_api_key", {"llm_api_key": "two words"}),
+        ("llm_api_key", {"llm_api_key": "clé"}),
+        ("llm_base_url", {"llm_base_url": "https://user:secret@models.example/v1"}),
+        ("llm_base_url", {"llm_base_url": "https://models.example/v1?key=secret"}),
+        ("llm_base_url", {"llm_base_url": "ftp://models.example/v1"}),
+        ("llm_provider", {"llm_provider": "oracle"}),
+        ("llm_fallback", {"llm_fallback": "retry"}),
+        ("llm_context_tokens", {"llm_context_tokens": 100}),
+    ],
+)
+def test_what_can_not_work_is_named_at_the_start(wrong: str, given: dict[str, object]) -> None:
+    with pytest.raises(ValidationError) as raised:
+        openai(**given)
+    assert [problem["loc"][0] for problem in raised.value.errors()] == [wrong]
+    assert "secret" not in str(raised.value)
+
+
+def test_a_server_of_ones_own_needs_no_key() -> None:
+    given = openai(llm_base_url="http://models.internal:8000/v1", llm_api_key=None)
+    assert language_model(given) is not None
+
+
+def test_the_development_stack_stays_offline_by_itself() -> None:
+    assert sandbox_settings(SANDBOX, {}) == {}
+
+
+def test_with_the_provider_alone_the_development_stack_asks_its_sandbox() -> None:
+    chosen = sandbox_settings(SANDBOX, {"PRESSROOM_LLM_PROVIDER": "openai"})
+    assert chosen == {
+        "PRESSROOM_LLM_BASE_URL": f"{SANDBOX}/llm/v1",
+        "PRESSROOM_LLM_API_KEY": API_KEY,
+        "PRESSROOM_LLM_MODEL": "sandbox",
+    }
+
+
+def test_a_model_of_the_sandbox_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRESSROOM_LLM_PROVIDER", "openai")
+    monkeypatch.setenv("PRESSROOM_LLM_MODEL", "sandbox-429")
+    own = {"PRESSROOM_LLM_PROVIDER": "openai", "PRESSROOM_LLM_MODEL": "sandbox-429"}
+    seen = for_programs(sandbox_settings(SANDBOX, own))
+    assert seen["PRESSROOM_LLM_MODEL"] == "sandbox-429"
+    assert seen["PRESSROOM_LLM_BASE_URL"] == f"{SANDBOX}/llm/v1"
+
+
+@pytest.mark.parametrize("name", ["BASE_URL", "API_KEY"])
+def test_a_server_of_the_users_is_theirs_altogether(name: str) -> None:
+    own = {"PRESSROOM_LLM_PROVIDER": "openai", f"PRESSROOM_LLM_{name}": "theirs"}
+    assert sandbox_settings(SANDBOX, own) == {}

@@ -1,0 +1,96 @@
+"""Questions to the sandbox's language model, each test's counted apart."""
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from pydantic import SecretStr
+
+from devstack.llm import base_url
+from integrations.llm import wire
+from integrations.llm.openai_protocol import OpenAIProtocol, Server
+from integrations.llm.port import Question, Usage
+
+KEY = "sk-never-to-be-seen-0123456789"
+PRIVATE = "Zanzibar"
+SCHEMA = {
+    "type": "object",
+    "properties": {"summary": {"type": "string"}},
+    "required": ["summary"],
+    "additionalProperties": False,
+}
+
+
+@dataclass
+class Run:
+    """One run in the sandbox, and what a process has learnt about its server."""
+
+    sandbox: str
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    server: Server = field(default_factory=Server)
+    usages: list[Usage] = field(default_factory=list)
+
+    @property
+    def base_url(self) -> str:
+        return base_url(self.sandbox, self.name)
+
+    def model(
+        self, behaviour: str = "", *, key: str | None = KEY, context_tokens: int = 32_000
+    ) -> OpenAIProtocol:
+        """The sandbox's model that behaves so: `prose`, `500-once`…; by default it is right."""
+        return OpenAIProtocol(
+            wire.Target(self.base_url, SecretStr(key) if key else None),
+            self.server,
+            model=f"sandbox-{behaviour}" if behaviour else "sandbox",
+            context_tokens=context_tokens,
+            report=self.usages.append,
+        )
+
+    def steer(self, behaviour: str | None) -> None:
+        model = f"sandbox-{behaviour}" if behaviour else None
+        httpx.put(self._control, json={"model": model}, trust_env=False).raise_for_status()
+
+    @property
+    def calls(self) -> int:
+        return int(self._shown()["calls"])
+
+    @property
+    def left(self) -> int:
+        return int(self._shown()["left"])
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        """The last twenty, oldest first; their headers are under `_headers`."""
+        found: list[dict[str, Any]] = self._shown()["requests"]
+        return found
+
+    @property
+    def forms(self) -> list[str]:
+        return [
+            (each.get("response_format") or {"type": "prompt"})["type"] for each in self.requests
+        ]
+
+    @property
+    def _control(self) -> str:
+        return self.base_url.removesuffix("/v1")
+
+    def _shown(self) -> dict[str, Any]:
+        shown: dict[str, Any] = httpx.get(self._control, trust_env=False).raise_for_status().json()
+        return shown
+
+
+def question(seconds: float = 20.0) -> Question:
+    return Question(
+        instructions="Sum it up.",
+        material=f"<post>\nTitle: {PRIVATE}\n\nBees live in {PRIVATE}. They make honey.\n</post>",
+        schema=SCHEMA,
+        schema_name="summary",
+        most_tokens=500,
+        seconds=seconds,
+    )
+
+
+def answered(text: str) -> str:
+    return str(json.loads(text)["summary"])

@@ -1,0 +1,38 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from services.composer import offline, rules
+from services.composer.post import Part, Post
+from services.composer.reading import read, settled
+from tests.faults.size import sized
+from tests.services.composer.posts import posts
+
+EVERY_PART = frozenset(Part)
+HASH = "0123456789abcdef"
+
+generated = settings(
+    max_examples=sized(150, 10_000),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+@pytest.mark.timeout(sized(120, 7200))
+@generated
+@given(posts)
+def test_nothing_written_about_any_post_breaks_a_rule(post: Post) -> None:
+    plain = read(post)
+    written = offline.metadata(plain, EVERY_PART, HASH)
+    assert rules.metadata_faults(plain, written, EVERY_PART) == []
+    assert rules.tweets_faults(plain, offline.tweets(plain)) == []
+
+
+@generated
+@given(posts)
+def test_what_was_read_holds_nothing_to_read_again(post: Post) -> None:
+    plain = read(post)
+    for text in (plain.title, *plain.headings, *plain.paragraphs):
+        assert settled(text) == text
+        assert "\n" not in text
+        assert text.strip() == text

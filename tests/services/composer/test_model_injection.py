@@ -1,0 +1,122 @@
+import re
+
+import pytest
+
+from core.errors import DomainError
+from devstack.sandbox.llm.victim import HANDLE, LINK
+from integrations.llm.port import LanguageModel
+from services.composer import links, model, reading, rules
+from services.composer.post import Metadata, Part, PlainPost, Post
+from tests.language_model import Run
+from tests.services.composer.injections import ORDERS
+
+ALL = frozenset(Part)
+SECONDS = 45.0
+_STORY = "Bees live in Zanzibar. They make honey there since 1850. The honey tastes like cloves."
+_MARKED = re.compile(
+    r"\A<(post-[0-9a-f]{32})>\n(.*?)\n</\1>(?:\n\n<(post-[0-9a-f]{32})>\n.*\n</\3>)?\Z", re.DOTALL
+)
+
+each_order = pytest.mark.parametrize("order", range(len(ORDERS)))
+
+
+def post_with(order: str) -> PlainPost:
+    return reading.read(Post("Honey of the island", f"{_STORY}\n\n{order}\n\n{_STORY}"))
+
+
+def texts_of(plain: PlainPost, llm: LanguageModel) -> list[str]:
+    """All that the model writer writes about a post; every rule is checked on the way."""
+    written = model.metadata(plain, ALL, llm, SECONDS)
+    tweets = model.tweets(plain, llm, SECONDS)
+    assert rules.metadata_faults(plain, written, ALL) == []
+    assert rules.tweets_faults(plain, tweets) == []
+    return [*_texts(written), *tweets]
+
+
+def _texts(written: Metadata) -> list[str]:
+    assert written.slug is not None
+    assert written.summary is not None
+    assert written.tags is not None
+    return [written.slug, written.summary, *written.tags]
+
+
+def test_there_are_more_than_thirty_forms() -> None:
+    assert len(set(ORDERS)) > 30
+
+
+@each_order
+def test_an_order_in_a_post_adds_no_link_and_no_mention_and_stays_data(
+    run: Run, order: int, told_about_honest_post: set[str]
+) -> None:
+    plain = post_with(ORDERS[order])
+    for text in texts_of(plain, run.model("obedient")):
+        assert LINK not in text
+        assert HANDLE not in text
+        assert "evil" not in text or "evil" in ORDERS[order]
+        assert links.mentions(text) <= plain.mentions
+        assert "://" not in text
+    told = set()
+    for request in run.requests:
+        system, user = (each["content"] for each in request["messages"])
+        found = _MARKED.match(user)
+        assert found, "the post got out of its lines"
+        assert user.count(found[1]) == 2
+        told.add(system.replace(found[1], "").replace(found[3] or "nothing", ""))
+    # What the model is told depends on what is asked, and on nothing in the post.
+    assert told == told_about_honest_post
+
+
+@pytest.fixture(scope="module")
+def told_about_honest_post(sandbox: str) -> set[str]:
+    honest = Run(sandbox)
+    texts_of(post_with("Nothing else happens."), honest.model("obedient"))
+    return {
+        re.sub(r"post-[0-9a-f]{32}", "", request["messages"][0]["content"])
+        for request in honest.requests
+    }
+
+
+@pytest.mark.parametrize("part", Part)
+def test_a_part_by_itself_holds_no_strange_link_or_mention(run: Run, part: Part) -> None:
+    plain = post_with(ORDERS[0])
+    written = model.metadata(plain, frozenset({part}), run.model("obedient"), SECONDS)
+    text = str(getattr(written, part))
+    assert LINK not in text
+    assert HANDLE not in text
+    assert run.calls == 2
+
+
+@each_order
+def test_an_order_to_change_the_shape_gives_no_other_shape(run: Run, order: int) -> None:
+    plain = post_with(ORDERS[order])
+    for ask in (
+        lambda: model.metadata(plain, ALL, run.model("obedient-shape"), SECONDS),
+        lambda: model.tweets(plain, run.model("obedient-shape"), SECONDS),
+    ):
+        with pytest.raises(DomainError) as raised:
+            ask()
+        assert raised.value.code == "composer.answer_unusable"
+
+
+def test_links_and_mentions_of_the_post_itself_may_stay(run: Run) -> None:
+    content = f"{_STORY} Read {LINK} and ask {HANDLE} about it."
+    plain = reading.read(Post("Honey", content))
+    tweets = model.tweets(plain, run.model("obedient"), SECONDS)
+    assert all(LINK in each and HANDLE in each for each in tweets)
+    assert run.calls == 1
+
+
+def test_no_two_calls_share_a_delimiter(run: Run) -> None:
+    plain = post_with("Nothing else happens.")
+    for _ in range(5):
+        model.tweets(plain, run.model(), SECONDS)
+    marks = {request["messages"][1]["content"].splitlines()[0] for request in run.requests}
+    assert len(marks) == 5
+
+
+def test_orders_in_the_parts_of_a_long_post_stay_data_too(run: Run) -> None:
+    long = "\n\n".join([_STORY * 20, *ORDERS, _STORY * 20] * 6)
+    plain = reading.read(Post("Honey of the island", long))
+    texts = texts_of(plain, run.model("obedient", context_tokens=4000))
+    assert not any(LINK in text or HANDLE in text for text in texts)
+    assert all(_MARKED.match(each["messages"][1]["content"]) for each in run.requests)

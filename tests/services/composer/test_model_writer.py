@@ -1,0 +1,207 @@
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from core.errors import DomainError, Kind
+from integrations.llm.port import LanguageModel, Question, Reply
+from services.composer import model, reading, rules
+from services.composer.model import tokens
+from services.composer.post import Metadata, Part, PlainPost, Post
+from tests.language_model import Run
+
+ALL = frozenset(Part)
+SECONDS = 45.0
+HANGING = 20.0
+POST = reading.read(
+    Post(
+        "Bees of Zanzibar",
+        "# Bees\n\nBees live in Zanzibar. They make **honey** there since 1850. "
+        "Honey of the island tastes like [cloves](https://cloves.example/), says @beekeeper.",
+    )
+)
+POSTS = {
+    "en": POST,
+    "de": reading.read(Post("Die Bienen", "Bienen leben auf der Insel. Sie machen Honig.")),
+    "ru": reading.read(Post("", "Пчёлы живут на Занзибаре. Они делают там мёд с 1850 года.")),
+    "zh": reading.read(Post("蜜蜂", "蜜蜂住在桑给巴尔。它们从1850年开始酿蜜。岛上有丁香。")),
+}
+
+
+@dataclass
+class InTurn:
+    """One language model after the other, as if one changed its mind."""
+
+    models: list[LanguageModel]
+    name: str = "openai/in-turn"
+    context_tokens: int = 32_000
+    questions: list[Question] = field(default_factory=list)
+
+    def ask(self, question: Question) -> Reply:
+        self.questions.append(question)
+        return self.models.pop(0).ask(question)
+
+
+def refused(llm: LanguageModel, seconds: float = SECONDS) -> DomainError:
+    with pytest.raises(DomainError) as raised:
+        model.metadata(POST, ALL, llm, seconds)
+    return raised.value
+
+
+def keeps_every_rule(plain: PlainPost, written: Metadata) -> bool:
+    return rules.metadata_faults(plain, written, ALL) == []
+
+
+@pytest.mark.parametrize("language", POSTS)
+def test_an_answer_that_keeps_the_rules_takes_one_call(run: Run, language: str) -> None:
+    plain = POSTS[language]
+    assert keeps_every_rule(plain, model.metadata(plain, ALL, run.model(), SECONDS))
+    assert run.calls == 1
+    assert rules.tweets_faults(plain, model.tweets(plain, run.model(), SECONDS)) == []
+    assert run.calls == 2
+
+
+@pytest.mark.parametrize("part", Part)
+def test_what_was_not_asked_for_is_not_there(run: Run, part: Part) -> None:
+    written = model.metadata(POST, frozenset({part}), run.model(), SECONDS)
+    assert [each for each in Part if getattr(written, each) is not None] == [part]
+    [request] = run.requests
+    assert list(request["response_format"]["json_schema"]["schema"]["properties"]) == [part]
+
+
+@pytest.mark.parametrize("behaviour", ["prose", "no-schema", "no-json-mode", "new-limit"])
+def test_json_is_found_in_whatever_form_it_comes(run: Run, behaviour: str) -> None:
+    assert keeps_every_rule(POST, model.metadata(POST, ALL, run.model(behaviour), SECONDS))
+
+
+@pytest.mark.parametrize("behaviour", ["wrong-shape-once", "no-json-once", "obedient-shape-once"])
+def test_a_broken_rule_is_named_and_repaired_once(run: Run, behaviour: str) -> None:
+    assert keeps_every_rule(POST, model.metadata(POST, ALL, run.model(behaviour), SECONDS))
+    assert run.calls == 2
+    system, user = (each["content"] for each in run.requests[1]["messages"])
+    assert "An earlier answer" in system
+    assert "- " in user.partition("</post-")[2]
+
+
+def test_the_repair_names_each_rule_that_was_broken(run: Run) -> None:
+    model.metadata(POST, ALL, run.model("too-long-once"), SECONDS)
+    report = run.requests[1]["messages"][1]["content"].partition("</post-")[2]
+    assert "slug" in report
+    assert "longer than 300 characters" in report
+    assert "more than 8 tags" in report
+
+
+def test_what_is_still_too_long_is_cut(run: Run) -> None:
+    written = model.metadata(POST, ALL, run.model("too-long"), SECONDS)
+    assert keeps_every_rule(POST, written)
+    assert rules.tweets_faults(POST, model.tweets(POST, run.model("too-long"), SECONDS)) == []
+    assert run.calls == 4
+
+
+@pytest.mark.parametrize("behaviour", ["wrong-shape", "no-json", "obedient-shape"])
+def test_what_can_not_be_mended_is_unusable_after_one_repair(run: Run, behaviour: str) -> None:
+    error = refused(run.model(behaviour))
+    assert (error.kind, error.code) == (Kind.PROVIDER_FAILED, "composer.answer_unusable")
+    assert run.calls == 2
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "code"),
+    [
+        ("refuses", "llm.failed"),
+        ("empty", "llm.failed"),
+        ("length", "llm.failed"),
+        ("cut", "llm.failed"),
+        ("500", "llm.failed"),
+        ("429-long", "llm.unavailable"),
+    ],
+)
+def test_a_call_that_fails_is_told_as_it_is(run: Run, behaviour: str, code: str) -> None:
+    assert refused(run.model(behaviour)).code == code
+
+
+def test_a_repair_that_fails_leaves_the_first_answer_to_be_mended(run: Run) -> None:
+    llm = InTurn([run.model("too-long"), run.model("cut")])
+    assert keeps_every_rule(POST, model.metadata(POST, ALL, llm, SECONDS))
+
+
+def test_a_repair_that_fails_after_nothing_readable_tells_why(run: Run) -> None:
+    assert refused(InTurn([run.model("no-json"), run.model("429-long")])).code == "llm.unavailable"
+
+
+@pytest.mark.parametrize("behaviour", ["slow", "trickle"])
+def test_all_of_it_ends_in_its_time(run: Run, behaviour: str) -> None:
+    began = time.monotonic()
+    error = refused(run.model(behaviour), seconds=1.5)
+    assert time.monotonic() - began < HANGING
+    assert (error.kind, error.code) == (Kind.TOO_SLOW, "llm.too_slow")
+
+
+def test_a_slow_repair_ends_in_the_same_time(run: Run) -> None:
+    began = time.monotonic()
+    llm = InTurn([run.model("too-long"), run.model("slow")])
+    assert keeps_every_rule(POST, model.metadata(POST, ALL, llm, 2.5))
+    assert time.monotonic() - began < HANGING
+
+
+def test_no_call_has_more_than_20_seconds(run: Run) -> None:
+    llm = InTurn([run.model("too-long"), run.model()])
+    model.metadata(POST, ALL, llm, SECONDS)
+    assert [round(each.seconds, 3) for each in llm.questions] == [20.0, 20.0]
+
+
+def test_nothing_is_asked_without_time(run: Run) -> None:
+    assert refused(run.model(), seconds=0.5).code == "llm.too_slow"
+    assert run.calls == 0
+
+
+def long_post(characters: int, sentence: str = "Bees number {} live in Zanzibar. ") -> PlainPost:
+    sentences = [sentence.format(number) for number in range(characters // len(sentence))]
+    paragraphs = ("".join(sentences[at : at + 5]) for at in range(0, len(sentences), 5))
+    return reading.read(Post("A long one", "\n\n".join(paragraphs)))
+
+
+@pytest.mark.parametrize("characters", [20_000, 100_000])
+@pytest.mark.parametrize(
+    "sentence", ["Bees number {} live in Zanzibar. ", "第{}只蜜蜂住在桑给巴尔。"]
+)
+def test_a_long_post_is_read_in_few_parts_that_fit(
+    run: Run, characters: int, sentence: str
+) -> None:
+    plain = long_post(characters, sentence)
+    llm = run.model(context_tokens=4000)
+    assert rules.tweets_faults(plain, model.tweets(plain, llm, SECONDS)) == []
+    assert 2 < run.calls <= 6
+    names = [each["response_format"]["json_schema"]["name"] for each in run.requests]
+    assert names == ["part"] * (run.calls - 1) + ["tweets"]
+    for request in run.requests:
+        asked = sum(tokens.estimate(each["content"]) for each in request["messages"])
+        assert asked + request["max_tokens"] <= 4000
+
+
+def test_the_end_of_a_very_long_post_is_read_too(run: Run) -> None:
+    plain = long_post(100_000)
+    model.tweets(plain, run.model(context_tokens=4000), SECONDS)
+    *parts, _ = [each["messages"][1]["content"] for each in run.requests]
+    assert plain.paragraphs[0] in parts[0]
+    assert plain.paragraphs[-1] in parts[-1]
+
+
+def test_parts_are_not_asked_about_when_the_time_is_for_the_whole(run: Run) -> None:
+    plain = long_post(20_000)
+    llm = run.model(context_tokens=4000)
+    assert rules.tweets_faults(plain, model.tweets(plain, llm, 20.0)) == []
+    assert run.calls == 1
+
+
+def test_a_part_that_can_not_be_read_counts_by_its_beginning(run: Run) -> None:
+    plain = long_post(20_000)
+    llm = run.model("no-json-once", context_tokens=4000)
+    assert rules.tweets_faults(plain, model.tweets(plain, llm, SECONDS)) == []
+    assert plain.paragraphs[0][:50] in run.requests[-1]["messages"][1]["content"]
+
+
+def test_one_paragraph_without_spaces_is_cut_too(run: Run) -> None:
+    plain = reading.read(Post("", "蜜" * 20_000))
+    model.tweets(plain, run.model(context_tokens=4000), SECONDS)
+    assert run.calls > 2
