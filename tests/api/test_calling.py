@@ -139,7 +139,6 @@ def test_a_caller_who_leaves_while_asking_is_not_waited_for(
     redis = asking.resources.redis
     # Much sooner than their patience would have ended.
     eventually(lambda: not list(redis.scan_iter("pressroom:*:*")), within=10, what="the end")
-    shift.begin()
 
 
 def test_nothing_of_a_question_stays_longer_than_its_caller_waits(
