@@ -14,9 +14,10 @@ from services.composer.post import Metadata, Part, PlainPost
 from services.composer.reading import settled, stripped
 from services.composer.sentences import whole_sentences
 from services.composer.transliteration import latin
-from services.composer.weighing import MOST_WEIGHT as MOST_WEIGHT
-from services.composer.weighing import weighted_length as weighted_length
+from services.composer.weighing import MOST_WEIGHT, weighted_length
 from services.composer.words import content_words, folded
+
+__all__ = ["MOST_WEIGHT", "weighted_length"]
 
 MOST_SLUG_CHARACTERS = 80
 MOST_SUMMARY_CHARACTERS = 300
