@@ -6,6 +6,7 @@ rarity among the post's sentences; position and title are the features of Edmund
 
 from typing import TYPE_CHECKING
 
+from services.composer.offline import cues
 from services.composer.offline.document import Document, Sentence
 
 if TYPE_CHECKING:
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 
 _DAMPING = 0.85
 _ROUNDS = 30
-_OF_POSITION = 0.9
-_OF_TITLE = 0.6
+_OF_POSITION = 0.5
+_OF_TITLE = 1.0
 _OF_OPENING = 0.1
 # Position counts half as much after so many sentences.
 _HALF_AFTER = 4.0
-_LEAST_WORDS = 4
+_LEAST_WORDS = 8
 _MOST_WORDS = 45
 _ALIKE = 0.6
 
@@ -54,12 +55,17 @@ def _features(sentence: Sentence, index: int, title: set[str]) -> float:
 
 
 def _fitness(sentence: Sentence) -> float:
-    """Questions, fragments and very long sentences say little outside their paragraph."""
+    """Questions, fragments, anecdotes and what points back say little outside their paragraph."""
     fitness = 1.0 if sentence.whole else 0.3
     if "?" in sentence.text or "？" in sentence.text:
         fitness *= 0.5
     if not _LEAST_WORDS <= len(sentence.words) <= _MOST_WORDS:
-        fitness *= 0.5
+        fitness *= 0.6
+    words = [word.surface.casefold() for word in sentence.words]
+    if cues.personal(words):
+        fitness *= 0.7
+    if cues.points_back(words):
+        fitness *= 0.85
     return fitness
 
 

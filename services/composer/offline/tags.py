@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import log1p, sqrt
 
+from services.composer.offline import cues
 from services.composer.offline.document import Document
 from services.composer.offline.tokens import Word
 from services.composer.post import PlainPost
@@ -16,9 +17,13 @@ from services.composer.words import words_of
 
 _WANTED = 6
 _LONGEST_PHRASE = 2
-_OF_TITLE = 2.0
-_OF_HEADING = 1.3
-_OF_NAME = 1.4
+_OF_TITLE = 1.5
+_OF_HEADING = 1.2
+_OF_NAME = 1.3
+# Where articles are written, a noun has one now and then.
+_OF_ARTICLE = 1.4
+_HAS_ARTICLES = frozenset({"en", "de", "fr", "es", "it", "pt", "nl"})
+_MOST_LETTERS = 12
 _LEAST_PHRASE_COUNT = 2
 # A phrase is a tag of its own if its words mostly come in it.
 _COHESION = 0.45
@@ -33,13 +38,14 @@ class _Found:
     sentences: set[int] = field(default_factory=set)
     surfaces: Counter[str] = field(default_factory=Counter)
     names: int = 0
+    articles: int = 0
     noun: int = 0
 
 
 def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
     found = _phrases(document)
     ranked = sorted(found, key=lambda key: (-_score(key, found, document), found[key].first, key))
-    chosen = _without_parts(ranked, found)
+    chosen = _without_parts(ranked, found, document)
     tags = fit_tags(_shown(found[key], document.language) for key in chosen)[:_WANTED]
     if len(tags) >= LEAST_TAGS:
         return tags
@@ -60,6 +66,7 @@ def _phrases(document: Document) -> dict[Key, _Found]:
             # A capital within a sentence; the title's say nothing.
             entry.names += start > 0 and number > 0 and all(w.surface[0].isupper() for w in phrase)
             entry.noun += all(word.noun for word in phrase)
+            entry.articles += start > 0 and cues.is_article(words[start - 1].surface)
     return found
 
 
@@ -82,16 +89,25 @@ def _score(key: Key, found: dict[Key, _Found], document: Document) -> float:
         rarest = min(found[part,].count for part in key)
         if entry.count < _COHESION * rarest:
             return 0.0
-    score = sqrt(len(key)) * entry.count * log1p(len(entry.sentences))
+    shown = _shown(entry, document.language)
+    if all(cues.is_measure(part) for part in shown.split()):
+        return 0.0
+    score = entry.count * log1p(len(entry.sentences)) * sqrt(min(len(shown), _MOST_LETTERS))
     score *= 1.0 + 1.0 / (1.0 + entry.first / 3.0)
-    score *= _OF_TITLE if _within(key, document.title) else 1.0
+    return score * _boost(key, entry, document)
+
+
+def _boost(key: Key, entry: _Found, document: Document) -> float:
+    boost = _OF_TITLE if _within(key, document.title) else 1.0
     if any(_within(key, heading) for heading in document.headings):
-        score *= _OF_HEADING
+        boost *= _OF_HEADING
+    if document.language == "de":
+        return boost if entry.names else 0.0  # not a noun
     if entry.names > entry.count / 2:
-        score *= _OF_NAME
-    elif document.language == "de" and not entry.names:
-        score *= 0.3  # not a noun
-    return score
+        boost *= _OF_NAME
+    elif entry.articles and document.language in _HAS_ARTICLES:
+        boost *= _OF_ARTICLE
+    return boost
 
 
 def _within(key: Key, words: tuple[Word, ...]) -> bool:
@@ -99,17 +115,22 @@ def _within(key: Key, words: tuple[Word, ...]) -> bool:
     return any(tuple(keys[start : start + len(key)]) == key for start in range(len(keys)))
 
 
-def _without_parts(ranked: list[Key], found: dict[Key, _Found]) -> Iterator[Key]:
-    """A word isn't a tag beside a phrase that mostly holds it."""
-    taken: dict[str, int] = {}
-    for key in ranked:
-        if not found[key].noun:
+def _without_parts(
+    ranked: list[Key], found: dict[Key, _Found], document: Document
+) -> Iterator[Key]:
+    """A word isn't a tag beside a phrase that often holds it, nor a phrase beside its like."""
+    scored = [key for key in ranked if _score(key, found, document)]
+    often = {
+        part: max(found[key].count for key in scored if len(key) > 1 and part in key)
+        for part in {part for key in scored if len(key) > 1 for part in key}
+    }
+    taken: set[str] = set()
+    for key in scored:
+        if len(key) == 1 and often.get(key[0], 0) >= _COHESION * found[key].count:
             continue
-        if len(key) == 1 and taken.get(key[0], 0) >= _COHESION * found[key].count:
+        if not taken.isdisjoint(key):
             continue
-        if len(key) > 1 and any(part in taken for part in key):
-            continue
-        taken.update(dict.fromkeys(key, found[key].count))
+        taken.update(key)
         yield key
 
 
