@@ -92,7 +92,8 @@ def _judge(sample: Sample) -> _Judged:
 
 def _first_sentences(plain: PlainPost, language: str) -> str:
     """As many as a summary has room for."""
-    kept, room = [], rules.MOST_SUMMARY_CHARACTERS
+    kept: list[str] = []
+    room = rules.MOST_SUMMARY_CHARACTERS
     for paragraph in plain.paragraphs:
         for sentence in sentences_of(paragraph, language):
             if len(sentence) > room:

@@ -53,12 +53,13 @@ def metadata_faults(plain: PlainPost, metadata: Metadata, wanted: frozenset[Part
 
 def tweets_faults(plain: PlainPost, tweets: Sequence[str]) -> list[str]:
     faults = []
+    own = _links_of(plain)
     if not 1 <= len(tweets) <= MOST_TWEETS:
         faults.append(f"there are {len(tweets)} tweets, not 1 to {MOST_TWEETS}")
     if len({folded(tweet) for tweet in tweets}) < len(tweets):
         faults.append("two tweets are the same")
     for number, tweet in enumerate(tweets, 1):
-        faults += [f"tweet {number} {fault}" for fault in _tweet_faults(plain, tweet)]
+        faults += [f"tweet {number} {fault}" for fault in _tweet_faults(plain, own, tweet)]
     return faults
 
 
@@ -93,14 +94,16 @@ def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
 def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
     """Without what the post doesn't link or mention, cut to length; none may be left."""
     fitting: dict[str, str] = {}
+    links_of = _links_of(plain)
     for tweet in tweets:
-        own = _without_strangers(plain, _plain(tweet))
-        if _tweet_faults(plain, own):
+        own = _without_strangers(plain, links_of, _plain(tweet))
+        if _tweet_faults(plain, links_of, own):
             # Links in full-width letters are seen once these are plain ones.
-            own = _without_strangers(plain, _plain(unicodedata.normalize("NFKC", own)))
+            own = _plain(unicodedata.normalize("NFKC", own))
+            own = _without_strangers(plain, links_of, own)
         cut = _cut(own, MOST_WEIGHT, weighted_length)
         # What is cut may be another link's beginning.
-        if cut and not _tweet_faults(plain, cut):
+        if cut and not _tweet_faults(plain, links_of, cut):
             fitting.setdefault(folded(cut), cut)
     return tuple(fitting.values())[:MOST_TWEETS]
 
@@ -140,13 +143,13 @@ def _tag_faults(tag: str) -> list[str]:
     return faults
 
 
-def _tweet_faults(plain: PlainPost, tweet: str) -> list[str]:
+def _tweet_faults(plain: PlainPost, own: frozenset[str], tweet: str) -> list[str]:
     faults = _text_faults(tweet, "")
     if not tweet:
         faults.append("is empty")
     if weighted_length(tweet) > MOST_WEIGHT:
         faults.append(f"weighs more than {MOST_WEIGHT}")
-    if not links.linked(tweet) <= _links_of(plain):
+    if not links.linked(tweet) <= own:
         faults.append("has a link that the post doesn't have")
     if not links.mentions(tweet) <= plain.mentions:
         faults.append("mentions somebody whom the post doesn't mention")
@@ -162,8 +165,7 @@ def _text_faults(text: str, what: str) -> list[str]:
     return faults
 
 
-def _without_strangers(plain: PlainPost, text: str) -> str:
-    own = _links_of(plain)
+def _without_strangers(plain: PlainPost, own: frozenset[str], text: str) -> str:
     cuts = [span[:2] for span in links.link_spans(text) if span[2] not in own]
     cuts += [
         span[:2]
