@@ -25,6 +25,8 @@ MOST_TAGS = 8
 LEAST_TAGS = 3
 MOST_TAG_CHARACTERS = 60
 MOST_TWEETS = 5
+# Of one tweet or tag, before it is fitted: room for the longest addresses.
+_MOST_CONSIDERED = 4_000
 # Between tweets in the answer; so none can be within one.
 TWEETS_APART = "\n\n"
 
@@ -85,7 +87,7 @@ def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Without commas, marks around them and repeats, in their own order."""
     fitting: dict[str, str] = {}
     for tag in tags:
-        clean = one_line(_COMMAS.sub(" ", _plain(tag))).strip(_AROUND_TAG)
+        clean = one_line(_COMMAS.sub(" ", _plain(tag[:_MOST_CONSIDERED]))).strip(_AROUND_TAG)
         if clean and len(clean) <= MOST_TAG_CHARACTERS and _has_letter(clean):
             fitting.setdefault(folded(clean), clean)
     return tuple(fitting.values())[:MOST_TAGS]
@@ -96,7 +98,7 @@ def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
     fitting: dict[str, str] = {}
     links_of = _links_of(plain)
     for tweet in tweets:
-        own = _without_strangers(plain, links_of, _plain(tweet))
+        own = _without_strangers(plain, links_of, _plain(tweet[:_MOST_CONSIDERED]))
         if _tweet_faults(plain, links_of, own):
             # Links in full-width letters are seen once these are plain ones.
             own = _plain(unicodedata.normalize("NFKC", own))
