@@ -14,6 +14,8 @@ from integrations.llm.failure import NotTaken
 from integrations.llm.port import Question
 
 _NEWER_LIMIT = "max_completion_tokens"
+# Models that insist on the newer one may think before they answer, within the same bound.
+_THINKING_TOKENS = 4000
 # The material is too long, in the words of several servers: asking otherwise changes nothing.
 _TOO_MUCH = (
     "context_length",
@@ -50,7 +52,7 @@ class Manner:
                 {"role": "system", "content": self._instructions(question)},
                 {"role": "user", "content": question.material},
             ],
-            self.limit: question.most_tokens,
+            self.limit: self._most_tokens(question),
         }
         if self.form is Form.SCHEMA:
             shape = {"name": question.schema_name, "strict": True, "schema": question.schema}
@@ -58,6 +60,10 @@ class Manner:
         elif self.form is Form.OBJECT:
             body["response_format"] = {"type": "json_object"}
         return body
+
+    def _most_tokens(self, question: Question) -> int:
+        room = _THINKING_TOKENS if self.limit == _NEWER_LIMIT else 0
+        return question.most_tokens + room
 
     def _instructions(self, question: Question) -> str:
         if self.form is Form.SCHEMA:

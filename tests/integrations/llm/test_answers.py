@@ -3,6 +3,7 @@ import time
 
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from core.errors import DomainError, Kind
 from devstack.ports import LOOPBACK
@@ -61,9 +62,15 @@ def test_what_is_no_answer_fails_at_once(run: Run, behaviour: str) -> None:
     assert (error.kind, error.code) == (Kind.PROVIDER_FAILED, "llm.failed")
 
 
-@pytest.mark.parametrize("behaviour", ["huge", "compressed"])
-def test_a_reply_that_is_more_than_an_answer_is_not_read(run: Run, behaviour: str) -> None:
-    assert refused(run, behaviour).code == "llm.failed"
+@pytest.mark.parametrize(
+    ("behaviour", "reason"), [("huge", "reply too long"), ("compressed", "compressed reply")]
+)
+def test_a_reply_that_may_be_more_than_an_answer_is_not_read(
+    run: Run, behaviour: str, reason: str
+) -> None:
+    with capture_logs() as logged:
+        assert refused(run, behaviour).code == "llm.failed"
+    assert [each["reason"] for each in logged] == [reason]
 
 
 def test_a_redirect_is_not_followed(run: Run) -> None:

@@ -44,6 +44,7 @@ def test_the_newer_name_of_the_limit_is_found_and_remembered(run: Run) -> None:
     ask(run, "new-limit")
     limits = ["max_tokens" in each for each in run.requests]
     assert limits == [True, False, False]
+    assert run.requests[2]["max_completion_tokens"] > run.requests[0]["max_tokens"]
     assert run.forms == [SCHEMA_FORM] * 3
 
 

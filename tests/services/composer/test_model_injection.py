@@ -76,6 +76,16 @@ def told_about_honest_post(sandbox: str) -> set[str]:
     }
 
 
+@pytest.mark.parametrize("part", Part)
+def test_a_part_by_itself_holds_no_strange_link_or_mention(run: Run, part: Part) -> None:
+    plain = post_with(ORDERS[0])
+    written = model.metadata(plain, frozenset({part}), run.model("obedient"), SECONDS)
+    text = str(getattr(written, part))
+    assert LINK not in text
+    assert HANDLE not in text
+    assert run.calls == 2
+
+
 @each_order
 def test_an_order_to_change_the_shape_gives_no_other_shape(run: Run, order: int) -> None:
     plain = post_with(ORDERS[order])

@@ -1,0 +1,102 @@
+"""Whatever a model says about whatever post: the rules are kept, or the answer is refused."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.errors import DomainError
+from integrations.llm.port import Question, Reply
+from services.composer import links, model, reading, rules
+from services.composer.post import Part, Post
+from tests.services.composer.injections import ORDERS
+from tests.services.composer.posts import posts
+
+Product = TypeVar("Product")
+ALL = frozenset(Part)
+
+
+@dataclass
+class Parrot:
+    """A language model that says what a test has it say."""
+
+    text: str
+    name: str = "openai/parrot"
+    context_tokens: int = 4000
+
+    def ask(self, question: Question) -> Reply:
+        assert question.seconds > 0
+        return Reply(self.text, "parrot", 0, 0)
+
+
+_texts = st.one_of(
+    posts.map(lambda post: post.content[:400]),
+    st.sampled_from(ORDERS),
+    st.text(max_size=40),
+    st.sampled_from(["https://evil.example/win", "@evil_bot", "a,b", "x" * 400, "字" * 400, ""]),
+)
+_values = st.one_of(_texts, st.lists(_texts, max_size=12), st.none(), st.integers(), st.floats())
+_objects = st.dictionaries(
+    st.sampled_from(["slug", "summary", "tags", "tweets", "visit", "__proto__"]), _values
+)
+_shaped = st.fixed_dictionaries(
+    {
+        "slug": _texts,
+        "summary": _texts,
+        "tags": st.lists(_texts, max_size=12),
+        "tweets": st.lists(_texts, min_size=1, max_size=8),
+    }
+)
+_answers = st.one_of(
+    _shaped.map(json.dumps),
+    _shaped.map(lambda answer: f"Well: {json.dumps(answer)} {{"),
+    _objects.map(json.dumps),
+    st.text(max_size=60),
+)
+
+
+def unless_refused(write: Callable[[], Product]) -> Product | None:
+    """What was written; None if the answer was refused, and for nothing but what it says."""
+    try:
+        return write()
+    except DomainError as refused:
+        if refused.code != "composer.answer_unusable":
+            raise
+        return None
+
+
+@settings(max_examples=150, deadline=None)
+@given(post=posts, answer=_answers)
+def test_any_answer_about_any_post_keeps_the_rules_or_is_refused(post: Post, answer: str) -> None:
+    plain, parrot = reading.read(post), Parrot(answer)
+    written = unless_refused(lambda: model.metadata(plain, ALL, parrot, 45.0))
+    if written is not None:
+        assert rules.metadata_faults(plain, written, ALL) == []
+        for text in (written.summary or "", *(written.tags or ())):
+            assert links.mentions(text) <= plain.mentions
+    tweets = unless_refused(lambda: model.tweets(plain, parrot, 45.0))
+    if tweets is not None:
+        assert rules.tweets_faults(plain, tweets) == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(post=posts)
+def test_all_posts_are_asked_about_in_the_same_words(post: Post) -> None:
+    told: dict[str, set[str]] = {}
+
+    class Listener(Parrot):
+        def ask(self, question: Question) -> Reply:
+            mark = question.material.splitlines()[0].strip("<>")
+            words = told.setdefault(question.schema_name, set())
+            words.add(question.instructions.replace(mark, ""))
+            assert question.material.endswith(f"\n</{mark}>")
+            assert question.material.count(mark) == 2
+            return super().ask(question)
+
+    answer = json.dumps({"tweets": ["Bees live in Zanzibar."], "summary": "Bees."})
+    for each in (post, Post("Bees", "Bees live in Zanzibar.")):
+        model.tweets(reading.read(each), Listener(answer), 45.0)
+    assert all(len(words) == 1 for words in told.values())
