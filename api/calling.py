@@ -3,6 +3,7 @@
 Callers who ask the same question at the same time, in whichever process, share one answer.
 """
 
+import asyncio
 import json
 import secrets
 from collections.abc import Mapping
@@ -49,26 +50,33 @@ class Calls:
         request_id = same or asker
         result = None
         if seconds > 0:
+            topic = result_topic(request_id)
+            submitting: asyncio.Future[bool] | None = None
             try:
                 # Listening before anything is sent: the answer can't come too early to be heard.
-                with self.results.registered(result_topic(request_id)) as future:
-                    sent = await run_in_threadpool(
-                        self._submit,
-                        task,
-                        lane,
-                        payload,
-                        request_id=request_id,
-                        asker=asker,
-                        seconds=seconds,
+                with self.results.registered(topic) as future:
+                    submitting = asyncio.ensure_future(
+                        run_in_threadpool(
+                            self._submit,
+                            task,
+                            lane,
+                            payload,
+                            request_id=request_id,
+                            asker=asker,
+                            seconds=seconds,
+                        )
                     )
-                    if not sent:
+                    if not await asyncio.shield(submitting):
                         # Others may have been answered just before this one listened.
-                        self.results.nudge(result_topic(request_id))
+                        self.results.nudge(topic)
                     result = await within(future, seconds)
             except RedisError:
                 raise _unavailable() from None
             finally:
-                await self._leave(request_id, asker)
+                if submitting is not None:
+                    # A thread can't be cancelled: to leave before it has joined would be in vain.
+                    await asyncio.wait({submitting})
+                    await self._leave(request_id, asker)
         if result is None:
             raise too_slow("request.too_slow", f"No answer within {seconds:g} s.")
         return _unwrapped(json.loads(result))

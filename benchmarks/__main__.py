@@ -24,6 +24,8 @@ NAMES = (
     "bulk-add",
     "import-1m",
     "export-1m",
+    "quality",
+    "offline-writer",
     "cold-start",
     "memory",
 )

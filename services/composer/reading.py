@@ -21,7 +21,7 @@ _OPTIONS = (
 # Markdown of a million characters can stand for a hundred times as much HTML. No honest post
 # grows to twice its length.
 _MOST_HTML_CHARACTERS = 2_000_000
-_ROUNDS = 4
+_ROUNDS = 6
 # Reading again is for marks within paragraphs; longer texts lose every mark instead, and so do
 # all that follow once this much of a post was read again.
 _MOST_PARAGRAPH_CHARACTERS = 20_000
@@ -64,11 +64,16 @@ def settled(text: str) -> str:
         if not _MARKS.search(text):
             return text
         before, text = text, _read_again(text)
-        if _LEFT_OVER.search(text):
-            text = one_line(_LEFT_OVER.sub(" ", text))
         if text == before:
-            return text
+            text = one_line(_LEFT_OVER.sub(_left_out, text))
+            if text == before:
+                return text
     return stripped(text)
+
+
+def _left_out(match: re.Match[str]) -> str:
+    """Marks of emphasis stand within words, brackets between them."""
+    return "" if match[0][0] in "*_~`" else " "
 
 
 def stripped(text: str) -> str:

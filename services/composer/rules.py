@@ -14,9 +14,10 @@ from services.composer.post import Metadata, Part, PlainPost
 from services.composer.reading import settled, stripped
 from services.composer.sentences import whole_sentences
 from services.composer.transliteration import latin
-from services.composer.weighing import MOST_WEIGHT as MOST_WEIGHT
-from services.composer.weighing import weighted_length as weighted_length
+from services.composer.weighing import MOST_WEIGHT, weighted_length
 from services.composer.words import content_words, folded
+
+__all__ = ["MOST_WEIGHT", "weighted_length"]
 
 MOST_SLUG_CHARACTERS = 80
 MOST_SUMMARY_CHARACTERS = 300
@@ -24,6 +25,8 @@ MOST_TAGS = 8
 LEAST_TAGS = 3
 MOST_TAG_CHARACTERS = 60
 MOST_TWEETS = 5
+# Of one tweet or tag, before it is fitted: room for the longest addresses.
+_MOST_CONSIDERED = 4_000
 # Between tweets in the answer; so none can be within one.
 TWEETS_APART = "\n\n"
 
@@ -52,12 +55,13 @@ def metadata_faults(plain: PlainPost, metadata: Metadata, wanted: frozenset[Part
 
 def tweets_faults(plain: PlainPost, tweets: Sequence[str]) -> list[str]:
     faults = []
+    own = _links_of(plain)
     if not 1 <= len(tweets) <= MOST_TWEETS:
         faults.append(f"there are {len(tweets)} tweets, not 1 to {MOST_TWEETS}")
     if len({folded(tweet) for tweet in tweets}) < len(tweets):
         faults.append("two tweets are the same")
     for number, tweet in enumerate(tweets, 1):
-        faults += [f"tweet {number} {fault}" for fault in _tweet_faults(plain, tweet)]
+        faults += [f"tweet {number} {fault}" for fault in _tweet_faults(plain, own, tweet)]
     return faults
 
 
@@ -83,7 +87,7 @@ def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Without commas, marks around them and repeats, in their own order."""
     fitting: dict[str, str] = {}
     for tag in tags:
-        clean = one_line(_COMMAS.sub(" ", _plain(tag))).strip(_AROUND_TAG)
+        clean = one_line(_COMMAS.sub(" ", _plain(tag[:_MOST_CONSIDERED]))).strip(_AROUND_TAG)
         if clean and len(clean) <= MOST_TAG_CHARACTERS and _has_letter(clean):
             fitting.setdefault(folded(clean), clean)
     return tuple(fitting.values())[:MOST_TAGS]
@@ -92,14 +96,16 @@ def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
 def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
     """Without what the post doesn't link or mention, cut to length; none may be left."""
     fitting: dict[str, str] = {}
+    links_of = _links_of(plain)
     for tweet in tweets:
-        own = _without_strangers(plain, _plain(tweet))
-        if _tweet_faults(plain, own):
+        own = _without_strangers(plain, links_of, _plain(tweet[:_MOST_CONSIDERED]))
+        if _tweet_faults(plain, links_of, own):
             # Links in full-width letters are seen once these are plain ones.
-            own = _without_strangers(plain, _plain(unicodedata.normalize("NFKC", own)))
+            own = _plain(unicodedata.normalize("NFKC", own))
+            own = _without_strangers(plain, links_of, own)
         cut = _cut(own, MOST_WEIGHT, weighted_length)
         # What is cut may be another link's beginning.
-        if cut and not _tweet_faults(plain, cut):
+        if cut and not _tweet_faults(plain, links_of, cut):
             fitting.setdefault(folded(cut), cut)
     return tuple(fitting.values())[:MOST_TWEETS]
 
@@ -139,13 +145,13 @@ def _tag_faults(tag: str) -> list[str]:
     return faults
 
 
-def _tweet_faults(plain: PlainPost, tweet: str) -> list[str]:
+def _tweet_faults(plain: PlainPost, own: frozenset[str], tweet: str) -> list[str]:
     faults = _text_faults(tweet, "")
     if not tweet:
         faults.append("is empty")
     if weighted_length(tweet) > MOST_WEIGHT:
         faults.append(f"weighs more than {MOST_WEIGHT}")
-    if not links.linked(tweet) <= _links_of(plain):
+    if not links.linked(tweet) <= own:
         faults.append("has a link that the post doesn't have")
     if not links.mentions(tweet) <= plain.mentions:
         faults.append("mentions somebody whom the post doesn't mention")
@@ -161,8 +167,7 @@ def _text_faults(text: str, what: str) -> list[str]:
     return faults
 
 
-def _without_strangers(plain: PlainPost, text: str) -> str:
-    own = _links_of(plain)
+def _without_strangers(plain: PlainPost, own: frozenset[str], text: str) -> str:
     cuts = [span[:2] for span in links.link_spans(text) if span[2] not in own]
     cuts += [
         span[:2]

@@ -1,5 +1,6 @@
 """The request lane: an API process asks a worker, and nobody works for callers who have left."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -120,6 +121,24 @@ def test_nobody_works_for_a_caller_who_has_left(
     shift.begin()
     assert caller.post("/ask", params={"text": "still there"}).status_code == 200
     assert taken(asking) == 1
+
+
+def test_a_caller_who_leaves_while_asking_is_not_waited_for(
+    asking: Stack, shift: Shift, caller: httpx.Client
+) -> None:
+    shift.end()
+
+    def ask(number: int) -> None:
+        with contextlib.suppress(httpx.ReadTimeout):
+            read = 0.02 + 0.005 * (number % 30)
+            caller.post("/ask", timeout=httpx.Timeout(10, read=read))
+
+    # More at once than the API has threads, so that some leave while they wait for one.
+    with ThreadPoolExecutor(80) as pool:
+        list(pool.map(ask, range(240)))
+    redis = asking.resources.redis
+    # Much sooner than their patience would have ended.
+    eventually(lambda: not list(redis.scan_iter("pressroom:*:*")), within=10, what="the end")
 
 
 def test_nothing_of_a_question_stays_longer_than_its_caller_waits(

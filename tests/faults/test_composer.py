@@ -124,7 +124,8 @@ def test_callers_who_leave_leave_nothing_behind(modelled: Modelled, key: str) ->
 def kept(modelled: Modelled) -> set[bytes]:
     """What is in Redis but for answers, of which some came in time, and the workers' own."""
     names: set[bytes] = set(modelled.stack.resources.redis.scan_iter("pressroom:*", count=1000))
-    return {name for name in names if not name.startswith(b"pressroom:cache:")}
+    lasting = (b"pressroom:cache:", b"pressroom:llm-usage")
+    return {name for name in names if not name.startswith(lasting)}
 
 
 def resident(running: Running) -> int:

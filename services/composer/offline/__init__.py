@@ -2,10 +2,10 @@
 
 from services.composer.offline.document import document_of
 from services.composer.offline.ranking import scores_of
+from services.composer.offline.series import tweets_of
 from services.composer.offline.slug import slug_of
 from services.composer.offline.summary import summary_of
 from services.composer.offline.tags import tags_of
-from services.composer.offline.tweets import tweets_of
 from services.composer.post import Metadata, Part, PlainPost
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from services.composer import links
 from services.composer.offline.language import language_of
 from services.composer.offline.tokens import Word, tokenizer
 from services.composer.post import PlainPost
@@ -83,4 +82,4 @@ def _fairly(items: list[Item], most: int, first: int) -> list[Item]:
 
 
 def _is_whole(text: str) -> bool:
-    return bool(_ENDS_WHOLE.search(text)) and not links.ADDRESS.search(text)
+    return bool(_ENDS_WHOLE.search(text[-4:])) and "://" not in text

@@ -10,7 +10,7 @@ from services.composer.rules import MOST_SUMMARY_CHARACTERS, fit_summary
 _UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
 _MOST_SENTENCES = 3
 # A sentence is worth its room only if it comes near the best one.
-_WORTH = 0.45
+_WORTH = 0.65
 
 
 def summary_of(plain: PlainPost, document: Document, scores: Sequence[float]) -> str:

@@ -3,11 +3,12 @@
 The features are those of statistical key phrase extraction (KP-Miner, YAKE), on stems.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, pairwise
 from math import log1p, sqrt
 
+from services.composer.offline import cues
 from services.composer.offline.document import Document
 from services.composer.offline.tokens import Word
 from services.composer.post import PlainPost
@@ -15,10 +16,15 @@ from services.composer.rules import LEAST_TAGS, fit_tags
 from services.composer.words import words_of
 
 _WANTED = 6
-_LONGEST_PHRASE = 2
-_OF_TITLE = 2.0
-_OF_HEADING = 1.3
-_OF_NAME = 1.4
+# Some fold to one.
+_CONSIDERED = 20
+_OF_TITLE = 1.5
+_OF_HEADING = 1.2
+_OF_NAME = 1.3
+# Where articles are written, a noun has one now and then.
+_OF_ARTICLE = 1.4
+_HAS_ARTICLES = frozenset({"en", "de", "fr", "es", "it", "pt", "nl"})
+_MOST_LETTERS = 12
 _LEAST_PHRASE_COUNT = 2
 # A phrase is a tag of its own if its words mostly come in it.
 _COHESION = 0.45
@@ -28,89 +34,120 @@ Key = tuple[str, ...]
 
 @dataclass(slots=True)
 class _Found:
+    # Where it was found first, in title, headings and sentences as they are numbered together.
+    first: int
+    last: int = -1
     count: int = 0
-    first: int = 0
-    sentences: set[int] = field(default_factory=set)
-    surfaces: Counter[str] = field(default_factory=Counter)
+    texts: int = 0
     names: int = 0
-    noun: int = 0
+    articles: int = 0
+    noun: bool = True
+    surfaces: dict[str, int] = field(default_factory=dict)
 
 
 def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
     found = _phrases(document)
-    ranked = sorted(found, key=lambda key: (-_score(key, found, document), found[key].first, key))
+    scores = _scores(found, document)
+    ranked = sorted(scores, key=lambda key: (-scores[key], found[key].first, key))
     chosen = _without_parts(ranked, found)
-    tags = fit_tags(_shown(found[key], document.language) for key in chosen)[:_WANTED]
+    shown = (_shown(found[key], document.language) for key in chosen)
+    tags = fit_tags(islice(shown, _CONSIDERED))[:_WANTED]
     if len(tags) >= LEAST_TAGS:
         return tags
     return fit_tags((*tags, *_any_words(plain)))[: max(len(tags), LEAST_TAGS)]
 
 
 def _phrases(document: Document) -> dict[Key, _Found]:
-    found: dict[Key, _Found] = defaultdict(_Found)
+    found: dict[Key, _Found] = {}
+    between = "" if document.language in {"zh", "ja"} else " "
     texts = (document.title, *document.headings, *(s.words for s in document.sentences))
     for number, words in enumerate(texts):
-        for start, phrase in _runs(words):
-            entry = found[tuple(word.key for word in phrase)]
-            if not entry.count:
-                entry.first = number
-            entry.count += 1
-            entry.sentences.add(number)
-            entry.surfaces[_joined(phrase, document.language)] += 1
-            # A capital within a sentence; the title's say nothing.
-            entry.names += start > 0 and number > 0 and all(w.surface[0].isupper() for w in phrase)
-            entry.noun += all(word.noun for word in phrase)
+        for place, word in enumerate(words):
+            if not word.key:
+                continue
+            before = words[place - 1] if place else None
+            _add(found, (word.key,), word.surface, number, before).noun = word.noun
+            after = words[place + 1] if place + 1 < len(words) else word
+            if after.key and after is not word:
+                surface = f"{word.surface}{between}{after.surface}"
+                pair = _add(found, (word.key, after.key), surface, number, before)
+                pair.noun = word.noun and after.noun
     return found
 
 
-def _runs(words: tuple[Word, ...]) -> Iterator[tuple[int, tuple[Word, ...]]]:
-    for start in range(len(words)):
-        for length in range(1, _LONGEST_PHRASE + 1):
-            phrase = words[start : start + length]
-            if len(phrase) < length or not phrase[-1].key:
-                break
-            yield start, phrase
+def _add(
+    found: dict[Key, _Found], key: Key, surface: str, number: int, before: Word | None
+) -> _Found:
+    entry = found.get(key)
+    if entry is None:
+        entry = found[key] = _Found(number)
+    entry.count += 1
+    if entry.last != number:
+        entry.texts += 1
+        entry.last = number
+    entry.surfaces[surface] = entry.surfaces.get(surface, 0) + 1
+    if before:
+        # A capital within a sentence; the title's say nothing.
+        entry.names += number > 0 and surface[0].isupper()
+        entry.articles += cues.is_article(before.plain)
+    return entry
 
 
-def _score(key: Key, found: dict[Key, _Found], document: Document) -> float:
-    entry = found[key]
-    if not entry.noun:
-        return 0.0
-    if len(key) > 1:
-        if entry.count < _LEAST_PHRASE_COUNT:
-            return 0.0
-        rarest = min(found[part,].count for part in key)
-        if entry.count < _COHESION * rarest:
-            return 0.0
-    score = sqrt(len(key)) * entry.count * log1p(len(entry.sentences))
-    score *= 1.0 + 1.0 / (1.0 + entry.first / 3.0)
-    score *= _OF_TITLE if _within(key, document.title) else 1.0
-    if any(_within(key, heading) for heading in document.headings):
-        score *= _OF_HEADING
+def _scores(found: dict[Key, _Found], document: Document) -> dict[Key, float]:
+    """Of those that can be tags."""
+    scores: dict[Key, float] = {}
+    titled = _keys(document.title)
+    headed = set().union(*map(_keys, document.headings))
+    for key, entry in found.items():
+        if not entry.noun or not _holds_together(key, found):
+            continue
+        shown = _shown(entry, document.language)
+        if all(cues.is_measure(part) for part in shown.casefold().split()):
+            continue
+        score = entry.count * log1p(entry.texts) * sqrt(min(len(shown), _MOST_LETTERS))
+        score *= 1.0 + 1.0 / (1.0 + entry.first / 3.0)
+        score *= _OF_TITLE if key in titled else 1.0
+        score *= _OF_HEADING if key in headed else 1.0
+        if found_score := score * _of_noun(entry, document.language):
+            scores[key] = found_score
+    return scores
+
+
+def _holds_together(key: Key, found: dict[Key, _Found]) -> bool:
+    if len(key) == 1:
+        return True
+    count = found[key].count
+    rarest = min(found[part,].count for part in key)
+    return count >= _LEAST_PHRASE_COUNT and count >= _COHESION * rarest
+
+
+def _of_noun(entry: _Found, language: str) -> float:
+    if language == "de":
+        return 1.0 if entry.names else 0.0
     if entry.names > entry.count / 2:
-        score *= _OF_NAME
-    elif document.language == "de" and not entry.names:
-        score *= 0.3  # not a noun
-    return score
+        return _OF_NAME
+    return _OF_ARTICLE if entry.articles and language in _HAS_ARTICLES else 1.0
 
 
-def _within(key: Key, words: tuple[Word, ...]) -> bool:
+def _keys(words: Sequence[Word]) -> set[Key]:
+    """Those of single words and of pairs."""
     keys = [word.key for word in words]
-    return any(tuple(keys[start : start + len(key)]) == key for start in range(len(keys)))
+    return {(key,) for key in keys} | set(pairwise(keys))
 
 
 def _without_parts(ranked: list[Key], found: dict[Key, _Found]) -> Iterator[Key]:
-    """A word isn't a tag beside a phrase that mostly holds it."""
-    taken: dict[str, int] = {}
+    """A word isn't a tag beside a phrase that often holds it, nor a phrase beside its like."""
+    often: dict[str, int] = {}
     for key in ranked:
-        if not found[key].noun:
+        if len(key) > 1:
+            often.update({part: max(often.get(part, 0), found[key].count) for part in key})
+    taken: set[str] = set()
+    for key in ranked:
+        if len(key) == 1 and often.get(key[0], 0) >= _COHESION * found[key].count:
             continue
-        if len(key) == 1 and taken.get(key[0], 0) >= _COHESION * found[key].count:
-            continue
-        if len(key) > 1 and any(part in taken for part in key):
-            continue
-        taken.update(dict.fromkeys(key, found[key].count))
-        yield key
+        if taken.isdisjoint(key):
+            taken.update(key)
+            yield key
 
 
 def _shown(entry: _Found, language: str) -> str:
@@ -119,10 +156,6 @@ def _shown(entry: _Found, language: str) -> str:
     if language == "de" or entry.names > entry.count / 2 or surface.isupper():
         return surface
     return surface.lower()
-
-
-def _joined(phrase: tuple[Word, ...], language: str) -> str:
-    return ("" if language in {"zh", "ja"} else " ").join(word.surface for word in phrase)
 
 
 def _any_words(plain: PlainPost) -> Iterator[str]:

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from services.composer.words import UNSPACED, folded, is_content, stop_words, words_of
 
@@ -26,9 +25,10 @@ _SCRIPT_RUN = re.compile(
 _HIRAGANA = re.compile("[\u3041-\u3096]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     surface: str
+    # In the form in which words are compared.
+    plain: str
     # The same for all forms of a word; empty for one that is about nothing.
     key: str
     # Whether it can stand as a tag by itself.
@@ -58,7 +58,7 @@ def _spaced(language: str) -> Tokenizer:
         core = tail if len(tail) > len(head) else head
         about = is_content(core, stop) and plain not in stop
         shown = surface[-len(core) :] if core == tail else surface[: len(core)]
-        return Word(shown, stem(core) if about else "", about)
+        return Word(shown, plain, stem(core) if about else "", about)
 
     def tokenize(text: str) -> list[Word]:
         words = []
@@ -93,7 +93,9 @@ def _chinese(text: str) -> list[Word]:
     for surface, kind in tag(text):
         key = folded(surface)
         about = is_content(key, stop)
-        words.append(Word(surface, key if about else "", about and kind.startswith(_CHINESE_NOUNS)))
+        words.append(
+            Word(surface, key, key if about else "", about and kind.startswith(_CHINESE_NOUNS))
+        )
     return words
 
 
@@ -107,7 +109,7 @@ def _japanese(text: str) -> list[Word]:
         surface, key = str(found.surface), folded(str(found.feature.lemma or found.surface))
         noun = found.feature.pos1 == "名詞" and found.feature.pos2 in {"普通名詞", "固有名詞"}
         about = is_content(folded(surface), stop)
-        words.append(Word(surface, key if about else "", about and noun))
+        words.append(Word(surface, folded(surface), key if about else "", about and noun))
     return words
 
 
@@ -127,4 +129,4 @@ def _by_script(text: str) -> Iterator[Word]:
     for surface in _SCRIPT_RUN.findall(text):
         key = folded(surface)
         about = is_content(key, stop) and not _HIRAGANA.fullmatch(surface)
-        yield Word(surface, key if about else "", about)
+        yield Word(surface, key, key if about else "", about)

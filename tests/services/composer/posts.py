@@ -18,8 +18,9 @@ _MARKS = (
 ).split()
 _HARM = (
     "https://good.example/path_(a)_b http://x www.evil.example evil.com/x @handle @имя ＠wide "
-    "me@mail.example @a@b.example ｅｖｉｌ．ｃｏｍ evil。com javascript:alert(1) //evil.example "
-    "ftp://f \u202etxet\u202c zero\u200bwidth \ufeff \u00ad \ue000 \ue0001\ue001 \x00 \x1b[31m \ud800 "
+    "me@mail.example @a@b.example ｅｖｉｌ．ｃｏｍ evil。com javascript:alert(1) "
+    "//evil.example ftp://f \u202etxet\u202c zero\u200bwidth \ufeff \u00ad \ue000 "
+    "\ue0001\ue001 \x00 \x1b[31m \ud800 "
     "\U000e0041 a\u0301 a\u0301\u0301 \u0301 ﷽ ...... ,,, ; 、 ，"
 ).split(" ")
 _ENDS = (". ", "! ", "? ", "。", "！", "؟ ", "। ", "…", "\n", "\n\n", " ", "  ", "\t", "", ", ")

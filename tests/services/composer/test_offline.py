@@ -1,0 +1,125 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.corpus import Sample, samples
+from services.composer import offline, rules
+from services.composer.offline.language import language_of
+from services.composer.post import Metadata, Part, Post
+from services.composer.reading import read
+from services.composer.sentences import sentences_of
+
+EVERY_PART = frozenset(Part)
+HASH = "89abcdef" * 8
+
+each_sample = pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample.name)
+
+
+def written(title: str, content: str) -> Metadata:
+    return offline.metadata(read(Post(title, content)), EVERY_PART, HASH)
+
+
+@each_sample
+def test_a_newsletter_is_written_about_in_its_language(sample: Sample) -> None:
+    plain = read(sample.post)
+    metadata = offline.metadata(plain, EVERY_PART, HASH)
+    tweets = offline.tweets(plain)
+    assert language_of(plain) == sample.language
+    assert rules.metadata_faults(plain, metadata, EVERY_PART) == []
+    assert rules.tweets_faults(plain, tweets) == []
+    assert len(metadata.tags or ()) >= 5
+    assert len(tweets) >= 3
+
+
+@each_sample
+def test_a_summary_is_whole_sentences_of_the_post(sample: Sample) -> None:
+    plain = read(sample.post)
+    summary = offline.metadata(plain, frozenset({Part.SUMMARY}), HASH).summary or ""
+    for paragraph in plain.paragraphs:
+        for sentence in sentences_of(paragraph, sample.language):
+            summary = summary.replace(sentence, "", 1)
+    assert summary.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("title", "slug"),
+    [
+        ("Über die Brücke gehen wir heute", "ueber-die-bruecke-gehen-wir-heute"),
+        ("重庆音乐节", "chongqing-yinyuejie"),
+        ("Cómo perdimos el miedo en la redacción", "como-perdimos-el-miedo-en-la-redaccion"),
+        ("Почему мы плохо спим", "pochemu-my-plokho-spim"),
+        ("서울 여행", "seoul-yeohaeng"),
+    ],
+)
+def test_slugs_are_spelled_as_the_language_would(title: str, slug: str) -> None:
+    assert written(title, "").slug == slug
+
+
+def test_a_post_without_words_is_named_by_its_hash() -> None:
+    metadata = written("", "<img src=x>")
+    assert metadata == Metadata(slug="post-89abcdef", summary="", tags=())
+    assert offline.tweets(read(Post("", "<img src=x>"))) == ("…",)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "京都の紅葉は十一月に見頃を迎えます。今年は気温が高く、例年より遅いと予想されています。",
+        "서울의 새로운 도서관이 다음 달에 문을 엽니다. 시민들은 책과 도구를 빌릴 수 있습니다.",
+        "ห้องสมุดแห่งใหม่ จะเปิดเดือนหน้า ในกรุงเทพ ประชาชนยืมหนังสือได้",
+        "تفتح المكتبة الجديدة أبوابها الشهر المقبل. يمكن للسكان استعارة الكتب والأدوات مجانا.",
+        "हैदराबाद का नया पुस्तकालय अगले महीने खुलेगा। लोग किताबें और औज़ार उधार ले सकेंगे।",
+        "Η νέα βιβλιοθήκη ανοίγει τον άλλο μήνα. Οι κάτοικοι θα δανείζονται εργαλεία.",
+    ],
+)
+def test_other_scripts_work_plainly(content: str) -> None:
+    plain = read(Post("", content))
+    metadata = offline.metadata(plain, EVERY_PART, HASH)
+    assert rules.metadata_faults(plain, metadata, EVERY_PART) == []
+    assert rules.tweets_faults(plain, offline.tweets(plain)) == []
+    assert len(metadata.tags or ()) >= 3
+    assert not (metadata.slug or "").startswith("post-")
+
+
+def test_only_what_was_wanted_is_written() -> None:
+    plain = read(Post("Title", "Some text."))
+    assert offline.metadata(plain, frozenset({Part.SLUG}), HASH) == Metadata(slug="title")
+
+
+_WRITE = """
+import json, sys
+from benchmarks.corpus import samples
+from services.composer import offline
+from services.composer.post import Part
+from services.composer.reading import read
+for sample in samples():
+    plain = read(sample.post)
+    found = offline.metadata(plain, frozenset(Part), "0" * 64)
+    print(json.dumps([found.slug, found.summary, found.tags, offline.tweets(plain)]))
+"""
+_LOAD = """
+import json, sys
+import services.composer.offline, services.composer.reading, services.composer.rules
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def _run(code: str, hash_seed: str) -> str:
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_every_process_writes_the_same() -> None:
+    assert _run(_WRITE, "1") == _run(_WRITE, "4711")
+
+
+def test_a_worker_that_never_writes_loads_no_models() -> None:
+    loaded = set(json.loads(_run(_LOAD, "0")))
+    assert loaded.isdisjoint(
+        {"numpy", "py3langid", "rjieba", "pypinyin", "stopwordsiso", "fugashi"}
+    )

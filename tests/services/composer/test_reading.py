@@ -1,0 +1,92 @@
+import time
+
+import pytest
+
+from services.composer.post import PlainPost, Post
+from services.composer.reading import read, settled
+
+MILLION = 1_000_000
+# Against hanging, on the slowest of machines; a second or three is usual.
+MOST_SECONDS = 60
+
+
+def of(content: str, title: str = "") -> PlainPost:
+    return read(Post(title, content))
+
+
+@pytest.mark.parametrize(
+    ("content", "paragraphs"),
+    [
+        ("*Text*, **marks**, `code` and ~~not~~ this.", ("Text, marks, code and this.",)),
+        ("One\nline.\n\nTwo.", ("One line.", "Two.")),
+        ("- first\n- [x] second\n\n> quoted", ("first", "second", "quoted")),
+        ("Before\n\n```\ncode\n```\n\n|a|b|\n|-|-|\n|1|2|\n\nAfter", ("Before", "After")),
+        ("A note.[^1]\n\n[^1]: Not this.", ("A note.",)),
+        ("[text](https://a.example 'title') ![picture](b.png) end", ("text end",)),
+        ("AT&amp;T, &copy; and &lt;b&gt;", ("AT&T, © and",)),
+        ("\\*no stars\\* and &amp;lt;i&amp;gt;twice&amp;lt;/i&amp;gt;", ("no stars and twice",)),
+        ("<p>One</p><p>Two<br>lines</p>", ("One", "Two lines")),
+        ("<p>a</p><script>alert(1)</script><style>p{}</style><!-- no --><p>b</p>", ("a", "b")),
+        ("<p>In **html** [x](https://a.example)</p>", ("In html x",)),
+        ("<div>\n\n        <p>indented</p>\n\n        <p>html</p>\n</div>", ("indented", "html")),
+        ("<p style='display: none'>preview</p><p hidden>no</p><p>yes</p>", ("yes",)),
+        ("<div align=center>logo</div>\n\nThen *Markdown*.", ("logo", "Then Markdown.")),
+        ("<p>unclosed <b>tags <i>here", ("unclosed tags here",)),
+        ("**中文。**后面\n下一行", ("中文。后面下一行",)),
+        ("nul\x00, half\ud800, zero\u200bwidth, turned\u202e", ("nul, half, zerowidth, turned",)),
+        ("नमस्ते می\u200cخواهم 👩\u200d🚀", ("नमस्ते می\u200cخواهم 👩\u200d🚀",)),
+    ],
+)  # fmt: skip
+def test_text_comes_without_markup(content: str, paragraphs: tuple[str, ...]) -> None:
+    assert of(content).paragraphs == paragraphs
+
+
+def test_headings_are_apart_from_text() -> None:
+    plain = of("# One **two**\n\nText.\n\n<h2>Three</h2>")
+    assert plain.headings == ("One two", "Three")
+    assert plain.paragraphs == ("Text.",)
+
+
+def test_title_loses_its_markup_too() -> None:
+    assert of("x", title="<b>Salt</b> &amp; *pepper*\n2024.").title == "Salt & pepper 2024."
+
+
+def test_text_of_a_mail_made_of_tables_is_read() -> None:
+    plain = of("<table><tr><td><h1>Hi</h1><p>All is in a table.</p></td></tr></table>")
+    assert plain.paragraphs == ("All is in a table.",)
+
+
+def test_links_are_those_of_text_and_of_anchors() -> None:
+    plain = of(
+        "See https://a.example/x_(y)?b=c&d=e. [one](https://b.example/?p=1&amp;q=2) "
+        '<a href="https://c.example">two</a> [no](javascript:alert(1)) [no](/relative) <ftp://d.example>'
+    )
+    assert plain.links == {
+        "https://a.example/x_(y)?b=c&d=e",
+        "https://b.example/?p=1&q=2",
+        "https://c.example",
+    }
+
+
+def test_mentions_are_handles_and_no_mail_addresses() -> None:
+    plain = of("Thanks @Anna, ＠bob and me@mail.example; code@x")
+    assert plain.mentions == {"@anna", "@bob"}
+
+
+@pytest.mark.parametrize(
+    "piece",
+    "[ ![ []( ** *a_ ` > - <div> <b> <font><p> <table><td> <!-- <![CDATA[ <a &amp; & <p>a</p>\n "
+    "<a|href=' http://a @a a. a- \\ ~~a |a \u0301 x".split(" "),
+)
+def test_a_million_hostile_characters_end(piece: str) -> None:
+    piece = piece.replace("|", " ")
+    began = time.monotonic()
+    plain = of((piece * (MILLION // len(piece) + 1))[:MILLION])
+    assert time.monotonic() - began < MOST_SECONDS
+    assert all(settled(text) == text for text in plain.paragraphs[:3])
+
+
+def test_a_million_attributes_end() -> None:
+    began = time.monotonic()
+    of("<a " + " ".join(f"x{number}=1" for number in range(100_000)) + ">text</a>")
+    assert time.monotonic() - began < MOST_SECONDS

@@ -1,0 +1,139 @@
+import re
+
+import pytest
+
+from services.composer import rules
+from services.composer.post import Metadata, Part, PlainPost, Post
+from services.composer.reading import read
+
+HASH = "0123456789abcdef"
+POST = read(
+    Post(
+        "Baking bread",
+        "We bake with @anna and Node.js. See https://good.example/a?b=1 for the bread and flour.",
+    )
+)
+STRANGE_LINKS = [
+    "evil.example",
+    "www.evil.example",
+    "WWW.EVIL.EXAMPLE/x",
+    "https://good.example/b",
+    "https://good.example.evil.example/a?b=1",
+    "http://evil.example@good.example/a",
+    "//evil.example/x",
+    "ftp://good.example/a",
+    "javascript:alert(1)",
+    "ｅｖｉｌ．ｅｘａｍｐｌｅ",
+    "evil。com",
+    "evil.\u200cexample",
+    "пример.рф",
+    "xn--e1afmkfd.xn--p1ai",
+    "me@evil.example",
+]
+STRANGE_MENTIONS = ["@eve", "＠eve", "﹫eve", "@anna@evil.social", "@annabel", "(@eve)", "@ева"]
+
+
+@pytest.mark.parametrize("link", STRANGE_LINKS)
+def test_a_link_that_the_post_lacks_is_found_and_taken_out(link: str) -> None:
+    tweet = f"Read {link} today"
+    assert any("link" in fault for fault in rules.tweets_faults(POST, [tweet]))
+    mended = rules.fit_tweets(POST, [tweet])
+    assert rules.tweets_faults(POST, mended or ["-"]) == []
+    assert "evil" not in "".join(mended)
+
+
+@pytest.mark.parametrize("mention", STRANGE_MENTIONS)
+def test_a_mention_that_the_post_lacks_is_found_and_taken_out(mention: str) -> None:
+    tweet = f"Thanks to {mention} for it"
+    assert any("mention" in fault for fault in rules.tweets_faults(POST, [tweet]))
+    mended = rules.fit_tweets(POST, [tweet])
+    assert rules.tweets_faults(POST, mended or ["-"]) == []
+    assert "eve" not in "".join(mended)
+
+
+def test_what_the_post_links_and_mentions_stays() -> None:
+    tweet = "With @Anna, Node.js and https://good.example/a?b=1."
+    assert rules.tweets_faults(POST, [tweet]) == []
+    assert rules.fit_tweets(POST, [tweet]) == (tweet,)
+
+
+@pytest.mark.parametrize(
+    "tweets",
+    [[], ["a b", "A b"], list("abcdef"), [""], ["x" * 281], ["a\n\nb"], ["<b>x</b>"], ["&amp; x"]],
+)
+def test_broken_tweets_are_told(tweets: list[str]) -> None:
+    assert rules.tweets_faults(POST, tweets)
+
+
+def test_long_tweets_are_cut_at_a_word() -> None:
+    (tweet,) = rules.fit_tweets(POST, ["word " * 100])
+    assert tweet.endswith("word…")
+    assert 270 < rules.weighted_length(tweet) <= 280
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("Our town: bread & flour!", "our-town-bread-flour"),
+        ("L’été d'Anna", "lete-danna"),
+        ("Привет, мир", "privet-mir"),
+        ("สวัสดี", "swasdi"),
+        ("--a--b--", "a-b"),
+        ("!!! ***", "post-01234567"),
+        ("", "post-01234567"),
+        ("x" * 100, "x" * 80),
+        ("word " * 30, ("word-" * 16)[:-1]),
+    ],
+)
+def test_slugs_are_plain_words(text: str, slug: str) -> None:
+    assert rules.fit_slug(text, HASH) == slug
+
+
+@pytest.mark.parametrize("slug", ["", "-a", "a-", "a--b", "A", "a_b", "é", "a\n", "a" * 81])
+def test_a_broken_slug_is_told(slug: str) -> None:
+    assert rules.metadata_faults(POST, Metadata(slug=slug), frozenset({Part.SLUG}))
+
+
+def test_a_summary_keeps_whole_sentences() -> None:
+    sentence = "This is a sentence of the post about bread."
+    summary = rules.fit_summary(" ".join([sentence] * 20))
+    assert len(summary) <= 300
+    assert summary == " ".join([sentence] * 6)
+
+
+def test_a_first_sentence_that_is_too_long_is_cut_at_a_word() -> None:
+    summary = rules.fit_summary("bread " * 100 + "end.")
+    assert re.fullmatch(r"(bread )+bread…", summary)
+    assert 290 < len(summary) <= 300
+
+
+@pytest.mark.parametrize(
+    "summary", ["", "x" * 301, "two\nlines", "**bold**", "a [b](https://c.example)", "&lt;"]
+)
+def test_a_broken_summary_is_told(summary: str) -> None:
+    assert rules.metadata_faults(POST, Metadata(summary=summary), frozenset({Part.SUMMARY}))
+
+
+def test_tags_are_few_plain_and_different() -> None:
+    tags = rules.fit_tags(
+        ["bread, flour", "Ｂread", "bread", "#oven", "", "!!", "**a**", *"bcdefghi"]
+    )
+    assert tags == ("bread flour", "Ｂread", "oven", "a", "b", "c", "d", "e")
+
+
+@pytest.mark.parametrize(
+    "tags", [("a", "b"), tuple("abcdefghi"), ("a", "A", "b"), ("a,b", "c", "d"), ("a", "b", "")]
+)
+def test_broken_tags_are_told(tags: tuple[str, ...]) -> None:
+    assert rules.metadata_faults(POST, Metadata(tags=tags), frozenset({Part.TAGS}))
+
+
+def test_a_post_of_two_content_words_may_have_two_tags() -> None:
+    plain = PlainPost("Bread", ("And the flour.",), (), frozenset(), frozenset())
+    tags = Metadata(tags=("bread", "flour"))
+    assert rules.metadata_faults(plain, tags, frozenset({Part.TAGS})) == []
+
+
+def test_parts_are_those_that_were_wanted() -> None:
+    assert rules.metadata_faults(POST, Metadata(slug="a"), frozenset()) == ["slug is not wanted"]
+    assert rules.metadata_faults(POST, Metadata(), frozenset({Part.SLUG})) == ["slug is missing"]
