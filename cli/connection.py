@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from sqlalchemy.exc import OperationalError
 
 from core.errors import unavailable
+from core.logging import configure_logging
 from core.settings import load_settings
 from storage.resources import Resources, open_resources
 
@@ -14,7 +15,10 @@ from storage.resources import Resources, open_resources
 def connected() -> Iterator[Resources]:
     """The services that the environment's settings name, or else the running stack's."""
     _attach_to_running_stack()
-    resources = open_resources(load_settings(), concurrency=2, name="cli")
+    settings = load_settings()
+    # What a command has to say it prints itself; scripts read that, so nothing else may be in it.
+    configure_logging(settings.model_copy(update={"log_level": "error"}))
+    resources = open_resources(settings, concurrency=2, name="cli")
     try:
         with database_errors():
             yield resources

@@ -111,7 +111,12 @@ def test_verify_ends_with_1_and_names_the_account_and_place(books: Stack, holder
     done = pressroom(books, "credits", "verify", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout) == [
-        {"user_id": holder, "seq": 3, "fault": "the hash does not fit what it says"}
+        {
+            "user_id": holder,
+            "seq": 3,
+            "fault": "the hash does not fit what it says",
+            "order_id": None,
+        }
     ]
 
 

@@ -192,12 +192,12 @@ def test_verify_ends_with_1_and_names_the_order(books: Stack, sold: Terms, holde
 
 def test_no_entry_of_a_chain_is_changed_without_notice(books: Stack, sold: Terms) -> None:
     assert sold
-    entries = books.query("SELECT seq, action FROM credit_entries ORDER BY seq")
-    assert len(entries) == 4
-    for seq, _ in entries:
-        falsify(books, f"UPDATE credit_entries SET amount = amount + 1 WHERE seq = {seq}")
+    entries = books.query("SELECT seq FROM credit_entries WHERE currency = 'USD' ORDER BY seq")
+    assert [seq for (seq,) in entries] == [1, 3, 4]
+    for (seq,) in entries:
+        falsify(books, f"UPDATE credit_entries SET currency = 'EUR' WHERE seq = {seq}")
         assert "the hash does not fit what it says" in {fault for _, fault in faults(books)}
-        falsify(books, f"UPDATE credit_entries SET amount = amount - 1 WHERE seq = {seq}")
+        falsify(books, f"UPDATE credit_entries SET currency = 'USD' WHERE seq = {seq}")
         assert faults(books) == set()
 
 

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from functools import partial
 from secrets import token_hex
 
 import httpx
@@ -180,7 +181,7 @@ def test_a_promised_payment_counts_once_it_has_come(
     kept, broken = topups.ordered(client)["order_id"], topups.ordered(client)["order_id"]
     for order_id in (kept, broken):
         sandbox.promise(order_id)
-        eventually(lambda order_id=order_id: delivered(sandbox, order_id), what="the webhook")
+        eventually(partial(delivered, sandbox, order_id), what="the webhook")
         assert topups.status_of(stack, order_id) == "pending"
     sandbox.settle(kept)
     sandbox.fall_through(broken)
@@ -202,12 +203,12 @@ def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
     data(client.post("/auxilia/credits/consume", json={"amount_credit": 350, "source_id": "x"}))
     sandbox.refund(order_id)
     topups.await_status(stack, order_id, "refunded")
-    assert (balance(client), topups.debt(client)) == (0, 350)
+    assert (str(balance(client)), str(topups.debt(client))) == ("0.0000", "350.0000")
     assert topups.read(client, order_id)["refunded_amount"] == 5
     again = topups.ordered(client)["order_id"]
     sandbox.pay(again)
     topups.await_status(stack, again, "paid")
-    assert (balance(client), topups.debt(client)) == (150, 0)
+    assert (str(balance(client)), str(topups.debt(client))) == ("150.0000", "0.0000")
     assert topups.moves(client) == [
         ("topup", 500, 500),
         ("topup_refund", 100, -100),
@@ -254,7 +255,7 @@ def test_an_order_of_another_amount_or_currency_waits_for_an_operator(
 ) -> None:
     for change in ({"amount": 499}, {"amount": 50_000}, {"currency": "eur"}):
         order_id = topups.ordered(client)["order_id"]
-        sandbox.alter(order_id, **change)  # type: ignore[arg-type]
+        sandbox.alter(order_id, **change)
         sandbox.pay(order_id)
         topups.await_status(stack, order_id, "review")
     assert balance(client) == 0
@@ -298,7 +299,7 @@ def test_a_hiccup_of_the_provider_is_not_noticed(
     client: httpx.Client, sandbox: SandboxPayments
 ) -> None:
     for when in ("before", "after"):
-        sandbox.trouble(count=2, status=500, when=when)  # type: ignore[arg-type]
+        sandbox.trouble(count=2, status=500, when=when)
         order = topups.ordered(client)
         mine = [s for s in sandbox.sessions() if s["order_id"] == str(order["order_id"])]
         assert len(mine) == 1

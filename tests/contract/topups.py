@@ -92,7 +92,7 @@ def debt(client: httpx.Client) -> Decimal:
     return Decimal(credits.exactly(reply.text)["data"]["debt_credit"])
 
 
-def moves(client: httpx.Client) -> list[tuple[str, Decimal, Decimal]]:
+def moves(client: httpx.Client) -> list[tuple[object, ...]]:
     """The ledger, oldest first: action, amount, delta."""
     reply = client.get(credits.LEDGER, params={"limit": 1000})
     items = credits.exactly(reply.text)["data"]["items"]

@@ -48,12 +48,9 @@ def state(bank: Stack, terms: Terms) -> str:
     return str(status)
 
 
-def standing(bank: Stack, user_id: int) -> tuple[Decimal, Decimal]:
+def standing(bank: Stack, user_id: int) -> tuple[object, ...]:
     rows = bank.query("SELECT balance, debt FROM credit_accounts WHERE user_id = %s", user_id)
-    [(balance, debt)] = rows or [(Decimal(0), Decimal(0))]
-    assert isinstance(balance, Decimal)
-    assert isinstance(debt, Decimal)
-    return balance, debt
+    return rows[0] if rows else (Decimal(0), Decimal(0))
 
 
 # -- single promises -----------------------------------------------------------------------------
@@ -305,7 +302,9 @@ class History:
             states = ["needs_response", *([end] if end else [])]
             events += [till.dispute(terms, each, amount) for each in states]
         if is_owned and likely() < 0.15:
-            wrong = self.chance.choice([{"amount_total": terms.minor + 1}, {"currency": "eur"}])
+            wrong: Json = self.chance.choice(
+                [{"amount_total": terms.minor + 1}, {"currency": "eur"}]
+            )
             events.append(till.session(terms, **wrong))
         return events
 
