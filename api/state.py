@@ -8,9 +8,9 @@ from api.waiting import Subscriber, Waiters
 from core.keyring import Signer
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
-from services.topups.claims import ClaimTokens
 from services.composer.commission import Shelf
 from services.composer.photos import Photos
+from services.topups.claims import ClaimTokens
 from storage.resources import Resources
 
 

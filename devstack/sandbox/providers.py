@@ -10,9 +10,9 @@ from devstack.payments import SANDBOX_PREFIX as STRIPE_PREFIX
 from devstack.sandbox import challenges, mailbox_pages
 from devstack.sandbox.llm import router as llm_router
 from devstack.sandbox.mailbox import Mailbox
+from devstack.sandbox.stock_photos import openverse, unsplash
 from devstack.sandbox.stripe.keys import Keys
 from devstack.sandbox.stripe.server import StripeServer
-from devstack.sandbox.stock_photos import openverse, unsplash
 
 
 @dataclass(frozen=True)
