@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+from pydantic_settings import NoDecode
 
 from core.money import is_storable, minor_digits
 
 # Code, units for one US dollar, smallest order: rates for a start, which an operator keeps current.
-DEFAULT = "USD:1:0.50,EUR:0.92:0.50,GBP:0.79:0.50,JPY:150:100"
+DEFAULT_CURRENCIES = "USD:1:0.50,EUR:0.92:0.50,GBP:0.79:0.50,JPY:150:100"
 
 
 @dataclass(frozen=True)
@@ -50,3 +54,12 @@ def _positive(entry: str, text: str) -> Decimal:
     if not is_storable(number) or number <= 0:
         raise ValueError(f"{entry!r}: {text} is not above 0 with at most four decimals")
     return number
+
+
+def _read(value: object) -> object:
+    return parse_all(value) if isinstance(value, str) else value
+
+
+# As settings.
+Rate = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
+Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(_read)]

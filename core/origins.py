@@ -1,6 +1,10 @@
 """Origins of web pages: a scheme, a host and a port, in one spelling."""
 
 import re
+from typing import Annotated
+
+from pydantic import BeforeValidator
+from pydantic_settings import NoDecode
 
 # Stands for every port of this machine's own addresses, with either scheme.
 LOOPBACK_WORD = "loopback"
@@ -34,3 +38,17 @@ def of(match: re.Match[str]) -> str | None:
 def is_loopback(origin: str) -> bool:
     match = ORIGIN.fullmatch(origin)
     return match is not None and match["host"] in _LOOPBACK_HOSTS
+
+
+def _read_all(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    texts = [part.strip() for part in value.split(",") if part.strip()]
+    known = [text if text == LOOPBACK_WORD else read(text) for text in texts]
+    if None in known:
+        raise ValueError("must be origins (http or https, a host, a port) without a path")
+    return tuple(known)
+
+
+# As a setting.
+Origins = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_read_all)]

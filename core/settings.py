@@ -18,10 +18,10 @@ from pydantic import (
 from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from core import currencies, origins
-from core.currencies import Currency
+from core.currencies import DEFAULT_CURRENCIES, Currencies, Rate
 from core.keyring import Keyring
 from core.mail import MailServer, Sender
+from core.origins import Origins
 
 PREFIX = "PRESSROOM_"
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
@@ -125,20 +125,16 @@ class Settings(BaseSettings):
         description="Host names of the pages whose challenges count, comma separated; "
         "empty is any that the provider accepts",
     )
-    credits_per_usd: Decimal = Field(
-        default=Decimal(100),
-        gt=0,
-        max_digits=15,
-        decimal_places=4,
-        description="How many credits a US dollar buys",
+    credits_per_usd: Rate = Field(
+        default=Decimal(100), description="How many credits a US dollar buys"
     )
-    currencies: Annotated[tuple[Currency, ...], NoDecode] = Field(
-        default=currencies.DEFAULT,
+    currencies: Currencies = Field(
+        default=DEFAULT_CURRENCIES,
         validate_default=True,
         description="Currencies that credits are sold in, comma separated, each "
         "code:units per USD:smallest order; the first is that of who names none",
     )
-    redirect_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+    redirect_origins: Origins = Field(
         default=(),
         description="Origins that payers may be sent back to, such as https://www.example.com, "
         "comma separated; the word loopback stands for every port of the same machine",
@@ -275,7 +271,7 @@ class Settings(BaseSettings):
             raise ValueError("must be the name of a header, and not Authorization")
         return value
 
-    @field_validator("trusted_proxies", "challenge_hostnames", "redirect_origins", mode="before")
+    @field_validator("trusted_proxies", "challenge_hostnames", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         if isinstance(value, str):
@@ -289,19 +285,6 @@ class Settings(BaseSettings):
         if not all(map(_HOSTNAME.match, names)):
             raise ValueError("must be host names, without scheme, port and path")
         return names
-
-    @field_validator("currencies", mode="before")
-    @classmethod
-    def _known_currencies(cls, value: object) -> object:
-        return currencies.parse_all(value) if isinstance(value, str) else value
-
-    @field_validator("redirect_origins")
-    @classmethod
-    def _plain_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        known = [each if each == origins.LOOPBACK_WORD else origins.read(each) for each in value]
-        if None in known:
-            raise ValueError("must be origins (http or https, a host, a port) without a path")
-        return tuple(each for each in known if each is not None)
 
     @field_validator("turnstile_site_key", "hcaptcha_site_key", "recaptcha_site_key")
     @classmethod

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from devstack import payments
 from tests.faults.proxy import Proxy, proxied
 from tests.faults.size import sized
+from tests.faults.till import Poster
 from tests.importing import Importing
 from tests.probe.bench import PROBE_WORKER, Bench, make_bench
 from tests.stack import Owner, Running, Stack
@@ -179,3 +181,19 @@ def _signal(running: Running, number: signal.Signals) -> None:
     if running.process.poll() is None:
         for pid in (running.pid, *running.children()):
             os.kill(pid, number)
+
+
+@pytest.fixture(scope="session")
+def bank(make_stack: Callable[[str], Stack]) -> Stack:
+    """An API whose provider can't be asked: all that it knows is what webhooks say."""
+    stack = make_stack("till")
+    stack.environment |= payments.sandbox_settings("http://127.0.0.1:9", {})
+    stack.start_api()
+    return stack
+
+
+@pytest.fixture(scope="session")
+def poster(bank: Stack) -> Iterator[Poster]:
+    opened = Poster(bank)
+    yield opened
+    opened.close()

@@ -15,6 +15,7 @@ import httpx
 from core import clock, ids
 from integrations.payments.port import Channel
 from models import PaymentOrder
+from services.credits import verify
 from services.topups.claims import ClaimTokens
 from tests.stack import Stack
 
@@ -157,3 +158,17 @@ class Poster:
 
     def close(self) -> None:
         self.http.close()
+
+
+def require_clean_books(bank: Stack) -> None:
+    assert list(verify.faults(bank.resources.database.engine)) == []
+
+
+def state(bank: Stack, terms: Terms) -> str:
+    [(status,)] = bank.query("SELECT status FROM payment_orders WHERE id = %s", terms.order_id)
+    return str(status)
+
+
+def standing(bank: Stack, user_id: int) -> tuple[object, ...]:
+    rows = bank.query("SELECT balance, debt FROM credit_accounts WHERE user_id = %s", user_id)
+    return rows[0] if rows else (Decimal(0), Decimal(0))

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from core import origins
-from core.currencies import DEFAULT, Currency, parse_all
+from core.currencies import DEFAULT_CURRENCIES, Currency, parse_all
 from core.errors import DomainError
 from core.money import LARGEST, is_storable
 from core.settings import Settings
 from services.topups.prices import MOST_MINOR, Price, Rate, price
 
 
-def selling(currencies: str = DEFAULT, credits_per_usd: str = "100") -> Settings:
+def selling(currencies: str = DEFAULT_CURRENCIES, credits_per_usd: str = "100") -> Settings:
     return Settings.model_construct(
         currencies=parse_all(currencies), credits_per_usd=Decimal(credits_per_usd)
     )
