@@ -1,0 +1,187 @@
+"""Providers that refuse, fail or hang, played by a server that says what a test tells it to."""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from pydantic import SecretStr
+
+from core.errors import DomainError, Kind
+from integrations.stock_photos import exchange
+from integrations.stock_photos.port import Photo, ProviderName, Quota
+from integrations.stock_photos.unsplash import Unsplash
+
+
+@dataclass
+class Script:
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    pieces: tuple[bytes, ...] = (b"{}",)
+    pause: float = 0.0
+    asked: list[str] = field(default_factory=list)
+
+
+class Provider:
+    def __init__(self) -> None:
+        self.script = Script()
+        script = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                told = script.script
+                told.asked.append(self.path)
+                self.send_response(told.status)
+                for name, value in told.headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                for piece in told.pieces:
+                    time.sleep(told.pause)
+                    try:
+                        self.wfile.write(piece)
+                    except OSError:
+                        return
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.seen: list[tuple[Quota, ...]] = []
+        self.adapter = Unsplash(
+            f"http://127.0.0.1:{self.server.server_port}",
+            SecretStr("key"),
+            lambda _, quotas: self.seen.append(quotas),
+        )
+
+    def search(self) -> str:
+        return self.adapter.search("bread", page=1, limit=10)
+
+    def refusal(self) -> DomainError:
+        with pytest.raises(DomainError) as caught:
+            self.search()
+        return caught.value
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    played = Provider()
+    yield played
+    played.server.shutdown()
+    played.server.server_close()
+
+
+SPENT = {"X-Ratelimit-Limit": "50", "X-Ratelimit-Remaining": "0"}
+
+
+def in_a_minute() -> str:
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("header", "least", "most"),
+    [
+        ("7", 7, 7),
+        ("0", 1, 1),
+        ("999999999", 86_400, 86_400),
+        (None, 60, 60),
+        ("soon", 60, 60),
+        ("-5", 60, 60),
+        ("١٢", 60, 60),
+        (in_a_minute(), 1, 60),
+        ("Mon, 01 Jan 2024 00:00:00 GMT", 1, 1),
+    ],
+)
+def test_a_spent_quota_says_when_to_come_back(
+    provider: Provider, header: str | None, least: int, most: int
+) -> None:
+    headers = {} if header is None else {"Retry-After": header.encode().decode("latin-1")}
+    provider.script = Script(429, headers)
+    refusal = provider.refusal()
+    assert (refusal.kind, refusal.code) == (Kind.UNAVAILABLE, "stockphoto.limit_reached")
+    assert refusal.retry_after is not None
+    assert least <= refusal.retry_after <= most
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "code"),
+    [
+        (403, SPENT, "stockphoto.limit_reached"),
+        (403, {**SPENT, "X-Ratelimit-Remaining": "9"}, "stockphoto.failed"),
+        (403, {}, "stockphoto.failed"),
+        (401, {}, "stockphoto.failed"),
+        (400, {}, "stockphoto.refused"),
+        (422, {}, "stockphoto.refused"),
+        (404, {}, "stockphoto.not_found"),
+        (302, {"Location": "/elsewhere"}, "stockphoto.failed"),
+        (204, {}, "stockphoto.failed"),
+        (503, {}, "stockphoto.failed"),
+    ],
+)
+def test_each_refusal_is_told_as_what_it_is(
+    provider: Provider, status: int, headers: dict[str, str], code: str
+) -> None:
+    provider.script = Script(status, headers)
+    assert provider.refusal().code == code
+    assert len(provider.script.asked) == 1
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"7", b'{"a": ', b"\xff\xfe", b"null"])
+def test_a_reply_that_is_no_object_is_a_failure(provider: Provider, body: bytes) -> None:
+    provider.script = Script(pieces=(body,))
+    assert provider.refusal().code == "stockphoto.failed"
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x/y", "javascript:alert(1)", "/x", "https://", "x y"])
+def test_a_download_without_a_web_address_is_a_failure(provider: Provider, url: str) -> None:
+    provider.script = Script(pieces=(f'{{"url": "{url}"}}'.encode(),))
+    with pytest.raises(DomainError) as caught:
+        provider.adapter.download_url(Photo("a"))
+    assert caught.value.code == "stockphoto.failed"
+
+
+def test_a_photos_mark_goes_with_it_and_nothing_where_there_is_none(provider: Provider) -> None:
+    provider.script = Script(pieces=(b'{"url": "https://images.example/a.jpg"}',))
+    provider.adapter.download_url(Photo("a", "M3w"))
+    provider.adapter.download_url(Photo("b"))
+    assert provider.script.asked == ["/photos/a/download?ixid=M3w", "/photos/b/download"]
+
+
+def test_a_reply_that_trickles_is_given_up(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "_SECONDS", 0.5)
+    provider.script = Script(pieces=(b" ",) * 100, pause=0.1)
+    began = time.monotonic()
+    assert provider.refusal().code == "stockphoto.too_slow"
+    assert time.monotonic() - began < 5
+
+
+def test_a_reply_that_never_comes_is_given_up(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "_SECONDS", 0.5)
+    provider.script = Script(pause=3)
+    assert provider.refusal().kind is Kind.TOO_SLOW
+
+
+def test_a_provider_that_is_away_is_unavailable() -> None:
+    away = Unsplash("http://127.0.0.1:9", SecretStr("key"), lambda *_: None)
+    with pytest.raises(DomainError) as caught:
+        away.search("bread", page=1, limit=10)
+    assert (caught.value.kind, caught.value.code) == (Kind.UNAVAILABLE, "stockphoto.unavailable")
+    assert caught.value.retry_after
+
+
+def test_quotas_are_reported_of_refusals_too(provider: Provider) -> None:
+    provider.script = Script(403, SPENT)
+    provider.refusal()
+    provider.script = Script(
+        headers={"X-RateLimit-Limit": "nonsense", "X-RateLimit-Remaining": "1"}
+    )
+    provider.search()
+    assert provider.seen == [(Quota("hour", 50, 0),), ()]
+    assert provider.adapter.name is ProviderName.UNSPLASH

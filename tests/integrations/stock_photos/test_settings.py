@@ -1,0 +1,49 @@
+import pytest
+from pydantic import SecretStr
+
+from core.errors import DomainError
+from core.settings import Settings
+from devstack.stock_photos import sandbox_settings
+from integrations.stock_photos.port import ProviderName
+from integrations.stock_photos.registry import StockPhotoProviders
+
+SANDBOX = "http://127.0.0.1:9999"
+PROVIDER = "PRESSROOM_STOCK_PHOTO_PROVIDER"
+UNSPLASH = "PRESSROOM_UNSPLASH_BASE_URL"
+KEY = "PRESSROOM_UNSPLASH_ACCESS_KEY"
+OPENVERSE = "PRESSROOM_OPENVERSE_BASE_URL"
+
+
+def test_the_development_stack_asks_its_sandbox() -> None:
+    chosen = sandbox_settings(SANDBOX, {})
+    assert chosen[PROVIDER] == "unsplash"
+    assert chosen[UNSPLASH] == f"{SANDBOX}/unsplash"
+    assert chosen[OPENVERSE] == f"{SANDBOX}/openverse"
+    assert chosen[KEY]
+
+
+def test_what_the_user_sets_of_a_provider_makes_it_theirs() -> None:
+    chosen = sandbox_settings(SANDBOX, {KEY: "their own"})
+    assert {UNSPLASH, KEY}.isdisjoint(chosen)
+    assert OPENVERSE in chosen
+    chosen = sandbox_settings(SANDBOX, {OPENVERSE: "https://openverse.example"})
+    assert OPENVERSE not in chosen
+    assert {UNSPLASH, KEY} <= chosen.keys()
+
+
+def providers(key: str | None) -> StockPhotoProviders:
+    defaults = Settings.model_construct(unsplash_access_key=SecretStr(key) if key else None)
+    return StockPhotoProviders(defaults, lambda *_: None)
+
+
+def test_without_any_setting_openverse_is_asked_and_unsplash_is_off() -> None:
+    known = providers(None)
+    assert known.default is ProviderName.OPENVERSE
+    assert known.named(known.default).origin == "https://api.openverse.org"
+    with pytest.raises(DomainError) as caught:
+        known.named(ProviderName.UNSPLASH)
+    assert caught.value.code == "stockphoto.not_configured"
+
+
+def test_unsplash_is_on_once_it_has_a_key() -> None:
+    assert providers("key").named(ProviderName.UNSPLASH).origin == "https://api.unsplash.com"
