@@ -1,4 +1,5 @@
 from services.composer.offline.document import Document
+from services.composer.offline.tokens import japanese_readings
 from services.composer.post import PlainPost
 from services.composer.rules import fit_slug
 
@@ -23,6 +24,8 @@ def slug_of(plain: PlainPost, document: Document, content_hash: str) -> str:
 def _spelled(text: str, language: str) -> str:
     if language == "zh":
         return _pinyin(text)
+    if language == "ja":
+        return japanese_readings(text) or text
     return text.translate(_SPELLED[language]) if language in _SPELLED else text
 
 
