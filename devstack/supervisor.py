@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from devstack import challenges, environment, programs, schema, state
+from devstack import challenges, environment, payments, programs, schema, state
 from devstack.display import Display
 from devstack.errors import StackError
 from devstack.files import read_json_object
@@ -99,11 +99,11 @@ def _decide(home: Home, lock: Lock) -> Plan:
     ports = programs.Ports(api_port, flower_port, picker.pick("sandbox"), picker.pick("smtp"))
     picker.keep()
     common = common_settings(secrets, api_url=f"http://{LOOPBACK}:{api_port}")
+    sandbox_url, own = f"http://{LOOPBACK}:{ports.sandbox}", environment.own_settings()
     sandbox = {
         **programs.mail_settings(ports),
-        **challenges.sandbox_settings(
-            f"http://{LOOPBACK}:{ports.sandbox}", environment.own_settings()
-        ),
+        **challenges.sandbox_settings(sandbox_url, own),
+        **payments.sandbox_settings(sandbox_url, own),
     }
     settings = environment.for_programs({**common, **embedded.environment, **sandbox})
     return Plan(home, secrets, ports, embedded, settings)

@@ -7,6 +7,7 @@ from core.lanes import Lane
 from core.settings import load_settings
 from integrations.mail import registry
 from integrations.mail.port import Mailer
+from integrations.payments.registry import PaymentChannels
 from services.images import ConverterProcess
 from storage.resources import Resources, open_resources
 
@@ -38,6 +39,11 @@ def converter() -> ConverterProcess:
 def mailer() -> Mailer:
     # It holds no connection, so it may cross a fork.
     return registry.mailer(load_settings())
+
+
+@lru_cache(maxsize=1)
+def payments() -> PaymentChannels:
+    return PaymentChannels(load_settings())
 
 
 @lru_cache(maxsize=1)

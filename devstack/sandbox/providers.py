@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 
 from devstack.challenges import SANDBOX_PREFIX
+from devstack.payments import SANDBOX_PREFIX as STRIPE_PREFIX
 from devstack.sandbox import challenges, mailbox_pages
 from devstack.sandbox.mailbox import Mailbox
+from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.server import StripeServer
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,19 @@ class Provider:
 
 
 MAILBOX = Mailbox()
+STRIPE = StripeServer(Keys())
+
+
+def payments(server: StripeServer) -> Provider:
+    return Provider(
+        name="Payments",
+        path=STRIPE_PREFIX,
+        stands_for="Speaks Stripe's protocol: checkout pages, signed webhooks, refunds and "
+        "disputes, without any money.",
+        router=server.router(),
+        page=STRIPE_PREFIX,
+    )
+
 
 PROVIDERS: tuple[Provider, ...] = (
     Provider(
@@ -46,4 +62,5 @@ PROVIDERS: tuple[Provider, ...] = (
         router=challenges.make_router(),
         page=SANDBOX_PREFIX,
     ),
+    payments(STRIPE),
 )
