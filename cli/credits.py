@@ -50,6 +50,9 @@ def verify_ledger(as_json: Json = False) -> None:
     """Prove that balances, debts, hashes and orders hold; exit code 1 names the faults."""
     with connected() as resources:
         found = [asdict(fault) for fault in verify.faults(resources.database.engine)]
+    if not found and not as_json:
+        typer.echo("All balances, debts, hashes and orders hold.")
+        return
     show_all(found, as_json=as_json)
     if found:
         raise typer.Exit(FAULTY)

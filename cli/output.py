@@ -37,7 +37,10 @@ def show_all(records: Sequence[Row], *, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*records[0].keys())
+    table = Table()
+    for name in records[0]:
+        # Ids are copied from here: whole, if on two lines.
+        table.add_column(name, overflow="fold")
     for record in records:
         table.add_row(*(_text(value) for value in record.values()))
     Console().print(table)
