@@ -22,6 +22,11 @@ def test_the_documents_are_found() -> None:
 
 
 @each_document
+def test_no_document_holds_the_marks_of_a_merge(document: Path) -> None:
+    assert not re.search(r"^(<{7}|={7}|>{7})( |$)", document.read_text(), re.MULTILINE)
+
+
+@each_document
 def test_links_lead_somewhere(document: Path) -> None:
     for link in markdown.links(document):
         if re.match(r"[a-z]+:", link):
