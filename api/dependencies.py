@@ -33,9 +33,10 @@ class Access:
     credential that may make others, ``OF_JOB_KIND`` the scope of the job at hand and
     ``OF_EXPORT_KIND`` that of the file asked for, which the service checks, ``or_trace`` a scope
     where no trace id speaks for a person, which the route checks (``api.speaking``), ``OPTIONAL``
-    takes any credential or none, ``PUBLIC`` looks at none. ``in_handler`` hands the check to the handler, which calls it first thing in the thread
-    that it works in anyway: a change of threads costs as much as a small statement. A test fails
-    for a route without one, and for one that answers without credentials.
+    takes any credential or none, ``PUBLIC`` looks at none. ``in_handler`` hands the check to the
+    handler, which calls it first thing in the thread that it works in anyway: a change of threads
+    costs as much as a small statement. A test fails for a route without one, and for one that
+    answers without credentials.
     """
 
     def __init__(
