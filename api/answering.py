@@ -25,16 +25,26 @@ async def ended(request: Request, state: State, job_id: int, seconds: float) -> 
     return job
 
 
+# Reasons of jobs that lie with others: all else that a job refuses lies in what was sent.
+_KINDS = {
+    "payments.refused": Kind.PROVIDER_FAILED,
+    "payments.unavailable": Kind.UNAVAILABLE,
+    "topup.channel_unavailable": Kind.UNAVAILABLE,
+    "topup.too_late": Kind.TOO_SLOW,
+}
+
+
 def _reason(job: Job) -> DomainError:
     assert job.error is not None
     code = job.error["code"]
-    kind = Kind.INVALID
+    kind = _KINDS.get(code, Kind.INVALID)
     if job.status == JobStatus.CANCELLED:
         kind = Kind.CONFLICT
     elif code.startswith("job."):
         # The work broke, whatever was sent.
         kind = Kind.DAMAGED
-    return DomainError(kind, code, job.error["message"])
+    retry_after = 5 if kind is Kind.UNAVAILABLE else None
+    return DomainError(kind, code, job.error["message"], retry_after=retry_after)
 
 
 def _read(state: State, job_id: int) -> Job:

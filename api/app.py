@@ -1,3 +1,4 @@
+import gc
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -30,13 +31,17 @@ from api.routers import (
     members,
     operations,
     pages,
+    returning,
     subscriptions,
+    topups,
+    webhooks,
 )
 from api.state import State
 from api.streams import Streams
 from api.waiting import Look, Subscriber, Waiters, running
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
+from integrations.payments.registry import PaymentChannels
 from integrations.stock_photos.registry import StockPhotoProviders
 from models import FINISHED
 from services import api_keys, file_links
@@ -45,6 +50,8 @@ from services.composer.commission import Shelf
 from services.composer.photos import Photos, note_quotas
 from services.jobs import requests
 from services.subscriptions import traces
+from services.topups import opening
+from services.topups.claims import ClaimTokens
 from storage.notifications import job_of
 from storage.redis import open_async_redis
 from storage.resources import Resources, open_resources
@@ -53,7 +60,9 @@ from storage.resources import Resources, open_resources
 # that none waits for a connection while it holds a thread.
 THREADS = 24
 
+# Looked through in this order: those that are asked most, and do least, come first.
 _RESOURCES = (
+    credits,
     composer,
     attachments,
     media,
@@ -63,7 +72,9 @@ _RESOURCES = (
     adding,
     imports,
     exports,
-    credits,
+    topups,
+    webhooks,
+    returning,
     jobs,
     accounts,
     pages,
@@ -72,7 +83,7 @@ _RESOURCES = (
 
 _MIDDLEWARE = [
     Middleware(RequestMiddleware),
-    Middleware(AudienceMiddleware, pages=[pages.router]),
+    Middleware(AudienceMiddleware, pages=[pages.router, returning.router]),
     Middleware(BreakageMiddleware),
     Middleware(PathMiddleware),
     Middleware(DeadlineMiddleware),
@@ -93,6 +104,9 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         middleware=_MIDDLEWARE,
         redirect_slashes=False,
+        # Measures and logs are ours; asking each time whether somebody set up others costs a
+        # twentieth of a small request.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
         redoc_url=None,
     )
     errors.add_handlers(app)
@@ -117,7 +131,10 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         link_signer=links.signer(settings.keyring),
         trace_signer=traces.signer(settings.keyring),
         file_signer=file_links.signer(settings.keyring),
+        return_signer=opening.return_signer(settings.keyring),
+        claim_tokens=ClaimTokens(settings.keyring),
         challenges=Challenges(settings),
+        payments=PaymentChannels(settings),
         subscriber=Subscriber(redis),
         jobs=Waiters(_finished_jobs(resources)),
         calls=Calls(resources, redis),
@@ -128,7 +145,12 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     hearing = state.subscriber
     with hearing.listening(partial(_hear_job, state.jobs)), hearing.listening(state.calls.hear):
         async with running(hearing.run(), state.jobs.run(), state.calls.results.run()):
+            # All that was made so far stays until the end; looking through it for garbage again
+            # and again costs more than a request does.
+            gc.collect()
+            gc.freeze()
             yield state
+    gc.unfreeze()
     await state.challenges.aclose()
     await redis.aclose()
     resources.close()

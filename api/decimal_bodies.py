@@ -1,8 +1,12 @@
 """JSON bodies whose numbers are money: read exactly, from the text that was sent."""
 
 import json
+import time
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
+
+import orjson
+from fastapi.responses import Response
 
 from core.errors import DomainError, FieldProblem, Kind, malformed, unsupported_type
 
@@ -59,6 +63,14 @@ def number(fields: dict[str, Any], name: str) -> Decimal:
     return Decimal(value)
 
 
+def optional_number(fields: dict[str, Any], name: str) -> Decimal | None:
+    return None if fields.get(name) is None else number(fields, name)
+
+
+def optional_string(fields: dict[str, Any], name: str) -> str | None:
+    return None if fields.get(name) is None else string(fields, name)
+
+
 def string(fields: dict[str, Any], name: str) -> str:
     """A required string; raises ``body.invalid``."""
     value = fields.get(name)
@@ -81,6 +93,19 @@ def optional_object(fields: dict[str, Any], name: str) -> dict[str, Any] | None:
     if value is not None and not isinstance(value, dict):
         raise wrong(f"body.{name}", "must be an object")
     return value
+
+
+def answer(data: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
+    """The envelope around a record whose decimals are written as they are, never as binary."""
+    content = {"data": data, "ts": int(time.time())}
+    body = orjson.dumps(content, default=_as_written)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def _as_written(value: object) -> orjson.Fragment:
+    if isinstance(value, Decimal):
+        return orjson.Fragment(format(value, "f"))
+    raise TypeError(type(value).__name__)
 
 
 def wrong(field: str, rule: str) -> DomainError:

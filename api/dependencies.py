@@ -2,7 +2,9 @@
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -20,6 +22,9 @@ from services.idempotency import IdempotencyKey
 
 MAX_LIMIT = 1000
 
+# Raises what a caller is refused for.
+Authorise = Callable[[], Caller]
+
 
 class Access:
     """What a route asks of its caller, declared once, where the route is.
@@ -27,8 +32,11 @@ class Access:
     ``Access(Scope.ATTACHMENT)`` needs that scope, ``ANY_CALLER`` any credential, ``UNRESTRICTED`` a
     credential that may make others, ``OF_JOB_KIND`` the scope of the job at hand and
     ``OF_EXPORT_KIND`` that of the file asked for, which the service checks, ``or_trace`` a scope
-    where no trace id speaks for a person, which the route checks (``api.speaking``), ``PUBLIC``
-    none. A test fails for a route without one.
+    where no trace id speaks for a person, which the route checks (``api.speaking``), ``OPTIONAL``
+    takes any credential or none, ``PUBLIC`` looks at none. ``in_handler`` hands the check to the
+    handler, which calls it first thing in the thread that it works in anyway: a change of threads
+    costs as much as a small statement. A test fails for a route without one, and for one that
+    answers without credentials.
     """
 
     def __init__(
@@ -36,21 +44,29 @@ class Access:
         scope: Scope | None = None,
         *,
         public: bool = False,
+        optional: bool = False,
         unrestricted: bool = False,
         of_job_kind: bool = False,
         of_export_kind: bool = False,
         or_trace: bool = False,
+        in_handler: bool = False,
     ) -> None:
         self.scope = scope
         self.public = public
+        self.optional = optional
         self.unrestricted = unrestricted
         self.of_job_kind = of_job_kind
         self.of_export_kind = of_export_kind
         self.or_trace = or_trace
+        self.in_handler = in_handler
 
-    async def __call__(self, request: Request) -> Caller | None:
+    async def __call__(self, request: Request) -> Caller | Authorise | None:
         if self.public or self.or_trace:
             return None
+        if self.optional:
+            return await run_in_threadpool(identify, request)
+        if self.in_handler:
+            return partial(self._authorise, request)
         return await run_in_threadpool(self._authorise, request)
 
     def _authorise(self, request: Request) -> Caller:
@@ -68,6 +84,7 @@ class Access:
 
 
 PUBLIC = Depends(Access(public=True))
+OPTIONAL = Depends(Access(optional=True))
 ANY_CALLER = Depends(Access())
 UNRESTRICTED = Depends(Access(unrestricted=True))
 OF_JOB_KIND = Depends(Access(of_job_kind=True))
@@ -76,6 +93,10 @@ OF_EXPORT_KIND = Depends(Access(of_export_kind=True))
 
 def needs(scope: Scope) -> Any:
     return Depends(Access(scope))
+
+
+def needs_in_handler(scope: Scope) -> Any:
+    return Depends(Access(scope, in_handler=True))
 
 
 def needs_unless_traced(scope: Scope) -> Any:

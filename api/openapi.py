@@ -120,7 +120,7 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
             continue
         scopes = [access.scope.value] if access.scope else []
         operation["security"] = [{"bearer": scopes}, {"apiKey": scopes}]
-        if access.or_trace:
+        if access.or_trace or access.optional:
             operation["security"].insert(0, {})
         operation["description"] += f"\n\n{_credential_wanted(access)}"
         _add_refusals(operation["responses"], *_access_refusals(access))
@@ -134,6 +134,8 @@ def _credential_wanted(access: Access) -> str:
         return "Scope: that of the job's kind, such as `attachment`."
     if access.of_export_kind:
         return "Scope: `subscription.read` for members, `delivery` for the roster."
+    if access.optional:
+        return "Credential: none needed; any is taken."
     if access.or_trace:
         return f"Credential: a trace id, or a login. Scope: `{access.scope}`."
     return f"Scope: `{access.scope}`." if access.scope else "Scope: any credential."
@@ -154,10 +156,9 @@ def _examples(response: dict[str, Any]) -> dict[str, Any]:
 
 
 def _access_refusals(access: Access) -> list[tuple[int, str, str]]:
-    refusals = [
-        (401, "auth.credentials_missing", "No credentials were sent."),
-        (401, "auth.invalid_credentials", "The API key is unknown, mistyped or revoked."),
-    ]
+    refusals = [(401, "auth.invalid_credentials", "The API key is unknown, mistyped or revoked.")]
+    if not access.optional:
+        refusals.insert(0, (401, "auth.credentials_missing", "No credentials were sent."))
     if access.or_trace:
         refusals.append((403, "trace.invalid", "The trace id is not valid for this list."))
     if access.scope:

@@ -7,8 +7,10 @@ from api.streams import Streams
 from api.waiting import Subscriber, Waiters
 from core.keyring import Signer
 from integrations.challenges.registry import Challenges
+from integrations.payments.registry import PaymentChannels
 from services.composer.commission import Shelf
 from services.composer.photos import Photos
+from services.topups.claims import ClaimTokens
 from storage.resources import Resources
 
 
@@ -21,7 +23,10 @@ class State:
     link_signer: Signer
     trace_signer: Signer
     file_signer: Signer
+    return_signer: Signer
+    claim_tokens: ClaimTokens
     challenges: Challenges
+    payments: PaymentChannels
     subscriber: Subscriber
     jobs: Waiters[bool]
     calls: Calls

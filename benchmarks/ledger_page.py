@@ -17,6 +17,7 @@ from benchmarks.measure import Finding, alternate, full_size, median_and_spread,
 from devstack.ports import LOOPBACK, PortPicker
 from devstack.stack import embedded_services
 from services.credits import ledger
+from services.credits.verify import faults
 from tests.stack import Owner, Stack, open_stack
 
 ENTRIES = 1_000_000 if full_size() else 200_000
@@ -28,9 +29,35 @@ MOST_TIMES = 1.5
 # What HTTP costs at all, as for a page of members: the query alone takes a fraction of it.
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
+# As ``credit_append`` writes them, without moving the account each time: a row that moves a million
+# times in one transaction leaves a million versions to look through.
 _FILL = """
-    SELECT count(*) FROM generate_series(1, %s) AS n CROSS JOIN LATERAL credit_append(
-        %s, 'grant', 1, 1, 'operator', n::text, NULL, NULL, NULL, NULL) AS e
+DO $$
+DECLARE
+    entry credit_entries;
+    before bytea := sha256('');
+BEGIN
+    entry.user_id := {user_id};
+    entry.action := 'grant';
+    entry.amount := 1;
+    entry.delta := 1;
+    entry.source_type := 'operator';
+    FOR number IN 1..{entries} LOOP
+        entry.seq := number;
+        entry.balance_after := number;
+        entry.source_id := number::text;
+        entry.created_at := clock_timestamp();
+        entry.hash := credit_entry_hash(before, entry);
+        before := entry.hash;
+        INSERT INTO credit_entries (user_id, seq, action, amount, delta, balance_after, source_type,
+            source_id, hash, created_at)
+        VALUES (entry.user_id, entry.seq, entry.action, entry.amount, entry.delta,
+            entry.balance_after, entry.source_type, entry.source_id, entry.hash, entry.created_at);
+    END LOOP;
+    INSERT INTO credit_accounts (user_id, balance, last_seq, last_hash)
+    VALUES ({user_id}, {entries}, {entries}, before);
+END
+$$
 """
 
 
@@ -49,17 +76,15 @@ def run() -> list[Finding]:
                 link.cursor() as running,
             ):
                 link.autocommit = True
-                _fill(running, owner)
+                _fill(stack, running, owner)
                 pages = (("first", 0), ("last", ENTRIES - LIMIT))
                 return [_compare(stack, owner, running, *page) for page in pages]
 
 
-def _fill(running: cursor, owner: Owner) -> None:
-    # In transactions of a size at which the account's row, which each entry moves, stays short.
-    for _ in range(ENTRIES // 2_000):
-        running.execute(_FILL, (2_000, owner.user_id))
-        running.execute("VACUUM credit_accounts")
+def _fill(stack: Stack, running: cursor, owner: Owner) -> None:
+    running.execute(_FILL.format(user_id=owner.user_id, entries=ENTRIES))
     running.execute("VACUUM ANALYZE credit_entries")
+    assert next(faults(stack.resources.database.engine), None) is None
 
 
 def _compare(stack: Stack, owner: Owner, running: cursor, name: str, offset: int) -> Finding:

@@ -5,6 +5,7 @@ from typing import Annotated
 import orjson
 import typer
 
+from cli import orders
 from cli.connection import connected
 from cli.output import Json, show, show_all
 from core.errors import invalid
@@ -14,6 +15,7 @@ from services.credits import ledger, verify
 FAULTY = 1
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Credits and their ledger.")
+app.add_typer(orders.app, name="orders")
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="At most four decimals.")]
@@ -45,7 +47,7 @@ def adjust(email: Email, amount: Amount, reason: Reason = "adjust", as_json: Jso
 
 @app.command("verify")
 def verify_ledger(as_json: Json = False) -> None:
-    """Prove that balances, places and hashes of all accounts hold; exit code 1 names the faults."""
+    """Prove that balances, debts, hashes and orders hold; exit code 1 names the faults."""
     with connected() as resources:
         found = [asdict(fault) for fault in verify.faults(resources.database.engine)]
     show_all(found, as_json=as_json)

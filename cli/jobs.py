@@ -12,6 +12,7 @@ from services.attachments import upload
 from services.imports import running, undoing
 from services.jobs import requests
 from services.subscriptions import joining
+from services.topups import opening
 from storage.unit_of_work import UnitOfWork
 
 app = typer.Typer(

@@ -5,6 +5,19 @@ from decimal import Decimal
 PLACES = 4
 LARGEST = Decimal("99999999999.9999")
 
+# How many decimals an amount has where it is paid (ISO 4217 and docs.stripe.com/currencies). Left
+# out are currencies of which the two pages disagree (ISK, MGA, UGX), and those with three decimals,
+# whose last one Stripe takes as a zero only.
+_WITH_NONE = "BIF CLP DJF GNF JPY KMF KRW PYG RWF VND VUV XAF XOF XPF"
+_WITH_TWO = (
+    "AED ALL AMD ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BRL BSD BWP BZD CAD CHF CNY COP CRC "
+    "CVE CZK DKK DOP DZD EGP ETB EUR FJD GBP GEL GIP GMD GTQ GYD HKD HNL HTG HUF IDR ILS INR JMD "
+    "KES KGS KHR KYD KZT LAK LBP LKR LRD LSL MAD MDL MKD MMK MNT MOP MUR MVR MWK MXN MYR MZN NAD "
+    "NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD SAR SBD SCR SEK SGD SZL THB TJS TOP "
+    "TRY TTD TWD TZS UAH USD UYU UZS WST XCD YER ZAR ZMW"
+)
+_MINOR_DIGITS = dict.fromkeys(_WITH_NONE.split(), 0) | dict.fromkeys(_WITH_TWO.split(), 2)
+
 
 def is_storable(amount: Decimal) -> bool:
     """Whether it is finite, has at most four decimals and fits NUMERIC(15,4)."""
@@ -12,3 +25,13 @@ def is_storable(amount: Decimal) -> bool:
     if not amount.is_finite() or amount.copy_abs() > LARGEST:
         return False
     return amount == amount.quantize(Decimal(1).scaleb(-PLACES))
+
+
+def minor_digits(currency: str) -> int:
+    """The decimals of a currency's smallest payable unit: 2 for cents, 0 for yen.
+
+    Raises ValueError for a code, which is three capital letters, that isn't known.
+    """
+    if currency not in _MINOR_DIGITS:
+        raise ValueError(f"{currency!r} is no currency that can be paid in")
+    return _MINOR_DIGITS[currency]

@@ -1,6 +1,7 @@
 """Every setting: an environment variable that begins with ``PRESSROOM_``, checked at start."""
 
 import re
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,6 +18,8 @@ from pydantic import (
 from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from core import currencies, origins
+from core.currencies import Currency
 from core.keyring import Keyring
 from core.mail import MailServer, Sender
 
@@ -26,6 +29,7 @@ _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")
 # It is a part of the header Pressroom-Source, where a semicolon ends it.
 _MODEL = re.compile(r"[!-:<-~]{1,100}\Z")
 _KEYED_HOST = "api.openai.com"
+_THIS_MACHINE = frozenset({"127.0.0.1", "[::1]", "localhost"})
 
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 
@@ -166,6 +170,50 @@ class Settings(BaseSettings):
         default=AnyHttpUrl("https://api.openverse.org"),
         description="Where the API of Openverse is; no request for it goes anywhere else",
     )
+    credits_per_usd: Decimal = Field(
+        default=Decimal(100),
+        gt=0,
+        max_digits=15,
+        decimal_places=4,
+        description="How many credits a US dollar buys",
+    )
+    currencies: Annotated[tuple[Currency, ...], NoDecode] = Field(
+        default=currencies.DEFAULT,
+        validate_default=True,
+        description="Currencies that credits are sold in, comma separated, each "
+        "code:units per USD:smallest order; the first is that of who names none",
+    )
+    redirect_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Origins that payers may be sent back to, such as https://www.example.com, "
+        "comma separated; the word loopback stands for every port of the same machine",
+    )
+    stripe_base_url: BaseUrl = Field(
+        default=AnyHttpUrl("https://api.stripe.com"), description="Where Stripe's API is"
+    )
+    stripe_secret_key: SecretStr | None = Field(
+        default=None,
+        description="Secret or restricted key of Stripe; with its webhook secret it switches "
+        "payments through Stripe on",
+    )
+    stripe_webhook_secret: SecretStr | None = Field(
+        default=None,
+        validate_default=True,
+        description="Signing secret of the webhook endpoint /webhooks/stripe in Stripe",
+    )
+    payments_sandbox_url: BaseUrl | None = Field(
+        default=None,
+        description="Payments that move no money: where the development stack's stand-in for "
+        "Stripe is, on this machine",
+    )
+    payments_sandbox_secret_key: SecretStr | None = Field(
+        default=None, description="Secret key that the stand-in for Stripe was started with"
+    )
+    payments_sandbox_webhook_secret: SecretStr | None = Field(
+        default=None,
+        validate_default=True,
+        description="Webhook secret that the stand-in for Stripe was started with",
+    )
     metrics_token: SecretStr | None = Field(
         default=None, description="Bearer token that opens /metrics; without one it is closed"
     )
@@ -227,7 +275,7 @@ class Settings(BaseSettings):
             raise ValueError("must be the name of a header, and not Authorization")
         return value
 
-    @field_validator("trusted_proxies", "challenge_hostnames", mode="before")
+    @field_validator("trusted_proxies", "challenge_hostnames", "redirect_origins", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         if isinstance(value, str):
@@ -241,6 +289,19 @@ class Settings(BaseSettings):
         if not all(map(_HOSTNAME.match, names)):
             raise ValueError("must be host names, without scheme, port and path")
         return names
+
+    @field_validator("currencies", mode="before")
+    @classmethod
+    def _known_currencies(cls, value: object) -> object:
+        return currencies.parse_all(value) if isinstance(value, str) else value
+
+    @field_validator("redirect_origins")
+    @classmethod
+    def _plain_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        known = [each if each == origins.LOOPBACK_WORD else origins.read(each) for each in value]
+        if None in known:
+            raise ValueError("must be origins (http or https, a host, a port) without a path")
+        return tuple(each for each in known if each is not None)
 
     @field_validator("turnstile_site_key", "hcaptcha_site_key", "recaptcha_site_key")
     @classmethod
@@ -276,6 +337,30 @@ class Settings(BaseSettings):
             raise ValueError(f"is needed with {PREFIX}LLM_PROVIDER=openai")
         if value is not None and not _MODEL.match(value):
             raise ValueError("must be at most 100 printable ASCII characters, without space and ;")
+        return value
+
+    @field_validator("stripe_webhook_secret")
+    @classmethod
+    def _with_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if bool(value) != bool(info.data.get("stripe_secret_key")):
+            raise ValueError(f"goes together with {PREFIX}STRIPE_SECRET_KEY: set both, or none")
+        return value
+
+    @field_validator("payments_sandbox_url")
+    @classmethod
+    def _on_this_machine(cls, value: AnyHttpUrl | None) -> AnyHttpUrl | None:
+        # Whoever may pay there is given credits for nothing.
+        if value is not None and value.host not in _THIS_MACHINE:
+            raise ValueError("must be on this machine: 127.0.0.1, [::1] or localhost")
+        return value
+
+    @field_validator("payments_sandbox_webhook_secret")
+    @classmethod
+    def _whole_sandbox(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        others = ("payments_sandbox_url", "payments_sandbox_secret_key")
+        if len({bool(value), *(bool(info.data.get(name)) for name in others)}) > 1:
+            named = " and ".join(PREFIX + name.upper() for name in others)
+            raise ValueError(f"goes together with {named}: set all three, or none")
         return value
 
     @property

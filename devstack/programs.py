@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from devstack.home import Home
+from devstack.payments import WEBHOOK_PATH
 from devstack.ports import LOOPBACK
 from devstack.program import Program
 from devstack.schema import DATABASE_NAME_VARIABLE
@@ -96,9 +97,10 @@ def _worker(home: Home, environment: dict[str, str], lane: str, needs: frozenset
 
 def _sandbox(home: Home, environment: dict[str, str], ports: Ports) -> Program:
     words = ("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp))
+    webhook = ("--webhook-url", f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}")
     return Program(
         name="sandbox",
-        argv=_module("devstack.sandbox", *words),
+        argv=_module("devstack.sandbox", *words, *webhook),
         log=home.log("sandbox"),
         environment=environment,
         ready=lambda: answers(ports.sandbox, "/healthz"),

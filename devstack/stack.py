@@ -89,6 +89,8 @@ def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
         "PRESSROOM_PUBLIC_URL": api_url,
         "PRESSROOM_SECRET_KEYS": secrets.secret_keys,
         "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,
+        # Whoever builds a shop of theirs against it serves that from this machine too.
+        "PRESSROOM_REDIRECT_ORIGINS": "loopback",
         "PRESSROOM_METRICS_TOKEN": secrets.metrics_token,
         "PRESSROOM_FLOWER_USER": secrets.flower_user,
         "PRESSROOM_FLOWER_PASSWORD": secrets.flower_password,

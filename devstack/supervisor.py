@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from devstack import challenges, environment, llm, programs, schema, state, stock_photos
+from devstack import challenges, environment, llm, payments, programs, schema, state, stock_photos
 from devstack.display import Display
 from devstack.errors import StackError
 from devstack.files import read_json_object
@@ -105,6 +105,7 @@ def _decide(home: Home, lock: Lock) -> Plan:
         **challenges.sandbox_settings(sandbox_url, own),
         **llm.sandbox_settings(sandbox_url, own),
         **stock_photos.sandbox_settings(sandbox_url, own),
+        **payments.sandbox_settings(sandbox_url, own),
     }
     settings = environment.for_programs({**common, **embedded.environment, **sandbox})
     return Plan(home, secrets, ports, embedded, settings)

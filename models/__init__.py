@@ -11,6 +11,15 @@ from models.member_export import MemberExport
 from models.member_import import ImportChange, ImportChunk, MemberImport
 from models.metadata import Model
 from models.opt_out import OptOut, OptOutKind
+from models.payment import (
+    OrderStatus,
+    OrderVia,
+    PaymentEvent,
+    PaymentOrder,
+    PaymentOrderChange,
+    PaymentOrderTransition,
+    Resolution,
+)
 from models.subscriber_count import SubscriberCount, SubscriberDelta
 from models.subscription import Subscription, SubscriptionStatus, Tier
 from models.subscription_event import SubscriptionEvent
@@ -36,7 +45,14 @@ __all__ = [
     "Model",
     "OptOut",
     "OptOutKind",
+    "OrderStatus",
+    "OrderVia",
+    "PaymentEvent",
+    "PaymentOrder",
+    "PaymentOrderChange",
+    "PaymentOrderTransition",
     "Plan",
+    "Resolution",
     "SubscriberCount",
     "SubscriberDelta",
     "Subscription",

@@ -72,7 +72,7 @@ class CreditEntry(Model):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     # 1, 2, 3 … of each account, without gaps.
     seq: Mapped[int]
-    order_id: Mapped[int | None]
+    order_id: Mapped[int | None] = mapped_column(ForeignKey("payment_orders.id"))
     action: Mapped[str]
     amount: Mapped[Decimal] = mapped_column(Amount)
     delta: Mapped[Decimal] = mapped_column(Amount)

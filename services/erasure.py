@@ -18,6 +18,7 @@ from models import (
     MailingList,
     MemberExport,
     MemberImport,
+    PaymentOrder,
     Subscription,
     SubscriptionEvent,
     SubscriptionStatus,
@@ -50,12 +51,15 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> Erased:
     Opt-outs stay under an HMAC of the address. Records that others rely on (a list's history, a
     ledger) stay without name, address and origin.
     """
+    # Orders before people, as whoever credits one: neither waits for the other in a circle.
+    _lock_orders(uow, email)
     person = _hold(uow, email)
     _require_no_lists(uow, person)
     attachments = _forget_attachments(uow, person)
     # Jobs before imports, as a worker takes them: none goes on without its job.
     jobs = _forget(uow, delete(Job).where(Job.user_id == person.id))
     _forget_bulk_files(uow, person)
+    _blank_orders(uow, person)
     erased = Erased(
         user_id=person.id,
         subscriptions=_blank_subscriptions(uow, person),
@@ -72,6 +76,12 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> Erased:
     person.password_hash = None
     person.erased_at = func.now()
     return erased
+
+
+def _lock_orders(uow: UnitOfWork, email: str) -> None:
+    theirs = select(PaymentOrder.id).join(User, User.id == PaymentOrder.user_id)
+    named = theirs.where(User.email == accounts.normalise_email(email))
+    uow.session.execute(named.with_for_update(of=PaymentOrder))
 
 
 def _hold(uow: UnitOfWork, email: str) -> User:
@@ -138,6 +148,15 @@ def _blank_lists(uow: UnitOfWork, person: User) -> int:
         )
     )
     return len(uow.session.execute(blanked.returning(MailingList.id)).all())
+
+
+def _blank_orders(uow: UnitOfWork, person: User) -> None:
+    """What was ordered and paid stays; where the payer came from, and their token, does not."""
+    uow.session.execute(
+        update(PaymentOrder)
+        .where(PaymentOrder.user_id == person.id)
+        .values(redirect_url=None, payment_url=None, claim_token_hmac=None)
+    )
 
 
 def _forget_attachments(uow: UnitOfWork, person: User) -> int:

@@ -5,13 +5,15 @@ from typing import cast
 
 import psycopg2
 import psycopg2.extensions
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy.dialects import registry
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from core.settings import Settings
+from storage.dialect import Dialect
 
 # Bounds for the statements of a request or task step: a stuck one must fail, not pile up.
 STATEMENT_TIMEOUT_MS = 10_000
@@ -19,6 +21,9 @@ LOCK_TIMEOUT_MS = 3_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
 
 TRUSTED_IDLE_SECONDS = 1.0
+
+_DRIVER = "postgresql+pressroom"
+registry.register(_DRIVER.replace("+", "."), Dialect.__module__, Dialect.__name__)
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,9 @@ def open_database(settings: Settings, *, pool_size: int, application_name: str) 
         f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} "
         f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_TIMEOUT_MS} -c timezone=UTC"
     )
+    url = make_url(settings.database_url.get_secret_value())
     engine = create_engine(
-        settings.database_url.get_secret_value(),
+        url.set(drivername=_DRIVER),
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=5,

@@ -19,7 +19,7 @@ from psycopg2 import sql
 from core.keyring import Key
 from core.scopes import Scope
 from core.settings import Settings
-from devstack import challenges, stock_photos
+from devstack import challenges, payments, stock_photos
 from devstack.environment import cleaned
 from devstack.ports import LOOPBACK, PortPicker
 from devstack.program import Program
@@ -174,20 +174,22 @@ class Stack:
         """Other people's services; what is started after it uses these."""
         picker = PortPicker(self.home / f"{self.name}-sandbox-ports.json")
         port, smtp = picker.pick("sandbox"), picker.pick("smtp")
-        running = self.start(
+        self.sandbox_url = f"http://{LOOPBACK}:{port}"
+        self.environment |= challenges.sandbox_settings(self.sandbox_url, {})
+        self.environment |= payments.sandbox_settings(self.sandbox_url, {})
+        self.environment |= stock_photos.sandbox_settings(self.sandbox_url, {})
+        self.environment["PRESSROOM_MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp}"
+        return self.start(
             "sandbox",
             "--port",
             str(port),
             "--smtp-port",
             str(smtp),
+            "--webhook-url",
+            f"{self.api_url}{payments.WEBHOOK_PATH}",
             module="devstack.sandbox",
             ready=lambda: answers(port, "/healthz"),
         )
-        self.sandbox_url = f"http://{LOOPBACK}:{port}"
-        self.environment |= challenges.sandbox_settings(self.sandbox_url, {})
-        self.environment |= stock_photos.sandbox_settings(self.sandbox_url, {})
-        self.environment["PRESSROOM_MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp}"
-        return running
 
     def stop(self) -> None:
         # Asked all at once, since each takes its time.
@@ -252,6 +254,7 @@ def open_stack(
 ) -> Iterator[Stack]:
     """A stack in the running services: database and bucket `name`, Redis database `number`."""
     environment = _own_namespace(services.environment, name, number)
+    environment["PRESSROOM_REDIRECT_ORIGINS"] = "loopback,https://shop.example"
     environment["PRESSROOM_PUBLIC_URL"] = f"http://{LOOPBACK}:{port}"
     settings = Settings.model_validate(
         {

@@ -13,7 +13,15 @@ from core.settings import Settings
 from storage.broker import celery_app
 from workers import process, schedule, signals, sweeping
 from workers.declaration import TaskSet
-from workers.tasks import attachments, composer, exports, maintenance, members, subscriptions
+from workers.tasks import (
+    attachments,
+    composer,
+    exports,
+    maintenance,
+    members,
+    subscriptions,
+    topups,
+)
 
 SOFT_TIME_LIMIT_SECONDS = 60
 HARD_TIME_LIMIT_SECONDS = 75
@@ -69,6 +77,7 @@ def build_app(settings: Settings, *more: TaskSet) -> Celery:
         members.TASKS,
         exports.TASKS,
         composer.TASKS,
+        topups.TASKS,
         maintenance.TASKS,
         *more,
     ):

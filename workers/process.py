@@ -9,6 +9,7 @@ from core.settings import load_settings
 from integrations.llm.registry import language_model
 from integrations.mail import registry
 from integrations.mail.port import Mailer
+from integrations.payments.registry import PaymentChannels
 from integrations.stock_photos.registry import StockPhotoProviders
 from services.composer import usage
 from services.composer.commission import Shelf
@@ -73,6 +74,11 @@ def _photos_of(_pid: int) -> Photos:
     given = resources()
     providers = StockPhotoProviders(given.settings, partial(note_quotas, given.redis))
     return Photos(providers, given.keyring, given.cache)
+
+
+@lru_cache(maxsize=1)
+def payments() -> PaymentChannels:
+    return PaymentChannels(load_settings())
 
 
 @lru_cache(maxsize=1)

@@ -20,6 +20,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 3600.0,
         "options": {"queue": queue_name(Lane.IO), "expires": 3000},
     },
+    "poll-orders": {
+        "task": "topups.poll",
+        "schedule": 30.0,
+        "options": {"queue": queue_name(Lane.IO), "expires": 25},
+    },
     "fold-counts": {
         "task": "maintenance.fold_counts",
         "schedule": 30.0,

@@ -52,6 +52,7 @@ LIMITS = (
     ),
     _json_limit(r"/auxilia/subscriptions/[^/]+/members/add$", 32),
     BodyLimit(re.compile(r"/attachments$"), MAX_BYTES + MULTIPART_OVERHEAD, file_too_large()),
+    _json_limit(r"/webhooks/", 1),
     _json_limit(r"(/auxilia)?/composer/", 8),
     _json_limit(r"", 2),
 )
@@ -113,7 +114,8 @@ class Body:
     async def _next(self) -> Message:
         left = self._deadline - asyncio.get_running_loop().time()
         try:
-            return await asyncio.wait_for(self._receive(), max(min(left, MOST_SILENCE_SECONDS), 0))
+            async with asyncio.timeout(max(min(left, MOST_SILENCE_SECONDS), 0)):
+                return await self._receive()
         except TimeoutError:
             self._refuse(stalled("body.too_slow", "The body arrives too slowly."))
 

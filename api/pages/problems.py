@@ -31,6 +31,10 @@ _BY_CODE = {
         "That didn’t go through",
         "Your subscription changed at the same moment. Please open the link in your e-mail again.",
     ),
+    "payment.link_invalid": (
+        "This link doesn’t work",
+        "It doesn’t lead to an order. If you have paid, your payment counts all the same.",
+    ),
     "list.not_found": (
         "This list is closed",
         "Nothing is sent from it any more, so there is nothing left to do.",

@@ -8,11 +8,20 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from api import decimal_bodies
-from api.dependencies import Limit, Offset, StateOf, idempotency_key, needs
+from api.dependencies import (
+    Authorise,
+    Limit,
+    Offset,
+    StateOf,
+    idempotency_key,
+    needs,
+    needs_in_handler,
+)
 from api.json_bodies import JsonRoute
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, refuses
 from api.schemas.credits import CreditBalance, CreditEntryRecord, LedgerPage
 from api.schemas.envelope import Envelope
+from api.state import State
 from core.errors import malformed
 from core.scopes import Scope
 from services.api_keys import Caller
@@ -22,7 +31,7 @@ from services.credits.ledger import Outcome
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
 Reader = Annotated[Caller, needs(Scope.CREDIT_READ)]
-Spender = Annotated[Caller, needs(Scope.CREDIT_FULL)]
+Spender = Annotated[Authorise, needs_in_handler(Scope.CREDIT_FULL)]
 
 _CURSOR = re.compile(r"[0-9]{1,18}\Z")
 
@@ -108,12 +117,16 @@ def read_ledger(
         (422, "idempotency.key_reused", "The key was used for another request."),
     ),
 )
-async def consume_credit(request: Request, state: StateOf, caller: Spender) -> Response:
+async def consume_credit(request: Request, state: StateOf, authorise: Spender) -> Response:
     """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`."""
     body = await request.body()
+    return await run_in_threadpool(_consume, request, state, authorise, body)
+
+
+def _consume(request: Request, state: State, authorise: Authorise, body: bytes) -> Response:
+    caller = authorise()
     fields = decimal_bodies.read(request.headers.get("content-type", ""), body)
-    charge = await run_in_threadpool(
-        ledger.consume,
+    charge = ledger.consume(
         state.resources.database.autocommitting,
         caller.user_id,
         amount=decimal_bodies.number(fields, "amount_credit"),

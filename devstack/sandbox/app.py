@@ -8,7 +8,7 @@ from importlib.resources import files
 from fastapi import FastAPI, Response
 from fastapi.responses import HTMLResponse
 
-from devstack.sandbox.providers import MAILBOX, PROVIDERS, Provider
+from devstack.sandbox.providers import MAILBOX, PROVIDERS, STRIPE, Provider
 from devstack.sandbox.smtp_server import smtp_server
 
 _NONE_YET = (
@@ -26,9 +26,10 @@ def create_app(
     async def with_mail(_: FastAPI) -> AsyncIterator[None]:
         if smtp_port is None:
             yield
-            return
-        async with smtp_server(MAILBOX, smtp_port):
-            yield
+        else:
+            async with smtp_server(MAILBOX, smtp_port):
+                yield
+        await STRIPE.courier.close()
 
     app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None, lifespan=with_mail)
     page, style = _page(providers), _file("style.css")

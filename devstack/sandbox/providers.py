@@ -6,10 +6,13 @@ from fastapi import APIRouter
 
 from devstack import llm, stock_photos
 from devstack.challenges import SANDBOX_PREFIX
+from devstack.payments import SANDBOX_PREFIX as STRIPE_PREFIX
 from devstack.sandbox import challenges, mailbox_pages
 from devstack.sandbox.llm import router as llm_router
 from devstack.sandbox.mailbox import Mailbox
 from devstack.sandbox.stock_photos import openverse, unsplash
+from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.server import StripeServer
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,19 @@ class Provider:
 
 
 MAILBOX = Mailbox()
+STRIPE = StripeServer(Keys())
+
+
+def payments(server: StripeServer) -> Provider:
+    return Provider(
+        name="Payments",
+        path=STRIPE_PREFIX,
+        stands_for="Speaks Stripe's protocol: checkout pages, signed webhooks, refunds and "
+        "disputes, without any money.",
+        router=server.router(),
+        page=STRIPE_PREFIX,
+    )
+
 
 PROVIDERS: tuple[Provider, ...] = (
     Provider(
@@ -49,6 +65,7 @@ PROVIDERS: tuple[Provider, ...] = (
         router=challenges.make_router(),
         page=SANDBOX_PREFIX,
     ),
+    payments(STRIPE),
     Provider(
         name="Language model",
         path=llm.SANDBOX_PREFIX,

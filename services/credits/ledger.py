@@ -22,6 +22,7 @@ from services.idempotency import LOCK_NOT_AVAILABLE, IdempotencyKey
 
 MOST_SOURCE_CHARACTERS = 255
 MOST_META_BYTES = 8 * 1024
+_META = "body.meta"
 
 
 class Outcome(StrEnum):
@@ -138,6 +139,7 @@ def check_amount(amount: Decimal) -> None:
         raise invalid(
             "credits.amount",
             f"An amount is above 0, at most {LARGEST:,} and has at most four decimals.",
+            field="body.amount_credit",
         )
 
 
@@ -146,6 +148,7 @@ def _check_source(source_id: str) -> None:
         raise invalid(
             "credits.source_id",
             f"body.source_id: has 1 to {MOST_SOURCE_CHARACTERS} characters, not all blank",
+            field="body.source_id",
         )
 
 
@@ -158,9 +161,12 @@ def _meta(meta: dict[str, Any] | None) -> str | None:
         raise invalid(
             "credits.meta",
             "body.meta: has no half characters, no numbers beyond a double and no endless depth",
+            field=_META,
         ) from None
     if len(written) > MOST_META_BYTES or _NUL.search(written):
-        raise invalid("credits.meta", "body.meta: has at most 8 KB and no NUL characters")
+        raise invalid(
+            "credits.meta", "body.meta: has at most 8 KB and no NUL characters", field=_META
+        )
     return written.decode()
 
 

@@ -18,7 +18,7 @@ from core.errors import TransientError
 from core.keyring import Signer
 from models import MemberImport
 from services.imports import staging, verdicts
-from services.imports.entries import Entry, verdict_of
+from services.imports.entries import Entry, decode, verdict_of
 from services.subscriptions import locks
 from storage.unit_of_work import UnitOfWork
 
@@ -40,33 +40,47 @@ class Applied:
     not_added: bytes
 
 
-def apply(uow: UnitOfWork, signer: Signer, task: MemberImport, entries: Sequence[Entry]) -> Applied:
+@dataclass(frozen=True)
+class Chunk:
+    """Rows that are ready to be applied: all that can be done for them without the database."""
+
+    entries: list[Entry]
+    lines: str
+
+
+def prepare(encoded: bytes) -> Chunk:
+    """A chunk as it was stored."""
+    entries = decode(encoded)
+    return Chunk(entries, staging.lines_of(entries))
+
+
+def apply(uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: Chunk) -> Applied:
     """Do what the rows ask for, as far as the people on the list allow it."""
     locks.hold_list(uow, task.list_id)
-    found = _judge(uow, signer, task, entries)
+    found = _judge(uow, signer, task, chunk)
     updated = _count(uow, _COUNT_UPDATED) if task.on_existing == "update" else 0
     counts = Counter(found)
     if not task.dry_run and (counts[ADDED] or counts[LEFT] or updated):
         _write(uow, task, counts)
     counts[OPTED_OUT] += counts.pop(LEFT, 0)
     width = len(verdicts.header_of(task))
-    return Applied(counts, updated, verdicts.pack(_not_added(entries, found), width))
+    return Applied(counts, updated, verdicts.pack(_not_added(chunk.entries, found), width))
 
 
-def _judge(
-    uow: UnitOfWork, signer: Signer, task: MemberImport, entries: Sequence[Entry]
-) -> list[str]:
-    """Each row's verdict; those of rows that the list decides about are in ``judged`` too."""
-    found = [verdict_of(entry) or "" for entry in entries]
+def _judge(uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: Chunk) -> list[str]:
+    """Each row's verdict; rows for which there is something to do are in ``judged`` too."""
+    found = [verdict_of(entry) or ALREADY for entry in chunk.entries]
     update = task.on_existing == "update"
     parameters: dict[str, Any] = {"list_id": task.list_id, "update": update}
     staging.make_tables(uow)
-    staging.copy_rows(uow, entries)
+    staging.copy_rows(uow, chunk.lines)
     parameters["has_opt_outs"] = _count(uow, _HAS_OPT_OUTS, parameters) > 0
-    staging.copy_digests(uow, signer, entries, everybody=parameters["has_opt_outs"])
+    everybody = parameters["has_opt_outs"]
+    staging.copy_digests(uow, signer, chunk.entries, everybody=everybody)
     staging.analyze(uow)
-    for number, verdict in uow.session.execute(text(_JUDGE), parameters):
-        found[number] = verdict
+    for verdict, numbers in uow.session.execute(text(_JUDGE), parameters):
+        for number in numbers:
+            found[number] = verdict
     return found
 
 
@@ -119,7 +133,6 @@ _HAS_OPT_OUTS = (
 #
 # A tier that the file does not name leaves the member's own as it is; so does an empty name.
 _JUDGE = """
-INSERT INTO judged
 WITH said_no AS (
     SELECT s.number, o.kind FROM staged AS s
     JOIN users AS u ON u.email = s.email
@@ -132,27 +145,37 @@ WITH said_no AS (
     CROSS JOIN LATERAL (
         SELECT kind FROM opt_outs WHERE list_id = :list_id AND address_hmac = d.digest OFFSET 0
     ) AS o
+), known AS (
+    SELECT s.*, u.id AS user_id, m.id AS subscription_id,
+        coalesce(m.status = 'active', false) AS is_active,
+        :update AND NOT s.has_left AND coalesce(m.status = 'active', false) AND (
+            (s.name <> '' AND s.name IS DISTINCT FROM m.name)
+            OR (s.tier IS NOT NULL
+                AND (s.tier <> m.type OR s.paid_expiry IS DISTINCT FROM m.paid_expiry))
+        ) AS is_updated
+    FROM staged AS s
+    LEFT JOIN users AS u ON u.email = s.email
+    LEFT JOIN LATERAL (
+        SELECT id, status, name, type, paid_expiry FROM subscriptions
+        WHERE list_id = :list_id AND user_id = u.id OFFSET 0
+    ) AS m ON true
+), kept AS (
+    INSERT INTO judged
+    SELECT k.number, k.email, k.name, k.tier, k.paid_expiry, coalesce(k.user_id, k.fresh_id),
+        k.user_id IS NULL, k.subscription_id,
+        CASE WHEN k.has_left THEN 'left'
+            WHEN k.is_active THEN 'already'
+            WHEN no_list.number IS NOT NULL THEN 'opted_out'
+            ELSE 'added' END,
+        no_mail.number IS NULL, k.is_updated
+    FROM known AS k
+    LEFT JOIN said_no AS no_list ON no_list.number = k.number AND no_list.kind = 'list'
+    LEFT JOIN said_no AS no_mail ON no_mail.number = k.number AND no_mail.kind = 'email'
+    -- Of those who are members already, and stay as they are, there is nothing to keep.
+    WHERE k.has_left OR k.is_updated OR NOT k.is_active
+    RETURNING number, verdict
 )
-SELECT s.number, s.email, s.name, s.tier, s.paid_expiry, coalesce(u.id, s.fresh_id), u.id IS NULL,
-    m.id,
-    CASE WHEN s.has_left THEN 'left'
-        WHEN m.status = 'active' THEN 'already'
-        WHEN no_list.number IS NOT NULL THEN 'opted_out'
-        ELSE 'added' END,
-    no_mail.number IS NULL,
-    :update AND NOT s.has_left AND coalesce(m.status = 'active', false) AND (
-        (s.name <> '' AND s.name IS DISTINCT FROM m.name)
-        OR (s.tier IS NOT NULL
-            AND (s.tier <> m.type OR s.paid_expiry IS DISTINCT FROM m.paid_expiry)))
-FROM staged AS s
-LEFT JOIN users AS u ON u.email = s.email
-LEFT JOIN LATERAL (
-    SELECT id, status, name, type, paid_expiry FROM subscriptions
-    WHERE list_id = :list_id AND user_id = u.id OFFSET 0
-) AS m ON true
-LEFT JOIN said_no AS no_list ON no_list.number = s.number AND no_list.kind = 'list'
-LEFT JOIN said_no AS no_mail ON no_mail.number = s.number AND no_mail.kind = 'email'
-RETURNING number, verdict
+SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
 """
 
 _COUNT_UPDATED = "SELECT count(*) FROM judged WHERE is_updated"

@@ -14,16 +14,19 @@ from services.imports.reading import Problem, Row, Standing
 # quarter of a million characters, and so many of those would outgrow the worker.
 AT_ONCE = 2_000
 MOST_CHARACTERS = 1_000_000
+# Addresses of one file that are kept at hand: some ten megabytes, and all of any one request.
+MOST_IN_MEMORY = 100_000
 
 
 class Seen:
-    """The addresses of one file so far, in a temporary database of bounded memory.
+    """The addresses of one file so far, in bounded memory.
 
-    SQLite keeps it in a file without a name, deleted by the system when it is closed: a set of
-    millions would outgrow the worker.
+    What is beyond the first ones goes to a temporary SQLite database, in a file without a name that
+    the system deletes when it is closed: a set of millions would outgrow the worker.
     """
 
     def __init__(self) -> None:
+        self._first: set[str] = set()
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -8000"):
             self._database.execute(f"PRAGMA {setting}")
@@ -32,11 +35,19 @@ class Seen:
 
     def add(self, found: list[str]) -> set[str]:
         """Take these in; returns which of them came before, in an earlier call."""
+        before = self._first.intersection(found)
+        fresh = set(found) - before
+        if len(self._first) < MOST_IN_MEMORY:
+            self._first |= fresh
+            return before
+        return before | self._add_to_database(fresh)
+
+    def _add_to_database(self, found: set[str]) -> set[str]:
         marks = ",".join("?" * len(found))
         query = f"SELECT address FROM seen WHERE address IN ({marks})"  # noqa: S608 - marks alone
-        before = {address for (address,) in self._database.execute(query, found)}
+        before = {address for (address,) in self._database.execute(query, list(found))}
         # In the order of the index, so that neighbours land on the same page.
-        fresh = sorted(set(found) - before)
+        fresh = sorted(found - before)
         self._database.executemany("INSERT INTO seen VALUES (?)", zip(fresh, strict=True))
         return before
 

@@ -3,7 +3,7 @@
 import gc
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,9 @@ from core.scopes import Scope
 from models import ImportChunk, Job, MemberImport
 from services import lists
 from services.imports import applying, splitting
-from services.imports.applying import Applied
-from services.imports.entries import chunk_key, decode
+from services.imports.ahead import Ahead
+from services.imports.applying import Applied, Chunk
+from services.imports.entries import chunk_key
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
@@ -152,27 +153,39 @@ def _unsplit(uow: UnitOfWork, import_ids: list[int]) -> list[int]:
 
 
 def _apply(resources: Resources, lease: Lease, task: MemberImport, turn: _Turn) -> MemberImport:
-    for number in range(task.applied, task.chunks):
-        lease.check_cancelled()
-        task = _apply_chunk(resources, lease, task, number)
-        if turn.is_over():
-            break
+    with closing(_prepared(resources, task)) as chunks:
+        for number in range(task.applied, task.chunks):
+            lease.check_cancelled()
+            task = _apply_chunk(resources, lease, task, number, chunks.take())
+            if turn.is_over():
+                break
     return task
 
 
+def _prepared(resources: Resources, task: MemberImport) -> Ahead[Chunk]:
+    numbers = iter(range(task.applied, task.chunks))
+
+    def next_chunk() -> Chunk:
+        number = next(numbers, None)
+        if number is None:
+            return Chunk([], "")
+        return applying.prepare(resources.objects.get(chunk_key(task.object_prefix, number)))
+
+    return Ahead(next_chunk)
+
+
 def _apply_chunk(
-    resources: Resources, lease: Lease, task: MemberImport, number: int
+    resources: Resources, lease: Lease, task: MemberImport, number: int, chunk: Chunk
 ) -> MemberImport:
-    entries = decode(resources.objects.get(chunk_key(task.object_prefix, number)))
     signer = opt_outs.signer(resources.keyring)
     with resources.unit_of_work() as uow:
         task = uow.session.get_one(MemberImport, task.id)
         # Nobody joins a list that was archived meanwhile.
         lists.get(uow, task.list_id)
-        applied = applying.apply(uow, signer, task, entries)
+        applied = applying.apply(uow, signer, task, chunk)
         # The job first, then the import, as whoever ends both takes them. This is what
         # takes the chunk back when the job is not ours any more.
-        leases.progress(uow, lease, done=_done(task) + len(entries), total=task.received)
+        leases.progress(uow, lease, done=_done(task) + len(chunk.entries), total=task.received)
         # A chunk has one such row: a second try of it fails here, whoever makes it.
         uow.session.add(ImportChunk(import_id=task.id, number=number, not_added=applied.not_added))
         _count(task, applied)

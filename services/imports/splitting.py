@@ -7,11 +7,13 @@ first byte again, and passes over what is chunked already: a file always makes t
 
 import dataclasses
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from models import MemberImport
+from services.imports.ahead import Ahead
 from services.imports.entries import ROWS_PER_CHUNK, Entry, chunk_key, encode
 from services.imports.judging import AT_ONCE, Seen, judged
 from services.imports.reading import RangedFile, Row, Standing, open_rows
@@ -23,6 +25,13 @@ from storage.objects import ObjectStore
 MOST_OPEN = 4
 # Rows may be long: a chunk of such has fewer of them.
 MOST_CHARACTERS = 8_000_000
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    encoded: bytes
+    rows: int
+    is_last: bool
 
 
 class Split:
@@ -37,6 +46,7 @@ class Split:
         rows, self.header, self.description = _rows(objects, task)
         self._at_once = min(AT_ONCE, ROWS_PER_CHUNK)
         self._batches = judged(rows, self._seen, self._at_once)
+        self._chunks = Ahead(self._read)
 
     def pass_over(self) -> None:
         """Read one more chunk, which an earlier process has stored."""
@@ -44,27 +54,32 @@ class Split:
 
     def store_next(self) -> int:
         """Store one more chunk; its number of rows, 0 when there was none."""
-        entries = self._next()
-        if entries:
+        chunk = self._next()
+        if chunk.rows:
             key = chunk_key(self._prefix, self.number - 1)
-            self._objects.put(key, encode(entries), "application/json")
-        return len(entries)
+            self._objects.put(key, chunk.encoded, "application/json")
+        return chunk.rows
 
     def close(self) -> None:
+        self._chunks.close()
         self._seen.close()
 
-    def _next(self) -> list[Entry]:
+    def _next(self) -> _Chunk:
+        chunk = self._chunks.take()
+        self.number += bool(chunk.rows)
+        self.is_complete = chunk.is_last
+        return chunk
+
+    def _read(self) -> _Chunk:
         entries: list[Entry] = []
         characters = 0
         while len(entries) + self._at_once <= ROWS_PER_CHUNK and characters < MOST_CHARACTERS:
             batch, more = next(self._batches, ([], 0))
             if not batch:
-                self.is_complete = True
-                break
+                return _Chunk(encode(entries), len(entries), is_last=True)
             entries += batch
             characters += more
-        self.number += bool(entries)
-        return entries
+        return _Chunk(encode(entries), len(entries), is_last=False)
 
 
 _open: dict[int, Split] = {}

@@ -25,37 +25,40 @@ def analyze(uow: UnitOfWork) -> None:
     uow.session.execute(text("ANALYZE staged, staged_digests"))
 
 
-def copy_rows(uow: UnitOfWork, entries: Sequence[Entry]) -> None:
-    """The rows that the list decides about, by Postgres' COPY in its text format."""
+def lines_of(entries: Sequence[Entry]) -> str:
+    """The rows that the list decides about, in the text format of Postgres' COPY."""
     fresh = ids.random_ids(len(entries))
-    lines = [
+    return "".join(
         # An address has nothing in it that COPY would read as something else.
         f"{number}\t{entry.email}\t{_escaped(entry.name)}\t{entry.tier or _NULL}\t"
         f"{entry.paid_expiry or _NULL}\t{'t' if entry.left else 'f'}\t{fresh[number]}\n"
         for number, entry in enumerate(entries)
         if entry.code is None
-    ]
-    _copy_lines(uow, "staged", lines)
+    )
+
+
+def copy_rows(uow: UnitOfWork, lines: str) -> None:
+    _copy(uow, "staged", lines)
 
 
 def copy_digests(
     uow: UnitOfWork, signer: Signer, entries: Sequence[Entry], *, everybody: bool
 ) -> None:
     """What an opt-out of each address may be kept under, the digest of the current key first."""
-    lines = [
+    lines = (
         f"{number}\t\\\\x{digest.hex()}\t{'f' if older else 't'}\n"
         for number, entry in enumerate(entries)
         if entry.code is None and (everybody or entry.left)
         for older, digest in enumerate(opt_outs.address_digests(signer, entry.email))
-    ]
-    _copy_lines(uow, "staged_digests", lines)
+    )
+    _copy(uow, "staged_digests", "".join(lines))
 
 
-def _copy_lines(uow: UnitOfWork, table: str, lines: list[str]) -> None:
+def _copy(uow: UnitOfWork, table: str, lines: str) -> None:
     link = cast("psycopg2.extensions.connection", uow.session.connection().connection)
     try:
         with link.cursor() as cursor:
-            cursor.copy_expert(f"COPY {table} FROM STDIN", io.StringIO("".join(lines)))
+            cursor.copy_expert(f"COPY {table} FROM STDIN", io.StringIO(lines))
     except psycopg2.DatabaseError as error:
         # The driver's own exceptions, since SQLAlchemy has no part in this; a connection that is
         # cut in the middle has no class of its own among them.

@@ -9,6 +9,7 @@ import pytest
 from core.scopes import Scope
 from devstack.ports import LOOPBACK, PortPicker
 from tests.contract.subscribers import Reader, a_reader, new_list
+from tests.payments import SandboxPayments
 from tests.stack import Owner, Stack
 
 KEY_HEADER = "X-Newsroom-Key"
@@ -102,3 +103,13 @@ def sender(stack: Stack) -> Iterator[httpx.Client]:
     key = stack.new_key(stack.new_owner().user_id, Scope.DELIVERY)
     with stack.client(key) as client:
         yield client
+
+
+@pytest.fixture
+def sandbox(stack: Stack) -> Iterator[SandboxPayments]:
+    """The shared stack's payment provider, as it was found afterwards."""
+    running = SandboxPayments(stack.sandbox_url)
+    yield running
+    running.mode()
+    running.no_trouble()
+    running.close()

@@ -144,6 +144,23 @@ def test_what_is_missing_or_mistyped_is_422(client: httpx.Client, body: str, cod
     problem(credits.send(client, body), 422, code)
 
 
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ('{"amount_credit": 0, "source_id": "x"}', "body.amount_credit"),
+        ('{"amount_credit": 1, "source_id": " "}', "body.source_id"),
+        (r'{"amount_credit": 1, "source_id": "x", "meta": {"a": "\u0000"}}', "body.meta"),
+        (r'{"amount_credit": 1, "source_id": "x", "meta": {"a": "\ud800"}}', "body.meta"),
+    ],
+)
+def test_a_refusal_names_the_field_that_breaks_the_rule(
+    client: httpx.Client, body: str, field: str
+) -> None:
+    refusal = credits.send(client, body)
+    assert refusal.status_code == 422
+    assert [each["field"] for each in refusal.json()["errors"]] == [field]
+
+
 @pytest.mark.parametrize("body", ["", "{", "{]", "{'a': 1}", "[" * 100_000, b"\xff{}"])
 def test_what_is_no_json_is_400(client: httpx.Client, body: str | bytes) -> None:
     problem(credits.send(client, body), 400, "body.not_json")

@@ -59,6 +59,10 @@ OPERATIONS = {
     "GET /auxilia/credits/balance": "credit.read",
     "GET /auxilia/credits/ledger": "credit.read",
     "POST /auxilia/credits/consume": "credit.full",
+    "POST /auxilia/credits/orders/claim": "credit.full",
+    "POST /auxilia/credits/orders/status": None,
+    "GET /auxilia/credits/orders/{order_id}": "credit.read",
+    "POST /webhooks/stripe": None,
     **{
         operation.replace(" ", " " + prefix): "composer"
         for prefix in ("", "/auxilia")
@@ -169,6 +173,15 @@ def test_a_trace_id_opens_the_operations_of_a_mails_reader_and_no_other(
         assert "401" in operation["responses"]
 
 
+def test_a_topup_needs_no_credentials_and_takes_any(
+    operations: dict[str, dict[str, Any]],
+) -> None:
+    operation = operations["POST /auxilia/credits/topup"]
+    assert operation["security"] == [{}, {"bearer": []}, {"apiKey": []}]
+    refused = operation["responses"]["401"]["content"]["application/problem+json"]["examples"]
+    assert set(refused) == {"auth.invalid_credentials"}
+
+
 @pytest.mark.parametrize("name", [name for name in BY_TRACE if not name.startswith("GET")])
 def test_a_trace_id_may_come_in_a_body_of_three_kinds(
     operations: dict[str, dict[str, Any]], name: str
@@ -208,7 +221,7 @@ def test_every_route_with_access_says_so(app: FastAPI, document: dict[str, Any])
 
 def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
     left_out = {route.path for route in api_routes(app) if not route.include_in_schema}
-    assert left_out == {"/unsubscribe", "/confirm"}
+    assert left_out == {"/unsubscribe", "/confirm", "/topups/return"}
 
 
 def test_document_is_valid(document: dict[str, Any]) -> None:

@@ -49,8 +49,11 @@ def test_every_setting_it_gives_exists_and_none_that_is_required_is_missing(name
 
 def test_every_setting_reaches_the_process_that_it_concerns() -> None:
     special = {"PRESSROOM_READY_FILE", "PRESSROOM_FLOWER_PASSWORD"}
+    # Payments that move no money have no place in production.
+    sandbox = {name for name in files.setting_names() if "_PAYMENTS_SANDBOX_" in name}
     for each in files.ours().values():
-        assert set(files.setting_names()) - special <= set(each["environment"])
+        assert set(files.setting_names()) - special - sandbox <= set(each["environment"])
+        assert sandbox.isdisjoint(each["environment"])
     for each in files.workers().values():
         assert "PRESSROOM_READY_FILE" in each["environment"]
     assert "PRESSROOM_FLOWER_PASSWORD" in files.services()["flower"]["environment"]

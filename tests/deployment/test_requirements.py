@@ -26,6 +26,7 @@ PRODUCTION = (
     *("cli.accounts", "cli.jobs", "cli.lists", "storage.migrations.run", "services.images.child"),
     *("kombu.transport.redis", "celery.bin.worker", "celery.bin.celery", "celery.beat"),
     *("celery.concurrency.prefork", "celery.concurrency.thread", "flower.command", "uvloop"),
+    "integrations.payments.stripe_checkout",
     *("psycopg2", "httptools", "uvicorn.protocols.http.httptools_impl", "rich.table"),
 )
 DEVELOPMENT = (

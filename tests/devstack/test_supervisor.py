@@ -149,6 +149,19 @@ def test_the_api_checks_challenges_in_the_sandbox(stack: Stack) -> None:
         assert httpx.post(url, data=form).json()["success"] is True
 
 
+def test_the_api_is_told_of_payments_in_the_sandbox(stack: Stack) -> None:
+    given = psutil.Process(stack.run["pids"]["api"]).environ()
+    url = given["PRESSROOM_PAYMENTS_SANDBOX_URL"]
+    assert url.startswith(stack.run["sandbox_url"])
+    headers = {"Authorization": f"Bearer {given['PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY']}"}
+    assert httpx.get(f"{url}/v1/events", headers=headers).json()["data"] == []
+    sandbox = psutil.Process(stack.run["pids"]["sandbox"])
+    secret = "PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"
+    assert sandbox.environ()[secret] == given[secret]
+    assert f"{stack.run['api_url']}/webhooks/stripe" in sandbox.cmdline()
+    assert not [each for each in sandbox.cmdline() if given[secret] in each]
+
+
 def test_the_demo_owner_pays_and_has_the_list(stack: Stack) -> None:
     demo = stack.run["demo"]
     assert demo["email"] == "demo@pressroom.example"

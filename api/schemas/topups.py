@@ -1,0 +1,57 @@
+from typing import Any
+
+from pydantic import Field
+
+from api.schemas.envelope import Body, Schema, Timestamp
+from core import clock
+from models import OrderStatus, PaymentOrder
+
+
+class OrderRecord(Schema):
+    order_id: int
+    status: OrderStatus = Field(description="Paid is paid; paid_unclaimed waits for a claim")
+    channel: str
+    currency: str
+    amount: float = Field(description="What is paid, in the currency", examples=[5.0])
+    credit_amount: float = Field(description="What it buys, exact to four decimals")
+    refunded_amount: float = Field(description="What of the amount was given back so far")
+    rate_usd_to_credit: float
+    payment_url: str | None = Field(description="Where it can be paid, while it can")
+    is_claimed: bool = Field(description="Whether it belongs to somebody")
+    error: dict[str, Any] | None = Field(description="Why it failed")
+    expires_at: Timestamp
+    paid_at: Timestamp | None
+    created_at: Timestamp
+    updated_at: Timestamp
+
+
+class NewOrderRecord(OrderRecord):
+    claim_token: str | None = Field(
+        description="Takes the credits of an order made without credentials; works once. Keep it "
+        "secret, and out of URLs"
+    )
+
+
+class ClaimToken(Body):
+    claim_token: str = Field(max_length=255)
+
+
+def record_of(order: PaymentOrder) -> dict[str, Any]:
+    """An ``OrderRecord`` whose decimals are exact."""
+    return {
+        "order_id": order.id,
+        "status": order.status,
+        "channel": order.channel,
+        "currency": order.currency,
+        "amount": order.amount,
+        "credit_amount": order.credit_amount,
+        "refunded_amount": order.refunded_amount,
+        "rate_usd_to_credit": order.credits_per_usd,
+        "payment_url": order.payment_url if order.status == OrderStatus.PENDING else None,
+        "is_claimed": order.user_id is not None,
+        "error": order.error,
+        "expires_at": clock.iso(order.expires_at),
+        "paid_at": clock.iso(order.paid_at) if order.paid_at else None,
+        "created_at": clock.iso(order.created_at),
+        "updated_at": clock.iso(order.updated_at),
+    }

@@ -1,0 +1,92 @@
+from typing import Annotated, Any
+
+import typer
+
+from cli.connection import connected
+from cli.output import Json, show, show_all
+from core import clock
+from core.errors import invalid
+from models import OrderStatus, PaymentOrder, Resolution
+from services.topups import orders, reviewing, settling
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Orders of credits.")
+
+OrderId = Annotated[int, typer.Argument(metavar="ORDER")]
+
+
+@app.command("list")
+def list_orders(
+    status: Annotated[OrderStatus | None, typer.Option(help="Only those.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    as_json: Json = False,
+) -> None:
+    """Show everybody's orders, newest first."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        found = orders.list_all(uow, status=status, limit=limit)
+        show_all([_brief(order) for order in found], as_json=as_json)
+
+
+@app.command("show")
+def show_order(order_id: OrderId, as_json: Json = False) -> None:
+    """Show one order: what is known of its payment, and how it came to its state."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        order = settling.lock(uow, order_id)
+        history = [
+            f"{clock.iso(each.created_at)} {each.to_status} ({each.via})"
+            for each in orders.changes(uow, order_id)
+        ]
+        events = [f"{each.event_id} {each.type}" for each in orders.events(uow, order_id)]
+        show(
+            _brief(order) | _facts(order) | {"history": history, "events": events}, as_json=as_json
+        )
+
+
+@app.command("review")
+def review_order(
+    order_id: OrderId,
+    credit: Annotated[
+        bool, typer.Option("--credit", help="Give the credits that were ordered.")
+    ] = False,
+    refunded: Annotated[
+        bool, typer.Option("--refunded", help="The payer has all of the money back.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Settle an order that is in review, since its payment did not fit it."""
+    if credit == refunded:
+        raise invalid("order.resolution", "Say either --credit or --refunded.")
+    resolution = Resolution.CREDIT if credit else Resolution.REFUNDED
+    with connected() as resources, resources.unit_of_work() as uow:
+        order = reviewing.resolve(uow, order_id, resolution)
+        uow.session.refresh(order)
+        show(_brief(order) | _facts(order), as_json=as_json)
+
+
+def _brief(order: PaymentOrder) -> dict[str, Any]:
+    return {
+        "order_id": order.id,
+        "status": order.status,
+        "user_id": order.user_id,
+        "channel": order.channel,
+        "amount": f"{order.amount.normalize():f}",
+        "currency": order.currency,
+        "credit_amount": f"{order.credit_amount.normalize():f}",
+        "created_at": order.created_at,
+    }
+
+
+def _facts(order: PaymentOrder) -> dict[str, Any]:
+    return {
+        "session_id": order.session_id,
+        "payment_id": order.payment_id,
+        "paid_at": order.paid_at,
+        "refunded_amount": f"{order.refunded_amount:f}",
+        "dispute": order.dispute,
+        "mismatch": order.mismatch,
+        "resolution": order.resolution,
+        "credited": f"{order.credited.normalize():f}",
+        "taken": f"{order.taken.normalize():f}",
+        "error": order.error,
+        "expires_at": order.expires_at,
+        "next_check_at": order.next_check_at,
+    }

@@ -1,0 +1,52 @@
+"""In which currencies credits are sold, as an operator writes it down."""
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from core.money import is_storable, minor_digits
+
+# Code, units for one US dollar, smallest order: rates for a start, which an operator keeps current.
+DEFAULT = "USD:1:0.50,EUR:0.92:0.50,GBP:0.79:0.50,JPY:150:100"
+
+
+@dataclass(frozen=True)
+class Currency:
+    code: str
+    # Units of it that are worth one US dollar.
+    per_usd: Decimal
+    # The smallest order.
+    minimum: Decimal
+
+    @property
+    def digits(self) -> int:
+        return minor_digits(self.code)
+
+
+def parse_all(text: str) -> tuple[Currency, ...]:
+    """Read ``CODE:rate:minimum,…``; raises ``ValueError`` that names the entry."""
+    currencies = tuple(_parse(entry.strip()) for entry in text.split(",") if entry.strip())
+    codes = {currency.code for currency in currencies}
+    if not codes or len(codes) != len(currencies):
+        raise ValueError("needs at least one currency, and each once")
+    return currencies
+
+
+def _parse(entry: str) -> Currency:
+    code, *numbers = entry.split(":")
+    if len(numbers) != len(("rate", "minimum")):
+        raise ValueError(f"{entry!r} is not written CODE:units per USD:minimum, as EUR:0.92:0.50")
+    digits = minor_digits(code)
+    rate, minimum = (_positive(entry, number) for number in numbers)
+    if minimum != round(minimum, digits):
+        raise ValueError(f"{entry!r}: the minimum has more decimals than {code}")
+    return Currency(code, rate, minimum)
+
+
+def _positive(entry: str, text: str) -> Decimal:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"{entry!r}: {text!r} is not a number") from None
+    if not is_storable(number) or number <= 0:
+        raise ValueError(f"{entry!r}: {text} is not above 0 with at most four decimals")
+    return number

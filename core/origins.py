@@ -1,0 +1,36 @@
+"""Origins of web pages: a scheme, a host and a port, in one spelling."""
+
+import re
+
+# Stands for every port of this machine's own addresses, with either scheme.
+LOOPBACK_WORD = "loopback"
+_LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
+_LARGEST_PORT = 65_535
+# Of a host's many spellings only the plain ones: no user, no escapes, no numbers in other systems.
+ORIGIN = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])"
+    r"(?::(?P<port>[0-9]{1,5}))?",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def read(text: str) -> str | None:
+    """The origin in lower case and without the scheme's own port; ``None`` where it is none."""
+    match = ORIGIN.fullmatch(text)
+    return None if match is None else of(match)
+
+
+def of(match: re.Match[str]) -> str | None:
+    """The origin that a match of ``ORIGIN`` says; ``None`` for a port that there isn't."""
+    scheme, host, port = match["scheme"].lower(), match["host"].lower(), match["port"]
+    if port is None or port == _DEFAULT_PORTS[scheme]:
+        return f"{scheme}://{host}"
+    if port != str(int(port)) or not 0 < int(port) <= _LARGEST_PORT:
+        return None
+    return f"{scheme}://{host}:{port}"
+
+
+def is_loopback(origin: str) -> bool:
+    match = ORIGIN.fullmatch(origin)
+    return match is not None and match["host"] in _LOOPBACK_HOSTS

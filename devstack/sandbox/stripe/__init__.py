@@ -1,0 +1,1 @@
+"""Stripe as Pressroom uses it: checkout sessions, payments, refunds, disputes, signed webhooks."""

@@ -1,0 +1,164 @@
+"""One account: its checkouts, what becomes of them, and the events that tell of it."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from devstack.sandbox.stripe.objects import (
+    Object,
+    charge_object,
+    dispute_object,
+    payment_object,
+    session_object,
+)
+from devstack.sandbox.stripe.records import Dispute, Payment, Refund, Session
+
+MOST_SESSIONS = 2_000
+
+Tell = Callable[[str, Object, str], None]
+
+
+class NotNow(Exception):
+    """That can't be done with a checkout as it is; the text says why."""
+
+
+class Account:
+    """Keeps the last checkouts. ``tell`` is given each event's type, object and session's id."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+
+    def keep(self, session: Session) -> None:
+        self._sessions[session.id] = session
+        if len(self._sessions) > MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+
+    def newest_first(self) -> list[Session]:
+        return list(reversed(self._sessions.values()))
+
+    def session(self, session_id: str) -> Session | None:
+        return self._sessions.get(session_id)
+
+    def payment(self, an_id: str) -> Payment | None:
+        """A payment by its own id or its charge's."""
+        payments = (each.payment for each in self._sessions.values())
+        return next(
+            (each for each in payments if each and an_id in {each.id, each.charge_id}), None
+        )
+
+    # -- what a payer does -------------------------------------------------------------------
+
+    def pay(self, session: Session) -> None:
+        self._complete(session, "succeeded")
+        session.payment_status = "paid"
+        self._tell_of(session, "checkout.session.completed")
+
+    def promise(self, session: Session) -> None:
+        """A bank debit is ordered; whether the money comes shows later."""
+        self._complete(session, "processing")
+        self._tell_of(session, "checkout.session.completed")
+
+    def settle(self, session: Session) -> None:
+        self._promised(session).status = "succeeded"
+        session.payment_status = "paid"
+        self._tell_of(session, "checkout.session.async_payment_succeeded")
+
+    def fall_through(self, session: Session) -> None:
+        self._promised(session).status = "requires_payment_method"
+        self._tell_of(session, "checkout.session.async_payment_failed")
+
+    def decline(self, session: Session) -> None:
+        """The checkout stays open: the payer may try another card."""
+        payment = self._attempt(session)
+        payment.was_declined = True
+        self._tell("payment_intent.payment_failed", payment_object(payment), session.id)
+
+    def expire(self, session: Session) -> None:
+        _require(session.is_open, f"This checkout is {session.status}.")
+        session.status = "expired"
+        self._tell_of(session, "checkout.session.expired")
+
+    def expire_due(self, now: int) -> None:
+        """What nobody paid until its end."""
+        for session in self.newest_first():
+            if session.is_open and session.expires_at <= now:
+                self.expire(session)
+
+    # -- what happens to money ---------------------------------------------------------------
+
+    def refund(self, session: Session, amount: int | None = None) -> Refund:
+        payment = _paid(session)
+        left = payment.amount - payment.refunded
+        refund = Refund(left if amount is None else amount)
+        _require(0 < refund.amount <= left, f"{left} are left to be given back.")
+        payment.refunds.append(refund)
+        self._tell("charge.refunded", charge_object(payment), session.id)
+        return refund
+
+    def dispute(
+        self, session: Session, amount: int | None = None, *, is_inquiry: bool = False
+    ) -> Dispute:
+        payment = _paid(session)
+        _require(payment.open_dispute is None, "There is an open dispute already.")
+        status = "warning_needs_response" if is_inquiry else "needs_response"
+        dispute = Dispute(payment.amount if amount is None else amount, status)
+        _require(0 < dispute.amount <= payment.amount, f"Only {payment.amount} were paid.")
+        payment.disputes.append(dispute)
+        self._tell_of_dispute(session, payment, dispute, "created")
+        if not is_inquiry:
+            self._tell_of_dispute(session, payment, dispute, "funds_withdrawn")
+        return dispute
+
+    def end_dispute(self, session: Session, outcome: str) -> None:
+        payment = _paid(session)
+        dispute = payment.open_dispute
+        if dispute is None:
+            raise NotNow("There is no open dispute.")
+        was_inquiry = dispute.status.startswith("warning_")
+        dispute.status = "warning_closed" if was_inquiry else outcome
+        self._tell_of_dispute(session, payment, dispute, "closed")
+        if dispute.status == "won":
+            self._tell_of_dispute(session, payment, dispute, "funds_reinstated")
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _attempt(self, session: Session) -> Payment:
+        _require(session.is_open, f"This checkout is {session.status}.")
+        if session.payment is None:
+            session.payment = Payment(
+                session.amount,
+                session.currency,
+                dict(session.payment_metadata),
+                session.payment_description,
+            )
+        return session.payment
+
+    def _complete(self, session: Session, status: str) -> None:
+        payment = self._attempt(session)
+        payment.status, payment.was_declined = status, False
+        payment.amount, payment.currency = session.amount, session.currency
+        session.status = "complete"
+
+    def _promised(self, session: Session) -> Payment:
+        if session.payment is None or not session.is_promised:
+            raise NotNow("No bank debit is under way.")
+        return session.payment
+
+    def _tell_of(self, session: Session, kind: str) -> None:
+        self._tell(kind, session_object(session), session.id)
+
+    def _tell_of_dispute(
+        self, session: Session, payment: Payment, dispute: Dispute, what: str
+    ) -> None:
+        self._tell(f"charge.dispute.{what}", dispute_object(payment, dispute), session.id)
+
+
+def _paid(session: Session) -> Payment:
+    if session.payment is None or not session.payment.is_paid:
+        raise NotNow("Nothing was paid here.")
+    return session.payment
+
+
+def _require(is_so: bool, otherwise: str) -> None:
+    if not is_so:
+        raise NotNow(otherwise)

@@ -1,0 +1,236 @@
+"""Stripe's HTTP API below ``/v1``, of which Pressroom uses this much."""
+
+import asyncio
+import time
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from devstack.sandbox.stripe import objects
+from devstack.sandbox.stripe.account import Account, NotNow
+from devstack.sandbox.stripe.courier import Courier
+from devstack.sandbox.stripe.desk import Desk
+from devstack.sandbox.stripe.forms import Params
+from devstack.sandbox.stripe.objects import Object
+from devstack.sandbox.stripe.problems import StripeProblem, missing
+from devstack.sandbox.stripe.records import Payment, Session
+
+_KNOWN = frozenset(
+    {"mode", "line_items", "client_reference_id", "metadata", "payment_intent_data", "expand"}
+    | {"adaptive_pricing", "expires_at", "success_url", "cancel_url"}
+)
+_SHORTEST, _LONGEST = 30 * 60, 24 * 60 * 60
+_MOST_MINOR = 99_999_999
+
+
+class Shop:
+    """What each call does, without the HTTP around it."""
+
+    def __init__(self, account: Account, courier: Courier) -> None:
+        self._account = account
+        self._courier = courier
+        self._look_up = {
+            "payment_intent": lambda an_id: objects.payment_object(self.payment(an_id)),
+            "latest_charge": lambda an_id: objects.charge_object(self.payment(an_id)),
+            "charge": lambda an_id: objects.charge_object(self.payment(an_id)),
+        }
+
+    def session(self, session_id: str) -> Session:
+        found = self._account.session(session_id)
+        if found is None:
+            raise missing("checkout.session", session_id, "session")
+        return found
+
+    def payment(self, an_id: str) -> Payment:
+        found = self._account.payment(an_id)
+        if found is None or (an_id.startswith("ch_") and not found.is_paid):
+            raise missing("charge" if an_id.startswith("ch_") else "payment_intent", an_id)
+        return found
+
+    def create(self, pages: str, given: Params) -> Object:
+        session = _session(given)
+        session.url = f"{pages}/pay/{session.id}"
+        self._account.keep(session)
+        self._expire_later(session)
+        return objects.session_object(session)
+
+    def show_session(self, session_id: str, given: Params) -> Object:
+        shown = objects.session_object(self.session(session_id))
+        return objects.expand(shown, _listed(given, "expand"), self._look_up)
+
+    def expire(self, session_id: str, _: Params) -> Object:
+        session = self.session(session_id)
+        if not session.is_open:
+            raise StripeProblem(
+                'Only Checkout Sessions with a status in ["open"] can be expired. '
+                f"This Checkout Session has a status of `{session.status}`."
+            )
+        self._account.expire(session)
+        return objects.session_object(session)
+
+    def show_payment(self, payment_id: str, given: Params) -> Object:
+        shown = objects.payment_object(self.payment(payment_id))
+        return objects.expand(shown, _listed(given, "expand"), self._look_up)
+
+    def show_charge(self, charge_id: str, given: Params) -> Object:
+        shown = objects.charge_object(self.payment(charge_id))
+        return objects.expand(shown, _listed(given, "expand"), self._look_up)
+
+    def refund(self, given: Params) -> Object:
+        payment = self.payment(given.get("payment_intent") or _text(given, "charge"))
+        amount = _whole(given, "amount") if "amount" in given else None
+        try:
+            refund = self._account.refund(self._session_of(payment), amount)
+        except NotNow as refusal:
+            spent = payment.is_paid and payment.refunded == payment.amount
+            code = "charge_already_refunded" if spent else None
+            raise StripeProblem(str(refusal), code=code, param="amount") from None
+        return objects.refund_object(payment, refund)
+
+    def disputes(self, given: Params) -> Object:
+        payment = self.payment(_text(given, "payment_intent"))
+        shown = [objects.dispute_object(payment, each) for each in reversed(payment.disputes)]
+        return objects.list_object("/v1/disputes", shown)
+
+    def events(self, _: Params) -> Object:
+        shown = [each.event for each in reversed(self._courier.events())]
+        return objects.list_object("/v1/events", shown[:100])
+
+    def _expire_later(self, session: Session) -> None:
+        left = session.expires_at - time.time()
+        asyncio.get_running_loop().call_later(
+            left + 1, lambda: self._account.expire_due(int(time.time()))
+        )
+
+    def _session_of(self, payment: Payment) -> Session:
+        return next(each for each in self._account.newest_first() if each.payment is payment)
+
+
+def make_router(desk: Desk, shop: Shop) -> APIRouter:
+    router = APIRouter(prefix="/v1")
+
+    @router.post("/checkout/sessions")
+    async def create(request: Request) -> JSONResponse:
+        pages = str(request.url.replace(path=request.url.path.partition("/v1/")[0], query=""))
+        return await desk.answer(request, partial(shop.create, pages))
+
+    @router.get("/checkout/sessions/{session_id}")
+    async def show_session(request: Request, session_id: str) -> JSONResponse:
+        return await desk.answer(request, partial(shop.show_session, session_id))
+
+    @router.post("/checkout/sessions/{session_id}/expire")
+    async def expire(request: Request, session_id: str) -> JSONResponse:
+        return await desk.answer(request, partial(shop.expire, session_id))
+
+    @router.get("/payment_intents/{payment_id}")
+    async def show_payment(request: Request, payment_id: str) -> JSONResponse:
+        return await desk.answer(request, partial(shop.show_payment, payment_id))
+
+    @router.get("/charges/{charge_id}")
+    async def show_charge(request: Request, charge_id: str) -> JSONResponse:
+        return await desk.answer(request, partial(shop.show_charge, charge_id))
+
+    @router.post("/refunds")
+    async def refund(request: Request) -> JSONResponse:
+        return await desk.answer(request, shop.refund)
+
+    @router.get("/disputes")
+    async def disputes(request: Request) -> JSONResponse:
+        return await desk.answer(request, shop.disputes)
+
+    @router.get("/events")
+    async def events(request: Request) -> JSONResponse:
+        return await desk.answer(request, shop.events)
+
+    return router
+
+
+def _session(given: Params) -> Session:
+    unknown = given.keys() - _KNOWN
+    if unknown:
+        name = min(unknown)
+        message = f"Received unknown parameter: {name}"
+        raise StripeProblem(message, code="parameter_unknown", param=name)
+    if _text(given, "mode") != "payment":
+        raise StripeProblem("Only the mode `payment` is played here.", param="mode")
+    price, inside = _price(given), _inside(given, "payment_intent_data")
+    return Session(
+        amount=_whole(price, "unit_amount"),
+        currency=_currency(price),
+        name=_text(_inside(price, "product_data"), "name"),
+        reference=given.get("client_reference_id"),
+        metadata=_inside(given, "metadata"),
+        payment_metadata=_inside(inside, "metadata"),
+        payment_description=inside.get("description"),
+        success_url=_url(given, "success_url"),
+        cancel_url=_url(given, "cancel_url") if "cancel_url" in given else None,
+        expires_at=_end(given),
+    )
+
+
+def _price(given: Params) -> Params:
+    items = _listed(given, "line_items")
+    if len(items) != 1 or not isinstance(items[0], dict) or items[0].get("quantity") != "1":
+        raise StripeProblem("One line item of one piece is played here.", param="line_items")
+    return _inside(items[0], "price_data")
+
+
+def _end(given: Params) -> int:
+    now = int(time.time())
+    if "expires_at" not in given:
+        return now + _LONGEST
+    end = _whole(given, "expires_at")
+    if not now + _SHORTEST <= end <= now + _LONGEST:
+        message = "The `expires_at` timestamp must be between 30 minutes and 24 hours from now."
+        raise StripeProblem(message, param="expires_at")
+    return end
+
+
+def _currency(price: Params) -> str:
+    currency = _text(price, "currency")
+    if len(currency) != 3 or not currency.isalpha() or not currency.islower():  # noqa: PLR2004
+        raise StripeProblem(f"Invalid currency: {currency}", param="currency")
+    return currency
+
+
+def _url(given: Params, name: str) -> str:
+    url = _text(given, name)
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise StripeProblem("Not a valid URL", code="url_invalid", param=name)
+    return url
+
+
+def _whole(given: Params, name: str) -> int:
+    text = _text(given, name)
+    if not text.isascii() or not text.isdigit() or not 0 < int(text[:12]) <= 10**10:
+        raise StripeProblem(
+            f"Invalid integer: {text}", code="parameter_invalid_integer", param=name
+        )
+    if name != "expires_at" and int(text) > _MOST_MINOR:
+        raise StripeProblem("The amount is too large.", code="amount_too_large", param=name)
+    return int(text)
+
+
+def _text(given: Params, name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str) or not value:
+        message = f"Missing required param: {name}."
+        raise StripeProblem(message, code="parameter_missing", param=name)
+    return value
+
+
+def _inside(given: Params, name: str) -> Params:
+    value = given.get(name, {})
+    if not isinstance(value, dict):
+        raise StripeProblem(f"Invalid object: {name}", param=name)
+    return value
+
+
+def _listed(given: Params, name: str) -> list[Any]:
+    value = given.get(name, [])
+    if not isinstance(value, list):
+        raise StripeProblem("Invalid array", param=name)
+    return value

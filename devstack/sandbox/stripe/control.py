@@ -1,0 +1,146 @@
+"""What a test or a person makes happen, as JSON."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, HTTPException
+from pydantic import BaseModel
+
+from devstack.sandbox.stripe.account import Account, NotNow
+from devstack.sandbox.stripe.courier import Courier, Mode, Sent, Variant
+from devstack.sandbox.stripe.desk import Desk, Trouble
+from devstack.sandbox.stripe.objects import Object
+from devstack.sandbox.stripe.records import Session
+
+
+class About(BaseModel):
+    """The amount, in the minor unit, that a refund, a dispute or a change is about."""
+
+    amount: int | None = None
+    currency: str | None = None
+
+
+_PAYERS: dict[str, Callable[[Account, Session], None]] = {
+    "pay": Account.pay,
+    "promise": Account.promise,
+    "settle": Account.settle,
+    "fall_through": Account.fall_through,
+    "decline": Account.decline,
+    "expire": Account.expire,
+}
+ACTIONS = frozenset({*_PAYERS, "alter", "refund", "dispute", "inquire", "win", "lose"})
+
+
+def act(account: Account, session: Session, action: str, about: About) -> None:
+    """Make it happen; raises ``NotNow`` for what can't."""
+    match action:
+        case "alter":
+            session.amount = about.amount or session.amount
+            session.currency = (about.currency or session.currency).lower()
+        case "refund":
+            account.refund(session, about.amount)
+        case "dispute" | "inquire":
+            account.dispute(session, about.amount, is_inquiry=action == "inquire")
+        case "win" | "lose":
+            account.end_dispute(session, {"win": "won", "lose": "lost"}[action])
+        case _:
+            _PAYERS[action](account, session)
+
+
+def make_router(account: Account, courier: Courier, desk: Desk) -> APIRouter:
+    router = APIRouter(prefix="/control")
+    _add_sessions(router, account)
+    _add_events(router, courier)
+
+    @router.get("/trouble")
+    async def trouble() -> Trouble:
+        return desk.trouble
+
+    @router.put("/trouble")
+    async def set_trouble(trouble: Trouble) -> Trouble:
+        desk.trouble = trouble
+        return trouble
+
+    return router
+
+
+def _add_sessions(router: APIRouter, account: Account) -> None:
+    def find(session_id: str) -> Session:
+        found = account.session(session_id)
+        if found is None:
+            raise HTTPException(404, "There is no such checkout, or not any more.")
+        return found
+
+    @router.get("/sessions")
+    async def sessions() -> list[Object]:
+        return [as_json(each) for each in account.newest_first()]
+
+    @router.get("/sessions/{session_id}")
+    async def session(session_id: str) -> Object:
+        return as_json(find(session_id))
+
+    @router.post("/sessions/{session_id}/{action}")
+    async def make_happen(session_id: str, action: str, about: About | None = None) -> Object:
+        if action not in ACTIONS:
+            raise HTTPException(404, "Nobody can do that.")
+        try:
+            act(account, find(session_id), action, about or About())
+        except NotNow as refusal:
+            raise HTTPException(409, str(refusal)) from None
+        return as_json(find(session_id))
+
+
+def _add_events(router: APIRouter, courier: Courier) -> None:
+    @router.get("/events")
+    async def events(session: str | None = None) -> list[Object]:
+        return [_event_as_json(each) for each in courier.events(session)]
+
+    @router.post("/events/{event_id}/deliver")
+    async def deliver(event_id: str, variant: Variant | None = None) -> dict[str, Any]:
+        sent = courier.find(event_id)
+        if sent is None:
+            raise HTTPException(404, "There is no such event, or not any more.")
+        return {"attempts": await courier.deliver(sent, variant or Variant())}
+
+    @router.get("/mode")
+    async def mode() -> Mode:
+        return courier.mode
+
+    @router.put("/mode")
+    async def set_mode(mode: Mode) -> Mode:
+        courier.mode = mode
+        return mode
+
+    @router.post("/release")
+    async def release(mode: Mode | None = None) -> dict[str, int]:
+        return {"released": courier.release(mode or Mode())}
+
+
+def as_json(session: Session) -> Object:
+    payment = session.payment
+    return {
+        "id": session.id,
+        "order_id": session.reference,
+        "url": session.url,
+        "status": session.status,
+        "payment_status": session.payment_status,
+        "amount": session.amount,
+        "currency": session.currency.upper(),
+        "name": session.name,
+        "expires_at": session.expires_at,
+        "payment": payment.id if payment else None,
+        "charge": payment.charge_id if payment and payment.is_paid else None,
+        "refunded": payment.refunded if payment else 0,
+        "disputes": [each.status for each in payment.disputes] if payment else [],
+    }
+
+
+def _event_as_json(sent: Sent) -> Object:
+    return {
+        "id": sent.event["id"],
+        "type": sent.event["type"],
+        "session": sent.session_id,
+        "is_held": sent.is_held,
+        "attempts": sent.attempts,
+        "event": sent.event,
+    }

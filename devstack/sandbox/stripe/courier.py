@@ -1,0 +1,178 @@
+"""Takes events to the webhook: signed as Stripe signs them, again until they are taken."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import random
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, Field
+
+from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.objects import API_VERSION, Object
+from devstack.sandbox.stripe.records import new_id, now
+
+if TYPE_CHECKING:
+    import httpx
+
+MOST_EVENTS = 5_000
+_PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+_TIMEOUT_SECONDS = 30.0
+_AT_ONCE = 20
+_OLD_SECONDS = 600
+_SHUFFLED_OVER_SECONDS = 1.0
+
+
+class Mode(BaseModel):
+    """How events are taken to the webhook from now on."""
+
+    times: int = Field(default=1, ge=1, le=20)
+    delay: float = Field(default=0.0, ge=0, le=60, description="Seconds until the first attempt")
+    shuffle: bool = Field(default=False, description="In no order, within a second")
+    hold: bool = Field(default=False, description="Keep them until they are released")
+
+
+class Variant(BaseModel):
+    """One more delivery of an event, changed or not. A changed one is signed as it is."""
+
+    times: int = Field(default=1, ge=1, le=20)
+    delay: float = Field(default=0.0, ge=0, le=60)
+    signature: Literal["good", "wrong", "missing", "old", "rolled"] = "good"
+    amount: int | None = None
+    currency: str | None = None
+
+
+@dataclass
+class Sent:
+    """An event, and what each attempt to deliver it came to: a status, or an error's name."""
+
+    event: Object
+    session_id: str
+    is_held: bool = False
+    attempts: list[int | str] = field(default_factory=list)
+
+
+class Courier:
+    def __init__(self, keys: Keys) -> None:
+        self.mode = Mode()
+        self._keys = keys
+        self._events: OrderedDict[str, Sent] = OrderedDict()
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def tell(self, kind: str, about: Object, session_id: str) -> None:
+        event = {
+            "id": new_id("evt"),
+            "object": "event",
+            "api_version": API_VERSION,
+            "created": now(),
+            "data": {"object": about},
+            "livemode": False,
+            "pending_webhooks": 1,
+            "request": {"id": None, "idempotency_key": None},
+            "type": kind,
+        }
+        sent = Sent(event, session_id, is_held=self.mode.hold)
+        self._events[sent.event["id"]] = sent
+        if len(self._events) > MOST_EVENTS:
+            self._events.popitem(last=False)
+        if not sent.is_held:
+            self._send_off(sent, self.mode)
+
+    def events(self, session_id: str | None = None) -> list[Sent]:
+        """In the order in which they happened."""
+        kept = self._events.values()
+        return [each for each in kept if session_id in {None, each.session_id}]
+
+    def find(self, event_id: str) -> Sent | None:
+        return self._events.get(event_id)
+
+    def release(self, mode: Mode) -> int:
+        """Let go of what is held, with that mode; tells how many events."""
+        held = [each for each in self._events.values() if each.is_held]
+        for sent in held:
+            sent.is_held = False
+            self._send_off(sent, mode)
+        return len(held)
+
+    async def deliver(self, sent: Sent, variant: Variant) -> list[int | str]:
+        """Now, all at once, without trying again; answers what each came to."""
+        await asyncio.sleep(variant.delay)
+        body = json.dumps(_changed(sent.event, variant)).encode()
+        return await asyncio.gather(
+            *(self._post(sent, body, variant.signature) for _ in range(variant.times))
+        )
+
+    async def close(self) -> None:
+        for task in self._under_way:
+            task.cancel()
+        if "_client" in self.__dict__:
+            await self._client.aclose()
+
+    def _send_off(self, sent: Sent, mode: Mode) -> None:
+        if self._keys.webhook_url is None:
+            return
+        for _ in range(mode.times):
+            extra = random.uniform(0, _SHUFFLED_OVER_SECONDS) if mode.shuffle else 0.0  # noqa: S311
+            task = asyncio.create_task(self._persist(sent, mode.delay + extra))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+
+    async def _persist(self, sent: Sent, delay: float) -> None:
+        await asyncio.sleep(delay)
+        body = json.dumps(sent.event).encode()
+        for pause in (*_PAUSES, None):
+            outcome = await self._post(sent, body, "good")
+            if pause is None or (isinstance(outcome, int) and outcome // 100 == 2):  # noqa: PLR2004
+                return
+            await asyncio.sleep(pause)
+
+    async def _post(self, sent: Sent, body: bytes, signature: str) -> int | str:
+        import httpx
+
+        outcome: int | str
+        headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "Stripe/1.0"}
+        if signature != "missing":
+            headers["Stripe-Signature"] = _signature(self._keys.webhook_secret, body, signature)
+        try:
+            url = self._keys.webhook_url or ""
+            outcome = (await self._client.post(url, content=body, headers=headers)).status_code
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            outcome = type(error).__name__
+        sent.attempts.append(outcome)
+        return outcome
+
+    @cached_property
+    def _client(self) -> "httpx.AsyncClient":
+        # Imported at the first event: most sandboxes idle, and it takes megabytes.
+        import httpx
+
+        limits = httpx.Limits(max_connections=_AT_ONCE)
+        return httpx.AsyncClient(timeout=_TIMEOUT_SECONDS, limits=limits, trust_env=False)
+
+
+def _signature(secret: str, body: bytes, kind: str) -> str:
+    at = int(time.time()) - (_OLD_SECONDS if kind == "old" else 0)
+    good, other = _mac(secret, at, body), _mac("whsec_of_somebody_else", at, body)
+    listed = {"wrong": [other], "rolled": [other, good]}.get(kind, [good])
+    # Test events of Stripe have a v0 too, which nobody may trust.
+    return f"t={at}," + ",".join(f"v1={each}" for each in listed) + f",v0={other}"
+
+
+def _mac(secret: str, at: int, body: bytes) -> str:
+    return hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
+
+
+def _changed(event: Object, variant: Variant) -> Object:
+    about = dict(event["data"]["object"])
+    if variant.amount is not None:
+        for name in ("amount_total", "amount_subtotal", "amount"):
+            if name in about:
+                about[name] = variant.amount
+    if variant.currency is not None:
+        about["currency"] = variant.currency.lower()
+    return {**event, "data": {"object": about}}

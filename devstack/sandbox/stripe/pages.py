@@ -1,0 +1,190 @@
+"""The page on which a payer pays, and the one on which an operator makes things happen."""
+
+import asyncio
+from decimal import Decimal
+from functools import lru_cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from fastapi import APIRouter, Form, HTTPException
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from core.money import minor_digits
+from devstack.sandbox.stripe.account import Account, NotNow
+from devstack.sandbox.stripe.control import ACTIONS, About, act
+from devstack.sandbox.stripe.courier import Courier, Mode, Variant
+from devstack.sandbox.stripe.records import Session
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+# How long a bank debit that was ordered on the page takes.
+DEBIT_SECONDS = 5.0
+_SHOWN = 100
+
+_BACK = RedirectResponse("/stripe", HTTPStatus.SEE_OTHER)
+
+Text = Annotated[str, Form(max_length=200)]
+Times = Annotated[int, Form(ge=1, le=20)]
+Delay = Annotated[float, Form(ge=0, le=60)]
+Ticked = Annotated[bool, Form()]
+Signature = Annotated[Literal["good", "wrong", "missing", "old", "rolled"], Form()]
+
+
+def make_router(account: Account, courier: Courier) -> APIRouter:
+    """The operator's page is where the router is mounted itself."""
+    router = APIRouter()
+    _add_payers_page(router, account)
+    _add_operators_page(router, account, courier)
+    return router
+
+
+def _add_payers_page(router: APIRouter, account: Account) -> None:
+    @router.get("/pay/{session_id}", response_class=HTMLResponse)
+    async def show(session_id: str) -> Response:
+        return _payers_page(_find(account, session_id))
+
+    @router.post("/pay/{session_id}")
+    async def choose(session_id: str, choice: Text) -> Response:
+        session = _find(account, session_id)
+        try:
+            return _chosen(account, session, choice)
+        except NotNow as refusal:
+            return _payers_page(session, str(refusal), HTTPStatus.CONFLICT)
+
+
+def _add_operators_page(router: APIRouter, account: Account, courier: Courier) -> None:
+    @router.get("", response_class=HTMLResponse)
+    async def overview() -> Response:
+        return _operators_page(account, courier)
+
+    @router.post("/sessions/{session_id}")
+    async def change(session_id: str, action: Text, amount: Text = "") -> Response:
+        session = _find(account, session_id)
+        if action not in ACTIONS:
+            raise HTTPException(400, "Nobody can do that.")
+        try:
+            act(account, session, action, About(amount=_minor(amount, session.currency)))
+        except NotNow as refusal:
+            return _operators_page(account, courier, str(refusal))
+        return _BACK
+
+    @router.post("/events/{event_id}")
+    async def deliver(event_id: str, signature: Signature = "good", times: Times = 1) -> Response:
+        sent = courier.find(event_id)
+        if sent is None:
+            raise HTTPException(404, "There is no such event, or not any more.")
+        await courier.deliver(sent, Variant(times=times, signature=signature))
+        return _BACK
+
+    @router.post("/mode")
+    async def set_mode(
+        times: Times = 1, delay: Delay = 0.0, shuffle: Ticked = False, hold: Ticked = False
+    ) -> Response:
+        courier.mode = Mode(times=times, delay=delay, shuffle=shuffle, hold=hold)
+        return _BACK
+
+    @router.post("/release")
+    async def release() -> Response:
+        courier.release(courier.mode)
+        return _BACK
+
+
+def _find(account: Account, session_id: str) -> Session:
+    found = account.session(session_id)
+    if found is None:
+        raise HTTPException(404, "There is no such checkout, or not any more.")
+    return found
+
+
+def _chosen(account: Account, session: Session, choice: str) -> Response:
+    match choice:
+        case "cancel":
+            return _sent_back(session, session.cancel_url or session.success_url)
+        case "decline":
+            account.decline(session)
+            return _payers_page(session, "The card was declined. Nothing was paid. Try another.")
+        case "expire":
+            account.expire(session)
+            return _payers_page(session)
+        case "pay":
+            account.pay(session)
+        case "debit" | "debit_fails":
+            account.promise(session)
+            _end_debit_later(account, session, comes=choice == "debit")
+        case _:
+            raise HTTPException(400, "Nobody can do that.")
+    return _sent_back(session, session.success_url)
+
+
+def _end_debit_later(account: Account, session: Session, *, comes: bool) -> None:
+    def end() -> None:
+        # Unless somebody has settled it before.
+        if session.is_promised:
+            (account.settle if comes else account.fall_through)(session)
+
+    asyncio.get_running_loop().call_later(DEBIT_SECONDS, end)
+
+
+def _sent_back(session: Session, url: str) -> Response:
+    url = url.replace("{CHECKOUT_SESSION_ID}", session.id)
+    return RedirectResponse(url, HTTPStatus.SEE_OTHER)
+
+
+def _minor(amount: str, currency: str) -> int | None:
+    """What a person wrote, such as 1.50, in the minor unit; None for nothing."""
+    if not amount.strip():
+        return None
+    try:
+        found = Decimal(amount.strip()).scaleb(_digits(currency))
+        if found != int(found):
+            raise NotNow(f"{amount} is more exact than {currency.upper()}.")
+        return int(found)
+    except (ArithmeticError, ValueError):
+        raise NotNow(f"{amount} is no amount.") from None
+
+
+def _money(minor: int, currency: str) -> str:
+    digits = _digits(currency)
+    return f"{Decimal(minor).scaleb(-digits):,.{digits}f} {currency.upper()}"
+
+
+def _digits(currency: str) -> int:
+    try:
+        return minor_digits(currency.upper())
+    except ValueError:
+        return 2
+
+
+def _payers_page(
+    session: Session, notice: str = "", status: HTTPStatus = HTTPStatus.OK
+) -> Response:
+    if session.status == "expired":
+        status = HTTPStatus.GONE
+    values = {"session": session, "notice": notice, "debit_seconds": int(DEBIT_SECONDS)}
+    return _page("pay.html", status, **values)
+
+
+def _operators_page(account: Account, courier: Courier, notice: str = "") -> Response:
+    shown = account.newest_first()[:_SHOWN]
+    events = {each.id: courier.events(each.id) for each in shown}
+    held = sum(each.is_held for each in courier.events())
+    status = HTTPStatus.CONFLICT if notice else HTTPStatus.OK
+    values = {"sessions": shown, "events": events, "held": held, "mode": courier.mode}
+    return _page("operator.html", status, notice=notice, **values)
+
+
+def _page(template: str, status: HTTPStatus, **values: object) -> Response:
+    text = _templates().get_template(f"stripe/{template}").render(values)
+    return HTMLResponse(text, status, {"Cache-Control": "no-store"})
+
+
+@lru_cache(maxsize=1)
+def _templates() -> "Environment":
+    # Imported at the first look: most sandboxes idle, and it takes megabytes.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("devstack.sandbox", "")
+    found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    found.filters["money"] = _money
+    return found

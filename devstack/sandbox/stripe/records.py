@@ -1,0 +1,91 @@
+"""What the account remembers, in memory alone."""
+
+import secrets
+import time
+from dataclasses import dataclass, field
+
+
+def new_id(prefix: str) -> str:
+    return f"{prefix}_{secrets.token_hex(12)}"
+
+
+def now() -> int:
+    return int(time.time())
+
+
+@dataclass
+class Refund:
+    amount: int
+    id: str = field(default_factory=lambda: new_id("re"))
+    created: int = field(default_factory=now)
+
+
+@dataclass
+class Dispute:
+    amount: int
+    status: str
+    id: str = field(default_factory=lambda: new_id("du"))
+    created: int = field(default_factory=now)
+
+    @property
+    def is_open(self) -> bool:
+        return self.status.endswith(("needs_response", "under_review"))
+
+
+@dataclass
+class Payment:
+    """Stripe's payment intent, and its charge once there is money."""
+
+    amount: int
+    currency: str
+    metadata: dict[str, str]
+    description: str | None
+    status: str = "requires_payment_method"
+    id: str = field(default_factory=lambda: new_id("pi"))
+    charge_id: str = field(default_factory=lambda: new_id("ch"))
+    created: int = field(default_factory=now)
+    was_declined: bool = False
+    refunds: list[Refund] = field(default_factory=list)
+    disputes: list[Dispute] = field(default_factory=list)
+
+    @property
+    def is_paid(self) -> bool:
+        return self.status == "succeeded"
+
+    @property
+    def refunded(self) -> int:
+        return sum(each.amount for each in self.refunds)
+
+    @property
+    def open_dispute(self) -> Dispute | None:
+        return next((each for each in self.disputes if each.is_open), None)
+
+
+@dataclass
+class Session:
+    """Stripe's checkout session: a page on which one thing can be paid."""
+
+    amount: int
+    currency: str
+    name: str
+    reference: str | None
+    metadata: dict[str, str]
+    payment_metadata: dict[str, str]
+    payment_description: str | None
+    success_url: str
+    cancel_url: str | None
+    expires_at: int
+    url: str = ""
+    status: str = "open"
+    payment_status: str = "unpaid"
+    id: str = field(default_factory=lambda: new_id("cs_test"))
+    created: int = field(default_factory=now)
+    payment: Payment | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.status == "open"
+
+    @property
+    def is_promised(self) -> bool:
+        return self.payment is not None and self.payment.status == "processing"

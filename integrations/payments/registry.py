@@ -1,0 +1,98 @@
+"""Picks the accounts at payment providers that the settings name."""
+
+from functools import cached_property
+from threading import Lock
+
+from core.errors import DomainError, invalid, unavailable
+from core.settings import Settings
+from integrations.payments.port import Channel, Event, Payments
+
+_RETRY_AFTER_SECONDS = 60
+
+
+class PaymentChannels:
+    """The channels for which the settings have keys; make it once a process.
+
+    It costs nothing until somebody pays: Stripe's library is loaded at the first use.
+    """
+
+    def __init__(self, given: Settings) -> None:
+        accounts = {
+            Channel.STRIPE: (
+                given.stripe_base_url,
+                given.stripe_secret_key,
+                given.stripe_webhook_secret,
+            ),
+            Channel.SANDBOX: (
+                given.payments_sandbox_url,
+                given.payments_sandbox_secret_key,
+                given.payments_sandbox_webhook_secret,
+            ),
+        }
+        self._accounts = {
+            channel: (str(url), key, secret)
+            for channel, (url, key, secret) in accounts.items()
+            if url and key and secret
+        }
+        self._lock = Lock()
+
+    @property
+    def configured(self) -> tuple[Channel, ...]:
+        return tuple(self._accounts)
+
+    @property
+    def default(self) -> Channel:
+        """Real money where there is an account for it; raises as ``channel`` does for none."""
+        return next(iter(self._accounts), Channel.STRIPE)
+
+    def channel(self, channel: Channel) -> Payments:
+        """The channel's account.
+
+        Raises ``topup.channel_unavailable``: invalid for the sandbox, which is part of the
+        development stack alone, unavailable for one that the operator can set up.
+        """
+        if channel in self._accounts:
+            return self._adapters[channel]
+        if channel is Channel.SANDBOX and self._accounts:
+            raise invalid(
+                "topup.channel_unavailable",
+                "There is no sandbox here.",
+                field="body.channel",
+            )
+        raise unavailable(
+            "topup.channel_unavailable",
+            f"Payments through {channel} are not set up here.",
+            retry_after=_RETRY_AFTER_SECONDS,
+        )
+
+    def event(self, body: bytes, signature: str) -> tuple[Payments, Event]:
+        """Read a webhook of whichever account it is signed for; raises as ``Payments.event``."""
+        refusal: DomainError | None = None
+        for channel in self._accounts:
+            account = self.channel(channel)
+            try:
+                return account, account.event(body, signature)
+            except DomainError as error:
+                if error.code != "webhook.signature_invalid":
+                    raise
+                refusal = error
+        raise refusal or unavailable(
+            "topup.channel_unavailable",
+            "Payments are not set up here.",
+            retry_after=_RETRY_AFTER_SECONDS,
+        )
+
+    @property
+    def _adapters(self) -> dict[Channel, Payments]:
+        with self._lock:
+            return self._opened
+
+    @cached_property
+    def _opened(self) -> dict[Channel, Payments]:
+        # Imported late: it takes ten megabytes, in each process, most of which never see money.
+        from integrations.payments.stripe_checkout import StripeCheckout
+
+        return {
+            channel: StripeCheckout(channel, base_url=url, secret_key=key, webhook_secret=secret)
+            for channel, (url, key, secret) in self._accounts.items()
+        }

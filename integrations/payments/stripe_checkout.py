@@ -1,0 +1,224 @@
+"""Stripe Checkout: pages of Stripe's own, on which money is paid once.
+
+One path for the real Stripe and for the development stack's stand-in: only the base URL and the
+keys differ. Sources: docs.stripe.com/api/checkout/sessions, /api/idempotent_requests, /webhooks.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+import orjson
+import stripe
+from pydantic import SecretStr
+
+from core import clock
+from core.errors import DomainError, TransientError, malformed, provider_failed
+from core.logging import get_logger
+from integrations.payments import stripe_facts as facts
+from integrations.payments.bounded_http import BoundedHttp
+from integrations.payments.port import Channel, Checkout, Event, Evidence, OpenedCheckout
+
+# The objects we read are those of this version, whichever one the account has as its default.
+API_VERSION = "2026-10-28.endive"
+
+# Two attempts and the pause between them stay below ten seconds.
+_ATTEMPT_SECONDS = 4.5
+_RETRIES = 1
+_TOLERANCE_SECONDS = 300
+# Stripe's bounds are 30 minutes and 24 hours by its own clock; ours may differ a little.
+_SHORTEST = timedelta(minutes=31)
+_LONGEST = timedelta(hours=24) - timedelta(minutes=1)
+# What else may be answered, or nothing at all, passes by itself.
+_REFUSALS = range(300, 500)
+_PASSING = frozenset(
+    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS}
+)
+
+# It logs whole answers for debugging, with what payers wrote into Stripe's page.
+logging.getLogger("stripe").setLevel(logging.WARNING)
+
+T = TypeVar("T")
+_log = get_logger(__name__)
+
+
+class StripeCheckout:
+    """One account at Stripe. For any number of threads at once."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        base_url: str,
+        secret_key: SecretStr,
+        webhook_secret: SecretStr,
+        attempt_seconds: float = _ATTEMPT_SECONDS,
+    ) -> None:
+        self.channel = channel
+        self._webhook_secret = webhook_secret
+        self._is_live = "_live_" in secret_key.get_secret_value()
+        self._api = stripe.StripeClient(
+            secret_key.get_secret_value(),
+            base_addresses={"api": base_url.rstrip("/")},
+            http_client=BoundedHttp(attempt_seconds),
+            max_network_retries=_RETRIES,
+            stripe_version=API_VERSION,
+        ).v1
+
+    def open(self, checkout: Checkout) -> OpenedCheckout:
+        """Open a checkout; asked again for the same order, answer the same one.
+
+        An end outside of what Stripe allows, 30 minutes to 24 hours from now, is moved to the
+        nearest that it does; the answer has the real one.
+        """
+        session = self._call(
+            lambda: self._api.checkout.sessions.create(
+                _order(checkout),
+                {"idempotency_key": f"{facts.APPLICATION}-order-{checkout.order_id}"},
+            )
+        )
+        if not session.url:
+            raise _refused("the session has no page", None)
+        return OpenedCheckout(session.id, session.url, _moment(session.expires_at))
+
+    def evidence(self, session_id: str) -> Evidence:
+        session = self._session(session_id, expand=["payment_intent.latest_charge"])
+        found = facts.of_session(session)
+        if found is None:
+            raise _refused("the session is not of an order", None)
+        if facts.has_fallen_through(session):
+            return replace(found, failed=True)
+        charge = _latest_charge(session)
+        if found.payment_id is None or not found.paid or charge is None:
+            return found
+        dispute, disputed = None, None
+        if charge.get("disputed"):
+            dispute, disputed = facts.worst_dispute(self._disputes(found.payment_id))
+        refunded = charge.get("amount_refunded") or None
+        return replace(found, refunded_minor=refunded, dispute=dispute, disputed_minor=disputed)
+
+    def close(self, session_id: str) -> None:
+        try:
+            self._call(lambda: self._api.checkout.sessions.expire(session_id))
+        except DomainError:
+            # Stripe refuses to close what is not open, and says so in words alone.
+            if self._session(session_id).get("status") == "open":
+                raise
+
+    def order_of(self, payment_id: str) -> int | None:
+        try:
+            payment = self._api.payment_intents.retrieve(payment_id)
+        except stripe.StripeError as error:
+            if error.http_status == HTTPStatus.NOT_FOUND:
+                return None
+            raise _verdict(error) from None
+        return facts.order_of(payment.to_dict())
+
+    def event(self, body: bytes, signature: str) -> Event:
+        self._check(body, signature)
+        try:
+            return self._read(orjson.loads(body))
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
+            raise malformed(
+                "webhook.unreadable", "The body is signed, but no event can be read from it."
+            ) from None
+
+    def _check(self, body: bytes, signature: str) -> None:
+        secret = self._webhook_secret.get_secret_value()
+        try:
+            stripe.WebhookSignature.verify_header(body, signature, secret, _TOLERANCE_SECONDS)
+        # The other two: what the library makes of a body or a header that is no text.
+        except (stripe.SignatureVerificationError, ValueError, TypeError):
+            raise malformed(
+                "webhook.signature_invalid",
+                "The signature is missing, wrong, or more than five minutes old.",
+            ) from None
+
+    def _read(self, sent: Mapping[str, Any]) -> Event:
+        if sent["object"] != "event":
+            raise ValueError("not an event")
+        kind, fields = str(sent["type"]), sent["data"]["object"]
+        reader = facts.READERS.get(kind)
+        evidence = reader(fields) if reader and self._is_of_our_mode(sent) else None
+        return Event(str(sent["id"]), kind, _moment(sent["created"]), evidence)
+
+    def _is_of_our_mode(self, sent: Mapping[str, Any]) -> bool:
+        """Test payments move no money: with a live key they count for nothing, nor the reverse."""
+        is_ours = bool(sent["livemode"]) is self._is_live
+        if not is_ours:
+            _log.warning("event of the other mode ignored", channel=self.channel, id=sent["id"])
+        return is_ours
+
+    def _session(self, session_id: str, expand: list[str] | None = None) -> dict[str, Any]:
+        session = self._call(
+            lambda: self._api.checkout.sessions.retrieve(session_id, {"expand": expand or []})
+        )
+        return session.to_dict()
+
+    def _disputes(self, payment_id: str) -> list[dict[str, Any]]:
+        listed = self._call(
+            lambda: self._api.disputes.list({"payment_intent": payment_id, "limit": 100})
+        )
+        return [each.to_dict() for each in listed.data]
+
+    def _call(self, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except stripe.StripeError as error:
+            raise _verdict(error) from None
+
+
+def _order(checkout: Checkout) -> Any:
+    """The parameters of a session. Any, since the library's type for them is a maze."""
+    marks = facts.marks(checkout.order_id)
+    price = {
+        "currency": checkout.currency.lower(),
+        "unit_amount": checkout.amount_minor,
+        "product_data": {"name": checkout.description},
+    }
+    return {
+        "mode": "payment",
+        "line_items": [{"quantity": 1, "price_data": price}],
+        "client_reference_id": str(checkout.order_id),
+        "metadata": marks,
+        "payment_intent_data": {"metadata": marks, "description": checkout.description},
+        # Otherwise Stripe may ask for the payer's own currency, and the amounts would differ.
+        "adaptive_pricing": {"enabled": False},
+        "expires_at": int(_within_bounds(checkout.expires_at).timestamp()),
+        "success_url": checkout.return_url,
+        "cancel_url": checkout.return_url,
+    }
+
+
+def _within_bounds(expires_at: datetime) -> datetime:
+    now = clock.now()
+    return min(max(expires_at, now + _SHORTEST), now + _LONGEST)
+
+
+def _latest_charge(session: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    payment = session.get("payment_intent")
+    charge = payment.get("latest_charge") if isinstance(payment, Mapping) else None
+    return charge if isinstance(charge, Mapping) else None
+
+
+def _moment(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _verdict(error: stripe.StripeError) -> Exception:
+    """What a failed call means: another try, or the end."""
+    status = error.http_status
+    if status not in _REFUSALS or status in _PASSING:
+        return TransientError(f"payments: {type(error).__name__} {status or ''}".rstrip())
+    # Not Stripe's own sentence: it quotes what was sent, the end of the key included.
+    reason = ", ".join(filter(None, (error.code, getattr(error, "param", None))))
+    return _refused(reason or type(error).__name__, status, request_id=error.request_id)
+
+
+def _refused(reason: str, status: int | None, **details: str | None) -> DomainError:
+    _log.error("payment provider refused", reason=reason, status=status, **details)
+    shown = f"The payment provider refused the request ({reason})."
+    return provider_failed("payments.refused", shown)

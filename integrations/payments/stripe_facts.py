@@ -1,0 +1,130 @@
+"""What Stripe's objects say about a payment, as evidence.
+
+Sources: docs.stripe.com/api and docs.stripe.com/payments/checkout/fulfill-orders. Objects come from
+answers and from webhooks, whose API version is that of the endpoint; what is read here has been the
+same in every version since 2022.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from integrations.payments.port import Dispute, Evidence
+
+# Other shops may use the same account at Stripe, and count their orders too.
+APPLICATION = "pressroom"
+
+Fields = Mapping[str, Any]
+
+# A bank's mere inquiry (warning_…) takes no money, nor does what was settled before it became one.
+_DISPUTES = {
+    "needs_response": Dispute.OPEN,
+    "under_review": Dispute.OPEN,
+    "won": Dispute.WON,
+    "lost": Dispute.LOST,
+}
+
+
+def marks(order_id: int) -> dict[str, str]:
+    """The metadata by which an order's objects are known again."""
+    return {"application": APPLICATION, "order_id": str(order_id)}
+
+
+def order_of(fields: Fields) -> int | None:
+    metadata = fields.get("metadata") or {}
+    number = metadata.get("order_id") or ""
+    if metadata.get("application") != APPLICATION or not number.isascii() or not number.isdigit():
+        return None
+    return int(number)
+
+
+def of_session(session: Fields) -> Evidence | None:
+    """A checkout by itself: paid, expired or neither. None for one that isn't ours."""
+    order_id = order_of(session)
+    if order_id is None:
+        return None
+    return Evidence(
+        order_id=order_id,
+        session_id=session["id"],
+        payment_id=identifier(session.get("payment_intent")),
+        amount_minor=session.get("amount_total"),
+        currency=_currency(session),
+        paid=session.get("payment_status") == "paid",
+        expired=session.get("status") == "expired",
+    )
+
+
+def has_fallen_through(session: Fields) -> bool:
+    """Whether a payment that was promised won't come; a declined card alone ends no checkout."""
+    payment = session.get("payment_intent")
+    if session.get("status") != "complete" or session.get("payment_status") != "unpaid":
+        return False
+    return isinstance(payment, Mapping) and payment.get("status") in {
+        "requires_payment_method",
+        "canceled",
+    }
+
+
+def of_charge(charge: Fields) -> Evidence | None:
+    """Money that came, and what of it went back. None for a charge that isn't ours."""
+    order_id = order_of(charge)
+    if order_id is None or charge.get("status") != "succeeded":
+        return None
+    return Evidence(
+        order_id=order_id,
+        payment_id=identifier(charge.get("payment_intent")),
+        amount_minor=charge.get("amount"),
+        currency=_currency(charge),
+        paid=True,
+        refunded_minor=charge.get("amount_refunded") or None,
+    )
+
+
+def of_dispute(dispute: Fields) -> Evidence | None:
+    """It names the payment alone, and not what was paid: so nothing of that is evidence here."""
+    state = _DISPUTES.get(dispute.get("status", ""))
+    payment_id = identifier(dispute.get("payment_intent"))
+    if state is None or payment_id is None:
+        return None
+    return Evidence(payment_id=payment_id, dispute=state, disputed_minor=dispute.get("amount"))
+
+
+def worst_dispute(disputes: Iterable[Fields]) -> tuple[Dispute | None, int | None]:
+    """One payment's disputes as one: lost if any is, else open if any is; and about how much."""
+    found = [each for each in map(of_dispute, disputes) if each is not None]
+    for state in (Dispute.LOST, Dispute.OPEN, Dispute.WON):
+        about = [each.disputed_minor or 0 for each in found if each.dispute is state]
+        if about:
+            return state, sum(about)
+    return None, None
+
+
+def identifier(value: object) -> str | None:
+    """The id of an object that is there in full or as its id alone."""
+    if isinstance(value, Mapping):
+        value = value.get("id")
+    return value if isinstance(value, str) else None
+
+
+def _currency(fields: Fields) -> str | None:
+    currency = fields.get("currency")
+    return currency.upper() if isinstance(currency, str) else None
+
+
+def _failed(session: Fields) -> Evidence | None:
+    evidence = of_session(session)
+    return replace(evidence, failed=True) if evidence is not None else None
+
+
+READERS: dict[str, Callable[[Fields], Evidence | None]] = {
+    "checkout.session.completed": of_session,
+    "checkout.session.async_payment_succeeded": of_session,
+    "checkout.session.async_payment_failed": _failed,
+    "checkout.session.expired": of_session,
+    "charge.refunded": of_charge,
+    "charge.dispute.created": of_dispute,
+    "charge.dispute.updated": of_dispute,
+    "charge.dispute.funds_withdrawn": of_dispute,
+    "charge.dispute.funds_reinstated": of_dispute,
+    "charge.dispute.closed": of_dispute,
+}

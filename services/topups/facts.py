@@ -1,0 +1,165 @@
+"""What is known of an order's payment, and what follows from it.
+
+Facts only grow: paid, failed, expired, the most that was given back, a dispute that opens and ends.
+Whatever the order in which a provider's messages come, and however often, the facts at the end are
+the same, and the order's state and the credits it is worth follow from the facts alone.
+"""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+from core import clock
+from core.logging import get_logger
+from core.money import PLACES
+from integrations.payments.port import Dispute, Evidence
+from models import OrderStatus, PaymentOrder, Resolution
+
+log = get_logger(__name__)
+
+# Before anybody has the credits, what is strange can be looked at in peace.
+REVIEWABLE = (OrderStatus.PENDING, OrderStatus.EXPIRED, OrderStatus.PAID_UNCLAIMED)
+# An order in one of these was paid, so whose it is has had its credits.
+CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
+
+
+def learn(order: PaymentOrder, evidence: Evidence) -> None:
+    """Add what the provider said to what is known.
+
+    Evidence of another amount, currency or checkout is not about this order's payment. If it says
+    that somebody paid, a person must look at it; else it changes nothing.
+    """
+    difference = _difference(order, evidence)
+    if difference is not None:
+        log.warning("order.evidence_differs", order_id=order.id, difference=difference)
+        if evidence.paid and order.mismatch is None:
+            order.mismatch = difference
+        return
+    order.session_id = order.session_id or evidence.session_id
+    order.payment_id = order.payment_id or evidence.payment_id
+    # A payment counts only where its amount and currency could be compared.
+    if evidence.paid and evidence.amount_minor is not None and evidence.currency is not None:
+        order.paid_at = order.paid_at or clock.now()
+    if evidence.paid and order.status == OrderStatus.FAILED:
+        # No way leads out of that state: an operator decides what the payer gets.
+        log.error("order.paid_after_failure", order_id=order.id)
+    order.is_failed |= evidence.failed
+    order.is_expired |= evidence.expired
+    order.refunded_minor = max(order.refunded_minor, evidence.refunded_minor or 0)
+    _learn_dispute(order, evidence)
+
+
+def _learn_dispute(order: PaymentOrder, evidence: Evidence) -> None:
+    if evidence.dispute is None:
+        return
+    if order.dispute in (None, Dispute.OPEN):
+        order.dispute = evidence.dispute
+    if order.disputed_minor is None:
+        order.disputed_minor = evidence.disputed_minor
+
+
+def _difference(order: PaymentOrder, evidence: Evidence) -> str | None:
+    pairs = (
+        ("order", order.id, evidence.order_id),
+        ("currency", order.currency, evidence.currency and evidence.currency.upper()),
+        ("amount", order.amount_minor, evidence.amount_minor),
+        ("checkout", order.session_id, evidence.session_id),
+        ("payment", order.payment_id, evidence.payment_id),
+    )
+    for name, ours, theirs in pairs:
+        if None not in (ours, theirs) and ours != theirs:
+            return f"{name}: {theirs} instead of {ours}"
+    return None
+
+
+def next_status(order: PaymentOrder) -> OrderStatus | None:
+    """The state that the facts lead to from the present one, one allowed step at a time."""
+    status = OrderStatus(order.status)
+    if order.mismatch is not None and order.resolution is None and status in REVIEWABLE:
+        return OrderStatus.REVIEW
+    follow = _FOLLOWING.get(status)
+    return follow(order) if follow else None
+
+
+def _of_created(order: PaymentOrder) -> OrderStatus | None:
+    # Whatever the provider says proves that there is a checkout, even before we wrote down which.
+    known = order.session_id or order.paid_at or order.mismatch or order.is_expired
+    if known:
+        return OrderStatus.PENDING
+    return OrderStatus.FAILED if order.is_failed else None
+
+
+def _of_pending(order: PaymentOrder) -> OrderStatus | None:
+    if order.paid_at is not None:
+        return _paid(order)
+    if order.is_failed:
+        return OrderStatus.FAILED
+    return OrderStatus.EXPIRED if order.is_expired else None
+
+
+def _of_expired(order: PaymentOrder) -> OrderStatus | None:
+    return None if order.paid_at is None else _paid(order)
+
+
+def _paid(order: PaymentOrder) -> OrderStatus:
+    return OrderStatus.PAID_UNCLAIMED if order.user_id is None else OrderStatus.PAID
+
+
+def _of_unclaimed(order: PaymentOrder) -> OrderStatus | None:
+    return _of_paid(order) if order.user_id is None else OrderStatus.PAID
+
+
+def _of_paid(order: PaymentOrder) -> OrderStatus | None:
+    if order.lost_minor >= order.amount_minor:
+        return OrderStatus.REFUNDED
+    return OrderStatus.DISPUTED if order.dispute == Dispute.OPEN else None
+
+
+def _of_disputed(order: PaymentOrder) -> OrderStatus | None:
+    if order.lost_minor >= order.amount_minor:
+        return OrderStatus.REFUNDED
+    # What a lost dispute took was a part: it counts as refunded, and the rest is still paid.
+    return None if order.dispute == Dispute.OPEN else OrderStatus.PAID
+
+
+def _of_review(order: PaymentOrder) -> OrderStatus | None:
+    match order.resolution:
+        case Resolution.CREDIT:
+            return _paid(order)
+        case Resolution.REFUNDED:
+            return OrderStatus.REFUNDED
+    return None
+
+
+_FOLLOWING = {
+    OrderStatus.CREATED: _of_created,
+    OrderStatus.PENDING: _of_pending,
+    OrderStatus.EXPIRED: _of_expired,
+    OrderStatus.PAID_UNCLAIMED: _of_unclaimed,
+    OrderStatus.PAID: _of_paid,
+    OrderStatus.DISPUTED: _of_disputed,
+    OrderStatus.REVIEW: _of_review,
+}
+
+
+def is_credited(order: PaymentOrder) -> bool:
+    """Whether the credits of the order are in its owner's ledger."""
+    return (
+        order.user_id is not None
+        and order.status in CREDITED
+        and order.resolution != Resolution.REFUNDED
+    )
+
+
+def due_back(order: PaymentOrder) -> Decimal:
+    """The credits that what the payer has back is worth: rounded up, and all for all of it.
+
+    An open dispute counts as lost until it is won: the provider took the money first.
+    """
+    back = order.lost_minor
+    if order.dispute == Dispute.OPEN:
+        back = min(order.amount_minor, back + order.disputed_part)
+    if back == order.amount_minor:
+        return order.credit_amount
+    share = Fraction(order.credit_amount) * back / order.amount_minor
+    return Decimal(math.ceil(share * 10**PLACES)).scaleb(-PLACES)

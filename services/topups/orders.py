@@ -1,0 +1,35 @@
+"""Reading orders."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+
+from core.errors import not_found
+from models import OrderStatus, PaymentEvent, PaymentOrder, PaymentOrderChange
+from storage.unit_of_work import UnitOfWork
+
+
+def get(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
+    """The user's own order; raises ``order.not_found``."""
+    order = uow.session.get(PaymentOrder, order_id)
+    if order is None or order.user_id != user_id:
+        raise not_found("order.not_found", "There is no such order.")
+    return order
+
+
+def list_all(uow: UnitOfWork, *, status: OrderStatus | None, limit: int) -> Sequence[PaymentOrder]:
+    """Everybody's orders, newest first: for the operator."""
+    query = select(PaymentOrder).order_by(PaymentOrder.created_at.desc(), PaymentOrder.id)
+    if status is not None:
+        query = query.where(PaymentOrder.status == status)
+    return uow.session.scalars(query.limit(limit)).all()
+
+
+def changes(uow: UnitOfWork, order_id: int) -> Sequence[PaymentOrderChange]:
+    query = select(PaymentOrderChange).where(PaymentOrderChange.order_id == order_id)
+    return uow.session.scalars(query.order_by(PaymentOrderChange.id)).all()
+
+
+def events(uow: UnitOfWork, order_id: int) -> Sequence[PaymentEvent]:
+    query = select(PaymentEvent).where(PaymentEvent.order_id == order_id)
+    return uow.session.scalars(query.order_by(PaymentEvent.id)).all()

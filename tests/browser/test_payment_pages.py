@@ -1,0 +1,182 @@
+"""The stand-in for Stripe's payment page, and its operator's page, as people use them."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from devstack.sandbox.stripe.keys import Keys
+from integrations.payments.stripe_checkout import StripeCheckout
+from tests.payments import SandboxPayments, account_at, an_order, serving
+
+Open = Callable[..., Page]
+Keep = Callable[[Page, str], Path]
+NARROW = 320
+TOUCHABLE = 44  # CSS pixels
+
+
+@pytest.fixture(scope="module")
+def keys() -> Keys:
+    """Without a webhook: these pages need none."""
+    return Keys()
+
+
+@pytest.fixture(scope="module")
+def url(keys: Keys) -> Iterator[str]:
+    with serving(keys) as running:
+        yield running
+
+
+@pytest.fixture
+def sandbox(url: str) -> Iterator[SandboxPayments]:
+    running = SandboxPayments(url)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def account(url: str, keys: Keys) -> StripeCheckout:
+    return account_at(f"{url}/stripe", keys)
+
+
+@pytest.fixture
+def payment_url(account: StripeCheckout, url: str) -> str:
+    return account.open(an_order(123456, return_url=f"{url}/?back=1")).payment_url
+
+
+def require_accessible(page: Page) -> None:
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    page.set_viewport_size({"width": NARROW, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
+    for button in page.get_by_role("button").all():
+        box = button.bounding_box()
+        assert box
+        assert box["height"] >= TOUCHABLE
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_a_payer_pays_with_the_keyboard_alone_and_is_sent_back(
+    open_page: Open, keep: Keep, sandbox: SandboxPayments, payment_url: str
+) -> None:
+    page = open_page(payment_url)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Pay 1,234.56 USD")
+    expect(page.get_by_text("This page stands in for Stripe's.")).to_be_visible()
+    assert page.locator("script").count() == 0
+    require_accessible(page)
+    keep(page, "payment-page")
+    pay = page.get_by_role("button", name="Pay 1,234.56 USD")
+    page.keyboard.press("Tab")
+    expect(pay).to_be_focused()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?back=1")
+    assert sandbox.session(payment_url)["payment_status"] == "paid"
+    page.goto(payment_url)
+    expect(page.get_by_text("This has been paid.")).to_be_visible()
+    expect(page.get_by_role("button")).to_have_count(0)
+    page.get_by_role("link", name="Go back").click()
+    page.wait_for_url("**/?back=1")
+
+
+def test_a_declined_card_is_said_and_another_one_may_be_tried(
+    open_page: Open, keep: Keep, sandbox: SandboxPayments, payment_url: str
+) -> None:
+    page = open_page(payment_url)
+    page.get_by_role("button", name="Have the card declined").click()
+    expect(page.get_by_role("alert")).to_contain_text("The card was declined.")
+    require_accessible(page)
+    keep(page, "payment-page-declined")
+    page.get_by_role("button", name="Pay 1,234.56 USD").click()
+    page.wait_for_url("**/?back=1")
+    assert sandbox.session(payment_url)["payment_status"] == "paid"
+
+
+def test_a_payer_cancels_and_may_come_back(
+    open_page: Open, sandbox: SandboxPayments, payment_url: str
+) -> None:
+    page = open_page(payment_url)
+    page.get_by_role("button", name="Cancel and go back").click()
+    page.wait_for_url("**/?back=1")
+    assert sandbox.session(payment_url)["status"] == "open"
+    page.goto(payment_url)
+    expect(page.get_by_role("button", name="Pay")).to_be_visible()
+
+
+def test_an_expired_page_takes_nothing_not_even_from_a_tab_that_was_open(
+    open_page: Open, sandbox: SandboxPayments, payment_url: str
+) -> None:
+    page = open_page(payment_url)
+    other = open_page(payment_url)
+    other.get_by_role("button", name="Let this page expire").click()
+    expect(other.get_by_text("This page has expired.")).to_be_visible()
+    require_accessible(other)
+    page.get_by_role("button", name="Pay 1,234.56 USD").click()
+    expect(page.get_by_role("alert")).to_have_text("This checkout is expired.")
+    assert sandbox.session(payment_url)["payment_status"] == "unpaid"
+
+
+@pytest.mark.parametrize(
+    ("button", "status"),
+    [("Order a debit that comes", "paid"), ("Order a debit that falls through", "unpaid")],
+    ids=["comes", "falls_through"],
+)
+def test_a_bank_debit_is_ordered_now_and_decided_later(
+    open_page: Open, sandbox: SandboxPayments, payment_url: str, button: str, status: str
+) -> None:
+    page = open_page(payment_url)
+    page.get_by_role("button", name=button).click()
+    page.wait_for_url("**/?back=1")
+    page.goto(payment_url)
+    expect(page.get_by_text("A bank debit is under way.")).to_be_visible()
+    decided = "This has been paid." if status == "paid" else "The bank debit fell through."
+    # It decides by itself, after some seconds; a test need not wait for that.
+    (sandbox.settle if status == "paid" else sandbox.fall_through)(payment_url)
+    page.reload()
+    expect(page.get_by_text(decided)).to_be_visible()
+    assert sandbox.session(payment_url)["payment_status"] == status
+
+
+def test_an_operator_makes_things_happen(
+    open_page: Open, keep: Keep, sandbox: SandboxPayments, payment_url: str, url: str
+) -> None:
+    page = open_page(f"{url}/")
+    page.get_by_role("link", name="Payments").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Payments")
+    number = sandbox.session(payment_url)["order_id"]
+    order = page.get_by_role("listitem", name=f"Order {number}", exact=True)
+    order.get_by_role("button", name="Pay", exact=True).click()
+    order.get_by_label("Amount").fill("34.56")
+    order.get_by_role("button", name="Give back").click()
+    expect(order).to_contain_text("34.56 USD given back")
+    order.get_by_role("button", name="Open a dispute").click()
+    order.get_by_role("button", name="Lose the dispute").click()
+    expect(order).to_contain_text("dispute lost")
+    order.get_by_text(re.compile("Events")).click()
+    expect(order.get_by_text("checkout.session.completed")).to_be_visible()
+    require_accessible(page)
+    keep(page, "payments-operator")
+    order.get_by_label("Amount").fill("9999")
+    order.get_by_role("button", name="Give back").click()
+    expect(page.get_by_role("alert")).to_contain_text("left to be given back")
+    assert sandbox.session(payment_url)["refunded"] == 3456
+
+
+def test_an_operator_holds_events_back_and_releases_them(
+    open_page: Open, sandbox: SandboxPayments, payment_url: str, url: str
+) -> None:
+    page = open_page(f"{url}/stripe")
+    page.get_by_label("Held back").check()
+    page.get_by_label("so many times").fill("3")
+    page.get_by_role("button", name="Do so from now on").click()
+    expect(page.get_by_label("Held back")).to_be_checked()
+    expect(page.get_by_label("so many times")).to_have_value("3")
+    sandbox.pay(payment_url)
+    assert [each["is_held"] for each in sandbox.events(payment_url)] == [True]
+    page.reload()
+    page.get_by_role("button", name="Release them").click()
+    expect(page.get_by_role("button", name="Release them")).to_have_count(0)
+    assert [each["is_held"] for each in sandbox.events(payment_url)] == [False]
+    sandbox.mode()

@@ -1,0 +1,328 @@
+"""Ordering credits: what may be asked, what comes back, and how it is paid."""
+
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from secrets import token_hex
+
+import httpx
+import pytest
+
+from core.scopes import Scope
+from tests.contract import topups
+from tests.contract.credits import balance, grant
+from tests.contract.replies import data, problem
+from tests.contract.test_replies import TIMESTAMP
+from tests.contract.topups import ORDERS, SHOP, topup
+from tests.payments import SandboxPayments
+from tests.stack import Owner, Stack, eventually
+
+
+def test_new_order_says_where_it_is_paid(client: httpx.Client, sandbox: SandboxPayments) -> None:
+    order = topups.ordered(client, '"amount": 5, "currency": "USD", "channel": "sandbox"')
+    assert set(order) == topups.ORDER_FIELDS | {"claim_token"}
+    expected = {
+        "status": "pending",
+        "channel": "sandbox",
+        "currency": "USD",
+        "amount": Decimal(5),
+        "credit_amount": Decimal(500),
+        "refunded_amount": 0,
+        "rate_usd_to_credit": 100,
+        "is_claimed": True,
+        "error": None,
+        "paid_at": None,
+    }
+    assert {name: order[name] for name in expected} == expected
+    assert 0 < order["order_id"] < 2**53
+    assert len(order["claim_token"]) == 43
+    for name in ("expires_at", "created_at", "updated_at"):
+        assert TIMESTAMP.match(order[name])
+    session = sandbox.session(order["order_id"])
+    assert (session["url"], session["amount"], session["currency"]) == (
+        order["payment_url"],
+        500,
+        "USD",
+    )
+    assert topups.read(client, order["order_id"]) == {
+        name: value for name, value in order.items() if name != "claim_token"
+    }
+
+
+@pytest.mark.parametrize(
+    ("numbers", "sold"),
+    [
+        ('"credit_amount": 500', ("5", "500", 500)),
+        ('"credit_amount": 50.0001', ("0.51", "50.0001", 51)),
+        ('"amount": 1, "currency": "EUR"', ("1", "108.6956", 100)),
+        ('"amount": 0.92, "credit_amount": 100, "currency": "EUR"', ("0.92", "100", 92)),
+        ('"amount": 100, "currency": "JPY"', ("100", "66.6666", 100)),
+        ('"amount": 0, "credit_amount": 200', ("2", "200", 200)),
+        ('"amount": null, "credit_amount": 2e2', ("2", "200", 200)),
+    ],
+)
+def test_money_is_rounded_up_and_credits_down(
+    client: httpx.Client, sandbox: SandboxPayments, numbers: str, sold: tuple[str, str, int]
+) -> None:
+    amount, credit_amount, minor = sold
+    order = topups.ordered(client, numbers)
+    assert (order["amount"], order["credit_amount"]) == (Decimal(amount), Decimal(credit_amount))
+    assert sandbox.session(order["order_id"])["amount"] == minor
+
+
+@pytest.mark.parametrize(
+    ("numbers", "code", "field"),
+    [
+        ('"currency": "USD"', "topup.amount_missing", "body.amount"),
+        ('"amount": -1', "topup.amount", "body.amount"),
+        ('"amount": 1.005', "topup.amount", "body.amount"),
+        ('"amount": 100.5, "currency": "JPY"', "topup.amount", "body.amount"),
+        ('"credit_amount": 60.00001', "topup.amount", "body.credit_amount"),
+        ('"credit_amount": 1e400', "topup.amount", "body.credit_amount"),
+        ('"amount": 5, "credit_amount": 501', "topup.amount_mismatch", "body.amount"),
+        ('"amount": 0.49', "topup.amount_too_small", "body.amount"),
+        ('"amount": 1000000', "topup.amount_too_large", "body.amount"),
+        ('"amount": 5, "currency": "XTS"', "topup.currency", "body.currency"),
+        ('"amount": 5, "channel": "paypal"', "topup.channel", "body.channel"),
+        ('"amount": "5"', "body.invalid", "body.amount"),
+        ('"amount": true', "body.invalid", "body.amount"),
+        ('"amount": 5, "currency": 7', "body.invalid", "body.currency"),
+        ('"amount": 5, "channel": {}', "body.invalid", "body.channel"),
+    ],
+)
+def test_what_is_wrong_is_422_and_names_its_field(
+    client: httpx.Client, stranger: httpx.Client, numbers: str, code: str, field: str
+) -> None:
+    for caller in (client, stranger):
+        refusal = problem(topup(caller, numbers), 422, code)
+        assert [each["field"] for each in refusal["errors"]] == [field]
+
+
+def test_redirect_url_is_required_and_of_an_allowed_origin(client: httpx.Client) -> None:
+    problem(topups.send(client, '{"amount": 5}'), 422, "body.invalid")
+    body = '{"amount": 5, "redirect_url": "https://elsewhere.example/"}'
+    refusal = problem(topups.send(client, body), 422, "topup.redirect_not_allowed")
+    assert refusal["errors"][0]["field"] == "body.redirect_url"
+
+
+def test_a_channel_that_is_not_set_up_is_503(client: httpx.Client) -> None:
+    reply = topup(client, '"amount": 5, "channel": "stripe"')
+    problem(reply, 503, "topup.channel_unavailable")
+    assert int(reply.headers["retry-after"]) > 0
+
+
+def test_bad_credentials_are_not_taken_for_none(stack: Stack) -> None:
+    with stack.client("prk_nonsense") as caller:
+        problem(topup(caller, '"amount": 5'), 401, "auth.invalid_credentials")
+
+
+def test_any_credential_may_order_and_reading_needs_credit_read(stack: Stack, owner: Owner) -> None:
+    with stack.client(stack.new_key(owner.user_id, Scope.ATTACHMENT)) as other:
+        order = topups.ordered(other)
+        problem(other.get(f"{ORDERS}/{order['order_id']}"), 403, "auth.insufficient_scope")
+    with stack.client(stack.new_key(owner.user_id, Scope.CREDIT_READ)) as reader:
+        topups.read(reader, order["order_id"])
+
+
+def test_an_order_is_its_owners_alone(
+    client: httpx.Client, neighbour: httpx.Client, stranger: httpx.Client
+) -> None:
+    path = f"{ORDERS}/{topups.ordered(client)['order_id']}"
+    problem(neighbour.get(path), 404, "order.not_found")
+    problem(stranger.get(path), 401, "auth.credentials_missing")
+    problem(client.get(f"{ORDERS}/{2**64 - 1}"), 404, "order.not_found")
+    problem(client.get(f"{ORDERS}/{2**64}"), 400, "request.invalid")
+
+
+# -- paying --------------------------------------------------------------------------------------
+
+
+def test_paid_order_is_credited_once_though_the_webhook_comes_three_times(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    sandbox.mode(times=3)
+    order = topups.ordered(client)
+    sandbox.pay(order["order_id"])
+    topups.await_status(stack, order["order_id"], "paid")
+    eventually(lambda: delivered(sandbox, order["order_id"]) >= 3, what="three deliveries")
+    assert balance(client) == 500
+    assert topups.moves(client) == [("topup", 500, 500)]
+    paid = topups.read(client, order["order_id"])
+    assert (paid["status"], paid["payment_url"]) == ("paid", None)
+    assert TIMESTAMP.match(paid["paid_at"])
+
+
+def delivered(sandbox: SandboxPayments, order_id: int) -> int:
+    return sum(len(each["attempts"]) for each in sandbox.events(order_id))
+
+
+def test_topup_entry_names_its_order_and_rate(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    order = topups.ordered(client, '"amount": 100, "currency": "JPY"')
+    sandbox.pay(order["order_id"])
+    topups.await_status(stack, order["order_id"], "paid")
+    [entry] = data(client.get("/auxilia/credits/ledger"))["items"]
+    expected = {
+        "action": "topup",
+        "order_id": order["order_id"],
+        "amount_credit": 66.6666,
+        "rate_usd_to_credit": 100,
+        "currency": "JPY",
+        "source_type": "payment",
+        "source_id": str(order["order_id"]),
+    }
+    assert {name: entry[name] for name in expected} == expected
+
+
+def test_a_promised_payment_counts_once_it_has_come(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    kept, broken = topups.ordered(client)["order_id"], topups.ordered(client)["order_id"]
+    for order_id in (kept, broken):
+        sandbox.promise(order_id)
+        eventually(lambda order_id=order_id: delivered(sandbox, order_id), what="the webhook")
+        assert topups.status_of(stack, order_id) == "pending"
+    sandbox.settle(kept)
+    sandbox.fall_through(broken)
+    topups.await_status(stack, kept, "paid")
+    topups.await_status(stack, broken, "failed")
+    assert balance(client) == 500
+
+
+def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
+    stack: Stack, client: httpx.Client, owner: Owner, sandbox: SandboxPayments
+) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    sandbox.pay(order_id)
+    topups.await_status(stack, order_id, "paid")
+    sandbox.refund(order_id, 100)
+    eventually(lambda: balance(client) == 400, what="the first refund")
+    part = topups.read(client, order_id)
+    assert (part["status"], part["refunded_amount"]) == ("paid", 1)
+    data(client.post("/auxilia/credits/consume", json={"amount_credit": 350, "source_id": "x"}))
+    sandbox.refund(order_id)
+    topups.await_status(stack, order_id, "refunded")
+    assert (balance(client), topups.debt(client)) == (0, 350)
+    assert topups.read(client, order_id)["refunded_amount"] == 5
+    again = topups.ordered(client)["order_id"]
+    sandbox.pay(again)
+    topups.await_status(stack, again, "paid")
+    assert (balance(client), topups.debt(client)) == (150, 0)
+    assert topups.moves(client) == [
+        ("topup", 500, 500),
+        ("topup_refund", 100, -100),
+        ("consume", 350, -350),
+        ("topup_refund", 50, -50),
+        ("topup_refund", 350, 0),
+        ("topup", 500, 500),
+        ("debt_payment", 350, -350),
+    ]
+    # A gift is no payment.
+    grant(stack, owner.user_id, "1")
+    assert balance(client) == 151
+
+
+def test_a_dispute_takes_the_credits_until_it_is_won(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    sandbox.pay(order_id)
+    topups.await_status(stack, order_id, "paid")
+    sandbox.dispute(order_id)
+    topups.await_status(stack, order_id, "disputed")
+    assert balance(client) == 0
+    sandbox.win(order_id)
+    topups.await_status(stack, order_id, "paid")
+    assert balance(client) == 500
+    assert topups.moves(client)[1:] == [("topup_refund", 500, -500), ("adjust", 500, 500)]
+
+
+def test_a_lost_dispute_is_a_refund(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    sandbox.pay(order_id)
+    sandbox.dispute(order_id)
+    sandbox.lose(order_id)
+    topups.await_status(stack, order_id, "refunded")
+    assert balance(client) == 0
+    assert topups.read(client, order_id)["refunded_amount"] == 5
+
+
+def test_an_order_of_another_amount_or_currency_waits_for_an_operator(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    for change in ({"amount": 499}, {"amount": 50_000}, {"currency": "eur"}):
+        order_id = topups.ordered(client)["order_id"]
+        sandbox.alter(order_id, **change)  # type: ignore[arg-type]
+        sandbox.pay(order_id)
+        topups.await_status(stack, order_id, "review")
+    assert balance(client) == 0
+
+
+# -- slow and broken providers -------------------------------------------------------------------
+
+
+def test_a_provider_that_refuses_is_502_and_the_order_has_failed(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    sandbox.trouble(count=2, status=402)
+    key = token_hex(16)
+    problem(topup(client, '"amount": 5', key=key), 502, "payments.refused")
+    sandbox.no_trouble()
+    # A refusal frees the key.
+    order = data(topup(client, '"amount": 5', key=key))
+    rows = stack.query(
+        "SELECT status, error ->> 'code' FROM payment_orders WHERE user_id ="
+        " (SELECT user_id FROM payment_orders WHERE id = %s) ORDER BY created_at",
+        order["order_id"],
+    )
+    assert rows == [("failed", "payments.refused"), ("pending", None)]
+
+
+def test_a_page_that_takes_too_long_is_504_and_a_retry_under_the_key_gets_it(
+    client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    sandbox.trouble(count=1, seconds=2.0)
+    key, body = token_hex(16), f'{{"amount": 5, "redirect_url": "{SHOP}"}}'
+    problem(topups.send(client, body, key, Prefer="wait=1"), 504, "request.too_slow")
+    reply = topups.send(client, body, key)
+    assert reply.headers["idempotent-replayed"] == "true"
+    order = data(reply)
+    assert [
+        each["url"] for each in sandbox.sessions() if each["order_id"] == str(order["order_id"])
+    ] == [order["payment_url"]]
+
+
+def test_a_hiccup_of_the_provider_is_not_noticed(
+    client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    for when in ("before", "after"):
+        sandbox.trouble(count=2, status=500, when=when)  # type: ignore[arg-type]
+        order = topups.ordered(client)
+        mine = [s for s in sandbox.sessions() if s["order_id"] == str(order["order_id"])]
+        assert len(mine) == 1
+
+
+# -- Idempotency-Key -----------------------------------------------------------------------------
+
+
+def test_same_key_is_the_same_order_with_its_token(client: httpx.Client) -> None:
+    key = token_hex(16)
+    first, second = (topup(client, '"amount": 5', key=key) for _ in range(2))
+    assert data(first) == data(second)
+    assert [reply.headers.get("idempotent-replayed") for reply in (first, second)] == [None, "true"]
+    problem(topup(client, '"amount": 6', key=key), 422, "idempotency.key_reused")
+
+
+def test_same_key_at_once_is_one_order(client: httpx.Client) -> None:
+    key = token_hex(16)
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda _: topup(client, '"amount": 5', key=key), range(8)))
+    assert len({data(reply)["order_id"] for reply in replies}) == 1
+
+
+def test_without_credentials_a_key_is_ignored(stranger: httpx.Client) -> None:
+    key = token_hex(16)
+    orders = {data(topup(stranger, '"amount": 5', key=key))["order_id"] for _ in range(2)}
+    assert len(orders) == 2

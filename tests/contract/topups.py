@@ -1,0 +1,132 @@
+"""What the tests of topups do: order, pay in the sandbox, look at what became of it."""
+
+from decimal import Decimal
+from secrets import token_hex
+from typing import Any
+
+import httpx
+
+from core.lanes import Lane
+from core.settings import Settings
+from tests.contract import credits
+from tests.contract.replies import data
+from tests.stack import Stack, eventually
+
+TOPUP = "/auxilia/credits/topup"
+ORDERS = "/auxilia/credits/orders"
+CLAIM = f"{ORDERS}/claim"
+STATUS = f"{ORDERS}/status"
+SHOP = "https://shop.example/done?from=test"
+ORDER_FIELDS = {
+    "order_id",
+    "status",
+    "channel",
+    "currency",
+    "amount",
+    "credit_amount",
+    "refunded_amount",
+    "rate_usd_to_credit",
+    "payment_url",
+    "is_claimed",
+    "error",
+    "expires_at",
+    "paid_at",
+    "created_at",
+    "updated_at",
+}
+
+
+def send(client: httpx.Client, body: str, key: str | None = None, **more: str) -> httpx.Response:
+    headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
+    return client.post(TOPUP, content=body, headers=headers | more)
+
+
+def topup(client: httpx.Client, numbers: str, *, key: str | None = None) -> httpx.Response:
+    """Order; `numbers` are the fields of the body beside the address, as they are spelt."""
+    return send(client, f'{{{numbers}, "redirect_url": "{SHOP}"}}', key)
+
+
+def ordered(client: httpx.Client, numbers: str = '"amount": 5') -> dict[str, Any]:
+    """A new order, its numbers exact."""
+    reply = topup(client, numbers)
+    data(reply)
+    found: dict[str, Any] = credits.exactly(reply.text)["data"]
+    return found
+
+
+def read(client: httpx.Client, order_id: int) -> dict[str, Any]:
+    reply = client.get(f"{ORDERS}/{order_id}")
+    data(reply)
+    found: dict[str, Any] = credits.exactly(reply.text)["data"]
+    return found
+
+
+def status_by_token(client: httpx.Client, token: str) -> str:
+    found: str = data(client.post(STATUS, json={"claim_token": token}))["status"]
+    return found
+
+
+def claim(client: httpx.Client, token: str) -> httpx.Response:
+    return client.post(CLAIM, json={"claim_token": token})
+
+
+def await_status(stack: Stack, order_id: int, status: str) -> None:
+    eventually(lambda: status_of(stack, order_id) == status, what=f"the order to be {status}")
+
+
+def status_of(stack: Stack, order_id: int) -> object:
+    [(status,)] = stack.query("SELECT status FROM payment_orders WHERE id = %s", order_id)
+    return status
+
+
+def history(stack: Stack, order_id: int) -> list[object]:
+    rows = stack.query(
+        "SELECT to_status FROM payment_order_changes WHERE order_id = %s ORDER BY id", order_id
+    )
+    return [status for (status,) in rows]
+
+
+def debt(client: httpx.Client) -> Decimal:
+    reply = client.get(credits.BALANCE)
+    data(reply)
+    return Decimal(credits.exactly(reply.text)["data"]["debt_credit"])
+
+
+def moves(client: httpx.Client) -> list[tuple[str, Decimal, Decimal]]:
+    """The ledger, oldest first: action, amount, delta."""
+    reply = client.get(credits.LEDGER, params={"limit": 1000})
+    items = credits.exactly(reply.text)["data"]["items"]
+    return [
+        (each["action"], Decimal(each["amount_credit"]), Decimal(each["delta_credit"]))
+        for each in reversed(items)
+    ]
+
+
+def settings_of(stack: Stack) -> Settings:
+    """The settings of the stack's programs, the sandbox's included."""
+    named = {
+        name.removeprefix("PRESSROOM_").lower(): value
+        for name, value in stack.environment.items()
+        if name.startswith("PRESSROOM_")
+    }
+    return Settings.model_validate(named)
+
+
+def poll_now(stack: Stack, *order_ids: int) -> None:
+    """Let a worker poll, these orders first, and wait until it has looked at them."""
+    for order_id in order_ids:
+        make_due(stack, order_id)
+    stack.resources.broker.send("topups.poll", Lane.IO, {}, task_id=f"poll-{token_hex(8)}")
+
+
+def make_due(stack: Stack, order_id: int) -> None:
+    stack.query("UPDATE payment_orders SET next_check_at = now() WHERE id = %s", order_id)
+
+
+def end_time_of(stack: Stack, order_id: int) -> None:
+    """Let the order's time be over, past the trigger that keeps its terms."""
+    stack.query(
+        "SET session_replication_role = replica; UPDATE payment_orders"
+        " SET expires_at = now() - interval '1 second', next_check_at = now() WHERE id = %s",
+        order_id,
+    )

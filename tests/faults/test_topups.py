@@ -1,0 +1,410 @@
+"""Money through a provider that tells everything twice, shuffled, late and sometimes wrongly."""
+
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import httpx
+import pytest
+
+from devstack import payments
+from models import Resolution
+from services.credits import ledger, verify
+from services.topups import reviewing
+from tests.faults import till
+from tests.faults.size import sized
+from tests.faults.till import Json, Poster, Terms
+from tests.stack import Owner, Stack
+
+NOBODY_THERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture(scope="module")
+def bank(make_stack: Callable[[str], Stack]) -> Stack:
+    """An API whose provider can't be asked: all that it knows is what webhooks say."""
+    stack = make_stack("till")
+    stack.environment |= payments.sandbox_settings(NOBODY_THERE, {})
+    stack.start_api()
+    return stack
+
+
+@pytest.fixture(scope="module")
+def poster(bank: Stack) -> Iterator[Poster]:
+    opened = Poster(bank)
+    yield opened
+    opened.close()
+
+
+def require_clean_books(bank: Stack) -> None:
+    assert list(verify.faults(bank.resources.database.engine)) == []
+
+
+def state(bank: Stack, terms: Terms) -> str:
+    [(status,)] = bank.query("SELECT status FROM payment_orders WHERE id = %s", terms.order_id)
+    return str(status)
+
+
+def standing(bank: Stack, user_id: int) -> tuple[Decimal, Decimal]:
+    rows = bank.query("SELECT balance, debt FROM credit_accounts WHERE user_id = %s", user_id)
+    [(balance, debt)] = rows or [(Decimal(0), Decimal(0))]
+    assert isinstance(balance, Decimal)
+    assert isinstance(debt, Decimal)
+    return balance, debt
+
+
+# -- single promises -----------------------------------------------------------------------------
+
+
+def test_events_of_one_payment_at_once_and_many_times_credit_once(
+    bank: Stack, poster: Poster
+) -> None:
+    for seed in range(sized(3, 100)):
+        owner = bank.new_owner()
+        terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
+        events = [till.session(terms), till.session(terms), till.refund(terms, 100)]
+        posts = events * 6
+        random.Random(seed).shuffle(posts)
+        with ThreadPoolExecutor(8) as pool:
+            replies = list(pool.map(poster.post, posts))
+        assert {reply.status_code for reply in replies} == {200}
+        assert {reply.json()["data"] for reply in replies} == {1}
+        assert standing(bank, owner.user_id) == (400, 0)
+    require_clean_books(bank)
+
+
+@pytest.mark.parametrize(
+    ("secret", "seconds_ago"), [("whsec_guessed", 0), (None, 301), (None, 86_400)]
+)
+def test_forged_and_late_events_are_400_and_change_nothing(
+    bank: Stack, poster: Poster, secret: str | None, seconds_ago: float
+) -> None:
+    terms = till.new_order(bank, bank.new_owner().user_id, minor=500, credit_units=5_000_000)
+    reply = poster.post(till.session(terms), secret=secret, seconds_ago=seconds_ago)
+    assert (reply.status_code, reply.json()["code"]) == (400, "webhook.signature_invalid")
+    assert state(bank, terms) == "created"
+
+
+def test_a_body_that_was_changed_on_its_way_is_400(bank: Stack, poster: Poster) -> None:
+    terms = till.new_order(bank, bank.new_owner().user_id, minor=500, credit_units=5_000_000)
+    signature = poster.sign(b'{"id": "evt"}')
+    for headers in ({"Stripe-Signature": signature}, {"Stripe-Signature": "t=1,v1="}, {}):
+        reply = poster.http.post("/webhooks/stripe", json=till.session(terms), headers=headers)
+        assert (reply.status_code, reply.json()["code"]) == (400, "webhook.signature_invalid")
+    assert state(bank, terms) == "created"
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        {"amount_total": 499},
+        {"amount_total": 50_000},
+        {"currency": "jpy"},
+        {"amount_total": 0},
+    ],
+)
+def test_a_payment_of_something_else_goes_to_review(
+    bank: Stack, poster: Poster, difference: Json
+) -> None:
+    owner = bank.new_owner()
+    terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
+    assert poster.post(till.session(terms, **difference)).status_code == 200
+    assert poster.post(till.session(terms)).status_code == 200
+    assert state(bank, terms) == "review"
+    assert standing(bank, owner.user_id) == (0, 0)
+    paid = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
+    poster.post(till.session(paid))
+    poster.post(till.session(paid, **difference))
+    assert state(bank, paid) == "paid"
+    assert standing(bank, owner.user_id) == (500, 0)
+
+
+def test_events_of_no_concern_are_200(bank: Stack, poster: Poster) -> None:
+    unknown = Terms(5, 500, 5_000_000, "USD", "")
+    foreign = till.session(unknown, metadata={"application": "somebody", "order_id": "5"})
+    for sent in (till.session(unknown), foreign, till.event("customer.created", {"id": "x"})):
+        assert poster.post(sent).status_code == 200
+
+
+def test_an_event_that_only_the_provider_can_place_is_asked_for_again(
+    bank: Stack, poster: Poster
+) -> None:
+    owner = bank.new_owner()
+    terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
+    early = till.dispute(terms, "needs_response", 500)
+    reply = poster.post(early)
+    assert reply.status_code == 503
+    assert poster.post(till.session(terms)).status_code == 200
+    assert poster.post(early).status_code == 200
+    assert state(bank, terms) == "disputed"
+    assert standing(bank, owner.user_id) == (0, 0)
+
+
+def test_a_late_payment_counts_and_what_failed_is_over(bank: Stack, poster: Poster) -> None:
+    owner = bank.new_owner()
+    late = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
+    poster.post(till.session(late, "checkout.session.expired"))
+    assert state(bank, late) == "expired"
+    poster.post(till.session(late))
+    assert state(bank, late) == "paid"
+    failed = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
+    kind = "checkout.session.async_payment_failed"
+    poster.post(till.session(failed, kind, payment_status="unpaid"))
+    assert state(bank, failed) == "failed"
+    assert standing(bank, owner.user_id) == (500, 0)
+
+
+def test_an_account_that_is_full_sends_the_order_to_review(bank: Stack, poster: Poster) -> None:
+    owner = bank.new_owner()
+    engine = bank.resources.database.autocommitting
+    ledger.grant(engine, owner.user_id, Decimal("99999999999.9999"), source_id="x")
+    terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
+    assert poster.post(till.session(terms)).status_code == 200
+    assert state(bank, terms) == "review"
+    require_clean_books(bank)
+    ledger.adjust(engine, owner.user_id, Decimal(-500), source_id="x")
+    with bank.resources.unit_of_work() as uow:
+        reviewing.resolve(uow, terms.order_id, Resolution.CREDIT)
+    assert state(bank, terms) == "paid"
+    require_clean_books(bank)
+
+
+def test_a_webhook_too_large_is_413(bank: Stack, poster: Poster) -> None:
+    reply = poster.http.post("/webhooks/stripe", content=b"x" * (1024 * 1024 + 1))
+    assert (reply.status_code, reply.json()["code"]) == (413, "body.too_large")
+
+
+# -- any history, against arithmetic of its own -------------------------------------------------
+
+
+@dataclass
+class Account:
+    """What a user has, in ten-thousandths of a credit."""
+
+    owner: Owner
+    balance: int = 0
+    debt: int = 0
+    granted: int = 0
+    spent: int = 0
+
+    def get(self, units: int) -> None:
+        pay = min(self.debt, units)
+        self.balance, self.debt = self.balance + units - pay, self.debt - pay
+
+    def lose(self, units: int) -> None:
+        part = min(self.balance, units)
+        self.balance, self.debt = self.balance - part, self.debt + units - part
+
+
+@dataclass
+class Sold:
+    """What the test itself knows of an order: its own rules, in whole numbers."""
+
+    terms: Terms
+    account: Account | None
+    paid: bool = False
+    back: int = 0
+    dispute: str | None = None
+    disputed: int = 0
+    in_review: bool = False
+    credited: bool = False
+    taken: int = 0
+
+    def hear(self, sent: Json) -> None:
+        about = sent["data"]["object"]
+        if "amount_total" in about or "amount_refunded" in about:
+            self._hear_of_money(about)
+        else:
+            self._hear_of_dispute(about)
+        self.settle()
+
+    def _hear_of_money(self, about: Json) -> None:
+        said = (about.get("amount_total", about.get("amount")), about["currency"].upper())
+        is_paid = about.get("payment_status") == "paid" or about.get("paid", False)
+        if said != (self.terms.minor, self.terms.currency):
+            self.in_review |= is_paid and not self.credited
+            return
+        self.paid |= is_paid
+        self.back = max(self.back, about.get("amount_refunded", 0))
+
+    def _hear_of_dispute(self, about: Json) -> None:
+        self.disputed = about["amount"]
+        if self.dispute in (None, "needs_response"):
+            self.dispute = about["status"]
+
+    @property
+    def gone(self) -> int:
+        """Of the money, in the minor unit."""
+        at_the_bank = self.disputed if self.dispute in {"needs_response", "lost"} else 0
+        return min(self.terms.minor, self.back + at_the_bank)
+
+    def settle(self) -> None:
+        if self.account is None or not self.paid or self.in_review:
+            return
+        if not self.credited:
+            self.account.get(self.terms.credit_units)
+            self.credited = True
+        due = -(-self.terms.credit_units * self.gone // self.terms.minor)
+        if due > self.taken:
+            self.account.lose(due - self.taken)
+        elif due < self.taken:
+            self.account.get(self.taken - due)
+        self.taken = due
+
+
+@dataclass
+class History:
+    """One random life of some accounts and orders."""
+
+    bank: Stack
+    poster: Poster
+    chance: random.Random
+    accounts: list[Account] = field(default_factory=list)
+    sold: list[Sold] = field(default_factory=list)
+    letters: list[tuple[Sold, Json]] = field(default_factory=list)
+    told: set[str] = field(default_factory=set)
+
+    def begin(self) -> None:
+        for _ in range(3):
+            self.accounts.append(Account(self.bank.new_owner()))
+        for _ in range(sized(8, 20)):
+            self._sell()
+        self.letters *= 2
+        self.chance.shuffle(self.letters)
+
+    def _sell(self) -> None:
+        account = self.chance.choice([*self.accounts, None])
+        currency = self.chance.choice(["USD", "JPY"])
+        minor = self.chance.choice([3, 7, 100, 500, 99_999_999])
+        units = self.chance.randint(1, 10_000) if minor < 10 else self.chance.randint(1, 10**9)
+        terms = till.new_order(
+            self.bank,
+            account.owner.user_id if account else None,
+            minor=minor,
+            credit_units=units,
+            currency=currency,
+        )
+        sold = Sold(terms, account)
+        self.sold.append(sold)
+        self.letters += [(sold, sent) for sent in self._events(terms, is_owned=account is not None)]
+
+    def _events(self, terms: Terms, *, is_owned: bool) -> list[Json]:
+        likely = self.chance.random
+        events = [till.session(terms)] if likely() < 0.8 else []
+        if likely() < 0.3:
+            events.append(till.session(terms, "checkout.session.expired"))
+        if events and likely() < 0.6:
+            parts = sorted(self.chance.randint(1, terms.minor) for _ in range(3))
+            events += [till.refund(terms, total) for total in parts]
+        if events and likely() < 0.4:
+            amount = self.chance.choice([terms.minor, self.chance.randint(1, terms.minor)])
+            end = self.chance.choice(["won", "lost", None])
+            states = ["needs_response", *([end] if end else [])]
+            events += [till.dispute(terms, each, amount) for each in states]
+        if is_owned and likely() < 0.15:
+            wrong = self.chance.choice([{"amount_total": terms.minor + 1}, {"currency": "eur"}])
+            events.append(till.session(terms, **wrong))
+        return events
+
+    def run(self) -> None:
+        while self.letters:
+            sold, sent = self.letters.pop(0)
+            self._deliver(sold, sent)
+            if self.chance.random() < 0.5:
+                self._spend(self.chance.choice(self.accounts))
+            if self.chance.random() < 0.1:
+                self._claim(self.chance.choice(self.accounts))
+            if self.chance.random() < 0.1:
+                self._give(self.chance.choice(self.accounts))
+
+    def _deliver(self, sold: Sold, sent: Json) -> None:
+        reply = self.poster.post(sent)
+        if reply.status_code == 503:
+            # A dispute before its payment; the provider sends it again, if there ever was one.
+            assert sent["type"].startswith("charge.dispute")
+            if any(later["type"] != sent["type"] for other, later in self.letters if other is sold):
+                self.letters.append((sold, sent))
+            return
+        assert reply.status_code == 200, reply.text
+        if sent["id"] not in self.told:
+            self.told.add(sent["id"])
+            sold.hear(sent)
+
+    def _spend(self, account: Account) -> None:
+        units = self.chance.choice([1, self.chance.randint(1, 10**6), max(account.balance, 1)])
+        body = f'{{"amount_credit": {Decimal(units).scaleb(-4):f}, "source_id": "x"}}'
+        headers = {"Content-Type": "application/json"}
+        reply = self._post(account, "/auxilia/credits/consume", content=body, headers=headers)
+        assert reply.status_code == (200 if units <= account.balance else 402)
+        if reply.status_code == 200:
+            account.balance -= units
+            account.spent += units
+
+    def _claim(self, account: Account) -> None:
+        unowned = [each for each in self.sold if each.account is None]
+        if not unowned:
+            return
+        sold = self.chance.choice(unowned)
+        token = {"claim_token": sold.terms.token}
+        reply = self._post(account, "/auxilia/credits/orders/claim", json=token)
+        if reply.status_code == 200:
+            sold.account = account
+            sold.settle()
+        else:
+            # All of it went back: there is nothing to have.
+            assert (reply.status_code, sold.paid, sold.gone) == (409, True, sold.terms.minor)
+
+    def _post(self, account: Account, path: str, **sent: Any) -> httpx.Response:
+        key = {"Authorization": f"Bearer {account.owner.key}"}
+        return self.poster.http.post(path, **sent | {"headers": key | sent.get("headers", {})})
+
+    def _give(self, account: Account) -> None:
+        units = self.chance.randint(1, 10**5)
+        engine = self.bank.resources.database.autocommitting
+        ledger.grant(engine, account.owner.user_id, Decimal(units).scaleb(-4), source_id="gift")
+        account.balance += units
+        account.granted += units
+
+    def resolve(self) -> None:
+        """An operator looks at what is in review."""
+        for sold in self.sold:
+            if state(self.bank, sold.terms) != "review":
+                assert not sold.in_review
+                continue
+            assert sold.in_review
+            resolution = self.chance.choice(list(Resolution))
+            with self.bank.resources.unit_of_work() as uow:
+                reviewing.resolve(uow, sold.terms.order_id, resolution)
+            if resolution is Resolution.CREDIT:
+                sold.in_review, sold.paid = False, True
+                sold.settle()
+
+    def require_exact(self) -> None:
+        for account in self.accounts:
+            expected = (Decimal(account.balance).scaleb(-4), Decimal(account.debt).scaleb(-4))
+            assert standing(self.bank, account.owner.user_id) == expected
+            own = [each for each in self.sold if each.account is account and each.credited]
+            # No credits from nothing: what was ever to be had was given or paid for.
+            kept = sum(each.terms.credit_units - each.taken for each in own)
+            had = account.balance + account.spent - account.debt
+            assert had == account.granted + kept
+            worth = sum(
+                Fraction(each.terms.credit_units)
+                * (each.terms.minor - each.gone)
+                / each.terms.minor
+                for each in own
+            )
+            assert kept <= worth
+
+
+def test_any_history_of_payments_is_what_exact_arithmetic_says(bank: Stack, poster: Poster) -> None:
+    for seed in range(sized(4, 300)):
+        history = History(bank, poster, random.Random(seed))
+        history.begin()
+        history.run()
+        history.resolve()
+        history.require_exact()
+        require_clean_books(bank)

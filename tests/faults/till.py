@@ -1,0 +1,159 @@
+"""A provider's post office in the tests' hand: signed webhooks by real HTTP, in any order."""
+
+import hashlib
+import hmac
+import json
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from itertools import count
+from typing import Any
+
+import httpx
+
+from core import clock, ids
+from integrations.payments.port import Channel
+from models import PaymentOrder
+from services.topups.claims import ClaimTokens
+from tests.stack import Stack
+
+_numbers = count(1)
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Terms:
+    order_id: int
+    minor: int
+    # In ten-thousandths.
+    credit_units: int
+    currency: str
+    token: str
+
+    @property
+    def session_id(self) -> str:
+        return f"cs_test_{self.order_id}"
+
+    @property
+    def payment_id(self) -> str:
+        return f"pi_{self.order_id}"
+
+
+def new_order(
+    stack: Stack, user_id: int | None, *, minor: int, credit_units: int, currency: str = "USD"
+) -> Terms:
+    """An order as the API writes it, of which the provider will tell before any job has run."""
+    tokens = ClaimTokens(stack.settings().keyring)
+    order_id, digits = ids.random_id(), 0 if currency == "JPY" else 2
+    with stack.resources.unit_of_work() as uow:
+        order = PaymentOrder(
+            id=order_id,
+            user_id=user_id,
+            channel=Channel.SANDBOX,
+            currency=currency,
+            amount=Decimal(minor).scaleb(-digits),
+            amount_minor=minor,
+            credit_amount=Decimal(credit_units).scaleb(-4),
+            credits_per_usd=Decimal(100),
+            units_per_usd=Decimal(1),
+            claim_token_hmac=tokens.hmac(tokens.make(order_id)),
+            expires_at=clock.now() + timedelta(hours=1),
+        )
+        uow.session.add(order)
+    return Terms(order_id, minor, credit_units, currency, tokens.make(order_id))
+
+
+def session(terms: Terms, kind: str = "checkout.session.completed", **more: object) -> Json:
+    """A checkout's event; `more` are fields that differ from what was ordered."""
+    about: Json = {
+        "id": terms.session_id,
+        "object": "checkout.session",
+        "metadata": marks(terms),
+        "payment_intent": terms.payment_id,
+        "amount_total": terms.minor,
+        "currency": terms.currency.lower(),
+        "payment_status": "paid",
+        "status": "complete",
+    }
+    if kind == "checkout.session.expired":
+        about |= {"payment_status": "unpaid", "status": "expired", "payment_intent": None}
+    return event(kind, about | more)
+
+
+def refund(terms: Terms, total: int) -> Json:
+    """Given back so far, as the provider counts it up."""
+    about: Json = {
+        "id": f"ch_{terms.order_id}",
+        "object": "charge",
+        "metadata": marks(terms),
+        "payment_intent": terms.payment_id,
+        "amount": terms.minor,
+        "amount_refunded": total,
+        "currency": terms.currency.lower(),
+        "paid": True,
+        "status": "succeeded",
+    }
+    return event("charge.refunded", about)
+
+
+def dispute(terms: Terms, status: str, amount: int) -> Json:
+    """It names the payment alone."""
+    kind = "charge.dispute.created" if status == "needs_response" else "charge.dispute.closed"
+    about: Json = {
+        "id": f"dp_{terms.order_id}",
+        "object": "dispute",
+        "payment_intent": terms.payment_id,
+        "amount": amount,
+        "currency": terms.currency.lower(),
+        "status": status,
+    }
+    return event(kind, about)
+
+
+def marks(terms: Terms) -> Json:
+    return {"application": "pressroom", "order_id": str(terms.order_id)}
+
+
+def event(kind: str, about: Json) -> Json:
+    return {
+        "id": f"evt_till_{next(_numbers)}_{time.time_ns()}",
+        "object": "event",
+        "type": kind,
+        "created": int(time.time()),
+        "livemode": False,
+        "data": {"object": about},
+    }
+
+
+@dataclass
+class Poster:
+    """Signs and posts webhooks."""
+
+    stack: Stack
+    http: httpx.Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.http = self.stack.client()
+
+    def post(
+        self, sent: Json, *, secret: str | None = None, seconds_ago: float = 0
+    ) -> httpx.Response:
+        body = json.dumps(sent).encode()
+        return self.http.post(
+            "/webhooks/stripe",
+            content=body,
+            headers={
+                "Content-Type": "application/json",
+                "Stripe-Signature": self.sign(body, secret=secret, seconds_ago=seconds_ago),
+            },
+        )
+
+    def sign(self, body: bytes, *, secret: str | None = None, seconds_ago: float = 0) -> str:
+        key = secret or self.stack.environment["PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"]
+        at = int(time.time() - seconds_ago)
+        mac = hmac.new(key.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
+        return f"t={at},v1={mac}"
+
+    def close(self) -> None:
+        self.http.close()

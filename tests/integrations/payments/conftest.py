@@ -1,0 +1,52 @@
+from collections.abc import Iterator
+
+import pytest
+
+from devstack.sandbox.stripe.keys import Keys
+from integrations.payments.port import OpenedCheckout
+from integrations.payments.stripe_checkout import StripeCheckout
+from tests.integrations.payments.reading import Reader
+from tests.payments import SandboxPayments, account_at, an_order, serving
+from tests.webhooks import Receiver, receiving
+
+
+@pytest.fixture(scope="package")
+def keys() -> Keys:
+    return Keys()
+
+
+@pytest.fixture(scope="package")
+def receiver(keys: Keys) -> Iterator[Receiver]:
+    with receiving() as running:
+        keys.webhook_url = running.url
+        yield running
+
+
+@pytest.fixture(scope="package")
+def sandbox_url(keys: Keys, receiver: Receiver) -> Iterator[str]:
+    with serving(keys) as url:
+        yield url
+
+
+@pytest.fixture
+def sandbox(sandbox_url: str) -> Iterator[SandboxPayments]:
+    running = SandboxPayments(sandbox_url)
+    yield running
+    running.mode()
+    running.no_trouble()
+    running.close()
+
+
+@pytest.fixture
+def account(sandbox_url: str, keys: Keys) -> StripeCheckout:
+    return account_at(f"{sandbox_url}/stripe", keys)
+
+
+@pytest.fixture
+def opened(account: StripeCheckout) -> OpenedCheckout:
+    return account.open(an_order())
+
+
+@pytest.fixture
+def read(receiver: Receiver, account: StripeCheckout, sandbox: SandboxPayments) -> Reader:
+    return Reader(receiver, account, sandbox)

@@ -1,0 +1,63 @@
+"""Events for the adapter to read: those that the sandbox sent, and others."""
+
+import hashlib
+import hmac
+import json
+import time
+
+from devstack.sandbox.stripe.keys import Keys
+from integrations.payments.port import Event, Evidence, OpenedCheckout
+from integrations.payments.stripe_checkout import StripeCheckout
+from tests.payments import Json, SandboxPayments
+from tests.webhooks import Receiver
+
+
+class Reader:
+    """Reads what the webhook was sent about one checkout."""
+
+    def __init__(
+        self, receiver: Receiver, account: StripeCheckout, sandbox: SandboxPayments
+    ) -> None:
+        self._receiver = receiver
+        self._account = account
+        self._sandbox = sandbox
+
+    def event(self, kind: str, opened: OpenedCheckout) -> Event:
+        is_session = kind.startswith("checkout.session.")
+        session = self._sandbox.session(opened.session_id)
+        sent = self._receiver.next(kind, session["id" if is_session else "payment"])
+        return self._account.event(sent.body, sent.signature)
+
+    def evidence(self, kind: str, opened: OpenedCheckout) -> Evidence:
+        found = self.event(kind, opened).evidence
+        assert found is not None
+        return found
+
+
+def signed(keys: Keys, body: bytes) -> tuple[bytes, str]:
+    at = str(int(time.time()))
+    mac = hmac.new(keys.webhook_secret.encode(), at.encode() + b"." + body, hashlib.sha256)
+    return body, f"t={at},v1={mac.hexdigest()}"
+
+
+def a_paid_session(**changed: object) -> bytes:
+    session: Json = {
+        "id": "cs_live_1",
+        "object": "checkout.session",
+        "amount_total": 100,
+        "currency": "usd",
+        "metadata": {"application": "pressroom", "order_id": "7"},
+        "payment_intent": "pi_1",
+        "payment_status": "paid",
+        "status": "complete",
+    }
+    session |= {name: value for name, value in changed.items() if name in session}
+    event = {
+        "id": "evt_1",
+        "object": "event",
+        "created": 1,
+        "data": {"object": session},
+        "livemode": changed.get("livemode", False),
+        "type": "checkout.session.completed",
+    }
+    return json.dumps(event).encode()

@@ -1,0 +1,154 @@
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from core.errors import DomainError, Kind
+from core.settings import Settings
+from devstack.payments import sandbox_settings
+from devstack.sandbox.stripe.keys import Keys
+from integrations.payments.port import Channel, OpenedCheckout
+from integrations.payments.registry import PaymentChannels
+from tests.integrations.challenges.setting import settings
+from tests.integrations.payments.reading import a_paid_session, signed
+from tests.payments import SandboxPayments
+from tests.webhooks import Receiver
+
+STRIPE = {"stripe_secret_key": "sk_test_real", "stripe_webhook_secret": "whsec_real"}
+
+
+def of_sandbox(keys: Keys, url: str = "http://127.0.0.1:9/stripe") -> dict[str, str]:
+    return {
+        "payments_sandbox_url": url,
+        "payments_sandbox_secret_key": keys.secret_key,
+        "payments_sandbox_webhook_secret": keys.webhook_secret,
+    }
+
+
+def test_a_channel_is_there_once_it_has_its_keys(keys: Keys) -> None:
+    assert PaymentChannels(settings()).configured == ()
+    assert PaymentChannels(settings(**STRIPE)).configured == (Channel.STRIPE,)
+    assert PaymentChannels(settings(**of_sandbox(keys))).configured == (Channel.SANDBOX,)
+
+
+def test_real_money_goes_before_the_sandbox(keys: Keys) -> None:
+    assert PaymentChannels(settings(**of_sandbox(keys))).default is Channel.SANDBOX
+    both = PaymentChannels(settings(**STRIPE, **of_sandbox(keys)))
+    assert both.configured == (Channel.STRIPE, Channel.SANDBOX)
+    assert both.default is Channel.STRIPE
+    assert [both.channel(each).channel for each in Channel] == list(Channel)
+
+
+def test_a_channel_that_is_not_there_says_whose_mistake_it_is(keys: Keys) -> None:
+    none, real = PaymentChannels(settings()), PaymentChannels(settings(**STRIPE))
+    sandbox = PaymentChannels(settings(**of_sandbox(keys)))
+    expected = [
+        (none, none.default, Kind.UNAVAILABLE),
+        (real, Channel.SANDBOX, Kind.INVALID),
+        (sandbox, Channel.STRIPE, Kind.UNAVAILABLE),
+    ]
+    for channels, channel, kind in expected:
+        with pytest.raises(DomainError) as refused:
+            channels.channel(channel)
+        assert (refused.value.code, refused.value.kind) == ("topup.channel_unavailable", kind)
+
+
+def test_an_event_belongs_to_the_account_that_signed_it(keys: Keys) -> None:
+    channels = PaymentChannels(settings(**STRIPE, **of_sandbox(keys)))
+    real = Keys(webhook_secret=STRIPE["stripe_webhook_secret"])
+    for signer, channel in ((keys, Channel.SANDBOX), (real, Channel.STRIPE)):
+        account, event = channels.event(*signed(signer, a_paid_session()))
+        assert account.channel is channel
+        assert event.evidence is not None
+
+
+def test_an_event_that_nobody_signed_is_refused(keys: Keys) -> None:
+    channels = PaymentChannels(settings(**STRIPE, **of_sandbox(keys)))
+    for body, header in (signed(Keys(), a_paid_session()), (a_paid_session(), "")):
+        with pytest.raises(DomainError) as refused:
+            channels.event(body, header)
+        assert refused.value.code == "webhook.signature_invalid"
+
+
+def test_a_signed_body_of_no_event_is_not_offered_to_others(keys: Keys) -> None:
+    channels = PaymentChannels(settings(**STRIPE, **of_sandbox(keys)))
+    real = Keys(webhook_secret=STRIPE["stripe_webhook_secret"])
+    with pytest.raises(DomainError) as refused:
+        channels.event(*signed(real, b"{}"))
+    assert refused.value.code == "webhook.unreadable"
+
+
+def test_without_any_account_events_wait(keys: Keys) -> None:
+    with pytest.raises(DomainError) as refused:
+        PaymentChannels(settings()).event(*signed(keys, a_paid_session()))
+    assert refused.value.kind is Kind.UNAVAILABLE
+
+
+def test_an_account_is_opened_once_whoever_asks_first(keys: Keys) -> None:
+    channels = PaymentChannels(settings(**of_sandbox(keys)))
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(lambda _: id(channels.channel(Channel.SANDBOX)), range(32)))
+    assert len(found) == 1
+
+
+def test_a_process_that_sees_no_money_does_not_load_the_library() -> None:
+    check = (
+        "import sys; import api.app, workers.app, integrations.payments.registry; "
+        "assert 'stripe' not in sys.modules; "
+        "import integrations.payments.stripe_checkout; assert 'stripe' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_events_of_the_running_sandbox_find_their_account(
+    sandbox: SandboxPayments,
+    sandbox_url: str,
+    keys: Keys,
+    receiver: Receiver,
+    opened: OpenedCheckout,
+) -> None:
+    sandbox.pay(opened.payment_url)
+    sent = receiver.next("checkout.session.completed", opened.session_id)
+    channels = PaymentChannels(settings(**STRIPE, **of_sandbox(keys, f"{sandbox_url}/stripe")))
+    account, event = channels.event(sent.body, sent.signature)
+    assert event.evidence
+    assert event.evidence.session_id
+    assert account.evidence(event.evidence.session_id).paid
+
+
+@pytest.mark.parametrize("missing", ["secret_key", "webhook_secret"])
+def test_stripes_keys_go_together(missing: str) -> None:
+    given = {name: value for name, value in STRIPE.items() if not name.endswith(missing)}
+    with pytest.raises(ValueError, match="STRIPE_SECRET_KEY: set both, or none"):
+        settings(**given)
+
+
+@pytest.mark.parametrize("missing", ["url", "sandbox_secret_key", "webhook_secret"])
+def test_the_sandboxs_settings_go_together(keys: Keys, missing: str) -> None:
+    given = {name: v for name, v in of_sandbox(keys).items() if not name.endswith(missing)}
+    with pytest.raises(ValueError, match="set all three, or none"):
+        settings(**given)
+
+
+@pytest.mark.parametrize("host", ["sandbox.example.com", "10.0.0.1", "127.0.0.1.example.com"])
+def test_a_sandbox_elsewhere_is_refused(keys: Keys, host: str) -> None:
+    with pytest.raises(ValueError, match="must be on this machine"):
+        settings(**of_sandbox(keys, f"http://{host}/stripe"))
+
+
+def test_no_key_shows_in_settings_that_are_printed(keys: Keys) -> None:
+    shown = repr(settings(**STRIPE, **of_sandbox(keys)))
+    for secret in (*STRIPE.values(), keys.secret_key, keys.webhook_secret):
+        assert secret not in shown
+
+
+def test_the_stack_draws_keys_anew_and_leaves_alone_what_the_user_set() -> None:
+    first, second = sandbox_settings("http://127.0.0.1:1", {}), sandbox_settings("", {})
+    assert len({*first.values(), *second.values()}) == 6
+    own = {"PRESSROOM_PAYMENTS_SANDBOX_URL": "http://127.0.0.1:2"}
+    assert sandbox_settings("http://127.0.0.1:1", own) == {}
+    stripe = {"PRESSROOM_STRIPE_SECRET_KEY": "sk_test_real"}
+    assert sandbox_settings("http://127.0.0.1:1", stripe)
+    names = {name.removeprefix("PRESSROOM_").lower() for name in first}
+    assert names <= set(Settings.model_fields)

@@ -1,0 +1,182 @@
+"""What the adapter reads from webhooks that were really signed and really posted."""
+
+from datetime import timedelta
+
+import pytest
+from pydantic import SecretStr
+
+from core import clock
+from devstack.sandbox.stripe.keys import Keys
+from integrations.payments.port import Channel, Dispute, Evidence, OpenedCheckout
+from integrations.payments.stripe_checkout import StripeCheckout
+from tests.integrations.payments.reading import Reader, a_paid_session, signed
+from tests.payments import Json, SandboxPayments, an_order
+
+
+def test_a_payment_is_told_with_its_order_amount_and_currency(
+    account: StripeCheckout, sandbox: SandboxPayments, read: Reader
+) -> None:
+    order = an_order(500, "JPY")
+    opened = account.open(order)
+    sandbox.pay(opened.payment_url)
+    event = read.event("checkout.session.completed", opened)
+    [kept] = sandbox.events(opened.session_id)
+    assert (event.id, event.type) == (kept["id"], "checkout.session.completed")
+    assert abs(event.created_at - clock.now()) < timedelta(minutes=1)
+    assert event.evidence == Evidence(
+        order_id=order.order_id,
+        session_id=opened.session_id,
+        payment_id=sandbox.session(opened.session_id)["payment"],
+        amount_minor=500,
+        currency="JPY",
+        paid=True,
+    )
+
+
+def test_what_was_paid_is_told_even_where_something_else_was_asked_for(
+    account: StripeCheckout, sandbox: SandboxPayments, read: Reader, opened: OpenedCheckout
+) -> None:
+    sandbox.alter(opened.session_id, amount=1, currency="EUR")
+    sandbox.pay(opened.session_id)
+    told = read.evidence("checkout.session.completed", opened)
+    asked = account.evidence(opened.session_id)
+    for found in (told, asked):
+        assert (found.paid, found.amount_minor, found.currency) == (True, 1, "EUR")
+
+
+def test_a_promise_is_told_as_no_payment_then_kept(
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+) -> None:
+    sandbox.promise(opened.session_id)
+    promised = read.evidence("checkout.session.completed", opened)
+    assert (promised.session_id, promised.paid, promised.failed) == (
+        opened.session_id,
+        False,
+        False,
+    )
+    sandbox.settle(opened.session_id)
+    assert read.evidence("checkout.session.async_payment_succeeded", opened).paid
+
+
+def test_a_broken_promise_is_told_as_failed(
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+) -> None:
+    sandbox.promise(opened.session_id)
+    sandbox.fall_through(opened.session_id)
+    found = read.evidence("checkout.session.async_payment_failed", opened)
+    assert (found.session_id, found.paid, found.failed) == (opened.session_id, False, True)
+
+
+def test_a_declined_card_is_of_no_concern(
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+) -> None:
+    sandbox.decline(opened.session_id)
+    assert read.event("payment_intent.payment_failed", opened).evidence is None
+
+
+def test_an_expired_checkout_is_told(
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+) -> None:
+    sandbox.expire(opened.session_id)
+    found = read.evidence("checkout.session.expired", opened)
+    assert (found.session_id, found.expired, found.paid) == (opened.session_id, True, False)
+
+
+def test_refunds_are_told_as_their_sum_with_what_was_paid(
+    account: StripeCheckout, sandbox: SandboxPayments, read: Reader
+) -> None:
+    order = an_order()
+    opened = account.open(order)
+    sandbox.pay(opened.session_id)
+    sandbox.refund(opened.session_id, 34)
+    expected = Evidence(
+        order_id=order.order_id,
+        payment_id=sandbox.session(opened.session_id)["payment"],
+        amount_minor=1234,
+        currency="USD",
+        paid=True,
+        refunded_minor=34,
+    )
+    assert read.evidence("charge.refunded", opened) == expected
+    sandbox.refund(opened.session_id)
+    assert read.evidence("charge.refunded", opened).refunded_minor == 1234
+
+
+@pytest.mark.parametrize(
+    ("ending", "expected"), [("win", Dispute.WON), ("lose", Dispute.LOST)], ids=["won", "lost"]
+)
+def test_a_dispute_is_told_by_its_payment(
+    sandbox: SandboxPayments,
+    opened: OpenedCheckout,
+    read: Reader,
+    ending: str,
+    expected: Dispute,
+) -> None:
+    sandbox.pay(opened.session_id)
+    payment_id = sandbox.session(opened.session_id)["payment"]
+    sandbox.dispute(opened.session_id, 1000)
+    told = Evidence(payment_id=payment_id, dispute=Dispute.OPEN, disputed_minor=1000)
+    assert read.evidence("charge.dispute.created", opened) == told
+    assert read.evidence("charge.dispute.funds_withdrawn", opened) == told
+    getattr(sandbox, ending)(opened.session_id)
+    closed = Evidence(payment_id=payment_id, dispute=expected, disputed_minor=1000)
+    assert read.evidence("charge.dispute.closed", opened) == closed
+
+
+def test_an_inquiry_is_of_no_concern_though_it_is_called_a_dispute(
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+) -> None:
+    sandbox.pay(opened.session_id)
+    sandbox.inquire(opened.session_id)
+    assert read.event("charge.dispute.created", opened).evidence is None
+    sandbox.lose(opened.session_id)
+    assert read.event("charge.dispute.closed", opened).evidence is None
+
+
+def test_one_event_has_one_id_however_often_it_comes(
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+) -> None:
+    sandbox.mode(times=3)
+    sandbox.pay(opened.session_id)
+    events = [read.event("checkout.session.completed", opened) for _ in range(3)]
+    assert len({each.id for each in events}) == 1
+
+
+def test_another_shop_on_the_same_account_is_of_no_concern(
+    account: StripeCheckout, keys: Keys
+) -> None:
+    assert account.event(*signed(keys, a_paid_session())).evidence is not None
+    metadata: tuple[Json | None, ...] = (
+        {},
+        None,
+        {"order_id": "7"},
+        {"application": "pressroom"},
+        {"application": "pressroom", "order_id": "seven"},
+        {"application": "pressroom", "order_id": "-7"},
+    )
+    for each in metadata:
+        body = a_paid_session(metadata=each)
+        assert account.event(*signed(keys, body)).evidence is None
+
+
+@pytest.mark.parametrize(
+    ("key", "is_live_event", "counts"),
+    [
+        ("sk_live_1", True, True),
+        ("rk_live_1", True, True),
+        ("sk_live_1", False, False),
+        ("sk_test_1", True, False),
+        ("sk_test_1", False, True),
+    ],
+)
+def test_test_payments_count_for_nothing_where_real_ones_do(
+    keys: Keys, key: str, is_live_event: bool, counts: bool
+) -> None:
+    account = StripeCheckout(
+        Channel.STRIPE,
+        base_url="http://127.0.0.1:9",
+        secret_key=SecretStr(key),
+        webhook_secret=SecretStr(keys.webhook_secret),
+    )
+    event = account.event(*signed(keys, a_paid_session(livemode=is_live_event)))
+    assert (event.evidence is not None) == counts

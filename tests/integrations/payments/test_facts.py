@@ -1,0 +1,218 @@
+"""What the adapter learns by asking, over HTTP, from a server that speaks Stripe's protocol."""
+
+import logging
+from datetime import timedelta
+
+import pytest
+
+from core import clock
+from core.errors import DomainError, Kind
+from devstack.sandbox.stripe.keys import Keys
+from integrations.payments.port import Dispute, Evidence, OpenedCheckout
+from integrations.payments.stripe_checkout import StripeCheckout
+from tests.payments import RETURN_URL, SandboxPayments, account_at, an_order
+
+
+def test_an_open_checkout_says_what_it_is_for_and_nothing_else(account: StripeCheckout) -> None:
+    order = an_order()
+    opened = account.open(order)
+    assert account.evidence(opened.session_id) == Evidence(
+        order_id=order.order_id, session_id=opened.session_id, amount_minor=1234, currency="USD"
+    )
+    assert abs(opened.expires_at - order.expires_at) < timedelta(seconds=1)
+
+
+def test_a_paid_checkout_is_paid_and_its_payment_leads_back_to_the_order(
+    account: StripeCheckout, sandbox: SandboxPayments
+) -> None:
+    order = an_order()
+    opened = account.open(order)
+    assert sandbox.pay(opened.payment_url) == RETURN_URL
+    found = account.evidence(opened.session_id)
+    assert found.paid
+    assert not found.failed
+    assert found.payment_id
+    assert account.order_of(found.payment_id) == order.order_id
+    assert (found.refunded_minor, found.dispute) == (None, None)
+
+
+@pytest.mark.parametrize(("currency", "minor"), [("JPY", 500), ("KRW", 1), ("EUR", 199)])
+def test_amounts_are_in_the_minor_unit_which_for_yen_is_the_yen(
+    account: StripeCheckout, sandbox: SandboxPayments, currency: str, minor: int
+) -> None:
+    opened = account.open(an_order(minor, currency))
+    assert sandbox.session(opened.session_id)["amount"] == minor
+    found = account.evidence(opened.session_id)
+    assert (found.amount_minor, found.currency) == (minor, currency)
+
+
+def test_a_declined_card_ends_nothing(
+    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+) -> None:
+    sandbox.decline(opened.session_id)
+    found = account.evidence(opened.session_id)
+    assert (found.paid, found.failed, found.expired) == (False, False, False)
+    sandbox.pay(opened.session_id)
+    assert account.evidence(opened.session_id).paid
+
+
+def test_a_cancelled_checkout_can_be_paid_still(
+    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+) -> None:
+    assert sandbox.cancel(opened.payment_url) == RETURN_URL
+    found = account.evidence(opened.session_id)
+    assert (found.paid, found.failed, found.expired) == (False, False, False)
+
+
+def test_a_promise_is_no_payment_until_it_is_kept(
+    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+) -> None:
+    sandbox.promise(opened.session_id)
+    found = account.evidence(opened.session_id)
+    assert (found.paid, found.failed) == (False, False)
+    sandbox.settle(opened.session_id)
+    assert account.evidence(opened.session_id).paid
+
+
+def test_a_broken_promise_has_failed(
+    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+) -> None:
+    sandbox.promise(opened.session_id)
+    sandbox.fall_through(opened.session_id)
+    found = account.evidence(opened.session_id)
+    assert (found.paid, found.failed) == (False, True)
+
+
+def test_refunds_add_up(
+    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+) -> None:
+    sandbox.pay(opened.session_id)
+    sandbox.refund(opened.session_id, 234)
+    found = account.evidence(opened.session_id)
+    assert (found.paid, found.refunded_minor) == (True, 234)
+    sandbox.refund(opened.session_id)
+    assert account.evidence(opened.session_id).refunded_minor == 1234
+
+
+@pytest.mark.parametrize(
+    ("ending", "expected"), [("win", Dispute.WON), ("lose", Dispute.LOST)], ids=["won", "lost"]
+)
+def test_a_dispute_is_open_until_it_is_won_or_lost(
+    account: StripeCheckout,
+    sandbox: SandboxPayments,
+    opened: OpenedCheckout,
+    ending: str,
+    expected: Dispute,
+) -> None:
+    sandbox.pay(opened.session_id)
+    sandbox.dispute(opened.session_id, 1000)
+    found = account.evidence(opened.session_id)
+    assert (found.paid, found.dispute, found.disputed_minor) == (True, Dispute.OPEN, 1000)
+    getattr(sandbox, ending)(opened.session_id)
+    found = account.evidence(opened.session_id)
+    assert (found.dispute, found.disputed_minor) == (expected, 1000)
+
+
+def test_several_disputes_are_as_bad_as_the_worst(
+    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+) -> None:
+    sandbox.pay(opened.session_id)
+    for amount, ending in ((200, sandbox.win), (300, sandbox.lose), (34, sandbox.lose)):
+        sandbox.dispute(opened.session_id, amount)
+        ending(opened.session_id)
+    found = account.evidence(opened.session_id)
+    assert (found.dispute, found.disputed_minor) == (Dispute.LOST, 334)
+
+
+def test_a_banks_inquiry_is_no_dispute(
+    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+) -> None:
+    sandbox.pay(opened.session_id)
+    sandbox.inquire(opened.session_id)
+    assert account.evidence(opened.session_id).dispute is None
+
+
+def test_a_closed_checkout_has_expired_and_nobody_can_pay(
+    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+) -> None:
+    account.close(opened.session_id)
+    assert account.evidence(opened.session_id).expired
+    with pytest.raises(AssertionError, match="expired"):
+        sandbox.pay(opened.session_id)
+
+
+def test_closing_again_or_after_the_payment_changes_nothing(
+    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+) -> None:
+    sandbox.pay(opened.session_id)
+    account.close(opened.session_id)
+    found = account.evidence(opened.session_id)
+    assert (found.paid, found.expired) == (True, False)
+    other = account.open(an_order())
+    account.close(other.session_id)
+    account.close(other.session_id)
+    assert account.evidence(other.session_id).expired
+
+
+def test_opening_again_answers_the_same_checkout(
+    account: StripeCheckout, sandbox: SandboxPayments
+) -> None:
+    order = an_order()
+    assert account.open(order) == account.open(order)
+    known = [each for each in sandbox.sessions() if each["order_id"] == str(order.order_id)]
+    assert len(known) == 1
+
+
+def test_one_order_is_never_opened_at_two_prices(account: StripeCheckout) -> None:
+    order = an_order()
+    account.open(order)
+    with pytest.raises(DomainError) as refused:
+        account.open(type(order)(**{**vars(order), "amount_minor": 1}))
+    assert refused.value.code == "payments.refused"
+
+
+@pytest.mark.parametrize(
+    ("lasting", "real"),
+    [
+        (timedelta(minutes=1), timedelta(minutes=31)),
+        (timedelta(days=3), timedelta(hours=23, minutes=59)),
+    ],
+)
+def test_an_end_that_stripe_does_not_allow_is_moved_to_the_nearest(
+    account: StripeCheckout, lasting: timedelta, real: timedelta
+) -> None:
+    opened = account.open(an_order(lasting=lasting))
+    assert abs(opened.expires_at - clock.now() - real) < timedelta(seconds=30)
+
+
+def test_a_payment_that_is_not_ours_leads_nowhere(account: StripeCheckout) -> None:
+    assert account.order_of("pi_of_somebody_else") is None
+
+
+def test_a_checkout_that_nobody_knows_is_refused(account: StripeCheckout) -> None:
+    for ask in (account.evidence, account.close):
+        with pytest.raises(DomainError) as refused:
+            ask("cs_test_unknown")
+        assert (refused.value.code, refused.value.kind) == (
+            "payments.refused",
+            Kind.PROVIDER_FAILED,
+        )
+
+
+def test_a_refusal_shows_no_key(sandbox_url: str, keys: Keys) -> None:
+    other = Keys(webhook_secret=keys.webhook_secret)
+    with pytest.raises(DomainError) as refused:
+        account_at(f"{sandbox_url}/stripe", other).open(an_order())
+    assert refused.value.code == "payments.refused"
+    assert other.secret_key[-4:] not in refused.value.message
+    assert refused.value.__cause__ is None
+
+
+def test_what_the_provider_answers_is_logged_at_no_level(
+    account: StripeCheckout, opened: OpenedCheckout, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        account.evidence(opened.session_id)
+        assert "amount_total" not in caplog.text
+        # It would be seen here.
+        assert "httpx" in {each.name for each in caplog.records}

@@ -1,0 +1,185 @@
+"""A provider that is slow, broken, or not there: told apart from one that refuses, and in time."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from core.errors import DomainError, TransientError
+from devstack.sandbox.stripe.keys import Keys
+from integrations.payments.port import OpenedCheckout
+from integrations.payments.stripe_checkout import StripeCheckout
+from tests.payments import SandboxPayments, account_at, an_order
+
+# Two attempts of this many seconds, and a pause; generous against a busy machine.
+ATTEMPT = 0.4
+HANGING = 8.0
+
+
+@pytest.fixture
+def hasty(sandbox_url: str, keys: Keys) -> StripeCheckout:
+    """The same account, which gives up sooner."""
+    return account_at(f"{sandbox_url}/stripe", keys, attempt_seconds=ATTEMPT)
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 409, 429])
+def test_trouble_that_lasts_may_pass_later(
+    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout, status: int
+) -> None:
+    sandbox.trouble(status=status, count=2)
+    with pytest.raises(TransientError, match=str(status)):
+        account.evidence(opened.session_id)
+    sandbox.no_trouble()
+    assert account.evidence(opened.session_id).session_id == opened.session_id
+
+
+def test_trouble_that_passes_at_once_is_not_noticed(
+    account: StripeCheckout, sandbox: SandboxPayments
+) -> None:
+    sandbox.trouble(status=500)
+    assert account.open(an_order()).payment_url
+
+
+def test_a_call_is_tried_twice_and_no_more(
+    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+) -> None:
+    sandbox.trouble(status=500, count=3)
+    with pytest.raises(TransientError):
+        account.close(opened.session_id)
+    account.close(opened.session_id)
+    assert sandbox.session(opened.session_id)["status"] == "expired"
+
+
+def test_a_slow_provider_is_given_up_in_time(
+    hasty: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+) -> None:
+    sandbox.trouble(seconds=60, count=2)
+    started = time.monotonic()
+    for_payment = pytest.raises(TransientError)
+    with for_payment:
+        hasty.evidence(opened.session_id)
+    assert time.monotonic() - started < HANGING
+
+
+@pytest.mark.parametrize("status", [500, None], ids=["broken", "slow"])
+def test_a_checkout_whose_answer_was_lost_is_opened_once(
+    hasty: StripeCheckout, sandbox: SandboxPayments, status: int | None
+) -> None:
+    order = an_order()
+    seconds = 0.0 if status else 60.0
+    sandbox.trouble(status=status, seconds=seconds, count=2, when="after")
+    with pytest.raises(TransientError):
+        hasty.open(order)
+    sandbox.no_trouble()
+    opened = hasty.open(order)
+    known = [each for each in sandbox.sessions() if each["order_id"] == str(order.order_id)]
+    assert [each["id"] for each in known] == [opened.session_id]
+
+
+def test_a_provider_that_is_not_there_may_be_later(keys: Keys) -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        account = account_at(f"http://127.0.0.1:{reserved.getsockname()[1]}", keys)
+        for ask in (account.evidence, account.close, account.order_of):
+            with pytest.raises(TransientError, match="APIConnectionError"):
+                ask("cs_test_1")
+
+
+class Raw:
+    """Answers each connection with these bytes, the last part byte by byte without an end."""
+
+    def __init__(self, head: bytes, drip: bytes = b"") -> None:
+        self._head, self._drip = head, drip
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                link, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(link,), daemon=True).start()
+
+    def _answer(self, link: socket.socket) -> None:
+        with link:
+            link.recv(65536)
+            link.sendall(self._head)
+            for _ in range(200 if self._drip else 0):
+                try:
+                    link.sendall(self._drip)
+                except OSError:
+                    return
+                time.sleep(0.05)
+
+
+@pytest.fixture
+def raw(request: pytest.FixtureRequest) -> Iterator[Raw]:
+    server = Raw(*request.param)
+    yield server
+    server.close()
+
+
+_OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    "raw", [(_OK + b"Content-Length: 1000\r\n\r\n", b" ")], indirect=True, ids=["drip"]
+)
+def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(raw: Raw, keys: Keys) -> None:
+    started = time.monotonic()
+    with pytest.raises(TransientError):
+        account_at(raw.url, keys, attempt_seconds=ATTEMPT).evidence("cs_test_1")
+    assert time.monotonic() - started < HANGING
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        (_OK + b"Content-Length: 15\r\n\r\n<title>Busy</t>",),
+        (b"HTTP/1.1 503 Gone\r\nContent-Length: 4\r\n\r\nbusy",),
+        (b"",),
+        (b"nonsense\r\n\r\n",),
+        (_OK + b"Content-Length: 5000002\r\n\r\n{}" + b" " * 5_000_000,),
+    ],
+    indirect=True,
+    ids=["page", "503", "nothing", "nonsense", "endless"],
+)
+def test_what_is_no_answer_of_stripe_may_be_one_later(raw: Raw, keys: Keys) -> None:
+    with pytest.raises(TransientError):
+        account_at(raw.url, keys).evidence("cs_test_1")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n",),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno",),
+    ],
+    indirect=True,
+    ids=["redirect", "404"],
+)
+def test_a_server_that_sends_elsewhere_or_knows_nothing_is_a_refusal(raw: Raw, keys: Keys) -> None:
+    with pytest.raises(DomainError) as refused:
+        account_at(raw.url, keys).evidence("cs_test_1")
+    assert refused.value.code == "payments.refused"
+
+
+def test_threads_share_an_account(account: StripeCheckout, sandbox: SandboxPayments) -> None:
+    opened: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: opened.append(account.open(an_order()).session_id))
+        for _ in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(opened)) == 16
+    assert set(opened) <= {each["id"] for each in sandbox.sessions()}

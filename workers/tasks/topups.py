@@ -1,0 +1,27 @@
+from typing import Any
+
+from services.jobs.lease import Lease
+from services.topups import asking, opening
+from services.topups.opening import OPEN
+from workers import process
+from workers.declaration import TaskSet
+
+TASKS = TaskSet()
+
+
+@TASKS.job(OPEN)
+def open_checkout(lease: Lease) -> None:
+    opening.open_checkout(process.resources(), process.payments(), lease)
+
+
+@TASKS.request("topup.refresh")
+def refresh(payload: dict[str, Any]) -> dict[str, Any]:
+    """The state of an order whose payer has come back."""
+    status = asking.refresh(process.resources(), process.payments(), payload["order_id"])
+    return {"status": status}
+
+
+@TASKS.periodic("topups.poll")
+def poll() -> None:
+    """Settle orders whose webhook never came, and end those that nobody paid."""
+    asking.poll(process.resources(), process.payments())
