@@ -3,6 +3,7 @@ from typing import Any
 from services.jobs.lease import Lease
 from services.topups import asking, opening
 from services.topups.opening import OPEN
+from storage.request_work import Question
 from workers import process
 from workers.declaration import TaskSet
 
@@ -15,9 +16,10 @@ def open_checkout(lease: Lease) -> None:
 
 
 @TASKS.request("topup.refresh")
-def refresh(payload: dict[str, Any]) -> dict[str, Any]:
+def refresh(question: Question) -> dict[str, Any]:
     """The state of an order whose payer has come back."""
-    status = asking.refresh(process.resources(), process.payments(), payload["order_id"])
+    order_id = question.payload["order_id"]
+    status = asking.refresh(process.resources(), process.payments(), order_id)
     return {"status": status}
 
 
