@@ -15,16 +15,18 @@ def tweets_of(plain: PlainPost, document: Document, scores: Sequence[float]) -> 
     chosen = list(_different(document, order))
     wanted = min(MOST_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
     texts = [document.sentences[index].text for index in chosen[:1] + sorted(chosen[1:wanted])]
-    fitting = fit_tweets(plain, [_opening(plain.title, texts[:1]), *texts[1:]])
+    fitting = fit_tweets(plain, [_opening(plain.title, texts[:1], document.language), *texts[1:]])
     if fitting:
         return fitting
     return fit_tweets(plain, _whatever(plain))[:1] or (ELLIPSIS,)
 
 
-def _opening(title: str, best: list[str]) -> str:
+def _opening(title: str, best: list[str], language: str) -> str:
     if not best or not title:
         return best[0] if best else title
-    whole = f"{title} {best[0]}" if title[-1] in ".!?…。！？:：" else f"{title}: {best[0]}"
+    colon = "：" if language in {"zh", "ja"} else ": "
+    between = " " if title[-1] in ".!?…。！？:：" else colon
+    whole = f"{title}{between}{best[0]}"
     if best[0].startswith(title):
         return best[0]
     return whole if weighted_length(whole) <= MOST_WEIGHT else best[0]

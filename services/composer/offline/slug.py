@@ -1,6 +1,10 @@
+import re
+
 from services.composer.offline.document import Document
+from services.composer.offline.tokens import japanese_readings
 from services.composer.post import PlainPost
 from services.composer.rules import fit_slug
+from services.composer.transliteration import latin
 
 _MOST_CHARACTERS = 400
 # How these languages themselves write their letters in plain ones.
@@ -8,6 +12,11 @@ _SPELLED = {
     "de": str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}),
     "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
 }
+
+# Katakana of one syllable in two letters: `kyo`, not `kiyo`.
+_GLIDE = re.compile("([キギシジチニヒビピミリ])([ャュョ])")
+_ONSETS = {"シ": "sh", "ジ": "j", "チ": "ch"}
+_VOWELS = {"ャ": "a", "ュ": "u", "ョ": "o"}
 
 
 def slug_of(plain: PlainPost, document: Document, content_hash: str) -> str:
@@ -23,7 +32,14 @@ def slug_of(plain: PlainPost, document: Document, content_hash: str) -> str:
 def _spelled(text: str, language: str) -> str:
     if language == "zh":
         return _pinyin(text)
+    if language == "ja":
+        return _GLIDE.sub(_contracted, japanese_readings(text)) or text
     return text.translate(_SPELLED[language]) if language in _SPELLED else text
+
+
+def _contracted(match: re.Match[str]) -> str:
+    onset = _ONSETS.get(match[1]) or f"{latin(match[1])[0]}y"
+    return onset + _VOWELS[match[2]]
 
 
 def _pinyin(text: str) -> str:

@@ -113,6 +113,14 @@ def _japanese(text: str) -> list[Word]:
     return words
 
 
+def japanese_readings(text: str) -> str:
+    """Its words in Katakana, apart; empty without the extra `japanese`."""
+    tagger = _japanese_tagger()
+    if tagger is None:
+        return ""
+    return " ".join(str(word.feature.kana or word.surface) for word in tagger(text))
+
+
 @cache
 def _japanese_tagger() -> Any:
     """None without the extra `japanese`."""

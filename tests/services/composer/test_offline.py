@@ -84,6 +84,12 @@ def test_other_scripts_work_plainly(content: str) -> None:
     assert not (metadata.slug or "").startswith("post-")
 
 
+def test_japanese_is_read_as_its_grammar_has_it_with_the_extra() -> None:
+    pytest.importorskip("fugashi", reason="the extra `japanese` isn't installed")
+    metadata = written("京都の紅葉", "京都の紅葉は十一月に見頃を迎えます。")
+    assert metadata.slug == "kyouto-no-kouyou"
+
+
 def test_only_what_was_wanted_is_written() -> None:
     plain = read(Post("Title", "Some text."))
     assert offline.metadata(plain, frozenset({Part.SLUG}), HASH) == Metadata(slug="title")
