@@ -91,13 +91,15 @@ def in_a_minute() -> str:
         ("soon", 60, 60),
         ("-5", 60, 60),
         ("١٢", 60, 60),
-        (in_a_minute(), 1, 60),
+        pytest.param("in a minute", 1, 60, id="date"),
         ("Mon, 01 Jan 2024 00:00:00 GMT", 1, 1),
     ],
 )
 def test_a_spent_quota_says_when_to_come_back(
     provider: Provider, header: str | None, least: int, most: int
 ) -> None:
+    # The date is of when the test runs: each process that runs tests collects them at its own time.
+    header = in_a_minute() if header == "in a minute" else header
     headers = {} if header is None else {"Retry-After": header.encode().decode("latin-1")}
     provider.script = Script(429, headers)
     refusal = provider.refusal()
