@@ -43,6 +43,9 @@ def serve(
         forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
         server_header=False,
         timeout_graceful_shutdown=20,
+        # Longer than clients and load balancers keep an idle connection: who closes first must be
+        # the one that sends, or a request meets a connection that has just been closed.
+        timeout_keep_alive=75,
     )
 
 
