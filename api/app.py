@@ -13,6 +13,8 @@ from starlette.middleware import Middleware
 from api import errors, openapi
 from api.audience import AudienceMiddleware
 from api.calling import Calls
+from api.cookies import cookies_of
+from api.hashing import Hashing
 from api.middleware.deadlines import DeadlineMiddleware
 from api.middleware.limits import BodyLimitMiddleware
 from api.middleware.paths import PathMiddleware
@@ -27,10 +29,13 @@ from api.routers import (
     imports,
     jobs,
     lists,
+    login,
     media,
     members,
     operations,
+    own_account,
     pages,
+    registering,
     returning,
     subscriptions,
     topups,
@@ -44,7 +49,7 @@ from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
 from integrations.stock_photos.registry import StockPhotoProviders
 from models import FINISHED
-from services import api_keys, file_links
+from services import api_keys, file_links, logins, sessions
 from services.attachments import links
 from services.composer.commission import Shelf
 from services.composer.photos import Photos, note_quotas
@@ -78,12 +83,18 @@ _RESOURCES = (
     jobs,
     accounts,
     pages,
+    login,
+    registering,
+    own_account,
     operations,
 )
 
+# What people look at, with a browser.
+_PAGES = (pages, returning, login, registering, own_account)
+
 _MIDDLEWARE = [
     Middleware(RequestMiddleware),
-    Middleware(AudienceMiddleware, pages=[pages.router, returning.router]),
+    Middleware(AudienceMiddleware, pages=[each.router for each in _PAGES]),
     Middleware(BreakageMiddleware),
     Middleware(PathMiddleware),
     Middleware(DeadlineMiddleware),
@@ -128,6 +139,8 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     state = State(
         resources=resources,
         key_signer=api_keys.signer(settings.keyring),
+        session_signer=sessions.signer(settings.keyring),
+        login_signer=logins.signer(settings.keyring),
         link_signer=links.signer(settings.keyring),
         trace_signer=traces.signer(settings.keyring),
         file_signer=file_links.signer(settings.keyring),
@@ -141,6 +154,8 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         shelf=Shelf(settings, resources.keyring, resources.cache),
         photos=_photos(resources),
         streams=Streams(),
+        cookies=cookies_of(settings),
+        hashing=Hashing(),
     )
     hearing = state.subscriber
     with hearing.listening(partial(_hear_job, state.jobs)), hearing.listening(state.calls.hear):

@@ -12,11 +12,12 @@ from fastapi import Depends, Query, Request
 from pydantic import BeforeValidator
 from starlette.concurrency import run_in_threadpool
 
+from api import browsers
 from api.state import State, state_of
 from core import ids
-from core.errors import forbidden, malformed, unauthenticated
+from core.errors import DomainError, forbidden, malformed, unauthenticated
 from core.scopes import Scope
-from services import api_keys
+from services import api_keys, sessions
 from services.api_keys import Caller
 from services.idempotency import IdempotencyKey
 
@@ -79,7 +80,9 @@ class Access:
         if self.scope is not None:
             api_keys.require_scope(caller, self.scope)
         if self.unrestricted and not caller.unrestricted:
-            raise forbidden("auth.restricted_credential", "This needs an unrestricted API key.")
+            raise forbidden(
+                "auth.restricted_credential", "This needs a session or an unrestricted API key."
+            )
         return caller
 
 
@@ -103,18 +106,54 @@ def needs_unless_traced(scope: Scope) -> Any:
     return Depends(Access(scope, or_trace=True))
 
 
-def identify(request: Request) -> Caller | None:
-    """The caller by the credentials sent, ``None`` without any; raises when they are no good."""
+def identify(request: Request, csrf_token: object = None) -> Caller | None:
+    """The caller by the credentials sent, ``None`` without any; raises when they are no good.
+
+    A key or token counts before a session's cookie, which only must not be another person's.
+    ``csrf_token`` is what a form says, where the request is one.
+    """
     state = state_of(request)
     sent = _credentials(request, state.resources.settings.api_key_header)
-    if not sent:
-        return None
+    cookie = browsers.session_cookie(request, state)
     if len(sent) > 1:
-        raise unauthenticated(
-            "auth.credentials_disagree", "The request carries credentials that differ."
-        )
+        raise _disagree()
+    if sent:
+        caller = _by_secret(state, sent.pop())
+        if cookie is not None:
+            _require_nobody_else(state, cookie, caller)
+        return caller
+    if cookie is None:
+        return None
+    caller = _by_cookie(state, cookie)
+    if request.method not in browsers.SAFE_METHODS:
+        browsers.require_ours(request, state, cookie, csrf_token)
+    return caller
+
+
+def _by_secret(state: State, secret: str) -> Caller:
     engine = state.resources.database.autocommitting
-    return api_keys.authenticate(engine, state.key_signer, sent.pop())
+    return api_keys.authenticate(engine, state.key_signer, secret)
+
+
+def _by_cookie(state: State, cookie: str) -> Caller:
+    engine = state.resources.database.autocommitting
+    return sessions.authenticate(engine, state.session_signer, cookie)
+
+
+def _require_nobody_else(state: State, cookie: str, caller: Caller) -> None:
+    try:
+        person = _by_cookie(state, cookie)
+    except DomainError:
+        # Browsers go on sending the cookie of a session that is over: it says nothing any more.
+        return
+    if person.user_id != caller.user_id:
+        raise _disagree()
+
+
+def _disagree() -> DomainError:
+    return unauthenticated(
+        "auth.credentials_disagree", "The request carries credentials that differ."
+    )
 
 
 def _credentials(request: Request, api_key_header: str) -> set[str]:

@@ -17,8 +17,8 @@ The back end of a newsletter and publishing platform.
 
 Every successful answer is `{"data": …, "ts": <Unix seconds>}`; every refusal is
 `application/problem+json` with a stable `code`. Send an API key as `Authorization: Bearer prk_…` or
-in `X-API-Key`. Slow work is done by workers while your call waits; `Prefer: respond-async` or
-`Prefer: wait=N` (seconds, at most 60) says for how long.
+in `X-API-Key`; who is logged in in a browser needs neither. Slow work is done by workers while your
+call waits; `Prefer: respond-async` or `Prefer: wait=N` (seconds, at most 60) says for how long.
 """
 
 _REF = "#/components/schemas/Problem"
@@ -30,6 +30,14 @@ PREFER_PARAMETER = {
     "description": "wait=N: seconds to wait, at most 60. respond-async: answer 202 at once.",
     "schema": {"type": "string"},
     "example": "wait=30",
+}
+SESSION_SCHEME = {
+    "type": "apiKey",
+    "in": "cookie",
+    "name": "__Host-pressroom_session",
+    "description": "Of somebody who logged in on the page /login; it may do what its user may. "
+    "Writes need our own Origin or the header X-CSRF-Token too. Where the API is reached over http "
+    "on its own machine, the name has no __Host-.",
 }
 PATIENCE_PARAMETER = {
     "name": "Prefer",
@@ -76,6 +84,7 @@ def document(app: FastAPI, *, api_key_header: str) -> dict[str, Any]:
         components["securitySchemes"] = {
             "bearer": {"type": "http", "scheme": "bearer"},
             "apiKey": {"type": "apiKey", "in": "header", "name": api_key_header},
+            "session": SESSION_SCHEME,
         }
         for route in api_routes(app):
             if route.include_in_schema:
@@ -119,7 +128,7 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
             operation["security"] = []
             continue
         scopes = [access.scope.value] if access.scope else []
-        operation["security"] = [{"bearer": scopes}, {"apiKey": scopes}]
+        operation["security"] = [{name: scopes} for name in ("bearer", "apiKey", "session")]
         if access.or_trace or access.optional:
             operation["security"].insert(0, {})
         operation["description"] += f"\n\n{_credential_wanted(access)}"
@@ -129,7 +138,7 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
 def _credential_wanted(access: Access) -> str:
     """The pages that show the document leave scopes of API keys out, so the text says them."""
     if access.unrestricted:
-        return "Credential: an API key without restriction to scopes."
+        return "Credential: a session, or an API key without restriction to scopes."
     if access.of_job_kind:
         return "Scope: that of the job's kind, such as `attachment`."
     if access.of_export_kind:
@@ -164,7 +173,9 @@ def _access_refusals(access: Access) -> list[tuple[int, str, str]]:
     if access.scope:
         refusals.append((403, "auth.insufficient_scope", f"This needs the scope {access.scope}."))
     if access.unrestricted:
-        refusals.append((403, "auth.restricted_credential", "This needs an unrestricted API key."))
+        refusals.append(
+            (403, "auth.restricted_credential", "This needs a session or an unrestricted API key.")
+        )
     return refusals
 
 

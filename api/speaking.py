@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
+from api.browsers import CSRF_FIELD
 from api.context import current_request_id
 from api.dependencies import identify
 from api.state import State
@@ -42,7 +43,7 @@ def speaker_of(request: Request, state: State, submission: Submission, scope: Sc
         trace = read_trace(state, submission.trace_id)
         via = Via.ONE_CLICK if submission.is_one_click else Via.TRACE
         return Speaker(trace.user_id, via, trace.list_id)
-    caller = identify(request)
+    caller = identify(request, submission.fields.get(CSRF_FIELD))
     if caller is None:
         raise unauthenticated(
             "auth.credentials_missing", "Send a trace_id, or credentials of your own."

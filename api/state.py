@@ -3,6 +3,8 @@ from dataclasses import dataclass
 from starlette.requests import HTTPConnection
 
 from api.calling import Calls
+from api.cookies import Cookies
+from api.hashing import Hashing
 from api.streams import Streams
 from api.waiting import Subscriber, Waiters
 from core.keyring import Signer
@@ -20,6 +22,8 @@ class State:
 
     resources: Resources
     key_signer: Signer
+    session_signer: Signer
+    login_signer: Signer
     link_signer: Signer
     trace_signer: Signer
     file_signer: Signer
@@ -33,6 +37,8 @@ class State:
     shelf: Shelf
     photos: Photos
     streams: Streams
+    cookies: Cookies
+    hashing: Hashing
 
 
 def state_of(connection: HTTPConnection) -> State:

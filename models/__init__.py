@@ -1,5 +1,6 @@
 """All tables, so that the migrations see every one of them."""
 
+from models.account_mail import AccountMail
 from models.api_key import ApiKey
 from models.attachment import Attachment, AttachmentStatus
 from models.credit import CreditAccount, CreditAction, CreditEntry
@@ -24,9 +25,11 @@ from models.subscriber_count import SubscriberCount, SubscriberDelta
 from models.subscription import Subscription, SubscriptionStatus, Tier
 from models.subscription_event import SubscriptionEvent
 from models.user import Plan, User
+from models.user_session import LoginAttempts, UserSession
 
 __all__ = [
     "FINISHED",
+    "AccountMail",
     "ApiKey",
     "Attachment",
     "AttachmentStatus",
@@ -38,6 +41,7 @@ __all__ = [
     "ImportChunk",
     "Job",
     "JobStatus",
+    "LoginAttempts",
     "MailedLink",
     "MailingList",
     "MemberExport",
@@ -60,4 +64,5 @@ __all__ = [
     "SubscriptionStatus",
     "Tier",
     "User",
+    "UserSession",
 ]

@@ -12,14 +12,18 @@ class MailedLink(Model):
     __tablename__ = "mailed_links"
     __table_args__ = (
         CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),
+        CheckConstraint("user_id IS NOT NULL OR email IS NOT NULL", name="about_somebody"),
         Index("ix_mailed_links_user_id_list_id", "user_id", "list_id"),
         Index("ix_mailed_links_expires_at", "expires_at"),
     )
 
     id: Mapped[SerialId]
     purpose: Mapped[str]
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    # Nobody's yet where an address is to be registered.
+    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
+    # Whose mail it proves to be read, where that is not the person's address at all times.
+    email: Mapped[str | None] = mapped_column(index=True)
     # The secret itself is in the mail and nowhere else.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     expires_at: Mapped[datetime]

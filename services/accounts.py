@@ -1,17 +1,10 @@
-from argon2 import PasswordHasher
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
-from core.errors import DomainError, conflict, invalid, not_found
+from core.errors import DomainError, conflict, not_found
 from models import Plan, User
-from services import addresses
+from services import addresses, passwords
 from storage.unit_of_work import UnitOfWork
-
-MIN_PASSWORD_CHARACTERS = 8
-MAX_PASSWORD_CHARACTERS = 1024
-
-# argon2id with the parameters that RFC 9106 recommends second (64 MiB), the library's default.
-_hasher = PasswordHasher()
 
 
 def normalise_email(address: str) -> str:
@@ -26,7 +19,7 @@ def create_user(
     user = User(
         email=normalise_email(email),
         name=name,
-        password_hash=None if password is None else hash_password(password),
+        password_hash=None if password is None else passwords.make(password),
     )
     uow.session.add(user)
     try:
@@ -36,15 +29,6 @@ def create_user(
             raise
         raise conflict("user.exists", f"There is a user {user.email} already.") from None
     return user
-
-
-def hash_password(password: str) -> str:
-    if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
-        raise invalid(
-            "password.length",
-            f"A password has {MIN_PASSWORD_CHARACTERS} to {MAX_PASSWORD_CHARACTERS} characters.",
-        )
-    return _hasher.hash(password)
 
 
 def find_by_email(uow: UnitOfWork, email: str) -> User | None:

@@ -34,9 +34,12 @@ class Caller:
 
     user_id: int
     scopes: frozenset[Scope]
-    # A credential without restriction may make and revoke others.
+    # A session, or a key without restriction: it may make and revoke others.
     unrestricted: bool
-    key_id: int
+    # Which credential it is: one of these.
+    key_id: int | None = None
+    session_id: int | None = None
+    grant_id: int | None = None
 
 
 def signer(keyring: Keyring) -> Signer:

@@ -8,6 +8,7 @@ from sqlalchemy import Delete, case, delete, func, or_, select, tuple_, update
 from core.errors import conflict
 from core.keyring import Keyring
 from models import (
+    AccountMail,
     ApiKey,
     Attachment,
     IdempotencyRecord,
@@ -23,6 +24,7 @@ from models import (
     SubscriptionEvent,
     SubscriptionStatus,
     User,
+    UserSession,
 )
 from services import accounts
 from services.attachments.files import media_key, original_key
@@ -70,7 +72,7 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> Erased:
         jobs=jobs,
     )
     _forget(uow, delete(IdempotencyRecord).where(IdempotencyRecord.caller_id == person.id))
-    _forget(uow, delete(MailedLink).where(MailedLink.user_id == person.id))
+    _forget_ways_in(uow, person)
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None
@@ -82,6 +84,14 @@ def _lock_orders(uow: UnitOfWork, email: str) -> None:
     theirs = select(PaymentOrder.id).join(User, User.id == PaymentOrder.user_id)
     named = theirs.where(User.email == accounts.normalise_email(email))
     uow.session.execute(named.with_for_update(of=PaymentOrder))
+
+
+def _forget_ways_in(uow: UnitOfWork, person: User) -> None:
+    """Their sessions, and mail that is on its way to them or was lately."""
+    _forget(uow, delete(UserSession).where(UserSession.user_id == person.id))
+    for kind in (MailedLink, AccountMail):
+        about_them = or_(kind.user_id == person.id, kind.email == person.email)
+        _forget(uow, delete(kind).where(about_them))
 
 
 def _hold(uow: UnitOfWork, email: str) -> User:

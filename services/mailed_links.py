@@ -20,16 +20,25 @@ from storage.unit_of_work import UnitOfWork
 
 class Purpose(StrEnum):
     CONFIRM_SUBSCRIPTION = "subscription.confirm"
+    REGISTER = "account.register"
+    RESET_PASSWORD = "account.reset_password"  # noqa: S105 - a name
+    CHANGE_ADDRESS = "account.change_address"
 
 
-LIFETIMES = {Purpose.CONFIRM_SUBSCRIPTION: timedelta(days=7)}
+LIFETIMES = {
+    Purpose.CONFIRM_SUBSCRIPTION: timedelta(days=7),
+    Purpose.REGISTER: timedelta(hours=1),
+    Purpose.RESET_PASSWORD: timedelta(hours=1),
+    Purpose.CHANGE_ADDRESS: timedelta(hours=1),
+}
 
 
 @dataclass(frozen=True)
 class Opened:
     link_id: int
-    user_id: int
+    user_id: int | None
     list_id: int | None
+    email: str | None
     is_used: bool
 
 
@@ -38,15 +47,22 @@ def signer(keyring: Keyring) -> Signer:
 
 
 def make(
-    uow: UnitOfWork, signer: Signer, purpose: Purpose, *, user_id: int, list_id: int | None = None
+    uow: UnitOfWork,
+    signer: Signer,
+    purpose: Purpose,
+    *,
+    user_id: int | None,
+    list_id: int | None = None,
+    email: str | None = None,
 ) -> str:
-    """The secret of a new link."""
+    """The secret of a new link, about a person, an address, or both."""
     secret = secrets.token_urlsafe(32)
     uow.session.add(
         MailedLink(
             purpose=purpose,
             user_id=user_id,
             list_id=list_id,
+            email=email,
             secret_hmac=signer.digest(secret.encode()),
             expires_at=func.now() + LIFETIMES[purpose],
         )
@@ -65,7 +81,8 @@ def read(uow: UnitOfWork, signer: Signer, purpose: Purpose, secret: str) -> Open
     )
     if found is None:
         raise not_valid()
-    return Opened(found.id, found.user_id, found.list_id, is_used=found.used_at is not None)
+    is_used = found.used_at is not None
+    return Opened(found.id, found.user_id, found.list_id, found.email, is_used=is_used)
 
 
 def use(uow: UnitOfWork, opened: Opened) -> None:

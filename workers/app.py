@@ -14,6 +14,7 @@ from storage.broker import celery_app
 from workers import process, schedule, signals, sweeping
 from workers.declaration import TaskSet
 from workers.tasks import (
+    accounts,
     attachments,
     composer,
     exports,
@@ -73,6 +74,7 @@ def build_app(settings: Settings, *more: TaskSet) -> Celery:
     )
     for tasks in (
         attachments.TASKS,
+        accounts.TASKS,
         subscriptions.TASKS,
         members.TASKS,
         exports.TASKS,

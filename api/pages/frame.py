@@ -43,6 +43,11 @@ def see_other(query: str) -> Response:
     return Response(status_code=303, headers={**HEADERS, "Location": f"?{query}"})
 
 
+def lead(address: str) -> Response:
+    """Go on there, by GET."""
+    return Response(status_code=303, headers={**HEADERS, "Location": address})
+
+
 @lru_cache(maxsize=1)
 def _templates() -> Environment:
     templates = Environment(

@@ -35,6 +35,31 @@ _BY_CODE = {
         "This link doesn’t work",
         "It doesn’t lead to an order. If you have paid, your payment counts all the same.",
     ),
+    "account_link.invalid": (
+        "This link doesn’t work",
+        "It may be too old, or have been cut off on its way. Please ask for a new one.",
+    ),
+    "account_link.used": ("This link has been used", "It works once. Please log in."),
+    "auth.csrf": (
+        "That didn’t go through",
+        "Your browser didn’t show that this came from a page of ours. Please open that again.",
+    ),
+    "login.busy": (
+        "Too many people log in at this moment",
+        "Please try again in a few seconds.",
+    ),
+    "password.changed": (
+        "That didn’t go through",
+        "Your password was changed at the same moment. Please try again.",
+    ),
+    "user.exists": (
+        "This address is in use already",
+        "Another account, or a subscription of its own, has it by now. Nothing was changed.",
+    ),
+    "session.not_found": (
+        "There is no such session",
+        "It is over already, or it was never yours.",
+    ),
     "list.not_found": (
         "This list is closed",
         "Nothing is sent from it any more, so there is nothing left to do.",

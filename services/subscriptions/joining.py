@@ -106,7 +106,7 @@ def read_confirmation(uow: UnitOfWork, keyring: Keyring, secret: str) -> Confirm
     """What ``confirm`` would do, without doing it; raises what that raises."""
     opened = _open(uow, keyring, secret)
     mailing_list = _list_of(uow, opened)
-    record = _confirmable(changes.find(uow, mailing_list.id, opened.user_id))
+    record = _confirmable(changes.find(uow, mailing_list.id, _person_of(opened)))
     found = Confirmation(mailing_list, record)
     if opened.is_used and not found.is_confirmed:
         raise mailed_links.used()
@@ -120,7 +120,7 @@ def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Sub
     and is not what the subscription waits for, ``subscription.not_pending``, ``list.not_found``.
     """
     opened = _open(uow, keyring, secret)
-    person = accounts.get(uow, opened.user_id)
+    person = accounts.get(uow, _person_of(opened))
     standing = hold_standing(uow, _list_of(uow, opened), person)
     if standing is None:
         raise mailed_links.not_valid()
@@ -143,6 +143,11 @@ def _open(uow: UnitOfWork, keyring: Keyring, secret: str) -> Opened:
 def _list_of(uow: UnitOfWork, opened: Opened) -> MailingList:
     assert opened.list_id is not None
     return lists.get(uow, opened.list_id)
+
+
+def _person_of(opened: Opened) -> int:
+    assert opened.user_id is not None
+    return opened.user_id
 
 
 def _confirmable(record: Subscription | None) -> Subscription:

@@ -147,7 +147,8 @@ def test_document_has_every_operation_and_says_its_scope(
             continue
         assert scope in operation["description"].splitlines()[-1], name
         granted = [scope] if scope in set(Scope) else []
-        assert operation["security"] == [{"bearer": granted}, {"apiKey": granted}]
+        ways = ("bearer", "apiKey", "session")
+        assert operation["security"] == [{way: granted} for way in ways]
         assert "401" in operation["responses"]
 
 
@@ -164,7 +165,12 @@ def test_a_trace_id_opens_the_operations_of_a_mails_reader_and_no_other(
     for name, scope in BY_TRACE.items():
         operation = operations[name]
         # Nothing, or one of the credentials.
-        assert operation["security"] == [{}, {"bearer": [scope]}, {"apiKey": [scope]}]
+        assert operation["security"] == [
+            {},
+            {"bearer": [scope]},
+            {"apiKey": [scope]},
+            {"session": [scope]},
+        ]
         said = operation["description"].splitlines()[-1]
         assert said == f"Credential: a trace id, or a login. Scope: `{scope}`."
         assert "trace_id" in {each["name"] for each in operation["parameters"]}
@@ -177,7 +183,7 @@ def test_a_topup_needs_no_credentials_and_takes_any(
     operations: dict[str, dict[str, Any]],
 ) -> None:
     operation = operations["POST /auxilia/credits/topup"]
-    assert operation["security"] == [{}, {"bearer": []}, {"apiKey": []}]
+    assert operation["security"] == [{}, {"bearer": []}, {"apiKey": []}, {"session": []}]
     refused = operation["responses"]["401"]["content"]["application/problem+json"]["examples"]
     assert set(refused) == {"auth.invalid_credentials"}
 
@@ -221,7 +227,13 @@ def test_every_route_with_access_says_so(app: FastAPI, document: dict[str, Any])
 
 def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
     left_out = {route.path for route in api_routes(app) if not route.include_in_schema}
-    assert left_out == {"/unsubscribe", "/confirm", "/topups/return"}
+    assert left_out == {
+        *("/unsubscribe", "/confirm", "/topups/return"),
+        *("/login", "/logout", "/register", "/register/confirm"),
+        *("/password/forgotten", "/password/new"),
+        *("/account", "/account/password", "/account/email", "/account/email/confirm"),
+        "/account/sessions",
+    }
 
 
 def test_document_is_valid(document: dict[str, Any]) -> None:

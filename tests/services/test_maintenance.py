@@ -6,7 +6,8 @@ import pytest
 
 from core.ids import random_hash_id
 from core.lanes import Lane
-from services import mailed_links
+from services import account_mails, mailed_links, sessions
+from services.account_mails import MailKind
 from services.mailed_links import Purpose
 from storage.broker import queue_name
 from tests.services.subscriptions.acting import Acting
@@ -78,3 +79,38 @@ def test_mailed_links_are_forgotten_once_they_expired(stack: Stack, acting: Acti
     beat_sends(stack, "maintenance.purge")
     eventually(lambda: stack.query(of_person, person.user_id) != [(2,)], what="the purge")
     assert stack.query(of_person, person.user_id) == [(1,)]
+
+
+def test_purging_forgets_sessions_attempts_and_mails_whose_time_is_over(
+    stack: Stack, owner: Owner
+) -> None:
+    signer = sessions.signer(stack.resources.keyring)
+    attempt = (
+        "INSERT INTO login_attempts (subject, attempts, paused_until, tried_at)"
+        " VALUES (sha256(%s), 9, now(), now() - %s::interval)"
+    )
+    with stack.resources.unit_of_work() as uow:
+        sessions.begin(uow, signer, owner.user_id)
+        account_mails.ask(uow, MailKind.FORGOTTEN_PASSWORD, owner.email)
+    stack.query("UPDATE user_sessions SET expires_at = now() WHERE user_id = %s", owner.user_id)
+    day = "UPDATE account_mails SET created_at = now() - interval '1 day' WHERE email = %s"
+    stack.query(day, owner.email)
+    stack.query(attempt, b"old", "25 hours")
+    with stack.resources.unit_of_work() as uow:
+        sessions.begin(uow, signer, owner.user_id)
+        account_mails.ask(uow, MailKind.FORGOTTEN_PASSWORD, owner.email)
+    stack.query(attempt, b"young", "23 hours")
+
+    def left() -> list[tuple[object, ...]]:
+        return stack.query(
+            "SELECT (SELECT count(*) FROM user_sessions WHERE user_id = %s),"
+            " (SELECT count(*) FROM account_mails WHERE email = %s),"
+            " (SELECT array_agg(subject = sha256('young')) FROM login_attempts"
+            " WHERE subject IN (sha256('old'), sha256('young')))",
+            owner.user_id,
+            owner.email,
+        )
+
+    beat_sends(stack, "maintenance.purge")
+    eventually(lambda: left() == [(1, 1, [True])], what="the purge")
+    stack.query("DELETE FROM login_attempts")

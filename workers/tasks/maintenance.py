@@ -1,7 +1,7 @@
 from datetime import timedelta
 
 from core import clock
-from services import bulk_files, idempotency, mailed_links
+from services import account_mails, bulk_files, idempotency, logins, mailed_links, sessions
 from services.attachments import strays
 from services.attachments.files import ORIGINALS
 from services.jobs import requests
@@ -39,6 +39,9 @@ def purge() -> None:
             purged = requests.purge_finished(uow, before=now - JOBS_KEPT)
             purged += idempotency.purge(uow, before=now)
             purged += mailed_links.purge(uow, before=now)
+            purged += account_mails.purge(uow, before=now - account_mails.KEPT)
+            purged += sessions.purge(uow, before=now)
+            purged += logins.purge(uow, before=now - logins.FORGOTTEN_AFTER)
         if not purged:
             return
 

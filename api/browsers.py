@@ -1,0 +1,106 @@
+"""Browsers: their cookies, and whether what they send comes from a page of ours.
+
+A cookie is sent along with whatever a page of anybody asks for, so a write by cookie alone also
+needs our origin, or a token that other pages can't read.
+"""
+
+import re
+import secrets
+from urllib.parse import urlsplit
+
+from fastapi import Request
+
+from api.state import State
+from core.errors import DomainError, forbidden
+from core.settings import Settings
+from services import sessions
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+CSRF_HEADER = "X-CSRF-Token"
+CSRF_FIELD = "csrf_token"
+_FORM_VALUE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
+
+
+def session_cookie(request: Request, state: State) -> str | None:
+    return request.cookies.get(state.cookies.session) or None
+
+
+def require_ours(request: Request, state: State, cookie: str | None, token: object = None) -> None:
+    """Refuse a write that another site's page may have sent; raises ``auth.csrf``.
+
+    ``token`` is that of a form; a header says it as well.
+    """
+    if request.headers.get("origin") == origin_of(state.resources.settings):
+        return
+    for sent in (token, request.headers.get(CSRF_HEADER)):
+        if cookie and isinstance(sent, str) and is_token_of(state, cookie, sent):
+            return
+    raise not_ours()
+
+
+def is_token_of(state: State, cookie: str, sent: str) -> bool:
+    return sessions.is_csrf_token(state.session_signer, cookie, sent)
+
+
+def origin_of(settings: Settings) -> str:
+    """As browsers write it: without the scheme's own port, a path or a user."""
+    url = settings.public_url
+    default = {"http": 80, "https": 443}[url.scheme]
+    port = "" if url.port in (None, default) else f":{url.port}"
+    return f"{url.scheme}://{url.host}{port}"
+
+
+def not_ours() -> DomainError:
+    return forbidden(
+        "auth.csrf", f"With a session, a write needs our own Origin or the {CSRF_HEADER} header."
+    )
+
+
+def form_value(request: Request, state: State) -> str:
+    """What ties a form to this browser: what its cookie says, or will."""
+    sent = request.cookies.get(state.cookies.form, "")
+    return sent if _FORM_VALUE.match(sent) else secrets.token_urlsafe(32)
+
+
+# Printable ASCII without the backslash, which browsers read as a slash; never a second slash first,
+# after which a host would follow.
+_OWN_PATH = re.compile(r"/(?!/)[!-\[\]-~]{0,2000}\Z")
+
+
+def own_path(sent: object) -> str | None:
+    """Where a page may lead after a login, if that is below our own address."""
+    if not isinstance(sent, str) or not _OWN_PATH.match(sent):
+        return None
+    parts = urlsplit(sent)
+    return None if parts.scheme or parts.netloc else sent
+
+
+def name_of(user_agent: str | None) -> str | None:
+    """Words by which a person knows their browser, such as "Firefox on Linux"."""
+    text = (user_agent or "")[:1000]
+    browser = next((name for mark, name in _BROWSERS if mark in text), None)
+    system = next((name for mark, name in _SYSTEMS if mark in text), None)
+    if browser and system:
+        return f"{browser} on {system}"
+    return browser or system
+
+
+# The first that is found counts, since most call themselves by the others' names too.
+_BROWSERS = (
+    ("Edg", "Edge"),
+    ("OPR/", "Opera"),
+    ("Firefox/", "Firefox"),
+    ("FxiOS/", "Firefox"),
+    ("CriOS/", "Chrome"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+)
+_SYSTEMS = (
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Windows", "Windows"),
+    ("Mac OS X", "macOS"),
+    ("CrOS", "ChromeOS"),
+    ("Linux", "Linux"),
+)

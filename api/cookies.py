@@ -1,0 +1,70 @@
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from fastapi.responses import Response
+
+from core.settings import Settings
+from services import sessions
+
+_KNOWN_SECONDS = 365 * 24 * 3600
+
+
+@dataclass(frozen=True)
+class Cookies:
+    """The names of our cookies. ``__Host-`` keeps other hosts of our domain from setting them."""
+
+    prefix: str
+    secure: bool
+
+    @property
+    def session(self) -> str:
+        return f"{self.prefix}pressroom_session"
+
+    @property
+    def form(self) -> str:
+        """Ties forms to a browser in which nobody is logged in."""
+        return f"{self.prefix}pressroom_form"
+
+    @property
+    def known(self) -> str:
+        """Says that somebody logged in here before (``services.logins``)."""
+        return f"{self.prefix}pressroom_known"
+
+    def keep_session(self, reply: Response, value: str) -> None:
+        self._set(reply, self.session, value, int(sessions.LIFETIME.total_seconds()))
+
+    def drop_session(self, reply: Response) -> None:
+        self._set(reply, self.session, "", 0)
+
+    def keep_form(self, reply: Response, value: str) -> None:
+        self._set(reply, self.form, value, None)
+
+    def keep_known(self, reply: Response, value: str) -> None:
+        self._set(reply, self.known, value, _KNOWN_SECONDS)
+
+    def _set(self, reply: Response, name: str, value: str, seconds: int | None) -> None:
+        reply.set_cookie(
+            name,
+            value,
+            max_age=seconds,
+            path="/",
+            secure=self.secure,
+            httponly=True,
+            samesite="lax",
+        )
+
+
+def cookies_of(settings: Settings) -> Cookies:
+    # Browsers take Secure cookies over TLS only; who tries us on their own machine has none.
+    secure = not (settings.public_url.scheme == "http" and _is_loopback(settings))
+    return Cookies("__Host-" if secure else "", secure)
+
+
+def _is_loopback(settings: Settings) -> bool:
+    host = (settings.public_url.host or "").strip("[]")
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,31 @@
+"""Passwords are hashed a few at a time, since each takes 64 MiB and a core for a while."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from anyio import CapacityLimiter, to_thread
+
+from core.errors import unavailable
+
+AT_ONCE = 4
+MOST_WAITING = 60
+
+_Result = TypeVar("_Result")
+
+
+class Hashing:
+    """Runs such work in threads of its own, so that a rush of logins holds up nothing else."""
+
+    def __init__(self) -> None:
+        self._turns = CapacityLimiter(AT_ONCE)
+        self._waiting = 0
+
+    async def run(self, work: Callable[[], _Result]) -> _Result:
+        """Raises ``login.busy`` where too many wait already."""
+        if self._waiting >= MOST_WAITING:
+            raise unavailable("login.busy", "Too many people log in at once.", retry_after=5)
+        self._waiting += 1
+        try:
+            return await to_thread.run_sync(work, limiter=self._turns)
+        finally:
+            self._waiting -= 1

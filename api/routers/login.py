@@ -1,0 +1,166 @@
+"""Logging in and out, by pages alone: programs have keys and tokens."""
+
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from api.browsers import name_of, own_path
+from api.dependencies import PUBLIC, StateOf
+from api.pacing import even_pace
+from api.speaking import client_address
+from api.state import State
+from api.visitors import (
+    Fields,
+    FormOf,
+    Member,
+    acting,
+    lead_to,
+    page_for_anybody,
+    require_own_form,
+    signed_in,
+)
+from core.errors import DomainError, Kind
+from services import logins, passwords, sessions
+from services.account_addresses import ACCOUNT_PATH, LOGIN_PATH, LOGOUT_PATH
+from services.logins import Attempt
+from storage.unit_of_work import UnitOfWork
+
+# Not operations of the API, so not in its document either.
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+
+
+@dataclass(frozen=True)
+class Entered:
+    """What a browser keeps once somebody is logged in."""
+
+    session: str
+    known: str
+
+
+@router.get(LOGIN_PATH)
+def show_login(
+    request: Request,
+    state: StateOf,
+    next: Annotated[str | None, Query()] = None,  # noqa: A002
+) -> Response:
+    """The form, or where it would lead whoever is logged in already."""
+    if signed_in(request, state) is not None:
+        return lead_to(state, own_path(next) or ACCOUNT_PATH)
+    return _form(request, state, {"next": next or ""})
+
+
+@router.post(LOGIN_PATH)
+async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
+    """Begin a session. Its answer, and its time, are the same for addresses without an account."""
+    require_own_form(request, state, form)
+    try:
+        async with even_pace():
+            entered = await _enter(request, state, form)
+    except DomainError as error:
+        if error.kind is not Kind.RATE_LIMITED:
+            raise
+        return _paused(request, state, form, error)
+    if entered is None:
+        problem = "This address and this password don’t belong together."
+        return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
+    return welcome(state, entered, own_path(form.get("next")) or ACCOUNT_PATH)
+
+
+@router.post(LOGOUT_PATH)
+def log_out(request: Request, state: StateOf, form: FormOf) -> Response:
+    """End the session of this browser."""
+    member = acting(request, state, form)
+    if member is not None and member.caller.session_id is not None:
+        with state.resources.unit_of_work() as uow:
+            sessions.end(uow, member.caller.session_id)
+    reply = lead_to(state, f"{LOGIN_PATH}")
+    state.cookies.drop_session(reply)
+    return reply
+
+
+def welcome(state: State, entered: Entered, path: str) -> Response:
+    reply = lead_to(state, path)
+    state.cookies.keep_session(reply, entered.session)
+    state.cookies.keep_known(reply, entered.known)
+    return reply
+
+
+def begin_session(
+    request: Request,
+    state: State,
+    uow: UnitOfWork,
+    user_id: int,
+    email: str,
+    before: Member | None,
+) -> Entered:
+    """A session of its own secret; the one that this browser had, whoever's, is over."""
+    if before is not None and before.caller.session_id is not None:
+        sessions.end(uow, before.caller.session_id)
+    browser = name_of(request.headers.get("user-agent"))
+    value = sessions.begin(uow, state.session_signer, user_id, browser=browser)
+    return Entered(value, logins.remember(state.login_signer, email))
+
+
+async def _enter(request: Request, state: State, form: Fields) -> Entered | None:
+    attempt = await run_in_threadpool(_attempt, request, state, form.get("email", ""))
+    # Not within a transaction: nobody's connection waits for a turn to hash.
+    verdict = await state.hashing.run(
+        partial(passwords.verify, attempt.password_hash, form.get("password", ""))
+    )
+    if not verdict.matches:
+        return None
+    return await run_in_threadpool(_succeed, request, state, attempt, verdict)
+
+
+def _attempt(request: Request, state: State, email: str) -> Attempt:
+    with state.resources.unit_of_work() as uow:
+        return logins.begin(
+            uow,
+            state.login_signer,
+            email=email,
+            client=client_address(request),
+            known=request.cookies.get(state.cookies.known),
+        )
+
+
+def _succeed(
+    request: Request, state: State, attempt: Attempt, verdict: passwords.Verdict
+) -> Entered | None:
+    before = signed_in(request, state)
+    with state.resources.unit_of_work() as uow:
+        user_id = logins.succeed(uow, attempt, verdict)
+        if user_id is None:
+            return None
+        return begin_session(request, state, uow, user_id, attempt.email, before)
+
+
+def _paused(request: Request, state: State, form: Fields, error: DomainError) -> Response:
+    seconds = error.retry_after or 1
+    wait = f"{seconds} seconds" if seconds < 120 else f"{round(seconds / 60)} minutes"  # noqa: PLR2004
+    problem = (
+        f"Too many logins failed. Wait {wait}, or ask for a new password, "
+        "which lets you in at once."
+    )
+    reply = _form(request, state, form, problem, HTTPStatus.TOO_MANY_REQUESTS)
+    reply.headers["Retry-After"] = str(seconds)
+    return reply
+
+
+def _form(
+    request: Request, state: State, form: Fields, problem: str | None = None, status: int = 200
+) -> Response:
+    return page_for_anybody(
+        request,
+        state,
+        "login.html",
+        status=status,
+        problem=problem,
+        notice=None,
+        next=own_path(form.get("next")),
+        email=form.get("email", ""),
+    )

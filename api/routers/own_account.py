@@ -1,0 +1,270 @@
+"""A person's pages about their own account."""
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from api.context import current_request_id
+from api.dependencies import PUBLIC, StateOf
+from api.pacing import even_pace
+from api.pages.frame import page
+from api.speaking import client_address
+from api.state import State
+from api.visitors import (
+    Fields,
+    FormOf,
+    Member,
+    acting,
+    lead_to,
+    lead_to_login,
+    page_for,
+    signed_in,
+)
+from core import ids
+from core.errors import DomainError, Kind, not_found
+from models import User
+from services import account_mails, accounts, logins, passwords, registration, sessions
+from services.account_addresses import (
+    ACCOUNT_PATH,
+    CONFIRM_EMAIL_PATH,
+    EMAIL_PATH,
+    PASSWORD_PATH,
+    SESSIONS_PATH,
+)
+from services.account_mails import MailKind
+from services.logins import Attempt
+
+# Not operations of the API, so not in its document either. Each looks at the session itself.
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+
+Note = Annotated[str | None, Query()]
+Token = Annotated[str, Query()]
+
+_NOTES = {
+    "password": "Your password is changed, and you are logged out everywhere else.",
+    "address": "Your account has its new address.",
+    "sessions": "That is done.",
+}
+_WRONG_PASSWORD = "That isn’t your present password."  # noqa: S105 - a sentence
+
+
+@router.get(ACCOUNT_PATH)
+def show_account(request: Request, state: StateOf, done: Note = None) -> Response:
+    member = signed_in(request, state)
+    if member is None:
+        return lead_to_login(request, state)
+    with state.resources.unit_of_work() as uow:
+        person = accounts.get(uow, member.user_id)
+        return page_for(
+            member,
+            state,
+            "account.html",
+            name=person.name,
+            email=person.email,
+            sessions=sessions.list_of(uow, member.user_id),
+            own_session=member.caller.session_id,
+            notice=_NOTES.get(done or ""),
+        )
+
+
+@router.post(SESSIONS_PATH)
+def end_sessions(request: Request, state: StateOf, form: FormOf) -> Response:
+    """End another session of the person's, or all others."""
+    member = acting(request, state, form)
+    if member is None:
+        return lead_to_login(request, state)
+    wanted = form.get("session", "")
+    with state.resources.unit_of_work() as uow:
+        if wanted == "others":
+            sessions.end_all(uow, member.user_id, but=member.caller.session_id)
+        else:
+            sessions.end(uow, _session_id(wanted), user_id=member.user_id)
+    return lead_to(state, f"{ACCOUNT_PATH}?done=sessions")
+
+
+def _session_id(wanted: str) -> int:
+    if not (wanted.isascii() and wanted.isdigit() and len(wanted) <= len(str(ids.MAX_ID))):
+        raise not_found("session.not_found", "There is no such session.")
+    return min(int(wanted), ids.MAX_ID)
+
+
+@router.get(PASSWORD_PATH)
+def show_password(request: Request, state: StateOf) -> Response:
+    member = signed_in(request, state)
+    if member is None:
+        return lead_to_login(request, state)
+    return _password_page(state, member, _person(state, member).email)
+
+
+@router.post(PASSWORD_PATH)
+async def change_password(request: Request, state: StateOf, form: FormOf) -> Response:
+    """Set a new password, whoever knows the present one, and end other sessions."""
+    member = await run_in_threadpool(acting, request, state, form)
+    if member is None:
+        return lead_to_login(request, state)
+    person = await run_in_threadpool(_person, state, member)
+    try:
+        passwords.require_length(form.get("password", ""))
+        attempt = await _proven(request, state, person.email, form)
+    except DomainError as error:
+        if error.kind not in {Kind.INVALID, Kind.RATE_LIMITED}:
+            raise
+        return _password_page(state, member, person.email, error)
+    made = await state.hashing.run(partial(passwords.make, form["password"]))
+    await run_in_threadpool(_set_password, state, member, attempt, made)
+    return lead_to(state, f"{ACCOUNT_PATH}?done=password")
+
+
+def _set_password(state: State, member: Member, attempt: Attempt, made: str) -> None:
+    with state.resources.unit_of_work() as uow:
+        registration.change_password(
+            uow,
+            member.user_id,
+            expected=attempt.password_hash,
+            password_hash=made,
+            session_id=member.caller.session_id,
+            request_id=current_request_id(),
+        )
+
+
+@router.get(EMAIL_PATH)
+def show_email(request: Request, state: StateOf, sent: Note = None) -> Response:
+    member = signed_in(request, state)
+    if member is None:
+        return lead_to_login(request, state)
+    if sent is not None:
+        return page("mailed.html")
+    return _email_page(state, member, _person(state, member).email)
+
+
+@router.post(EMAIL_PATH)
+async def ask_for_address(request: Request, state: StateOf, form: FormOf) -> Response:
+    """Mail a link to the new address, or that it is taken: answered alike."""
+    member = await run_in_threadpool(acting, request, state, form)
+    if member is None:
+        return lead_to_login(request, state)
+    person = await run_in_threadpool(_person, state, member)
+    typed = form.get("email", "").strip()
+    try:
+        email = accounts.normalise_email(typed)
+        async with even_pace():
+            await _proven(request, state, person.email, form)
+            await run_in_threadpool(_ask_for_address, state, member, email)
+    except DomainError as error:
+        if error.kind not in {Kind.INVALID, Kind.RATE_LIMITED}:
+            raise
+        return _email_page(state, member, person.email, typed=typed, error=error)
+    return lead_to(state, f"{EMAIL_PATH}?sent=yes")
+
+
+def _ask_for_address(state: State, member: Member, email: str) -> None:
+    with state.resources.unit_of_work() as uow:
+        account_mails.ask(
+            uow,
+            MailKind.NEW_ADDRESS,
+            email,
+            user_id=member.user_id,
+            request_id=current_request_id(),
+        )
+
+
+@router.get(CONFIRM_EMAIL_PATH)
+def show_new_address(request: Request, state: StateOf, token: Token = "") -> Response:
+    """Only to the person who asked for it: else somebody could talk another into confirming."""
+    member = signed_in(request, state)
+    if member is None:
+        return lead_to_login(request, state)
+    with state.resources.unit_of_work() as uow:
+        keyring = state.resources.keyring
+        email = registration.read_new_address(uow, keyring, token, member.user_id)
+        current = accounts.get(uow, member.user_id).email
+    return page_for(
+        member, state, "confirm_email.html", token=token, email=email, current_email=current
+    )
+
+
+@router.post(CONFIRM_EMAIL_PATH)
+def change_address(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
+    member = acting(request, state, form)
+    if member is None:
+        return lead_to_login(request, state)
+    with state.resources.unit_of_work() as uow:
+        email = registration.change_address(
+            uow,
+            state.resources.keyring,
+            form.get("token") or token,
+            member.user_id,
+            request_id=current_request_id(),
+        )
+    reply = lead_to(state, f"{ACCOUNT_PATH}?done=address")
+    state.cookies.keep_known(reply, logins.remember(state.login_signer, email))
+    return reply
+
+
+async def _proven(request: Request, state: State, email: str, form: Fields) -> Attempt:
+    """The person typed their password once more, as counted as at a login.
+
+    Raises ``password.wrong`` and ``login.paused``.
+    """
+    known = request.cookies.get(state.cookies.known)
+    client = client_address(request)
+
+    def begin() -> Attempt:
+        with state.resources.unit_of_work() as uow:
+            signer = state.login_signer
+            return logins.begin(uow, signer, email=email, client=client, known=known)
+
+    def succeed() -> None:
+        with state.resources.unit_of_work() as uow:
+            logins.clear(uow, attempt)
+
+    attempt = await run_in_threadpool(begin)
+    check = partial(passwords.verify, attempt.password_hash, form.get("current", ""))
+    verdict = await state.hashing.run(check)
+    if not verdict.matches:
+        raise DomainError(Kind.INVALID, "password.wrong", _WRONG_PASSWORD)
+    await run_in_threadpool(succeed)
+    return attempt
+
+
+def _person(state: State, member: Member) -> User:
+    with state.resources.unit_of_work() as uow:
+        return accounts.get(uow, member.user_id)
+
+
+def _password_page(
+    state: State, member: Member, email: str, error: DomainError | None = None
+) -> Response:
+    problem = None if error is None else error.message
+    status = _status(error)
+    return page_for(
+        member, state, "change_password.html", status=status, email=email, problem=problem
+    )
+
+
+def _email_page(
+    state: State,
+    member: Member,
+    current: str,
+    *,
+    typed: str = "",
+    error: DomainError | None = None,
+) -> Response:
+    return page_for(
+        member,
+        state,
+        "change_email.html",
+        status=_status(error),
+        current_email=current,
+        email=typed,
+        problem=None if error is None else error.message,
+    )
+
+
+def _status(error: DomainError | None) -> int:
+    if error is None:
+        return 200
+    return 429 if error.kind is Kind.RATE_LIMITED else 422

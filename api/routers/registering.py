@@ -1,0 +1,225 @@
+"""Pages by which a person comes to an account, or back into it: each by a mailed link.
+
+Opening a link changes nothing, since scanners follow links; what is sent from its page does.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from api.context import current_request_id
+from api.dependencies import PUBLIC, StateOf
+from api.pacing import even_pace
+from api.pages.frame import page, see_other
+from api.routers.login import Entered, begin_session, welcome
+from api.speaking import client_address
+from api.state import State
+from api.visitors import Fields, FormOf, page_for_anybody, require_own_form, signed_in
+from core.errors import DomainError, Kind
+from core.keyring import Keyring
+from services import account_mails, accounts, logins, passwords, registration
+from services.account_addresses import (
+    ACCOUNT_PATH,
+    FORGOTTEN_PATH,
+    REGISTER_PATH,
+    REGISTRATION_PATH,
+    RESET_PATH,
+)
+from services.account_mails import MailKind
+from storage.unit_of_work import UnitOfWork
+
+# Not operations of the API, so not in its document either.
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+
+Sent = Annotated[str | None, Query()]
+Token = Annotated[str, Query()]
+
+_REGISTER: dict[str, Any] = {
+    "heading": "Make an account",
+    "text": "Tell us your e-mail address. We’ll mail you a link, by which you choose a password.",
+    "button": "Send me the link",
+}
+_FORGOTTEN: dict[str, Any] = {
+    "heading": "Get a new password",
+    "text": "Tell us the e-mail address of your account. We’ll mail you a link, by which you choose"
+    " a new password.",
+    "button": "Send me the link",
+}
+_REGISTRATION: dict[str, Any] = {
+    "heading": "Finish your registration",
+    "button": "Make my account",
+    "asks_name": True,
+}
+_RESET: dict[str, Any] = {
+    "heading": "Choose a new password",
+    "button": "Save and log in",
+    "asks_name": False,
+}
+
+
+@router.get(REGISTER_PATH)
+def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Response:
+    return _asking(request, state, _REGISTER, sent)
+
+
+@router.post(REGISTER_PATH)
+async def ask_to_register(request: Request, state: StateOf, form: FormOf) -> Response:
+    """Mail a link, or that there is an account: answered alike, as all that is asked here."""
+    return await _ask(request, state, form, MailKind.REGISTER, _REGISTER)
+
+
+@router.get(FORGOTTEN_PATH)
+def show_forgotten(request: Request, state: StateOf, sent: Sent = None) -> Response:
+    return _asking(request, state, _FORGOTTEN, sent)
+
+
+@router.post(FORGOTTEN_PATH)
+async def ask_for_password(request: Request, state: StateOf, form: FormOf) -> Response:
+    return await _ask(request, state, form, MailKind.FORGOTTEN_PASSWORD, _FORGOTTEN)
+
+
+@router.get(REGISTRATION_PATH)
+def show_registration(request: Request, state: StateOf, token: Token = "") -> Response:
+    return _choosing(request, state, registration.read_registration, _REGISTRATION, token)
+
+
+@router.post(REGISTRATION_PATH)
+async def register(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
+    """Make the account of whoever reads that mail, and log them in."""
+    require_own_form(request, state, form)
+    secret = form.get("token") or token
+    read = registration.read_registration
+    found = await _choice(request, state, form, read, _REGISTRATION, secret)
+    if isinstance(found, Response):
+        return found
+
+    def finish(uow: UnitOfWork, keyring: Keyring) -> registration.Changed:
+        name = form.get("name", "")
+        return registration.register(uow, keyring, secret, name=name, password_hash=found)
+
+    return await _finished(request, state, finish)
+
+
+@router.get(RESET_PATH)
+def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
+    return _choosing(request, state, registration.read_reset, _RESET, token)
+
+
+@router.post(RESET_PATH)
+async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
+    """Set the new password, and log in who has proven by mail that they may, pauses or not."""
+    require_own_form(request, state, form)
+    secret = form.get("token") or token
+    found = await _choice(request, state, form, registration.read_reset, _RESET, secret)
+    if isinstance(found, Response):
+        return found
+    request_id = current_request_id()
+
+    def finish(uow: UnitOfWork, keyring: Keyring) -> registration.Changed:
+        return registration.reset(uow, keyring, secret, password_hash=found, request_id=request_id)
+
+    return await _finished(request, state, finish)
+
+
+_Words = dict[str, Any]
+_Read = Callable[[UnitOfWork, Keyring, str], str]
+_Finish = Callable[[UnitOfWork, Keyring], registration.Changed]
+
+
+def _asking(request: Request, state: State, words: _Words, sent: str | None) -> Response:
+    if sent is not None:
+        return page("mailed.html")
+    return page_for_anybody(request, state, "ask_mail.html", problem=None, email="", **words)
+
+
+async def _ask(
+    request: Request, state: State, form: Fields, kind: MailKind, words: _Words
+) -> Response:
+    require_own_form(request, state, form)
+    typed = form.get("email", "").strip()
+    try:
+        email = accounts.normalise_email(typed)
+    except DomainError as error:
+        return page_for_anybody(
+            request,
+            state,
+            "ask_mail.html",
+            status=422,
+            problem=f"{error.message}",
+            email=typed,
+            **words,
+        )
+    async with even_pace():
+        await run_in_threadpool(_ask_for_mail, state, kind, email)
+    return see_other("sent=yes")
+
+
+def _ask_for_mail(state: State, kind: MailKind, email: str) -> None:
+    with state.resources.unit_of_work() as uow:
+        account_mails.ask(uow, kind, email, request_id=current_request_id())
+
+
+def _choosing(request: Request, state: State, read: _Read, words: _Words, secret: str) -> Response:
+    with state.resources.unit_of_work() as uow:
+        email = read(uow, state.resources.keyring, secret)
+    return _choice_page(request, state, words, secret, email)
+
+
+def _choice_page(
+    request: Request,
+    state: State,
+    words: _Words,
+    secret: str,
+    email: str,
+    *,
+    name: str = "",
+    problem: str | None = None,
+) -> Response:
+    return page_for_anybody(
+        request,
+        state,
+        "new_password.html",
+        status=422 if problem else 200,
+        token=secret,
+        email=email,
+        name=name,
+        problem=problem,
+        **words,
+    )
+
+
+async def _choice(
+    request: Request, state: State, form: Fields, read: _Read, words: _Words, secret: str
+) -> str | Response:
+    """The hash of the chosen password, or the page once more with what is wrong about it."""
+    email = await run_in_threadpool(_read, state, read, secret)
+    try:
+        return await state.hashing.run(partial(passwords.make, form.get("password", "")))
+    except DomainError as error:
+        if error.kind is not Kind.INVALID:
+            raise
+        name, problem = form.get("name", ""), error.message
+        return _choice_page(request, state, words, secret, email, name=name, problem=problem)
+
+
+def _read(state: State, read: _Read, secret: str) -> str:
+    with state.resources.unit_of_work() as uow:
+        return read(uow, state.resources.keyring, secret)
+
+
+async def _finished(request: Request, state: State, finish: _Finish) -> Response:
+    entered = await run_in_threadpool(_finish, request, state, finish)
+    return welcome(state, entered, ACCOUNT_PATH)
+
+
+def _finish(request: Request, state: State, finish: _Finish) -> Entered:
+    before = signed_in(request, state)
+    with state.resources.unit_of_work() as uow:
+        changed = finish(uow, state.resources.keyring)
+        client = client_address(request)
+        logins.forgive(uow, state.login_signer, email=changed.email, client=client)
+        return begin_session(request, state, uow, changed.user_id, changed.email, before)

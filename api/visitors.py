@@ -1,0 +1,110 @@
+"""Who looks at a page, and the pages that are made for them.
+
+Only the session's cookie says who it is: keys and tokens are for programs.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Depends, Request
+from fastapi.responses import Response
+
+from api import browsers
+from api.browsers import CSRF_FIELD, form_value, require_ours, session_cookie
+from api.pages.frame import lead, page
+from api.state import State
+from api.submission import SubmissionOf
+from core.errors import DomainError, invalid, unsupported_type
+from services import sessions
+from services.account_addresses import LOGIN_PATH
+from services.api_keys import Caller
+
+Fields = dict[str, str]
+
+
+async def read_form(submission: SubmissionOf) -> Fields:
+    """The fields of a page's form. Raises for what pages don't send."""
+    if submission.fields and not submission.is_form:
+        raise unsupported_type("body.unsupported_type", "Send a form.")
+    fields = {name: str(value) for name, value in submission.fields.items()}
+    # No keyboard writes it, and the database keeps no text with it.
+    if any("\0" in value for value in fields.values()):
+        raise invalid("body.invalid", "A field has a character that is none.")
+    return fields
+
+
+FormOf = Annotated[Fields, Depends(read_form)]
+
+
+@dataclass(frozen=True)
+class Member:
+    """Somebody who is logged in."""
+
+    caller: Caller
+    cookie: str
+
+    @property
+    def user_id(self) -> int:
+        return self.caller.user_id
+
+
+def signed_in(request: Request, state: State) -> Member | None:
+    """Who is logged in in this browser."""
+    cookie = session_cookie(request, state)
+    if cookie is None:
+        return None
+    engine = state.resources.database.autocommitting
+    try:
+        caller = sessions.authenticate(engine, state.session_signer, cookie)
+    except DomainError:
+        return None
+    return Member(caller, cookie)
+
+
+def acting(request: Request, state: State, form: Fields) -> Member | None:
+    """Who is logged in and sent this form of ours; raises ``auth.csrf``."""
+    member = signed_in(request, state)
+    if member is not None:
+        require_ours(request, state, member.cookie, form.get(CSRF_FIELD))
+    return member
+
+
+def require_own_form(request: Request, state: State, form: Fields) -> None:
+    """What is sent by somebody who need not be logged in; raises ``auth.csrf``."""
+    cookie = request.cookies.get(state.cookies.form)
+    require_ours(request, state, cookie, form.get(CSRF_FIELD))
+
+
+def page_for_anybody(
+    request: Request, state: State, template: str, *, status: int = 200, **values: Any
+) -> Response:
+    value = form_value(request, state)
+    reply = _page(state, value, template, status, values)
+    state.cookies.keep_form(reply, value)
+    return reply
+
+
+def page_for(
+    member: Member, state: State, template: str, *, status: int = 200, **values: Any
+) -> Response:
+    return _page(state, member.cookie, template, status, values)
+
+
+def _page(state: State, cookie: str, template: str, status: int, values: Any) -> Response:
+    token = sessions.csrf_token(state.session_signer, cookie)
+    base = state.resources.settings.public_base
+    return page(template, status=status, base=base, csrf_token=token, **values)
+
+
+def lead_to(state: State, path: str) -> Response:
+    """Lead to a path of ours, which nothing that was sent turns into another's address."""
+    return lead(state.resources.settings.public_base + path)
+
+
+def lead_to_login(request: Request, state: State) -> Response:
+    """First the login, and then back here."""
+    wanted = request.scope["path"]
+    if request.method in browsers.SAFE_METHODS and request.url.query:
+        wanted += f"?{request.url.query}"
+    return lead_to(state, f"{LOGIN_PATH}?{urlencode({'next': wanted})}")

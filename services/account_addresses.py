@@ -1,0 +1,21 @@
+"""Where the pages of accounts are, which mails lead to."""
+
+from urllib.parse import urlencode
+
+from core.settings import Settings
+
+LOGIN_PATH = "/login"
+LOGOUT_PATH = "/logout"
+REGISTER_PATH = "/register"
+REGISTRATION_PATH = "/register/confirm"
+FORGOTTEN_PATH = "/password/forgotten"
+RESET_PATH = "/password/new"
+ACCOUNT_PATH = "/account"
+PASSWORD_PATH = "/account/password"  # noqa: S105 - a path
+EMAIL_PATH = "/account/email"
+CONFIRM_EMAIL_PATH = "/account/email/confirm"
+SESSIONS_PATH = "/account/sessions"
+
+
+def address(settings: Settings, path: str, **query: str) -> str:
+    return f"{settings.public_base}{path}" + (f"?{urlencode(query)}" if query else "")

@@ -1,0 +1,40 @@
+import asyncio
+import threading
+
+import pytest
+
+from api import hashing
+from api.hashing import AT_ONCE, MOST_WAITING, Hashing
+from core.errors import DomainError
+
+
+def test_few_passwords_are_hashed_at_once_and_not_too_many_wait() -> None:
+    go_on, all_busy = threading.Event(), threading.Event()
+    guard = threading.Lock()
+    running: list[int] = []
+    most: list[int] = []
+
+    def work() -> int:
+        with guard:
+            running.append(1)
+            most.append(len(running))
+            if len(running) == AT_ONCE:
+                all_busy.set()
+        go_on.wait(30)
+        with guard:
+            running.pop()
+        return 7
+
+    async def rush() -> None:
+        turns = Hashing()
+        waiting = [asyncio.create_task(turns.run(work)) for _ in range(MOST_WAITING)]
+        assert await asyncio.to_thread(all_busy.wait, 30)
+        with pytest.raises(DomainError) as refused:
+            await turns.run(work)
+        assert (refused.value.code, refused.value.retry_after) == ("login.busy", 5)
+        go_on.set()
+        assert await asyncio.gather(*waiting) == [7] * MOST_WAITING
+        assert await turns.run(lambda: 8) == 8
+
+    asyncio.run(rush())
+    assert max(most) == hashing.AT_ONCE

@@ -1,0 +1,266 @@
+"""Logging in and out, as a person with a browser does."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import httpx
+import pytest
+from argon2 import PasswordHasher
+
+from core.errors import DomainError
+from services import logins, sessions
+from tests.contract.replies import data, problem
+from tests.stack import Stack
+from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, new_account, new_address
+
+
+@pytest.fixture
+def make_visitor(stack: Stack) -> Iterator[Callable[[], Visitor]]:
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(a_visitor(stack))
+
+
+@pytest.fixture
+def visitor(make_visitor: Callable[[], Visitor]) -> Visitor:
+    return make_visitor()
+
+
+@pytest.fixture
+def email(stack: Stack) -> str:
+    return new_account(stack)
+
+
+def set_cookies(reply: httpx.Response) -> dict[str, str]:
+    return {line.partition("=")[0]: line for line in reply.headers.get_list("set-cookie")}
+
+
+def test_who_logs_in_is_who_they_are(stack: Stack, visitor: Visitor, email: str) -> None:
+    reply = visitor.log_in(f"  {email.upper()} ")
+    assert reply.status_code == 303
+    assert reply.headers["location"] == f"{stack.api_url}/account"
+    assert reply.headers["cache-control"] == "no-store"
+    assert data(visitor.get("/users/me"))["email"] == email
+    assert email in visitor.get("/account").text
+
+
+def test_session_cookie_is_out_of_reach(visitor: Visitor, email: str) -> None:
+    cookie = set_cookies(visitor.log_in(email))[SESSION]
+    for word in ("HttpOnly", "SameSite=lax", "Path=/", "Max-Age=2592000"):
+        assert word in cookie
+    # Only on the loopback, where there is no TLS.
+    assert "Secure" not in cookie
+    assert "Domain" not in cookie
+
+
+def test_over_https_cookies_are_secure_and_this_hosts_alone(
+    make_stack: Callable[[str], Stack], quiet: Stack
+) -> None:
+    port = quiet.api_port + 1
+    for url in ("https://news.example", "http://192.0.2.7:8000"):
+        running = quiet.start_api(port, PRESSROOM_PUBLIC_URL=url)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as client:
+            cookie = set_cookies(client.get("/login"))["__Host-pressroom_form"]
+        assert "Secure" in cookie
+        assert "Path=/" in cookie
+        assert "Domain" not in cookie
+        running.stop()
+
+
+def test_only_an_hmac_of_the_cookie_is_kept(stack: Stack, visitor: Visitor, email: str) -> None:
+    visitor.log_in(email)
+    rows = stack.query("SELECT row_to_json(s)::text FROM user_sessions s")
+    assert visitor.cookie not in str(rows)
+    digest = sessions.signer(stack.resources.keyring).digest(visitor.cookie.encode()).hex()
+    stored = [row for row in rows if digest in str(row)]
+    assert len(stored) == 1
+    assert "127.0.0.1" not in str(stored)
+    for running in stack.processes:
+        log = running.log.read_text()
+        assert visitor.cookie not in log
+        assert PASSWORD not in log
+
+
+def test_a_wrong_password_and_no_account_are_told_alike(visitor: Visitor, email: str) -> None:
+    answers = []
+    for address, password in (
+        (email, "not the password"),
+        (new_address(), PASSWORD),
+        ("no address", PASSWORD),
+        ("", ""),
+        (email, "x" * 5000),
+    ):
+        reply = visitor.log_in(address, password)
+        assert SESSION not in set_cookies(reply)
+        text = re.sub(r'name="(email|csrf_token)"[^>]*value="[^"]*"', "", reply.text)
+        answers.append((reply.status_code, text))
+    assert answers == [answers[0]] * len(answers)
+    assert answers[0][0] == 403
+    assert "don’t belong together" in answers[0][1]
+
+
+def test_a_person_without_a_password_cannot_log_in(stack: Stack, visitor: Visitor) -> None:
+    email = new_account(stack, password=None)
+    for password in ("", "None", PASSWORD):
+        assert visitor.log_in(email, password).status_code == 403
+
+
+def test_every_login_has_a_cookie_of_its_own(visitor: Visitor, stack: Stack, email: str) -> None:
+    planted = "A" * 43
+    visitor.client.cookies.set(SESSION, planted)
+    visitor.log_in(email)
+    first = visitor.client.cookies.get(SESSION, domain="127.0.0.1")
+    assert first != planted
+    # In a browser that has a session already, that one is over.
+    shown = visitor.client.get("/account")
+    assert shown.status_code in (200, 303)
+    with a_visitor(stack) as again:
+        again.log_in(email)
+        before = again.cookie
+        form = {"email": email, "password": PASSWORD}
+        origin = {"Origin": stack.api_url}
+        assert again.client.post("/login", data=form, headers=origin).status_code == 303
+        assert again.cookie != before
+        with a_visitor(stack) as thief:
+            thief.client.cookies.set(SESSION, before)
+            problem(thief.get("/users/me"), 401, "auth.invalid_credentials")
+
+
+def test_logging_out_ends_the_session(stack: Stack, visitor: Visitor, email: str) -> None:
+    visitor.log_in(email)
+    cookie = visitor.cookie
+    token = visitor.csrf_token()
+    reply = visitor.client.post("/logout", data={"csrf_token": token})
+    assert reply.status_code == 303
+    assert SESSION not in visitor.client.cookies
+    with a_visitor(stack) as thief:
+        thief.client.cookies.set(SESSION, cookie)
+        problem(thief.get("/users/me"), 401, "auth.invalid_credentials")
+
+
+def test_a_login_from_another_site_is_refused(stack: Stack, visitor: Visitor, email: str) -> None:
+    form = {"email": email, "password": PASSWORD}
+    visitor.get("/login")
+    for headers in ({}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
+        reply = visitor.client.post("/login", data=form, headers=headers)
+        assert reply.status_code == 403
+        assert SESSION not in set_cookies(reply)
+    with a_visitor(stack) as other:
+        other.get("/login")
+        stolen = other.client.cookies["pressroom_form"]
+    # Another browser's token is nothing in this one.
+    token = sessions.csrf_token(sessions.signer(stack.resources.keyring), stolen)
+    reply = visitor.client.post("/login", data={**form, "csrf_token": token})
+    assert reply.status_code == 403
+
+
+def test_login_leads_on_to_the_page_that_wanted_it(visitor: Visitor, email: str) -> None:
+    first = visitor.get("/account/password")
+    assert first.status_code == 303
+    assert first.headers["location"].endswith("/login?next=%2Faccount%2Fpassword")
+    shown = visitor.client.get(first.headers["location"])
+    form = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', shown.text))
+    assert form["next"] == "/account/password"
+    reply = visitor.client.post("/login", data={**form, "email": email, "password": PASSWORD})
+    assert reply.headers["location"] == f"{visitor.stack.api_url}/account/password"
+
+
+# -- too many that fail --------------------------------------------------------------------------
+
+
+def fail(visitor: Visitor, email: str, times: int) -> httpx.Response:
+    for _ in range(times):
+        reply = visitor.log_in(email, "not the password")
+    return reply
+
+
+def hold(stack: Stack) -> int:
+    """Make every pause an hour's; returns how many counts there are."""
+    hour = "UPDATE login_attempts SET paused_until = now() + interval '1 hour' RETURNING 1"
+    return len(stack.query(hour))
+
+
+def test_logins_that_fail_make_growing_pauses(stack: Stack, visitor: Visitor, email: str) -> None:
+    assert fail(visitor, email, logins.OF_A_CLIENT.free).status_code == 403
+    # The first pause is a second, which a busy machine may need for itself.
+    assert hold(stack) >= 2
+    paused = visitor.log_in(email, "not the password")
+    assert paused.status_code == 429
+    assert int(paused.headers["retry-after"]) >= 1
+    # The right password says nothing either, and nobody hears whether there is an account.
+    assert visitor.log_in(email).status_code == 429
+    nobody = new_address()
+    assert fail(visitor, nobody, logins.OF_A_CLIENT.free).status_code == 403
+    hold(stack)
+    assert visitor.log_in(nobody).status_code == 429
+    stack.query("UPDATE login_attempts SET paused_until = now(), attempts = 9")
+    assert visitor.log_in(email, "not the password").status_code == 403
+    [(pause,)] = stack.query(
+        "SELECT max(extract(epoch FROM paused_until - tried_at)) FROM login_attempts"
+        " WHERE attempts = 10"
+    )
+    assert pause == 32
+    stack.query("UPDATE login_attempts SET paused_until = now(), attempts = 10000")
+    assert visitor.log_in(email, "not the password").status_code == 403
+    longest = stack.query("SELECT max(paused_until - tried_at) FROM login_attempts")
+    assert longest == [(logins.OF_A_CLIENT.longest,)]
+    stack.query("DELETE FROM login_attempts")
+
+
+def test_who_gets_in_is_forgiven(stack: Stack, visitor: Visitor, email: str) -> None:
+    before = stack.query("SELECT count(*) FROM login_attempts")
+    fail(visitor, email, 3)
+    assert stack.query("SELECT count(*) FROM login_attempts") != before
+    visitor.log_in(email)
+    assert stack.query("SELECT count(*) FROM login_attempts") == before
+
+
+def test_strangers_cannot_hold_an_owner_out_of_their_own_browser(
+    stack: Stack, visitor: Visitor, make_visitor: Callable[[], Visitor], email: str
+) -> None:
+    visitor.log_in(email)
+    visitor.client.post("/logout", data={"csrf_token": visitor.csrf_token()})
+    stranger = make_visitor()
+    assert fail(stranger, email, 1).status_code == 403
+    assert hold(stack) >= 2
+    assert stranger.log_in(email).status_code == 429
+    # Neither the client's nor the address's pause is that of a browser that was in before.
+    assert visitor.log_in(email).status_code == 303
+    # What it keeps to show so is for this person's address alone, and can't be made up.
+    hold(stack)
+    stranger.client.cookies.set("pressroom_known", "nonce.k1.AAAA")
+    assert stranger.log_in(email).status_code == 429
+    stack.query("DELETE FROM login_attempts")
+
+
+def test_attempts_at_once_are_not_more_than_one_after_the_other(stack: Stack, email: str) -> None:
+    signer = logins.signer(stack.resources.keyring)
+    paused = 0
+    for _ in range(20):
+        # Counted before any password is looked at.
+        try:
+            with stack.resources.unit_of_work() as uow:
+                logins.begin(uow, signer, email=email, client="192.0.2.1", known=None)
+        except DomainError as error:
+            paused += error.code == "login.paused"
+    assert paused == 20 - logins.OF_A_CLIENT.free
+
+
+def test_the_counts_hold_no_address(stack: Stack, visitor: Visitor) -> None:
+    email = new_address()
+    fail(visitor, email, 1)
+    rows = str(stack.query("SELECT row_to_json(a)::text FROM login_attempts a"))
+    assert email not in rows
+    assert "127.0.0.1" not in rows
+
+
+def test_a_hash_of_older_parameters_is_renewed_at_login(
+    stack: Stack, visitor: Visitor, email: str
+) -> None:
+    old = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
+    stack.query("UPDATE users SET password_hash = %s WHERE email = %s", old, email)
+    assert visitor.log_in(email).status_code == 303
+    [(kept,)] = stack.query("SELECT password_hash FROM users WHERE email = %s", email)
+    assert str(kept).startswith("$argon2id$v=19$m=65536,t=3,p=4$")
+    with a_visitor(stack) as again:
+        assert again.log_in(email).status_code == 303

@@ -1,0 +1,247 @@
+"""Accounts by mailed links: made, taken over, got back into."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from services import erasure
+from services.account_mails import MOST
+from tests.contract.replies import data
+from tests.stack import Stack, eventually
+from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, hidden, new_account, new_address
+
+FINISH = "Finish your registration"
+EXISTS = "You have an account already"
+NEW = "Choose a new password"
+CHANGED = "Your password was changed"
+OTHER_PASSWORD = "an altogether other one"
+
+
+@pytest.fixture
+def visitor(stack: Stack) -> Iterator[Visitor]:
+    with a_visitor(stack) as visitor:
+        yield visitor
+
+
+def people(stack: Stack, email: str) -> list[tuple[object, ...]]:
+    return stack.query("SELECT name, password_hash IS NOT NULL FROM users WHERE email = %s", email)
+
+
+def heading(text: str) -> str:
+    [found] = re.findall(r"<h1>(.*?)</h1>", text)
+    return str(found)
+
+
+def asked_to_register(visitor: Visitor, email: str) -> str:
+    """The link that is mailed to somebody who wants an account."""
+    assert visitor.fill_in("/register", email=email).status_code == 303
+    return visitor.mailed_path(email, FINISH)
+
+
+def test_a_person_registers(stack: Stack, visitor: Visitor) -> None:
+    email = new_address()
+    reply = visitor.fill_in("/register", email=f" {email.upper()} ")
+    assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
+    assert heading(visitor.get("/register", sent="yes").text) == "Look into your mailbox"
+    link = visitor.mailed_path(email, FINISH)
+    # Opened by whatever program, it makes nobody.
+    for _ in range(2):
+        assert email in visitor.get(link).text
+        assert visitor.client.head(link).status_code == 200
+    assert people(stack, email) == []
+    done = visitor.fill_in(link, name=" Vita ", password=PASSWORD)
+    assert done.headers["location"] == f"{stack.api_url}/account"
+    assert people(stack, email) == [("Vita", True)]
+    me = data(visitor.get("/users/me"))
+    assert (me["email"], me["name"], me["plan"]) == (email, "Vita", "free")
+    assert visitor.get(link).status_code == 403
+    with a_visitor(stack) as elsewhere:
+        assert elsewhere.log_in(email).status_code == 303
+
+
+def test_only_a_hash_of_the_link_is_kept(stack: Stack, visitor: Visitor) -> None:
+    email = new_address()
+    secret = asked_to_register(visitor, email).partition("token=")[2]
+    for table in ("mailed_links", "account_mails", "jobs"):
+        rows = stack.query(f"SELECT row_to_json(t)::text FROM {table} t")
+        assert secret not in str(rows)
+    visitor.fill_in(f"/register/confirm?token={secret}", password=PASSWORD)
+    for running in stack.processes:
+        log = running.log.read_text()
+        assert secret not in log
+        assert PASSWORD not in log
+
+
+def test_registering_an_account_again_only_mails_that_there_is_one(
+    stack: Stack, visitor: Visitor
+) -> None:
+    email = new_account(stack)
+    reply = visitor.fill_in("/register", email=email)
+    assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
+    text = visitor.mailed(email, EXISTS)
+    assert f"{stack.api_url}/password/forgotten" in text
+    assert "token=" not in text
+
+
+def test_a_reader_takes_over_their_own_record(stack: Stack, visitor: Visitor) -> None:
+    email = new_account(stack, password=None, name="")
+    [(user_id,)] = stack.query("SELECT id FROM users WHERE email = %s", email)
+    visitor.fill_in(asked_to_register(visitor, email), name="Vi", password=PASSWORD)
+    assert data(visitor.get("/users/me"))["id"] == user_id
+
+
+def test_nobody_sets_a_password_for_somebody_else_to_confirm(
+    stack: Stack, visitor: Visitor
+) -> None:
+    email = new_account(stack, password=None)
+    form = {"email": email, "password": "attackers own", "name": "Attacker"}
+    visitor.fill_in("/register", **form)
+    link = visitor.mailed_path(email, FINISH)
+    assert visitor.log_in(email, "attackers own").status_code == 403
+    with a_visitor(stack) as person:
+        person.fill_in(link, password=PASSWORD)
+    assert visitor.log_in(email, "attackers own").status_code == 403
+    assert people(stack, email) == [("Vi", True)]
+
+
+def test_a_link_makes_one_account_once(stack: Stack, visitor: Visitor) -> None:
+    email = new_address()
+    link = asked_to_register(visitor, email)
+    with a_visitor(stack) as other:
+        other.fill_in("/register", email=email)
+        second = other.mailed_path(email, FINISH, number=2)
+        shown = hidden(other.get(second))
+        visitor.fill_in(link, password=PASSWORD)
+        # Neither the same link nor another that was mailed before changes the password now.
+        for path in (link, second):
+            reply = other.client.post(path, data={**shown, "password": OTHER_PASSWORD})
+            assert reply.status_code == 403
+            assert SESSION not in other.client.cookies
+        assert other.log_in(email, OTHER_PASSWORD).status_code == 403
+
+
+@pytest.mark.parametrize("password", ["", "short", "x" * 1025])
+def test_a_password_has_a_length(stack: Stack, visitor: Visitor, password: str) -> None:
+    email = new_address()
+    reply = visitor.fill_in(asked_to_register(visitor, email), name="Vi", password=password)
+    assert reply.status_code == 422
+    assert 'role="alert"' in reply.text
+    assert 'value="Vi"' in reply.text
+    assert people(stack, email) == []
+
+
+@pytest.mark.parametrize("path", ["/register", "/password/forgotten"])
+def test_what_is_no_address_is_said_to_be_none(visitor: Visitor, path: str) -> None:
+    for typed in ("", "no address", "a@b@c", "x\0@example.com", '"><script>@example.com'):
+        reply = visitor.fill_in(path, email=typed)
+        assert reply.status_code == 422
+        assert "<script" not in reply.text
+
+
+@pytest.mark.parametrize("path", ["/register/confirm", "/password/new"])
+def test_what_is_no_link_is_told_to_people(visitor: Visitor, path: str) -> None:
+    for token in ("", "x", "A" * 43, "x" * 5000, "\0"):
+        reply = visitor.get(path, token=token)
+        assert reply.status_code == 403
+        assert heading(reply.text) == "This link doesn’t work"
+
+
+def test_links_are_for_an_hour_and_for_one_purpose(stack: Stack, visitor: Visitor) -> None:
+    email = new_address()
+    link = asked_to_register(visitor, email)
+    [(lifetime,)] = stack.query(
+        "SELECT extract(epoch FROM expires_at - created_at) FROM mailed_links WHERE email = %s",
+        email,
+    )
+    assert lifetime == 3600
+    for path in ("/password/new", "/account/email/confirm", "/confirm"):
+        assert visitor.get(link.replace("/register/confirm", path)).status_code in (303, 403)
+    stack.query("UPDATE mailed_links SET expires_at = now() WHERE email = %s", email)
+    assert visitor.get(link).status_code == 403
+
+
+# -- a forgotten password ------------------------------------------------------------------------
+
+
+def test_a_new_password_ends_every_session_and_lets_in(stack: Stack, visitor: Visitor) -> None:
+    email = new_account(stack)
+    with a_visitor(stack) as elsewhere:
+        elsewhere.log_in(email)
+        assert visitor.fill_in("/password/forgotten", email=email).status_code == 303
+        link = visitor.mailed_path(email, NEW)
+        assert elsewhere.is_in()
+        # However many logins failed: who reads the mail is let in.
+        stack.query("UPDATE login_attempts SET paused_until = now() + interval '1 hour'")
+        assert visitor.fill_in(link, password=OTHER_PASSWORD).status_code == 303
+        assert visitor.is_in()
+        assert not elsewhere.is_in()
+        assert elsewhere.log_in(email).status_code == 403
+        assert elsewhere.log_in(email, OTHER_PASSWORD).status_code == 303
+    assert "/password/forgotten" in visitor.mailed(email, CHANGED)
+    assert visitor.get(link).status_code == 403
+
+
+def test_a_second_link_to_a_new_password_is_over_with_the_first(
+    stack: Stack, visitor: Visitor
+) -> None:
+    email = new_account(stack)
+    visitor.fill_in("/password/forgotten", email=email)
+    first = visitor.mailed_path(email, NEW)
+    visitor.fill_in("/password/forgotten", email=email)
+    second = visitor.mailed_path(email, NEW, number=2)
+    assert first != second
+    visitor.fill_in(second, password=OTHER_PASSWORD)
+    assert visitor.get(first).status_code == 403
+
+
+def test_nobody_is_mailed_where_there_is_nobody(stack: Stack, visitor: Visitor) -> None:
+    email = new_address()
+    reply = visitor.fill_in("/password/forgotten", email=email)
+    assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
+    query = (
+        "SELECT j.result->>'sent' FROM jobs j JOIN account_mails m ON m.id = j.subject_id"
+        " WHERE j.kind = 'account.mail' AND m.email = %s AND j.status = 'succeeded'"
+    )
+    assert eventually(lambda: stack.query(query, email)) == [("false",)]
+    assert stack.mails(email) == []
+
+
+def test_a_reader_who_forgot_having_no_password_is_led_to_one(
+    stack: Stack, visitor: Visitor
+) -> None:
+    email = new_account(stack, password=None)
+    visitor.fill_in("/password/forgotten", email=email)
+    visitor.fill_in(visitor.mailed_path(email, FINISH), password=PASSWORD)
+    assert visitor.is_in()
+
+
+def test_an_address_is_not_mailed_again_and_again(stack: Stack, visitor: Visitor) -> None:
+    email = new_account(stack)
+    for _ in range(MOST + 2):
+        assert visitor.fill_in("/password/forgotten", email=email).status_code == 303
+    query = "SELECT count(*) FROM account_mails WHERE email = %s"
+    assert stack.query(query, email) == [(MOST,)]
+
+
+def test_forms_from_other_sites_are_refused(stack: Stack, visitor: Visitor) -> None:
+    email = new_account(stack)
+    for path in ("/register", "/password/forgotten", "/register/confirm", "/password/new"):
+        for headers in ({}, {"Origin": "https://evil.example"}):
+            reply = visitor.client.post(path, data={"email": email}, headers=headers)
+            assert reply.status_code == 403
+            assert heading(reply.text) == "That didn’t go through"
+    assert stack.query("SELECT 1 FROM account_mails WHERE email = %s", email) == []
+
+
+def test_erasing_a_person_takes_back_their_links(stack: Stack, visitor: Visitor) -> None:
+    email = new_account(stack)
+    visitor.fill_in("/password/forgotten", email=email)
+    link = visitor.mailed_path(email, NEW)
+    shown = hidden(visitor.get(link))
+    with stack.resources.unit_of_work() as uow:
+        erasure.erase(uow, stack.resources.keyring, email)
+    for table in ("account_mails", "mailed_links"):
+        assert stack.query(f"SELECT 1 FROM {table} WHERE email = %s", email) == []
+    reply = visitor.client.post(link, data={**shown, "password": PASSWORD})
+    assert reply.status_code == 403

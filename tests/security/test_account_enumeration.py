@@ -1,0 +1,124 @@
+"""Strangers can't find out who has an account, neither by the answers nor by their time."""
+
+import http.client
+import re
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from statistics import median
+from urllib.parse import urlencode
+
+import pytest
+
+from api.pacing import STEP_SECONDS
+from devstack.ports import LOOPBACK
+from models import User
+from services import passwords
+from tests.security.test_enumeration import share_of_later_first
+from tests.stack import Stack
+from tests.visiting import PASSWORD, a_visitor, new_account, new_address
+
+PAIRS = 60
+# Each login takes a core for a while.
+FEW = 12
+AT_ONCE = 4
+# 5.6 standard deviations of so many fair coins.
+MOST_UNEVEN = 5.6 * 0.5 / PAIRS**0.5
+FORMS = {
+    "/register": {},
+    "/password/forgotten": {},
+    "/login": {"password": "not the password"},
+}
+
+
+@pytest.fixture(scope="module")
+def a_hash() -> str:
+    return passwords.make(PASSWORD)
+
+
+def told(stack: Stack, path: str, email: str, **fields: str) -> tuple[int, str, list[str]]:
+    with a_visitor(stack) as visitor:
+        reply = visitor.fill_in(path, email=email, **fields)
+        names = sorted({name for name in reply.headers if name != "content-length"})
+        # Forms have a token of the browser's, and say what was typed.
+        text = re.sub(r'value="[^"]*"', "", reply.text)
+        return reply.status_code, text, names
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_answers_are_alike_for_known_and_unknown_addresses(stack: Stack, path: str) -> None:
+    kinds = (new_account(stack), new_account(stack, password=None), new_address())
+    answers = [told(stack, path, email, **FORMS[path]) for email in kinds for _ in range(4)]
+    assert answers == [answers[0]] * len(answers)
+
+
+@pytest.mark.parametrize("path", ["/register", "/password/forgotten"])
+def test_asking_for_mail_takes_as_long_for_a_known_address_as_for_an_unknown_one(
+    stack: Stack, path: str, a_hash: str
+) -> None:
+    timed = timed_pairs(stack, path, a_hash, PAIRS)
+    assert min(seconds for pair in timed for seconds in pair) >= STEP_SECONDS * 0.95
+    assert abs(share_of_later_first(timed) - 0.5) <= MOST_UNEVEN, sorted(timed)
+
+
+def test_a_login_takes_as_long_for_a_known_address_as_for_an_unknown_one(
+    stack: Stack, a_hash: str
+) -> None:
+    timed = timed_pairs(stack, "/login", a_hash, FEW)
+    assert min(seconds for pair in timed for seconds in pair) >= STEP_SECONDS * 0.95
+    known, unknown = (median(times) for times in zip(*timed, strict=True))
+    assert 0.5 < known / unknown < 2, sorted(timed)
+
+
+def test_as_much_is_hashed_where_there_is_no_password(a_hash: str) -> None:
+    passwords.verify(None, "as it is once the first has come")
+    spent = {}
+    for kept in (a_hash, None):
+        began = time.process_time()
+        for _ in range(3):
+            assert not passwords.verify(kept, "not the password").matches
+        spent[kept] = time.process_time() - began
+    assert 0.5 < spent[None] / spent[a_hash] < 2
+
+
+def timed_pairs(stack: Stack, path: str, a_hash: str, count: int) -> list[tuple[float, float]]:
+    """Seconds for an address with an account, and for one without."""
+    known = [new_address() for _ in range(count)]
+    with stack.resources.unit_of_work() as uow:
+        uow.session.add_all(User(email=email, password_hash=a_hash) for email in known)
+    pairs = [(email, new_address()) for email in known]
+    shares = [pairs[start::AT_ONCE] for start in range(AT_ONCE)]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return [each for share in pool.map(_timing(stack, path), shares) for each in share]
+
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def _timing(stack: Stack, path: str) -> Callable[[Pairs], list[tuple[float, float]]]:
+    def run(pairs: Pairs) -> list[tuple[float, float]]:
+        kept = http.client.HTTPConnection(LOOPBACK, stack.api_port, timeout=120)
+
+        def seconds(email: str) -> float:
+            body = urlencode({"email": email, **FORMS[path]})
+            kind = "application/x-www-form-urlencoded"
+            headers = {"Content-Type": kind, "Origin": stack.api_url}
+            began = time.perf_counter()
+            kept.request("POST", path, body, headers)
+            reply = kept.getresponse()
+            reply.read()
+            assert reply.status in (303, 403)
+            return time.perf_counter() - began
+
+        times = []
+        for number, (first, second) in enumerate(pairs):
+            if number % 2:
+                late = seconds(second)
+                times.append((seconds(first), late))
+            else:
+                early = seconds(first)
+                times.append((early, seconds(second)))
+        kept.close()
+        return times
+
+    return run

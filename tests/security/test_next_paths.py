@@ -1,0 +1,111 @@
+"""A login leads on to a path of ours or to nothing that was sent, however it is spelt."""
+
+from urllib.parse import urlsplit
+
+import pytest
+
+from api.browsers import own_path
+from tests.stack import Stack
+from tests.visiting import Visitor, a_visitor, new_account
+
+EVIL = "evil.example"
+CONTROLS = [chr(code) for code in (*range(0x21), 0x7F, 0x85, 0xA0, 0xAD, 0x2028, 0x2029, 0xFEFF)]
+
+HOSTILE = [
+    *("", " ", "account", "?next=/", "#", ".", "..", "./account", "../account", ":", "@evil"),
+    *(f"{scheme}://{EVIL}/" for scheme in ("http", "https", "HTTPS", "ftp", "ws", "")),
+    *(f"{scheme}:{EVIL}" for scheme in ("http", "https", "mailto", "file", "blob", "about")),
+    *(
+        "javascript:alert(1)",
+        "JaVaScRiPt:alert(1)",
+        "data:text/html,x",
+        "vbscript:x",
+        "java\tscript:x",
+    ),
+    *("https:/" + EVIL, "https:" + EVIL, "https:\\\\" + EVIL, "https:\\" + EVIL),
+    *(
+        slashes + EVIL
+        for slashes in ("//", "///", "////", "\\\\", "\\/", "/\\", "/\\/", "//\\", "\\")
+    ),
+    *(f"{slashes}user:x@{EVIL}/" for slashes in ("//", "/\\", "\\/")),
+    f"/\\{EVIL}",
+    f"/a\\..\\..\\{EVIL}",
+    f"//{EVIL}/%2e%2e",
+    f"//{EVIL}:443/",
+    "//[::1]/",
+    "//2130706433/",
+    f"/ /{EVIL}",
+    f"/{EVIL}\u3002com",
+    f"\uff0f\uff0f{EVIL}",
+    f"/\uff0f{EVIL}",
+    f"/\u2215{EVIL}",
+    "/é",
+    "/" + "a" * 3000,
+    *(f"{control}//{EVIL}" for control in CONTROLS),
+    *(f"/{control}/{EVIL}" for control in CONTROLS),
+    *(f"/account{control}" for control in CONTROLS),
+    *(f"{control}/account" for control in CONTROLS),
+    *(f"java{control}script:alert(1)" for control in CONTROLS),
+    "/account\r\nSet-Cookie: x=y",
+    "/account\nLocation: https://evil.example",
+]
+OURS = [
+    "/",
+    "/account",
+    "/account?done=password",
+    "/oauth/authorize?client_id=1&redirect_uri=https%3A%2F%2Fapp.example%2F&scope=credit.read",
+    "/oauth/authorize?redirect_uri=https://app.example/back",
+    "/a/../b",
+    "/%2f%2fevil.example",
+    "/%5cevil.example",
+    "/a//b",
+]
+
+
+def test_the_corpus_is_large() -> None:
+    assert len(set(HOSTILE)) >= 200
+
+
+@pytest.mark.parametrize("sent", [*HOSTILE, None, 5, ["/account"]])
+def test_nothing_but_a_path_of_ours_passes(sent: object) -> None:
+    assert own_path(sent) is None
+
+
+@pytest.mark.parametrize("sent", OURS)
+def test_paths_of_ours_pass(sent: str) -> None:
+    assert own_path(sent) == sent
+
+
+def test_a_login_leads_to_our_own_host_whatever_was_sent(stack: Stack) -> None:
+    email = new_account(stack)
+    hostile = [each for each in HOSTILE if "\0" not in each]
+    with a_visitor(stack) as visitor:
+        for sent in [f"//{EVIL}", f"/\\{EVIL}", f"https://{EVIL}"]:
+            require_here(stack, visitor.log_in(email, next=sent).headers["location"])
+            log_out(visitor)
+        visitor.log_in(email)
+        # Who is logged in already is led on at once.
+        for sent in hostile:
+            reply = visitor.get("/login", next=sent)
+            assert reply.status_code == 303
+            assert reply.headers["location"] == f"{stack.api_url}/account"
+        for sent in OURS:
+            reply = visitor.get("/login", next=sent)
+            assert reply.headers["location"] == stack.api_url + sent
+            require_here(stack, str(reply.next_request.url) if reply.next_request else "")
+
+
+def log_out(visitor: Visitor) -> None:
+    visitor.client.post("/logout", data={"csrf_token": visitor.csrf_token()})
+
+
+def require_here(stack: Stack, location: str) -> None:
+    assert urlsplit(location)[:2] == urlsplit(stack.api_url)[:2]
+
+
+def test_the_form_keeps_no_hostile_address(stack: Stack) -> None:
+    with a_visitor(stack) as visitor:
+        for sent in HOSTILE[::7]:
+            assert 'name="next"' not in visitor.get("/login", next=sent).text
+        shown = visitor.get("/login", next='/account?"><script>alert(1)</script>')
+        assert "<script" not in shown.text

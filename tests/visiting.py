@@ -1,0 +1,93 @@
+"""People in front of a browser, without one: they open pages, fill in forms and get mail."""
+
+import html
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from services import accounts
+from tests.stack import Stack, eventually
+
+PASSWORD = "correct horse battery"
+SESSION = "pressroom_session"
+_HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
+_FORM = re.compile(r"<form.*?</form>", re.DOTALL)
+
+
+@dataclass
+class Visitor:
+    """A browser at one client's address, with cookies of its own."""
+
+    stack: Stack
+    client: httpx.Client
+
+    def get(self, path: str, **query: str) -> httpx.Response:
+        return self.client.get(path, params=query or None)
+
+    def fill_in(self, path: str, form: int = 0, /, **fields: str) -> httpx.Response:
+        """Open a page and send what its form has hidden, and these; no redirect is followed."""
+        shown = self.get(path)
+        assert shown.status_code == 200, shown.text
+        return self.client.post(path, data={**hidden(shown, form), **fields})
+
+    def log_in(self, email: str, password: str = PASSWORD, **more: str) -> httpx.Response:
+        return self.fill_in("/login", email=email, password=password, **more)
+
+    def is_in(self) -> bool:
+        return self.client.get("/users/me").status_code == 200
+
+    @property
+    def cookie(self) -> str:
+        return self.client.cookies[SESSION]
+
+    def csrf_token(self) -> str:
+        return hidden(self.get("/account"))["csrf_token"]
+
+    def mailed(self, email: str, subject: str, *, number: int = 1) -> str:
+        """The text of a mail to this address, once there are so many of this subject."""
+
+        def find() -> list[str]:
+            mails = [each for each in self.stack.mails(email) if each["subject"] == subject]
+            return [each["text"] for each in mails] if len(mails) >= number else []
+
+        found = eventually(find, what=f"mail to {email}: {subject}")
+        assert isinstance(found, list)
+        return str(found[0])
+
+    def mailed_path(self, email: str, subject: str, *, number: int = 1) -> str:
+        """The path and query of the link in such a mail."""
+        text = self.mailed(email, subject, number=number)
+        [link] = re.findall(re.escape(self.stack.api_url) + r"(/\S+\?token=\S+)", text)
+        return str(link)
+
+
+def hidden(page: httpx.Response, form: int = 0) -> dict[str, str]:
+    found = _FORM.findall(page.text)
+    return {name: html.unescape(value) for name, value in _HIDDEN.findall(found[form])}
+
+
+@contextmanager
+def a_visitor(stack: Stack) -> Iterator[Visitor]:
+    with httpx.Client(base_url=stack.api_url, timeout=60.0) as client:
+        yield Visitor(stack, client)
+
+
+def new_address() -> str:
+    return f"visitor.{secrets.token_hex(8)}@example.com"
+
+
+def new_account(stack: Stack, *, password: str | None = PASSWORD, name: str = "Vi") -> str:
+    """The address of a new person, who can log in by this password."""
+    email = new_address()
+    with stack.resources.unit_of_work() as uow:
+        accounts.create_user(uow, email=email, name=name, password=password)
+    return email
+
+
+def user_id_of(stack: Stack, email: str) -> int:
+    with stack.resources.unit_of_work() as uow:
+        return accounts.get_by_email(uow, email).id

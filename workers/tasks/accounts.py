@@ -1,0 +1,11 @@
+from services import account_mails
+from services.jobs.lease import Lease
+from workers import process
+from workers.declaration import TaskSet
+
+TASKS = TaskSet()
+
+
+@TASKS.job(account_mails.SEND)
+def mail(lease: Lease) -> None:
+    account_mails.send(process.resources(), lease, process.mailer())
