@@ -24,14 +24,17 @@ from api.routers import (
     adding,
     attachments,
     composer,
+    consent,
     credits,
     exports,
+    grants,
     imports,
     jobs,
     lists,
     login,
     media,
     members,
+    oauth,
     operations,
     own_account,
     pages,
@@ -54,6 +57,7 @@ from services.attachments import links
 from services.composer.commission import Shelf
 from services.composer.photos import Photos, note_quotas
 from services.jobs import requests
+from services.oauth.signers import Signers
 from services.subscriptions import traces
 from services.topups import opening
 from services.topups.claims import ClaimTokens
@@ -82,15 +86,18 @@ _RESOURCES = (
     returning,
     jobs,
     accounts,
+    oauth,
+    grants,
     pages,
     login,
     registering,
     own_account,
+    consent,
     operations,
 )
 
 # What people look at, with a browser.
-_PAGES = (pages, returning, login, registering, own_account)
+_PAGES = (pages, returning, login, registering, own_account, consent)
 
 _MIDDLEWARE = [
     Middleware(RequestMiddleware),
@@ -141,6 +148,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         key_signer=api_keys.signer(settings.keyring),
         session_signer=sessions.signer(settings.keyring),
         login_signer=logins.signer(settings.keyring),
+        oauth_signers=Signers.of(settings.keyring),
         link_signer=links.signer(settings.keyring),
         trace_signer=traces.signer(settings.keyring),
         file_signer=file_links.signer(settings.keyring),

@@ -64,7 +64,7 @@ def form_value(request: Request, state: State) -> str:
 
 # Printable ASCII without the backslash, which browsers read as a slash; never a second slash first,
 # after which a host would follow.
-_OWN_PATH = re.compile(r"/(?!/)[!-\[\]-~]{0,2000}\Z")
+_OWN_PATH = re.compile(r"/(?!/)[!-\[\]-~]{0,8000}\Z")
 
 
 def own_path(sent: object) -> str | None:

@@ -17,9 +17,11 @@ from api.state import State, state_of
 from core import ids
 from core.errors import DomainError, forbidden, malformed, unauthenticated
 from core.scopes import Scope
+from core.secret_form import ACCESS_TOKEN
 from services import api_keys, sessions
 from services.api_keys import Caller
 from services.idempotency import IdempotencyKey
+from services.oauth import tokens
 
 MAX_LIMIT = 1000
 
@@ -132,6 +134,8 @@ def identify(request: Request, csrf_token: object = None) -> Caller | None:
 
 def _by_secret(state: State, secret: str) -> Caller:
     engine = state.resources.database.autocommitting
+    if secret.startswith(ACCESS_TOKEN.prefix):
+        return tokens.authenticate(engine, state.oauth_signers.tokens, secret)
     return api_keys.authenticate(engine, state.key_signer, secret)
 
 

@@ -49,9 +49,19 @@ def problem(error: DomainError) -> Response:
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
-    if error.kind is Kind.UNAUTHENTICATED:
-        headers["WWW-Authenticate"] = 'Bearer realm="pressroom"'
+    if challenge := _challenge(error):
+        headers["WWW-Authenticate"] = challenge
     return _reply(STATUS_OF[error.kind], error.code, error.message, headers, error.problems)
+
+
+def _challenge(error: DomainError) -> str | None:
+    """What is wrong with the credentials, as OAuth clients read it (RFC 6750, 3)."""
+    realm = 'Bearer realm="pressroom"'
+    if error.needed_scope is not None:
+        return f'{realm}, error="insufficient_scope", scope="{error.needed_scope}"'
+    if error.code == "auth.invalid_credentials":
+        return f'{realm}, error="invalid_token"'
+    return realm if error.kind is Kind.UNAUTHENTICATED else None
 
 
 def add_handlers(app: FastAPI) -> None:

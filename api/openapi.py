@@ -11,14 +11,17 @@ from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from api.dependencies import Access
 from api.schemas.envelope import FieldProblemSchema, Problem
+from core.scopes import EXPLANATIONS, Scope
+from services.oauth.metadata import AUTHORIZE_PATH, TOKEN_PATH
 
 DESCRIPTION = """
 The back end of a newsletter and publishing platform.
 
 Every successful answer is `{"data": …, "ts": <Unix seconds>}`; every refusal is
-`application/problem+json` with a stable `code`. Send an API key as `Authorization: Bearer prk_…` or
-in `X-API-Key`; who is logged in in a browser needs neither. Slow work is done by workers while your
-call waits; `Prefer: respond-async` or `Prefer: wait=N` (seconds, at most 60) says for how long.
+`application/problem+json` with a stable `code`; `/oauth/*` answers as the RFCs of OAuth say. Send
+an API key or an access token as `Authorization: Bearer …`, or the key in `X-API-Key`; who is logged
+in in a browser needs neither. Slow work is done by workers while your call waits;
+`Prefer: respond-async` or `Prefer: wait=N` (seconds, at most 60) says for how long.
 """
 
 _REF = "#/components/schemas/Problem"
@@ -85,12 +88,28 @@ def document(app: FastAPI, *, api_key_header: str) -> dict[str, Any]:
             "bearer": {"type": "http", "scheme": "bearer"},
             "apiKey": {"type": "apiKey", "in": "header", "name": api_key_header},
             "session": SESSION_SCHEME,
+            "oauth2": _oauth2_scheme(),
         }
         for route in api_routes(app):
             if route.include_in_schema:
                 _complete(schema["paths"][route.path_format], route)
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+def _oauth2_scheme() -> dict[str, Any]:
+    code_flow = {
+        # Relative to where the API is.
+        "authorizationUrl": AUTHORIZE_PATH,
+        "tokenUrl": TOKEN_PATH,
+        "refreshUrl": TOKEN_PATH,
+        "scopes": {str(scope): explanation for scope, explanation in EXPLANATIONS.items()},
+    }
+    return {
+        "type": "oauth2",
+        "description": "Authorization code with PKCE (S256), always.",
+        "flows": {"authorizationCode": code_flow},
+    }
 
 
 def api_routes(app: FastAPI) -> Iterator[RouteContext]:
@@ -129,6 +148,9 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
             continue
         scopes = [access.scope.value] if access.scope else []
         operation["security"] = [{name: scopes} for name in ("bearer", "apiKey", "session")]
+        # What makes credentials, and what the operator alone gives, is out of reach of tokens.
+        if not access.unrestricted and access.scope != Scope.DELIVERY:
+            operation["security"].append({"oauth2": scopes})
         if access.or_trace or access.optional:
             operation["security"].insert(0, {})
         operation["description"] += f"\n\n{_credential_wanted(access)}"

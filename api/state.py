@@ -12,6 +12,7 @@ from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
 from services.composer.commission import Shelf
 from services.composer.photos import Photos
+from services.oauth.signers import Signers
 from services.topups.claims import ClaimTokens
 from storage.resources import Resources
 
@@ -24,6 +25,7 @@ class State:
     key_signer: Signer
     session_signer: Signer
     login_signer: Signer
+    oauth_signers: Signers
     link_signer: Signer
     trace_signer: Signer
     file_signer: Signer

@@ -19,6 +19,7 @@ REFUSED, MISCONFIGURED = 1, 2
 _GROUPS = {
     "users": "cli.accounts:users",
     "keys": "cli.accounts:keys",
+    "oauth-clients": "cli.oauth_clients:app",
     "lists": "cli.lists:app",
     "import": "cli.importing:app",
     "export": "cli.exporting:app",

@@ -47,6 +47,7 @@ class DomainError(Exception):
         *,
         retry_after: int | None = None,
         problems: tuple[FieldProblem, ...] = (),
+        needed_scope: str | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -54,6 +55,8 @@ class DomainError(Exception):
         self.message = message
         self.retry_after = retry_after
         self.problems = problems
+        # What a credential would need for it not to be refused.
+        self.needed_scope = needed_scope
 
 
 class TransientError(Exception):
@@ -76,6 +79,15 @@ def unauthenticated(code: str, message: str) -> DomainError:
 
 def forbidden(code: str, message: str) -> DomainError:
     return DomainError(Kind.FORBIDDEN, code, message)
+
+
+def insufficient_scope(scope: str) -> DomainError:
+    return DomainError(
+        Kind.FORBIDDEN,
+        "auth.insufficient_scope",
+        f"This needs the scope {scope}.",
+        needed_scope=scope,
+    )
 
 
 def not_found(code: str, message: str) -> DomainError:

@@ -27,3 +27,17 @@ def effective(granted: Iterable[Scope]) -> frozenset[Scope]:
 
 
 EVERYTHING_OF_A_USER = frozenset(Scope) - {Scope.DELIVERY}
+
+# What each scope lets a program do, in the words of the page that asks a person for it. Those that
+# are not here can't be given away by a person.
+EXPLANATIONS = {
+    Scope.CREDIT_READ: "See your credit balance and what it was spent on",
+    Scope.CREDIT_FULL: "See your credits, spend them, and claim credits that were paid for",
+    Scope.COMPOSER: "Write summaries, tags and posts for other networks with the composer",
+    Scope.ATTACHMENT: "See, upload and delete your attachments, private ones too",
+    Scope.SUBSCRIPTION_READ: "See your lists with their members, and what you subscribe to",
+    Scope.SUBSCRIPTION_FULL: (
+        "Change your lists, their members and what you subscribe to; import and export members"
+    ),
+}
+GRANTABLE = frozenset(EXPLANATIONS)

@@ -11,6 +11,7 @@ from models.mailing_list import MailingList
 from models.member_export import MemberExport
 from models.member_import import ImportChange, ImportChunk, MemberImport
 from models.metadata import Model
+from models.oauth import OAuthClient, OAuthCode, OAuthGrant, OAuthToken, TokenKind
 from models.opt_out import OptOut, OptOutKind
 from models.payment import (
     OrderStatus,
@@ -47,6 +48,10 @@ __all__ = [
     "MemberExport",
     "MemberImport",
     "Model",
+    "OAuthClient",
+    "OAuthCode",
+    "OAuthGrant",
+    "OAuthToken",
     "OptOut",
     "OptOutKind",
     "OrderStatus",
@@ -63,6 +68,7 @@ __all__ = [
     "SubscriptionEvent",
     "SubscriptionStatus",
     "Tier",
+    "TokenKind",
     "User",
     "UserSession",
 ]

@@ -19,6 +19,7 @@ from models import (
     MailingList,
     MemberExport,
     MemberImport,
+    OAuthGrant,
     PaymentOrder,
     Subscription,
     SubscriptionEvent,
@@ -87,8 +88,11 @@ def _lock_orders(uow: UnitOfWork, email: str) -> None:
 
 
 def _forget_ways_in(uow: UnitOfWork, person: User) -> None:
-    """Their sessions, and mail that is on its way to them or was lately."""
+    """Their sessions, what others may do for them, and mail that is on its way to them or was
+    lately."""
     _forget(uow, delete(UserSession).where(UserSession.user_id == person.id))
+    # With their codes and tokens.
+    _forget(uow, delete(OAuthGrant).where(OAuthGrant.user_id == person.id))
     for kind in (MailedLink, AccountMail):
         about_them = or_(kind.user_id == person.id, kind.email == person.email)
         _forget(uow, delete(kind).where(about_them))

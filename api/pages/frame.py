@@ -14,11 +14,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 _STYLE = files(__package__).joinpath("style.css").read_text()
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
+_POLICY = "Content-Security-Policy"
 HEADERS = {
     # The empty icon is a data: URL, so that browsers don't ask for one.
-    "Content-Security-Policy": (
+    _POLICY: (
         f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; "
-        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -27,9 +28,13 @@ HEADERS = {
 }
 
 
-def page(template: str, *, status: int = 200, **values: object) -> Response:
-    """A page from its template; each value is escaped."""
-    return HTMLResponse(_templates().get_template(template).render(values), status, headers=HEADERS)
+def page(template: str, *, status: int = 200, form_targets: str = "", **values: object) -> Response:
+    """A page from its template; each value is escaped.
+
+    ``form_targets``: where else a form of it may lead in the end.
+    """
+    headers = {**HEADERS, _POLICY: f"{HEADERS[_POLICY]} {form_targets}".strip()}
+    return HTMLResponse(_templates().get_template(template).render(values), status, headers=headers)
 
 
 def short_answer(text: str) -> Response:

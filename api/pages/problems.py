@@ -8,6 +8,9 @@ from api.pages.frame import page
 
 _OPEN_AGAIN = "Please open the link in your e-mail again, or copy all of it."
 _SIGN_UP_AGAIN = "If you would like to subscribe, please sign up once more: you get a new link."
+_ASK_THE_PROGRAM = (
+    "It wanted access to your account, and got none. Whoever makes the program can put it right."
+)
 
 _BY_CODE = {
     "trace.missing": ("This link is incomplete", f"Its last part is missing. {_OPEN_AGAIN}"),
@@ -35,6 +38,8 @@ _BY_CODE = {
         "This link doesn’t work",
         "It doesn’t lead to an order. If you have paid, your payment counts all the same.",
     ),
+    "oauth.invalid_client": ("This program is not known here", _ASK_THE_PROGRAM),
+    "oauth.invalid_request": ("This program asked in a wrong way", _ASK_THE_PROGRAM),
     "account_link.invalid": (
         "This link doesn’t work",
         "It may be too old, or have been cut off on its way. Please ask for a new one.",

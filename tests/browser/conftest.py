@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+OWN_MACHINE = ("http://127.0.0.1:", "http://localhost:", "ws://127.0.0.1:", "data:", "blob:")
 _ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
@@ -43,7 +44,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
 
         def outside(request: object) -> None:
             address = getattr(request, "url", "")
-            if not address.startswith(("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:")):
+            if not address.startswith(OWN_MACHINE):
                 complaints.append(f"asked for {address}")
 
         page.on("request", outside)

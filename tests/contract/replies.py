@@ -30,7 +30,8 @@ def problem(reply: httpx.Response, status: int, code: str) -> dict[str, Any]:
     assert body["detail"] == body["message"] != ""
     assert type(body["ts"]) is int
     assert body["request_id"] == reply.headers["x-request-id"]
-    assert ("www-authenticate" in reply.headers) == (status == 401)
+    challenged = status == 401 or code == "auth.insufficient_scope"
+    assert ("www-authenticate" in reply.headers) == challenged
     return body
 
 

@@ -2,6 +2,7 @@ import httpx
 import pytest
 
 from core.scopes import Scope
+from core.secret_form import API_KEY
 from services import api_keys
 from tests.contract.conftest import KEY_HEADER
 from tests.contract.replies import data, problem, send
@@ -101,7 +102,7 @@ def test_mistyped_key_is_refused_without_a_query(cut_off: httpx.Client, quiet_ow
 
 
 def test_well_formed_key_that_nobody_has_is_401(stranger: httpx.Client) -> None:
-    key = api_keys._generate()
+    key = API_KEY.generate()
     problem(stranger.get(ME, headers=as_bearer(key)), 401, "auth.invalid_credentials")
 
 

@@ -56,6 +56,13 @@ OPERATIONS = {
     "GET /apikeys": "without restriction",
     "POST /apikeys": "without restriction",
     "DELETE /apikeys/{key_id}": "without restriction",
+    "GET /grants": "without restriction",
+    "DELETE /grants/{grant_id}": "without restriction",
+    "POST /oauth/token": None,
+    "POST /oauth/revoke": None,
+    "POST /oauth/introspect": None,
+    "GET /oauth/userinfo": "any credential",
+    "GET /.well-known/oauth-authorization-server": None,
     "GET /auxilia/credits/balance": "credit.read",
     "GET /auxilia/credits/ledger": "credit.read",
     "POST /auxilia/credits/consume": "credit.full",
@@ -77,6 +84,9 @@ OPERATIONS = {
     "GET /readyz": None,
     "GET /metrics": None,
 }
+
+# Those that refuse as RFC 6749 says.
+BY_RFC = {"/oauth/token", "/oauth/revoke", "/oauth/introspect"}
 
 # Those that a trace id opens too, and the scope of a login that does.
 BY_TRACE = {
@@ -147,8 +157,10 @@ def test_document_has_every_operation_and_says_its_scope(
             continue
         assert scope in operation["description"].splitlines()[-1], name
         granted = [scope] if scope in set(Scope) else []
-        ways = ("bearer", "apiKey", "session")
-        assert operation["security"] == [{way: granted} for way in ways]
+        by_key = [{way: granted} for way in ("bearer", "apiKey", "session")]
+        # Nobody makes credentials with a token.
+        by_token = [] if scope == "without restriction" else [{"oauth2": granted}]
+        assert operation["security"] == by_key + by_token, name
         assert "401" in operation["responses"]
 
 
@@ -170,6 +182,7 @@ def test_a_trace_id_opens_the_operations_of_a_mails_reader_and_no_other(
             {"bearer": [scope]},
             {"apiKey": [scope]},
             {"session": [scope]},
+            {"oauth2": [scope]},
         ]
         said = operation["description"].splitlines()[-1]
         assert said == f"Credential: a trace id, or a login. Scope: `{scope}`."
@@ -183,7 +196,8 @@ def test_a_topup_needs_no_credentials_and_takes_any(
     operations: dict[str, dict[str, Any]],
 ) -> None:
     operation = operations["POST /auxilia/credits/topup"]
-    assert operation["security"] == [{}, {"bearer": []}, {"apiKey": []}, {"session": []}]
+    ways = ("bearer", "apiKey", "session", "oauth2")
+    assert operation["security"] == [{}, *({way: []} for way in ways)]
     refused = operation["responses"]["401"]["content"]["application/problem+json"]["examples"]
     assert set(refused) == {"auth.invalid_credentials"}
 
@@ -232,7 +246,7 @@ def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
         *("/login", "/logout", "/register", "/register/confirm"),
         *("/password/forgotten", "/password/new"),
         *("/account", "/account/password", "/account/email", "/account/email/confirm"),
-        "/account/sessions",
+        *("/account/sessions", "/account/grants", "/oauth/authorize"),
     }
 
 
@@ -245,6 +259,9 @@ def test_refusals_are_problems_with_examples(document: dict[str, Any]) -> None:
         for method, operation in methods.items():
             for status, response in operation["responses"].items():
                 if status < "400" or path == "/readyz":
+                    continue
+                if path in BY_RFC:
+                    assert "application/json" in response["content"]
                     continue
                 [kind] = response["content"]
                 assert kind == "application/problem+json", (method, path, status)

@@ -10,6 +10,7 @@ from services import account_mails, mailed_links, sessions
 from services.account_mails import MailKind
 from services.mailed_links import Purpose
 from storage.broker import queue_name
+from tests.oauth import log_in, register
 from tests.services.subscriptions.acting import Acting
 from tests.stack import Owner, Stack, eventually
 from workers.app import build_app
@@ -79,6 +80,34 @@ def test_mailed_links_are_forgotten_once_they_expired(stack: Stack, acting: Acti
     beat_sends(stack, "maintenance.purge")
     eventually(lambda: stack.query(of_person, person.user_id) != [(2,)], what="the purge")
     assert stack.query(of_person, person.user_id) == [(1,)]
+
+
+def test_codes_and_tokens_are_forgotten_once_they_expired(stack: Stack, owner: Owner) -> None:
+    program, person = register(stack), log_in(stack, owner)
+    program.tokens(person)
+    program.tokens(person)
+    person.browser.close()
+    grants = "(SELECT id FROM oauth_grants WHERE user_id = %s)"
+    for table, age in (("oauth_codes", "31 days"), ("oauth_tokens", "1 second")):
+        stack.query(
+            f"UPDATE {table} SET expires_at = now() - interval '{age}' WHERE id ="
+            f" (SELECT min(id) FROM {table} WHERE grant_id = {grants})",
+            owner.user_id,
+        )
+    # Its minute is over, but it still tells who comes with it a second time.
+    stack.query(
+        "UPDATE oauth_codes SET expires_at = now() - interval '29 days' WHERE id ="
+        f" (SELECT max(id) FROM oauth_codes WHERE grant_id = {grants})",
+        owner.user_id,
+    )
+    beat_sends(stack, "maintenance.purge")
+    for table, left in (("oauth_codes", 1), ("oauth_tokens", 3)):
+        count = f"SELECT count(*) FROM {table} WHERE grant_id = {grants}"
+
+        def is_done(count: str = count, left: int = left) -> bool:
+            return stack.query(count, owner.user_id) == [(left,)]
+
+        eventually(is_done, what=f"the purge of {table}")
 
 
 def test_purging_forgets_sessions_attempts_and_mails_whose_time_is_over(

@@ -5,6 +5,7 @@ from services import account_mails, bulk_files, idempotency, logins, mailed_link
 from services.attachments import strays
 from services.attachments.files import ORIGINALS
 from services.jobs import requests
+from services.oauth import codes, tokens
 from services.subscriptions import counts
 from workers import process
 from workers.declaration import TaskSet
@@ -12,6 +13,8 @@ from workers.declaration import TaskSet
 TASKS = TaskSet()
 
 JOBS_KEPT = timedelta(days=30)
+# So that one that comes a second time ends what it gave, for as long as that is likely.
+CODES_KEPT = timedelta(days=30)
 FOLDED_AT_ONCE = 10_000
 
 
@@ -42,6 +45,8 @@ def purge() -> None:
             purged += account_mails.purge(uow, before=now - account_mails.KEPT)
             purged += sessions.purge(uow, before=now)
             purged += logins.purge(uow, before=now - logins.FORGOTTEN_AFTER)
+            purged += codes.purge(uow, before=now - CODES_KEPT)
+            purged += tokens.purge(uow, before=now)
         if not purged:
             return
 

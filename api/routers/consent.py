@@ -1,0 +1,120 @@
+"""Pages on which people give programs access to their account, and take it back.
+
+Only the session of the browser counts here: a token or a key can't agree to more than it has.
+"""
+
+import re
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from api.dependencies import PUBLIC, StateOf
+from api.oauth_requests import asking_by_query
+from api.pages.frame import lead, see_other
+from api.state import State
+from api.visitors import Fields, FormOf, Member, acting, lead_to_login, page_for, signed_in
+from core.errors import invalid
+from core.scopes import EXPLANATIONS, Scope
+from services import accounts
+from services.oauth import grants
+from services.oauth.adapters import Reply
+from services.oauth.metadata import AUTHORIZE_PATH, GRANTS_PATH
+from services.oauth.server import Asked, Server
+from storage.unit_of_work import UnitOfWork
+
+# Not operations of the API, so not in its document either.
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+
+
+@router.get(AUTHORIZE_PATH)
+def show_consent(request: Request, state: StateOf) -> Response:
+    """Ask the person. Who asks, and where the answer goes, is checked before anything else."""
+    with state.resources.unit_of_work() as uow:
+        asked = _ask(request, state, uow)
+        if isinstance(asked, Reply):
+            return _sent_back(asked)
+        member = signed_in(request, state)
+        if member is None:
+            return lead_to_login(request, state)
+        return _consent_page(state, uow, asked, member)
+
+
+@router.post(AUTHORIZE_PATH)
+def decide(request: Request, state: StateOf, form: FormOf) -> Response:
+    """What was pressed on the page. The request is the address's, and is judged once more."""
+    member = acting(request, state, form)
+    if member is None:
+        return lead(f"?{request.url.query}")
+    with state.resources.unit_of_work() as uow:
+        asked = _ask(request, state, uow)
+        if isinstance(asked, Reply):
+            return _sent_back(asked)
+        return _sent_back(_decision(asked, member, form))
+
+
+@router.get(GRANTS_PATH)
+def show_grants(request: Request, state: StateOf) -> Response:
+    """The programs that may act for the person."""
+    member = signed_in(request, state)
+    if member is None:
+        return lead_to_login(request, state)
+    with state.resources.unit_of_work() as uow:
+        return page_for(
+            member,
+            state,
+            "grants.html",
+            address=accounts.get(uow, member.user_id).email,
+            grants=grants.list_of(uow, member.user_id),
+            explanations=EXPLANATIONS,
+        )
+
+
+@router.post(GRANTS_PATH)
+def take_back(request: Request, state: StateOf, form: FormOf) -> Response:
+    """End what one of them may do."""
+    member = acting(request, state, form)
+    if member is None:
+        return lead_to_login(request, state)
+    grant_id = form.get("grant_id", "")
+    if not re.fullmatch("[0-9]{1,18}", grant_id):
+        raise invalid("body.invalid", "body.grant_id: a grant's id")
+    with state.resources.unit_of_work() as uow:
+        grants.revoke(uow, grant_id=int(grant_id), user_id=member.user_id)
+    return see_other("")
+
+
+def _ask(request: Request, state: State, uow: UnitOfWork) -> Asked | Reply:
+    server = Server(uow, state.oauth_signers, state.resources.settings.public_base)
+    return server.ask(asking_by_query(request))
+
+
+def _decision(asked: Asked, member: Member, form: Fields) -> Reply:
+    decision = form.get("decision")
+    if decision == "deny":
+        return asked.deny()
+    if decision != "allow":
+        raise invalid("body.invalid", "body.decision: allow or deny")
+    return asked.allow(member.user_id, [each for each in Scope if f"scope.{each}" in form])
+
+
+def _consent_page(state: State, uow: UnitOfWork, asked: Asked, member: Member) -> Response:
+    target = urlsplit(asked.redirect_uri)
+    return page_for(
+        member,
+        state,
+        "consent.html",
+        # Browsers hold what follows a form to the same rule, and a client may lead on from there.
+        form_targets=f"{target.scheme}:",
+        client_name=asked.client_name,
+        address=accounts.get(uow, member.user_id).email,
+        scopes=asked.scopes,
+        explanations=EXPLANATIONS,
+        destination=target.netloc or f"{target.scheme}, an app on this device",
+    )
+
+
+def _sent_back(reply: Reply) -> Response:
+    # By 303, so that no browser posts to the client what was pressed here.
+    assert reply.location
+    return lead(reply.location)

@@ -1,0 +1,36 @@
+from typing import Annotated
+
+from fastapi import APIRouter
+
+from api.dependencies import UNRESTRICTED, PathId, StateOf
+from api.json_bodies import JsonRoute
+from api.openapi import refuses
+from api.schemas.envelope import Envelope, envelope
+from api.schemas.oauth import GrantRecord
+from services.api_keys import Caller
+from services.oauth import grants
+
+router = APIRouter(tags=["OAuth"], route_class=JsonRoute)
+
+
+@router.get("/grants")
+def list_grants(
+    state: StateOf, caller: Annotated[Caller, UNRESTRICTED]
+) -> Envelope[list[GrantRecord]]:
+    """The programs that may act for the caller, newest consent first; at most 1,000."""
+    with state.resources.unit_of_work() as uow:
+        given = grants.list_of(uow, caller.user_id)
+        return envelope([GrantRecord.model_validate(each) for each in given])
+
+
+@router.delete(
+    "/grants/{grant_id}",
+    responses=refuses((404, "grant.not_found", "There is no such grant.")),
+)
+def revoke_grant(
+    state: StateOf, caller: Annotated[Caller, UNRESTRICTED], grant_id: PathId
+) -> Envelope[int]:
+    """Take a grant back with all its tokens, from the next request on: 1, or 0 when it was taken
+    back already."""
+    with state.resources.unit_of_work() as uow:
+        return envelope(grants.revoke(uow, grant_id=grant_id, user_id=caller.user_id))

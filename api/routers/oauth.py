@@ -1,0 +1,117 @@
+"""The authorization server's doors for programs. They answer as the RFCs say, without envelope."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.dependencies import ANY_CALLER, PUBLIC, StateOf
+from api.oauth_requests import AskingOf, as_json
+from api.schemas.oauth import (
+    IntrospectionAnswer,
+    Metadata,
+    OAuthRefusal,
+    TokenAnswer,
+    UserInfo,
+)
+from api.state import State
+from api.submission import FORM
+from services import accounts
+from services.api_keys import Caller
+from services.oauth.metadata import (
+    INTROSPECT_PATH,
+    METADATA_PATH,
+    REVOKE_PATH,
+    TOKEN_PATH,
+    USERINFO_PATH,
+    metadata,
+)
+from services.oauth.server import Server
+from storage.unit_of_work import UnitOfWork
+
+router = APIRouter(tags=["OAuth"])
+
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"model": OAuthRefusal, "description": "`invalid_request`, `invalid_grant` and the like"},
+    401: {"model": OAuthRefusal, "description": "`invalid_client`"},
+}
+_CLIENT = {"client_id": "A public client says only this", "client_secret": "Or by HTTP Basic"}
+_EXCHANGE = {
+    "grant_type": "authorization_code or refresh_token",
+    "code": "From the redirect; counts once, within a minute",
+    "redirect_uri": "The one that the code was sent to",
+    "code_verifier": "What the code_challenge was made of (PKCE, S256)",
+    "refresh_token": "The last one; each counts once",
+    "scope": "On a refresh: less than was given",
+}
+_TOKEN = {"token": "Of either kind", "token_type_hint": "Not needed"}
+
+
+def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
+    """The request body of an operation whose form the service reads itself."""
+    properties = {
+        name: {"type": "string", "description": description}
+        for name, description in {**fields, **_CLIENT}.items()
+    }
+    schema = {"type": "object", "required": [required], "properties": properties}
+    return {"requestBody": {"required": True, "content": {FORM: {"schema": schema}}}}
+
+
+@router.post(
+    TOKEN_PATH,
+    response_model=TokenAnswer,
+    responses=_REFUSALS,
+    dependencies=[PUBLIC],
+    openapi_extra=_form("grant_type", _EXCHANGE),
+)
+def give_tokens(state: StateOf, asking: AskingOf) -> Response:
+    """Exchange a code, or the last refresh token, for a new pair of tokens.
+
+    A code or refresh token that comes a second time ends all that came of the first.
+    """
+    with state.resources.unit_of_work() as uow:
+        return as_json(_server(state, uow).token(asking))
+
+
+@router.post(
+    REVOKE_PATH,
+    responses={200: {"description": "It counts no more, if it did", "model": dict}, **_REFUSALS},
+    dependencies=[PUBLIC],
+    openapi_extra=_form("token", _TOKEN),
+)
+def revoke_token(state: StateOf, asking: AskingOf) -> Response:
+    """End a token (RFC 7009). A refresh token ends with every token of the same login."""
+    with state.resources.unit_of_work() as uow:
+        return as_json(_server(state, uow).revoke(asking))
+
+
+@router.post(
+    INTROSPECT_PATH,
+    response_model=IntrospectionAnswer,
+    responses=_REFUSALS,
+    dependencies=[PUBLIC],
+    openapi_extra=_form("token", _TOKEN),
+)
+def introspect_token(state: StateOf, asking: AskingOf) -> Response:
+    """Whether a token still counts, and for what (RFC 7662): for the client that it was given to,
+    which has a secret."""
+    with state.resources.unit_of_work() as uow:
+        return as_json(_server(state, uow).introspect(asking))
+
+
+@router.get(USERINFO_PATH, response_model_exclude_none=True)
+def read_userinfo(state: StateOf, caller: Annotated[Caller, ANY_CALLER]) -> UserInfo:
+    """Whose token this is."""
+    with state.resources.unit_of_work() as uow:
+        user = accounts.get(uow, caller.user_id)
+        return UserInfo(sub=str(user.id), email=user.email, name=user.name)
+
+
+@router.get(METADATA_PATH, dependencies=[PUBLIC])
+async def read_metadata(state: StateOf) -> Metadata:
+    """Where the authorization server is, and what it can do (RFC 8414)."""
+    return Metadata(**metadata(state.resources.settings.public_base))
+
+
+def _server(state: State, uow: UnitOfWork) -> Server:
+    return Server(uow, state.oauth_signers, state.resources.settings.public_base)

@@ -1,0 +1,70 @@
+from typing import Annotated, Any
+
+import typer
+
+from cli.connection import connected
+from cli.output import Json, show, show_all
+from core.scopes import Scope
+from models import OAuthClient
+from services.oauth import clients
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Programs that people may give access to."
+)
+
+
+@app.command("create")
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What people know it by.")],
+    redirect_uri: Annotated[
+        list[str],
+        typer.Option(help="Where people are sent back to, exactly; repeat for several."),
+    ],
+    scope: Annotated[list[Scope], typer.Option(help="What it may ask for; repeat for several.")],
+    public: Annotated[
+        bool, typer.Option("--public", help="It can't keep a secret: an app, or a page's script.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Register a program. Its secret is shown this once."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        client, secret = clients.create(
+            uow,
+            clients.signer(resources.settings.keyring),
+            name=name,
+            redirect_uris=redirect_uri,
+            scopes=scope,
+            public=public,
+        )
+        uow.session.refresh(client)
+        record = _client(client) | {"client_secret": secret}
+    show(record, as_json=as_json)
+
+
+@app.command("list")
+def list_clients(as_json: Json = False) -> None:
+    """Show all programs, newest first; at most 1,000."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        show_all([_client(each) for each in clients.list_of(uow)], as_json=as_json)
+
+
+@app.command("revoke")
+def revoke(
+    client_id: Annotated[str, typer.Argument(metavar="CLIENT_ID")], as_json: Json = False
+) -> None:
+    """End a program's access to all accounts, from the next request on."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        revoked = clients.revoke(uow, client_id)
+    show({"client_id": client_id, "revoked": revoked}, as_json=as_json)
+
+
+def _client(client: OAuthClient) -> dict[str, Any]:
+    return {
+        "client_id": client.client_id,
+        "name": client.name,
+        "public": client.secret_hmac is None,
+        "redirect_uris": client.redirect_uris,
+        "scopes": client.scopes,
+        "created_at": client.created_at,
+        "revoked_at": client.revoked_at,
+    }

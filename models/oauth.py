@@ -1,0 +1,111 @@
+"""Access that people give to other programs. Secrets are stored nowhere, only their HMACs."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, Index, Text, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+
+# The operator alone gives it; a mistake elsewhere can't.
+_NEVER_DELIVERY = "NOT 'delivery' = ANY (scopes)"
+
+
+class OAuthClient(Model):
+    """A program that asks people for access. Without a secret (public) it can't keep one."""
+
+    __tablename__ = "oauth_clients"
+    __table_args__ = (
+        CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),
+        CheckConstraint(_NEVER_DELIVERY, name="never_delivery"),
+    )
+
+    client_id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    secret_hmac: Mapped[bytes | None]
+    redirect_uris: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    created_at: Mapped[CreatedAt]
+    revoked_at: Mapped[datetime | None]
+
+
+class OAuthGrant(Model):
+    """What a person lets a client do, until they take it back. All its tokens end with it."""
+
+    __tablename__ = "oauth_grants"
+    __table_args__ = (
+        CheckConstraint(_NEVER_DELIVERY, name="never_delivery"),
+        Index(
+            "uq_oauth_grants_user_id_client_id_live",
+            "user_id",
+            "client_id",
+            unique=True,
+            postgresql_where=text("revoked_at IS NULL"),
+        ),
+        Index("ix_oauth_grants_user_id", "user_id"),
+        Index("ix_oauth_grants_client_id", "client_id"),
+    )
+
+    id: Mapped[SerialId]
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    client_id: Mapped[str] = mapped_column(ForeignKey("oauth_clients.client_id"))
+    # All that was ever agreed to; a token has those of its own consent.
+    scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[UpdatedAt]
+    revoked_at: Mapped[datetime | None]
+
+
+class OAuthCode(Model):
+    """What a client gets by way of the browser, and exchanges for tokens, once."""
+
+    __tablename__ = "oauth_codes"
+    __table_args__ = (
+        CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),
+        CheckConstraint("challenge ~ '^[A-Za-z0-9_-]{43}$'", name="challenge_form"),
+        CheckConstraint(_NEVER_DELIVERY, name="never_delivery"),
+    )
+
+    id: Mapped[SerialId]
+    grant_id: Mapped[int] = mapped_column(
+        ForeignKey("oauth_grants.id", ondelete="CASCADE"), index=True
+    )
+    secret_hmac: Mapped[bytes] = mapped_column(unique=True)
+    redirect_uri: Mapped[str]
+    scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    # Of PKCE (RFC 7636), and always by its method S256.
+    challenge: Mapped[str]
+    created_at: Mapped[CreatedAt]
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+    used_at: Mapped[datetime | None]
+
+
+class TokenKind(StrEnum):
+    ACCESS = "access"
+    REFRESH = "refresh"
+
+
+class OAuthToken(Model):
+    __tablename__ = "oauth_tokens"
+    __table_args__ = (
+        CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),
+        CheckConstraint("kind IN ('access', 'refresh')", name="kind_known"),
+        CheckConstraint("rotated_at IS NULL OR kind = 'refresh'", name="only_refresh_rotates"),
+        CheckConstraint(_NEVER_DELIVERY, name="never_delivery"),
+    )
+
+    id: Mapped[SerialId]
+    kind: Mapped[str]
+    grant_id: Mapped[int] = mapped_column(
+        ForeignKey("oauth_grants.id", ondelete="CASCADE"), index=True
+    )
+    # All that came of one code, by however many refreshes: its id, which is never given again.
+    family: Mapped[int] = mapped_column(index=True)
+    secret_hmac: Mapped[bytes] = mapped_column(unique=True)
+    scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    created_at: Mapped[CreatedAt]
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+    # A refresh token is exchanged for the next one. Whoever sends it again stole it, or was robbed.
+    rotated_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]

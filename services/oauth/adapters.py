@@ -1,0 +1,130 @@
+"""Our records as Authlib asks for them, and requests as it reads them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from authlib.oauth2.rfc6749 import (
+    AuthorizationCodeMixin,
+    ClientMixin,
+    InvalidRequestError,
+    OAuth2Request,
+    TokenMixin,
+)
+from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
+
+from models import OAuthClient, OAuthCode, OAuthToken
+from services.oauth import redirects
+from services.oauth.tokens import Found, Origin
+
+GRANT_TYPES = ("authorization_code", "refresh_token")
+
+
+@dataclass(frozen=True)
+class Asking:
+    """One request to the authorization server: parameters of its query or its form."""
+
+    method: str
+    path: str
+    parameters: list[tuple[str, str]]
+    authorization: str | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    body: dict[str, Any]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def location(self) -> str | None:
+        return self.headers.get("Location")
+
+
+class Request(OAuth2Request):
+    """Authlib's request. Its address is the one that we are known by, whatever a proxy passes on.
+
+    Raises ``InvalidRequestError``: each parameter comes once, and one without a value not at all
+    (RFC 6749, 3.1 and 3.2).
+    """
+
+    def __init__(self, asking: Asking, public_base: str) -> None:
+        headers = {"Authorization": asking.authorization} if asking.authorization else {}
+        super().__init__(asking.method, public_base + asking.path, headers=headers)
+        sent = [(name, value) for name, value in asking.parameters if value]
+        if len({name for name, _ in sent}) != len(sent):
+            raise InvalidRequestError("A parameter is repeated.")
+        if any("\0" in value for _, value in sent):
+            raise InvalidRequestError("A parameter holds a NUL character.")
+        self._parameters = dict(sent)
+        self.payload = BasicOAuth2Payload(self._parameters)
+
+    @property
+    def form(self) -> dict[str, str]:
+        return self._parameters
+
+
+class Client(ClientMixin):
+    def __init__(self, record: OAuthClient) -> None:
+        self.record = record
+        self.client_id = record.client_id
+        self.is_public = record.secret_hmac is None
+
+    def check_redirect_uri(self, redirect_uri: str) -> bool:
+        return redirects.is_registered(redirect_uri, self.record.redirect_uris)
+
+    def get_allowed_scope(self, scope: str | None) -> str | None:
+        """All that is asked for, or nothing; who doesn't ask means what the client is for."""
+        asked = set((scope or "").split()) or set(self.record.scopes)
+        return " ".join(sorted(asked)) if asked <= set(self.record.scopes) else None
+
+    def check_response_type(self, response_type: str) -> bool:
+        return response_type == "code"
+
+    def check_grant_type(self, grant_type: str) -> bool:
+        return grant_type in GRANT_TYPES
+
+
+class Code(AuthorizationCodeMixin):
+    code_challenge_method = "S256"
+
+    def __init__(self, record: OAuthCode) -> None:
+        self._record = record
+        self.code_challenge = record.challenge
+        self.origin = Origin(record.grant_id, record.id, record.scopes)
+
+    def get_redirect_uri(self) -> str:
+        return self._record.redirect_uri
+
+    def get_scope(self) -> str:
+        return " ".join(self._record.scopes)
+
+
+class RefreshToken(TokenMixin):
+    """One that was looked for among its client's, and is held."""
+
+    def __init__(self, record: OAuthToken) -> None:
+        self.record = record
+        self.origin = Origin(record.grant_id, record.family, record.scopes)
+
+    def check_client(self, _client: Client) -> bool:
+        return True
+
+    def get_scope(self) -> str:
+        return " ".join(self.record.scopes)
+
+
+class KnownToken(TokenMixin):
+    """A token that its client revokes or asks about."""
+
+    def __init__(self, found: Found) -> None:
+        self.found = found
+
+    def get_scope(self) -> str:
+        return " ".join(self.found.token.scopes)
+
+    def is_expired(self) -> bool:
+        return not self.found.is_active
+
+    def is_revoked(self) -> bool:
+        return not self.found.is_active

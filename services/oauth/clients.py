@@ -1,0 +1,113 @@
+"""Programs that people may let act for them. The operator registers them."""
+
+import hmac
+from collections.abc import Iterable
+
+from sqlalchemy import func, select, update
+
+from core.errors import invalid, not_found
+from core.ids import random_hash_id
+from core.keyring import Keyring, Signer
+from core.scopes import GRANTABLE, Scope
+from core.secret_form import CLIENT_SECRET
+from models import OAuthClient
+from services.oauth import redirects
+from storage.unit_of_work import UnitOfWork
+
+MAX_NAME_CHARACTERS = 100
+_ID_CHARACTERS = 20
+
+
+def signer(keyring: Keyring) -> Signer:
+    return Signer(keyring, "oauth-client")
+
+
+def create(
+    uow: UnitOfWork,
+    signer: Signer,
+    *,
+    name: str,
+    redirect_uris: Iterable[str],
+    scopes: Iterable[Scope],
+    public: bool,
+) -> tuple[OAuthClient, str | None]:
+    """A new client and its secret, which is shown this once; a public client has none."""
+    secret = None if public else CLIENT_SECRET.generate()
+    client = OAuthClient(
+        client_id=random_hash_id(_ID_CHARACTERS),
+        name=_name(name),
+        secret_hmac=None if secret is None else signer.digest(secret.encode()),
+        redirect_uris=_redirect_uris(redirect_uris),
+        scopes=_scopes(scopes),
+    )
+    uow.session.add(client)
+    uow.session.flush()
+    return client, secret
+
+
+def find(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
+    """The client, unless it was revoked."""
+    query = select(OAuthClient).where(
+        OAuthClient.client_id == client_id, OAuthClient.revoked_at.is_(None)
+    )
+    return uow.session.scalar(query)
+
+
+def is_secret(signer: Signer, client: OAuthClient | None, sent: str) -> bool:
+    """Whether it is the client's secret. Takes as long where there is no such client."""
+    known = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
+    matches = [hmac.compare_digest(known, each) for each in signer.digests(sent.encode())]
+    return any(matches)
+
+
+def list_of(uow: UnitOfWork, *, limit: int = 1000) -> list[OAuthClient]:
+    """All clients, newest first, revoked ones too."""
+    newest = (OAuthClient.created_at.desc(), OAuthClient.client_id)
+    return list(uow.session.scalars(select(OAuthClient).order_by(*newest).limit(limit)))
+
+
+def revoke(uow: UnitOfWork, client_id: str) -> int:
+    """End a client with all that it was given: 1, or 0 when it was revoked already.
+
+    Raises ``oauth_client.not_found``.
+    """
+    if uow.session.get(OAuthClient, client_id) is None:
+        raise not_found("oauth_client.not_found", "There is no such client.")
+    statement = (
+        update(OAuthClient)
+        .where(OAuthClient.client_id == client_id, OAuthClient.revoked_at.is_(None))
+        .values(revoked_at=func.now())
+    )
+    return len(uow.session.execute(statement.returning(OAuthClient.client_id)).all())
+
+
+def _name(name: str) -> str:
+    name = name.strip()
+    # People decide by it, so it can't hide what it says.
+    if not 1 <= len(name) <= MAX_NAME_CHARACTERS or not name.isprintable():
+        raise invalid(
+            "oauth_client.name",
+            f"A client's name has 1 to {MAX_NAME_CHARACTERS} printable characters.",
+        )
+    return name
+
+
+def _redirect_uris(uris: Iterable[str]) -> list[str]:
+    unique = list(dict.fromkeys(uris))
+    if not unique:
+        raise invalid("oauth_client.redirect_uri", "A client needs a redirect URI.")
+    for uri in unique:
+        redirects.require_registrable(uri)
+    return unique
+
+
+def _scopes(scopes: Iterable[Scope]) -> list[str]:
+    chosen = set(scopes)
+    if not chosen:
+        raise invalid("oauth_client.scopes", "A client needs a scope.")
+    if chosen - GRANTABLE:
+        raise invalid(
+            "oauth_client.scopes",
+            f"People can't give the scope {', '.join(sorted(chosen - GRANTABLE))}.",
+        )
+    return sorted(chosen)

@@ -1,0 +1,82 @@
+"""Authorization codes: they live for a minute and count once, whatever comes of it."""
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, func, select
+
+from core.keyring import Keyring, Signer
+from core.scopes import Scope
+from core.secret_form import AUTHORIZATION_CODE
+from models import OAuthCode, OAuthGrant
+from services.oauth import grants, tokens
+from storage.unit_of_work import UnitOfWork
+
+LIFETIME = timedelta(seconds=60)
+
+
+def signer(keyring: Keyring) -> Signer:
+    return Signer(keyring, "oauth-code")
+
+
+def keep(
+    uow: UnitOfWork,
+    signer: Signer,
+    secret: str,
+    grant: OAuthGrant,
+    *,
+    scopes: Collection[Scope],
+    redirect_uri: str,
+    challenge: str,
+) -> None:
+    """Let this new secret count as a code."""
+    uow.session.add(
+        OAuthCode(
+            grant_id=grant.id,
+            secret_hmac=signer.digest(secret.encode()),
+            redirect_uri=redirect_uri,
+            scopes=sorted(scopes),
+            challenge=challenge,
+            expires_at=func.now() + LIFETIME,
+        )
+    )
+
+
+def redeem(uow: UnitOfWork, signer: Signer, secret: str, *, client_id: str) -> OAuthCode | None:
+    """Use the client's code up; ``None`` for one that does not count.
+
+    A code that comes a second time was seen by somebody whom it wasn't meant for: what it gave is
+    revoked.
+    """
+    if not AUTHORIZATION_CODE.matches(secret):
+        return None
+    query = (
+        select(OAuthCode)
+        .join(OAuthGrant, OAuthGrant.id == OAuthCode.grant_id)
+        .where(
+            OAuthCode.secret_hmac.in_(signer.digests(secret.encode())),
+            OAuthGrant.client_id == client_id,
+        )
+    )
+    code = uow.session.scalar(query)
+    if code is None or grants.hold(uow, code.grant_id) is None:
+        return None
+    uow.session.refresh(code)
+    if code.used_at is not None:
+        tokens.revoke_family(uow, code.id)
+        return None
+    return code if _use(uow, code) else None
+
+
+def _use(uow: UnitOfWork, code: OAuthCode) -> bool:
+    """Whether the code was still good, by the database's clock."""
+    code.used_at = uow.session.scalar(select(func.clock_timestamp()))
+    uow.session.flush()
+    return code.used_at is not None and code.used_at < code.expires_at
+
+
+def purge(uow: UnitOfWork, *, before: datetime) -> int:
+    """Forget codes that expired before then."""
+    found = select(OAuthCode.id).where(OAuthCode.expires_at < before).limit(10_000)
+    statement = delete(OAuthCode).where(OAuthCode.id.in_(found.scalar_subquery()))
+    return len(uow.session.execute(statement.returning(OAuthCode.id)).all())

@@ -1,0 +1,104 @@
+"""What people let clients do. Whoever gives out a secret under a grant holds it first, and so does
+whoever ends one: they take turns, and nothing is given out past an end.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select, update
+
+from core import clock
+from core.errors import not_found
+from core.scopes import Scope
+from models import OAuthClient, OAuthGrant, User
+from services import accounts
+from storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class Given:
+    """A grant, as the person who gave it sees it."""
+
+    id: int
+    client_id: str
+    client_name: str
+    scopes: list[Scope]
+    created_at: datetime
+    updated_at: datetime
+
+
+def give(uow: UnitOfWork, *, user_id: int, client_id: str, scopes: Collection[Scope]) -> OAuthGrant:
+    """The person's grant for the client, which has these scopes too from now on."""
+    _hold_person(uow, user_id)
+    grant = uow.session.scalar(
+        select(OAuthGrant).where(
+            OAuthGrant.user_id == user_id,
+            OAuthGrant.client_id == client_id,
+            OAuthGrant.revoked_at.is_(None),
+        )
+    )
+    if grant is None:
+        grant = OAuthGrant(user_id=user_id, client_id=client_id, scopes=[])
+        uow.session.add(grant)
+    grant.scopes = sorted({*grant.scopes, *scopes})
+    grant.updated_at = clock.now()
+    uow.session.flush()
+    return grant
+
+
+def _hold_person(uow: UnitOfWork, user_id: int) -> None:
+    """One consent of a person at a time, and none by a page that was open when they were erased."""
+    query = select(User.id).where(User.id == user_id, User.erased_at.is_(None))
+    if uow.session.scalar(query.with_for_update(key_share=True)) is None:
+        raise accounts.no_such_user()
+
+
+def hold(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
+    """The grant, held until the transaction ends; ``None`` once it was revoked."""
+    query = select(OAuthGrant).where(OAuthGrant.id == grant_id, OAuthGrant.revoked_at.is_(None))
+    return uow.session.scalar(
+        query.with_for_update(key_share=True), execution_options={"populate_existing": True}
+    )
+
+
+def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[Given]:
+    """Who may act for the person, newest first."""
+    query = (
+        select(OAuthGrant, OAuthClient.name)
+        .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
+        .where(
+            OAuthGrant.user_id == user_id,
+            OAuthGrant.revoked_at.is_(None),
+            OAuthClient.revoked_at.is_(None),
+        )
+        .order_by(OAuthGrant.updated_at.desc(), OAuthGrant.id.desc())
+        .limit(limit)
+    )
+    return [
+        Given(
+            grant.id,
+            grant.client_id,
+            name,
+            [Scope(each) for each in grant.scopes],
+            grant.created_at,
+            grant.updated_at,
+        )
+        for grant, name in uow.session.execute(query)
+    ]
+
+
+def revoke(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
+    """End the user's grant with all its tokens: 1, or 0 when it was revoked already.
+
+    Raises ``grant.not_found``.
+    """
+    grant = uow.session.get(OAuthGrant, grant_id)
+    if grant is None or grant.user_id != user_id:
+        raise not_found("grant.not_found", "There is no such grant.")
+    statement = (
+        update(OAuthGrant)
+        .where(OAuthGrant.id == grant_id, OAuthGrant.revoked_at.is_(None))
+        .values(revoked_at=func.now())
+    )
+    return len(uow.session.execute(statement.returning(OAuthGrant.id)).all())

@@ -1,0 +1,64 @@
+"""Where a browser may be sent back to: exactly where the client said when it was registered."""
+
+import re
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from core.errors import DomainError, invalid
+
+MAX_CHARACTERS = 2000
+# Programs on a person's own device listen on whichever port is free (RFC 8252, 7.3), at these
+# addresses; "localhost" may be another machine, so its port counts like any other.
+_LOOPBACK = {"127.0.0.1", "::1"}
+# Printable ASCII of RFC 3986; a backslash is a slash to browsers and no part of a URI.
+_CHARACTERS = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]+\Z")
+# A scheme of one's own is a domain name turned round (RFC 8252, 7.1), so that it is nobody else's.
+_OWN_SCHEME = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+\Z")
+
+
+def require_registrable(uri: str) -> None:
+    """Raises ``oauth_client.redirect_uri`` for what no client may be sent to."""
+    parts = _split(uri)
+    if parts is None or not _CHARACTERS.match(uri) or len(uri) > MAX_CHARACTERS:
+        raise _not_registrable(uri, "is no plain URI")
+    if parts.fragment or "#" in uri:
+        raise _not_registrable(uri, "has a fragment")
+    if urlunsplit(parts) != uri:
+        raise _not_registrable(uri, "is not in its usual spelling")
+    if parts.scheme in {"http", "https"}:
+        _require_web_address(uri, parts)
+    elif not _OWN_SCHEME.match(parts.scheme) or parts.netloc or not parts.path.startswith("/"):
+        raise _not_registrable(uri, "must be https, http on loopback, or com.example.app:/path")
+
+
+def _require_web_address(uri: str, parts: SplitResult) -> None:
+    if "@" in parts.netloc or not parts.hostname:
+        raise _not_registrable(uri, "has no plain host")
+    if parts.scheme == "http" and parts.hostname not in {*_LOOPBACK, "localhost"}:
+        raise _not_registrable(uri, "must be https, unless it is on loopback")
+
+
+def is_registered(uri: str, registered: list[str]) -> bool:
+    """Whether the browser may be sent there: compared letter by letter, but for loopback ports."""
+    return uri in registered or any(_differs_by_port(uri, each) for each in registered)
+
+
+def _differs_by_port(uri: str, registered: str) -> bool:
+    sent, known = _split(uri), _split(registered)
+    if sent is None or known is None or known.scheme != "http" or known.hostname not in _LOOPBACK:
+        return False
+    host = f"[{known.hostname}]" if known.hostname == "::1" else known.hostname
+    # The whole is put together anew, so that nothing but the port can differ.
+    return sent.port is not None and uri == urlunsplit(known._replace(netloc=f"{host}:{sent.port}"))
+
+
+def _split(uri: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def _not_registrable(uri: str, reason: str) -> DomainError:
+    return invalid("oauth_client.redirect_uri", f"The redirect URI {uri} {reason}.")

@@ -1,0 +1,254 @@
+"""Authlib's authorization server over our tables. One is made for a request and its transaction.
+
+It answers what it refuses rather than raise it, so that what a refusal revokes is committed.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from authlib.common.urls import add_params_to_uri
+from authlib.oauth2.rfc6749 import (
+    AuthorizationServer,
+    InvalidRequestError,
+    OAuth2Error,
+)
+from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant, RefreshTokenGrant
+
+from core.errors import malformed
+from core.scopes import GRANTABLE, Scope
+from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
+from models import OAuthGrant, TokenKind
+from services.oauth import authentication, clients, codes, grants, tokens
+from services.oauth.adapters import (
+    GRANT_TYPES,
+    Asking,
+    Client,
+    Code,
+    RefreshToken,
+    Reply,
+    Request,
+)
+from services.oauth.endpoints import Introspection, Revocation
+from services.oauth.proof import ProofKey
+from services.oauth.signers import Signers
+from services.oauth.tokens import Pair
+from storage.unit_of_work import UnitOfWork
+
+CLIENT_METHODS = ("client_secret_basic", "client_secret_post", "none")
+
+
+@dataclass(frozen=True)
+class Consent:
+    """What a person agreed to."""
+
+    user_id: int
+    scopes: Collection[Scope]
+
+
+class _CodeGrant(AuthorizationCodeGrant):
+    TOKEN_ENDPOINT_AUTH_METHODS = CLIENT_METHODS
+    server: "Server"
+
+    @staticmethod
+    def validate_authorization_redirect_uri(request: Request, client: Client) -> str:
+        uri: str | None = request.payload.redirect_uri
+        if uri is None or not client.check_redirect_uri(uri):
+            raise InvalidRequestError("The redirect_uri is not registered for this client.")
+        return uri
+
+    def generate_authorization_code(self) -> str:
+        return AUTHORIZATION_CODE.generate()
+
+    def save_authorization_code(self, code: str, request: Request) -> None:
+        uow, consent = self.server.uow, request.user
+        grant = grants.give(
+            uow,
+            user_id=consent.user_id,
+            client_id=request.client.client_id,
+            scopes=consent.scopes,
+        )
+        codes.keep(
+            uow,
+            self.server.signers.codes,
+            code,
+            grant,
+            scopes=consent.scopes,
+            redirect_uri=request.payload.redirect_uri,
+            challenge=request.payload.data["code_challenge"],
+        )
+
+    def query_authorization_code(self, code: str, client: Client) -> Code | None:
+        server = self.server
+        found = codes.redeem(server.uow, server.signers.codes, code, client_id=client.client_id)
+        return None if found is None else Code(found)
+
+    def delete_authorization_code(self, authorization_code: Code) -> None:
+        """It was used up before it was looked at."""
+
+    def authenticate_user(self, authorization_code: Code) -> int | None:
+        return self.server.user_of(authorization_code.origin.grant_id)
+
+
+class _RefreshGrant(RefreshTokenGrant):
+    TOKEN_ENDPOINT_AUTH_METHODS = CLIENT_METHODS
+    INCLUDE_NEW_REFRESH_TOKEN = True
+    server: "Server"
+
+    def authenticate_refresh_token(self, refresh_token: str) -> RefreshToken | None:
+        server = self.server
+        found = tokens.hold_refresh(
+            server.uow,
+            server.signers.tokens,
+            refresh_token,
+            client_id=self.request.client.client_id,
+        )
+        return None if found is None else RefreshToken(found)
+
+    def authenticate_user(self, refresh_token: RefreshToken) -> int | None:
+        return self.server.user_of(refresh_token.origin.grant_id)
+
+    def revoke_old_credential(self, refresh_token: RefreshToken) -> None:
+        tokens.rotate(self.server.uow, refresh_token.record)
+
+
+class Server(AuthorizationServer):
+    def __init__(self, uow: UnitOfWork, signers: Signers, public_base: str) -> None:
+        super().__init__(scopes_supported=sorted(GRANTABLE))
+        self.uow = uow
+        self.signers = signers
+        self.issuer = public_base
+        self.register_grant(_CodeGrant, [ProofKey()])
+        self.register_grant(_RefreshGrant)
+        self.register_endpoint(Revocation)
+        self.register_endpoint(Introspection)
+
+    # -- what callers ask --------------------------------------------------------------------
+
+    def token(self, asking: Asking) -> Reply:
+        return self._answered(self.create_token_response, asking)
+
+    def revoke(self, asking: Asking) -> Reply:
+        return self._answered(self.create_endpoint_response, "revocation", asking)
+
+    def introspect(self, asking: Asking) -> Reply:
+        return self._answered(self.create_endpoint_response, "introspection", asking)
+
+    def ask(self, asking: Asking) -> "Asked | Reply":
+        """What a person would be asked. A refusal is sent back to the client, once it is known that
+        it is the client's; before that it is raised: ``oauth.invalid_client`` and the like.
+        """
+        try:
+            return Asked(self, self.get_consent_grant(asking))
+        except OAuth2Error as error:
+            if error.redirect_uri is None:
+                raise malformed(f"oauth.{error.error}", error.get_error_description()) from None
+            return self._refusal(error)
+
+    def _answered(self, answer: Callable[..., Reply], *arguments: object) -> Reply:
+        try:
+            return answer(*arguments)
+        except OAuth2Error as error:
+            return self._refusal(error)
+
+    def _refusal(self, error: OAuth2Error) -> Reply:
+        return self.handle_response(*error())
+
+    # -- what Authlib asks of us -------------------------------------------------------------
+
+    def create_oauth2_request(self, request: Asking | Request) -> Request:
+        return request if isinstance(request, Request) else Request(request, self.issuer)
+
+    def handle_response(
+        self, status: int, body: dict[str, Any], headers: Iterable[tuple[str, str]]
+    ) -> Reply:
+        named = dict(headers)
+        if "Location" in named:
+            # Tells a client of several servers which one this is from (RFC 9207).
+            named["Location"] = add_params_to_uri(named["Location"], [("iss", self.issuer)])
+        return Reply(status, body or {}, named)
+
+    def send_signal(self, name: str, *args: object, **kwargs: object) -> None:
+        """Nobody listens."""
+
+    def query_client(self, client_id: str) -> Client | None:
+        found = clients.find(self.uow, client_id)
+        return None if found is None else Client(found)
+
+    def authenticate_client(
+        self, request: Request, methods: Collection[str], endpoint: str = "token"
+    ) -> Client:
+        sent = authentication.presented(request)
+        client = self.query_client(sent.client_id)
+        is_known = clients.is_secret(
+            self.signers.clients, client.record if client else None, sent.secret or ""
+        )
+        if client is None or sent.method not in methods:
+            raise authentication.refused()
+        if not (is_known if sent.secret else client.is_public):
+            raise authentication.refused()
+        request.auth_method = sent.method
+        return client
+
+    def get_authorization_grant(self, request: Request) -> Any:
+        if request.payload.response_type == "code":
+            return super().get_authorization_grant(request)
+        client = self.query_client(request.payload.client_id or "")
+        if client is None:
+            raise authentication.refused()
+        uri = _CodeGrant.validate_authorization_redirect_uri(request, client)
+        error = "unsupported_response_type" if request.payload.response_type else "invalid_request"
+        raise OAuth2Error("The response_type must be code.", error=error, redirect_uri=uri)
+
+    def get_token_grant(self, request: Request) -> Any:
+        if request.payload.grant_type is None:
+            raise InvalidRequestError("The grant_type is missing.")
+        if request.payload.grant_type not in GRANT_TYPES:
+            raise OAuth2Error(
+                f"The grant_type must be one of {', '.join(GRANT_TYPES)}.",
+                error="unsupported_grant_type",
+            )
+        return super().get_token_grant(request)
+
+    def generate_token(self, *, scope: str, **_: object) -> dict[str, Any]:
+        return {
+            "token_type": "Bearer",
+            "access_token": ACCESS_TOKEN.generate(),
+            "expires_in": int(tokens.LIFETIMES[TokenKind.ACCESS].total_seconds()),
+            "refresh_token": REFRESH_TOKEN.generate(),
+            "scope": " ".join(sorted(set(scope.split()))),
+        }
+
+    def save_token(self, token: dict[str, Any], request: Request) -> None:
+        origin = (request.authorization_code or request.refresh_token).origin
+        new = Pair(token["access_token"], token["refresh_token"], token["scope"].split())
+        tokens.keep(self.uow, self.signers.tokens, origin, new)
+
+    def user_of(self, grant_id: int) -> int | None:
+        grant = self.uow.session.get(OAuthGrant, grant_id)
+        return None if grant is None else grant.user_id
+
+
+class Asked:
+    """A request for access that is in order, and waits for the person's word."""
+
+    def __init__(self, server: Server, grant: Any) -> None:
+        self._server = server
+        self._grant = grant
+        self.client_name: str = grant.client.record.name
+        self.redirect_uri: str = grant.redirect_uri
+        self.scopes = [Scope(each) for each in grant.request.scope.split()]
+
+    def allow(self, user_id: int, scopes: Collection[Scope]) -> Reply:
+        """Those of the scopes asked for that the person agrees to."""
+        agreed = [scope for scope in self.scopes if scope in scopes]
+        return self._answer(Consent(user_id, agreed) if agreed else None)
+
+    def deny(self) -> Reply:
+        return self._answer(None)
+
+    def _answer(self, consent: Consent | None) -> Reply:
+        reply: Reply = self._server.create_authorization_response(
+            self._grant.request, grant_user=consent, grant=self._grant
+        )
+        return reply

@@ -1,0 +1,198 @@
+"""Access and refresh tokens: opaque, so that taking one back counts on the next request."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeVarTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Engine,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    func,
+    select,
+    update,
+)
+
+from core.errors import DomainError, unauthenticated
+from core.keyring import Keyring, Signer
+from core.scopes import GRANTABLE, Scope, effective
+from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
+from models import OAuthClient, OAuthGrant, OAuthToken, TokenKind, User
+from services.api_keys import Caller
+from services.oauth import grants
+from storage.unit_of_work import UnitOfWork
+
+Columns = TypeVarTuple("Columns")
+
+LIFETIMES = {TokenKind.ACCESS: timedelta(hours=1), TokenKind.REFRESH: timedelta(days=30)}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a new pair of tokens comes from."""
+
+    grant_id: int
+    family: int
+    # All that may ever come of it; an access token may have less.
+    scopes: list[str]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """New tokens, which are shown once."""
+
+    access: str
+    refresh: str
+    access_scopes: list[str]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A token that its client asks about."""
+
+    token: OAuthToken
+    client_id: str
+    user_id: int
+    is_active: bool
+
+
+def signer(keyring: Keyring) -> Signer:
+    return Signer(keyring, "oauth-token")
+
+
+def authenticate(engine: Engine, signer: Signer, secret: str) -> Caller:
+    """The caller behind an access token; raises ``auth.invalid_credentials``.
+
+    Its one statement needs no transaction around it: an autocommitting engine will do.
+    """
+    if not ACCESS_TOKEN.matches(secret):
+        raise _not_valid()
+    with engine.connect() as connection:
+        digests = signer.digests(secret.encode())
+        found = connection.execute(_LIVE_ACCESS, {"digests": digests}).one_or_none()
+    if found is None:
+        raise _not_valid()
+    scopes = effective(map(Scope, found.scopes)) & GRANTABLE
+    return Caller(found.user_id, scopes, unrestricted=False, grant_id=found.id)
+
+
+def keep(uow: UnitOfWork, signer: Signer, origin: Origin, new: Pair) -> None:
+    """Let these new secrets count as tokens; whoever calls this holds the grant."""
+    for kind, secret, scopes in (
+        (TokenKind.ACCESS, new.access, new.access_scopes),
+        (TokenKind.REFRESH, new.refresh, origin.scopes),
+    ):
+        token = OAuthToken(
+            kind=kind,
+            grant_id=origin.grant_id,
+            family=origin.family,
+            secret_hmac=signer.digest(secret.encode()),
+            scopes=scopes,
+            expires_at=func.now() + LIFETIMES[kind],
+        )
+        uow.session.add(token)
+    uow.session.flush()
+
+
+def hold_refresh(
+    uow: UnitOfWork, signer: Signer, secret: str, *, client_id: str
+) -> OAuthToken | None:
+    """The client's refresh token, held until the transaction ends; ``None`` if it does not count.
+
+    One that was rotated already was seen by somebody whom it wasn't meant for. Who of the two sends
+    it now can't be told, so the whole family is revoked.
+    """
+    found = find(uow, signer, secret, client_id=client_id)
+    if found is None or found.token.kind != TokenKind.REFRESH:
+        return None
+    if grants.hold(uow, found.token.grant_id) is None:
+        return None
+    uow.session.refresh(found.token)
+    if found.token.rotated_at is not None:
+        revoke_family(uow, found.token.family)
+        return None
+    is_live = select(OAuthToken.id).where(OAuthToken.id == found.token.id, *_live_token())
+    return None if uow.session.scalar(is_live) is None else found.token
+
+
+def rotate(uow: UnitOfWork, token: OAuthToken) -> None:
+    """Use up a refresh token that is held."""
+    token.rotated_at = uow.session.scalar(select(func.clock_timestamp()))
+    uow.session.flush()
+
+
+def find(uow: UnitOfWork, signer: Signer, secret: str, *, client_id: str) -> Found | None:
+    """A token of either kind that this client was given, and whether it still counts."""
+    if not (ACCESS_TOKEN.matches(secret) or REFRESH_TOKEN.matches(secret)):
+        return None
+    is_active = and_(*_live_token(), *_live_surroundings(), OAuthToken.rotated_at.is_(None))
+    query = _with_surroundings(select(OAuthToken, OAuthGrant.user_id, is_active)).where(
+        OAuthToken.secret_hmac.in_(signer.digests(secret.encode())),
+        OAuthGrant.client_id == client_id,
+    )
+    row = uow.session.execute(query).one_or_none()
+    return None if row is None else Found(row[0], client_id, row[1], row[2])
+
+
+def revoke(uow: UnitOfWork, token: OAuthToken) -> None:
+    """End an access token, or a refresh token with all that came of the same code."""
+    if token.kind == TokenKind.REFRESH:
+        grants.hold(uow, token.grant_id)
+        revoke_family(uow, token.family)
+        return
+    statement = update(OAuthToken).where(OAuthToken.id == token.id, OAuthToken.revoked_at.is_(None))
+    uow.session.execute(statement.values(revoked_at=func.now()))
+
+
+def revoke_family(uow: UnitOfWork, family: int) -> None:
+    """End all that came of one code; whoever calls this holds the grant."""
+    statement = update(OAuthToken).where(
+        OAuthToken.family == family, OAuthToken.revoked_at.is_(None)
+    )
+    uow.session.execute(statement.values(revoked_at=func.now()))
+
+
+def purge(uow: UnitOfWork, *, before: datetime) -> int:
+    """Forget tokens that expired before then."""
+    found = select(OAuthToken.id).where(OAuthToken.expires_at < before).limit(10_000)
+    statement = delete(OAuthToken).where(OAuthToken.id.in_(found.scalar_subquery()))
+    return len(uow.session.execute(statement.returning(OAuthToken.id)).all())
+
+
+def _not_valid() -> DomainError:
+    return unauthenticated(
+        "auth.invalid_credentials", "The access token is unknown, mistyped, expired or revoked."
+    )
+
+
+def _live_token() -> tuple[ColumnElement[bool], ...]:
+    return OAuthToken.expires_at > func.now(), OAuthToken.revoked_at.is_(None)
+
+
+def _live_surroundings() -> tuple[ColumnElement[bool], ...]:
+    return (
+        OAuthGrant.revoked_at.is_(None),
+        OAuthClient.revoked_at.is_(None),
+        User.erased_at.is_(None),
+    )
+
+
+def _with_surroundings(query: Select[*Columns]) -> Select[*Columns]:
+    return (
+        query.join(OAuthGrant, OAuthGrant.id == OAuthToken.grant_id)
+        .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
+        .join(User, User.id == OAuthGrant.user_id)
+    )
+
+
+_LIVE_ACCESS = _with_surroundings(
+    select(OAuthGrant.id, OAuthGrant.user_id, OAuthToken.scopes)
+).where(
+    OAuthToken.secret_hmac.in_(bindparam("digests", expanding=True)),
+    OAuthToken.kind == TokenKind.ACCESS,
+    *_live_token(),
+    *_live_surroundings(),
+)

@@ -1,0 +1,219 @@
+"""People see which programs may act for them, and take that back; the operator registers these."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from core.scopes import EXPLANATIONS, Scope
+from services import erasure
+from tests.contract.replies import data, problem
+from tests.oauth import REDIRECT, Person, Program, log_in, register
+from tests.stack import Owner, Stack
+
+PAGE = "/account/grants"
+
+
+@pytest.fixture
+def person(stack: Stack, owner: Owner) -> Iterator[Person]:
+    person = log_in(stack, owner)
+    yield person
+    person.browser.close()
+
+
+@pytest.fixture(scope="module")
+def program(stack: Stack) -> Program:
+    return register(stack, name="Ledger & reader")
+
+
+def opens(stack: Stack, token: str) -> bool:
+    with stack.client(token) as client:
+        return client.get("/users/me").status_code == 200
+
+
+def command(stack: Stack, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", "oauth-clients", *words],
+        env=stack.environment,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=60,
+    )
+
+
+def told(stack: Stack, *words: str) -> Any:
+    done = command(stack, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# -- by the API --------------------------------------------------------------------------------
+
+
+def test_a_grant_is_listed_with_all_that_was_agreed_to(
+    client: httpx.Client, program: Program, person: Person
+) -> None:
+    assert data(client.get("/grants")) == []
+    program.tokens(person, "credit.read")
+    [first] = data(client.get("/grants"))
+    assert first["client_id"] == program.client_id
+    assert first["client_name"] == "Ledger & reader"
+    assert first["scopes"] == ["credit.read"]
+    program.tokens(person, "attachment")
+    [second] = data(client.get("/grants"))
+    assert second["id"] == first["id"]
+    assert second["scopes"] == ["attachment", "credit.read"]
+    assert second["created_at"] == first["created_at"]
+    assert second["updated_at"] > first["updated_at"]
+
+
+def test_taking_a_grant_back_ends_its_tokens_at_once(
+    stack: Stack, client: httpx.Client, program: Program, person: Person
+) -> None:
+    given = [program.tokens(person) for _ in range(2)]
+    [grant] = data(client.get("/grants"))
+    assert all(opens(stack, each["access_token"]) for each in given)
+    assert data(client.delete(f"/grants/{grant['id']}")) == 1
+    assert not any(opens(stack, each["access_token"]) for each in given)
+    assert data(client.delete(f"/grants/{grant['id']}")) == 0
+    assert data(client.get("/grants")) == []
+
+
+def test_a_session_may_list_grants_and_take_them_back_with_its_token(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    program.tokens(person)
+    [grant] = data(person.browser.get("/grants"))
+    problem(person.browser.delete(f"/grants/{grant['id']}"), 403, "auth.csrf")
+    token = {"X-CSRF-Token": person.csrf_token(PAGE)}
+    assert data(person.browser.delete(f"/grants/{grant['id']}", headers=token)) == 1
+
+
+def test_grants_are_their_owners_alone(
+    stack: Stack, program: Program, person: Person, client: httpx.Client
+) -> None:
+    given = program.tokens(person)
+    [grant] = data(client.get("/grants"))
+    with stack.client(stack.new_owner().key) as neighbour:
+        assert data(neighbour.get("/grants")) == []
+        problem(neighbour.delete(f"/grants/{grant['id']}"), 404, "grant.not_found")
+        problem(neighbour.delete("/grants/0"), 404, "grant.not_found")
+    with stack.client(stack.new_key(person.owner.user_id, Scope.CREDIT_FULL)) as restricted:
+        problem(restricted.get("/grants"), 403, "auth.restricted_credential")
+    assert opens(stack, given["access_token"])
+
+
+# -- by the page -------------------------------------------------------------------------------
+
+
+def test_the_page_shows_grants_and_takes_them_back(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    given = program.tokens(person, "credit.read")
+    shown = person.browser.get(PAGE)
+    assert shown.status_code == 200
+    assert "Ledger &amp; reader" in shown.text
+    assert EXPLANATIONS[Scope.CREDIT_READ] in shown.text
+    assert shown.headers["cache-control"] == "no-store"
+    found = re.search(r'name="grant_id" value="(\d+)"', shown.text)
+    assert found
+    form = {"grant_id": found[1], "csrf_token": person.csrf_token(PAGE)}
+    assert person.browser.post(PAGE, data={**form, "csrf_token": "x"}).status_code == 403
+    assert opens(stack, given["access_token"])
+    for wrong in ("", "x", "-1", "٣", "9" * 19):
+        assert person.browser.post(PAGE, data={**form, "grant_id": wrong}).status_code == 422
+    assert person.browser.post(PAGE, data={**form, "grant_id": "0"}).status_code == 404
+    assert person.browser.post(PAGE, data=form).status_code == 303
+    assert not opens(stack, given["access_token"])
+    assert "No other program" in person.browser.get(PAGE).text
+
+
+def test_the_page_is_for_who_is_logged_in(stack: Stack, owner: Owner) -> None:
+    for key in (None, owner.key):
+        with stack.client(key) as browser:
+            for reply in (browser.get(PAGE), browser.post(PAGE, data={"grant_id": "1"})):
+                assert reply.status_code == 303
+                assert reply.headers["location"].startswith(f"{stack.api_url}/login?next=")
+
+
+# -- by the operator ---------------------------------------------------------------------------
+
+
+def test_the_command_registers_lists_and_revokes_clients(stack: Stack, person: Person) -> None:
+    made = told(
+        stack,
+        *("create", " Reader ", "--redirect-uri", REDIRECT),
+        *("--redirect-uri", "http://127.0.0.1/cb", "--scope", "credit.read"),
+    )
+    assert made["name"] == "Reader"
+    assert made["public"] is False
+    assert made["redirect_uris"] == [REDIRECT, "http://127.0.0.1/cb"]
+    assert made["scopes"] == ["credit.read"]
+    program = Program(stack, made["client_id"], made["client_secret"])
+    given = program.tokens(person)
+    listed = {each["client_id"]: each for each in told(stack, "list")}
+    assert listed[made["client_id"]]["revoked_at"] is None
+    assert made["client_secret"] not in json.dumps(listed)
+    assert told(stack, "revoke", made["client_id"])["revoked"] == 1
+    assert told(stack, "revoke", made["client_id"])["revoked"] == 0
+    assert not opens(stack, given["access_token"])
+    assert data(person.browser.get("/grants")) == []
+
+
+def test_a_public_client_gets_no_secret(stack: Stack, person: Person) -> None:
+    words = ("create", "App", "--public", "--redirect-uri", "com.example.app:/cb")
+    made = told(stack, *words, "--scope", "attachment")
+    assert (made["public"], made["client_secret"]) == (True, None)
+    program = Program(stack, made["client_id"], None, "com.example.app:/cb")
+    shown = person.browser.get(program.request("attachment"))
+    assert "form-action 'self' com.example.app:" in shown.headers["content-security-policy"]
+    assert program.tokens(person, "attachment")["scope"] == "attachment"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--redirect-uri", "http://client.example/", "--scope", "credit.read"), "must be https"),
+        (("--redirect-uri", REDIRECT, "--scope", "delivery"), "delivery"),
+        (("--redirect-uri", REDIRECT, "--scope", "everything"), "everything"),
+        (("--redirect-uri", REDIRECT), "--scope"),
+        (("--scope", "credit.read"), "--redirect-uri"),
+    ],
+)
+def test_the_command_refuses_what_no_client_may_be(
+    stack: Stack, words: tuple[str, ...], complaint: str
+) -> None:
+    done = command(stack, "create", "Wrong", *words)
+    assert done.returncode != 0
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+    assert stack.query("SELECT 1 FROM oauth_clients WHERE name = 'Wrong'") == []
+
+
+def test_the_command_says_in_a_sentence_that_there_is_no_such_client(stack: Stack) -> None:
+    done = command(stack, "revoke", "nobody")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "There is no such client. (oauth_client.not_found)\n",
+    )
+
+
+# -- what is forgotten -------------------------------------------------------------------------
+
+
+def test_erasing_a_person_ends_and_forgets_what_they_gave(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    given = program.tokens(person)
+    with stack.resources.unit_of_work() as uow:
+        erasure.erase(uow, stack.resources.keyring, person.owner.email)
+    assert not opens(stack, given["access_token"])
+    assert program.refresh(given["refresh_token"]).status_code == 400
+    of_person = "SELECT 1 FROM oauth_grants WHERE user_id = %s"
+    assert stack.query(of_person, person.owner.user_id) == []

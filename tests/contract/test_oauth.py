@@ -1,0 +1,439 @@
+"""The authorization server, as RFC 6749, 7009, 7636, 7662, 8414 and 9207 have it."""
+
+import base64
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
+
+from core.scopes import EXPLANATIONS, Scope
+from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
+from services.oauth import tokens
+from tests.contract.replies import data, problem
+from tests.oauth import REDIRECT, Person, Program, fields_of, is_refused, log_in, register
+from tests.stack import RETIRED, Owner, Stack
+
+ME = "/users/me"
+SEEN = "/auxilia/credits/balance"
+
+
+@pytest.fixture
+def person(stack: Stack, owner: Owner) -> Iterator[Person]:
+    person = log_in(stack, owner)
+    yield person
+    person.browser.close()
+
+
+@pytest.fixture(scope="module")
+def program(stack: Stack) -> Program:
+    return register(stack)
+
+
+@pytest.fixture(scope="module")
+def public_program(stack: Stack) -> Program:
+    return register(stack, public=True)
+
+
+def opens(stack: Stack, token: str, path: str = ME) -> bool:
+    with stack.client(token) as client:
+        status = client.get(path).status_code
+    assert status in {200, 401}
+    return status == 200
+
+
+def test_a_code_is_exchanged_for_tokens_that_open_what_was_agreed_to(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    reply = program.exchange(program.code(person, "credit.read"))
+    assert reply.status_code == 200
+    assert reply.headers["cache-control"] == "no-store"
+    assert reply.headers["pragma"] == "no-cache"
+    given = reply.json()
+    assert set(given) == {"access_token", "token_type", "expires_in", "refresh_token", "scope"}
+    assert (given["token_type"], given["expires_in"]) == ("Bearer", 3600)
+    assert given["scope"] == "credit.read"
+    assert ACCESS_TOKEN.matches(given["access_token"])
+    assert REFRESH_TOKEN.matches(given["refresh_token"])
+    with stack.client(given["access_token"]) as client:
+        assert data(client.get(SEEN))["user_id"] == person.owner.user_id
+        assert data(client.get(ME))["id"] == person.owner.user_id
+        body = {"amount": 1, "source_id": "x"}
+        refused = client.post("/auxilia/credits/consume", json=body)
+        problem(refused, 403, "auth.insufficient_scope")
+        said = refused.headers["www-authenticate"]
+        assert said.startswith("Bearer ")
+        assert 'error="insufficient_scope"' in said
+        assert 'scope="credit.full"' in said
+
+
+def test_the_answer_names_state_and_issuer(stack: Stack, program: Program, person: Person) -> None:
+    state = "a b+c/ü&=%"
+    path = program.request(state=state)
+    allowed = fields_of(person.answer(path, "credit.read").headers["location"])
+    assert allowed.keys() == {"code", "state", "iss"}
+    assert (allowed["state"], allowed["iss"]) == (state, stack.api_url)
+    location = person.answer(path, decision="deny").headers["location"]
+    assert location.startswith(REDIRECT + "?")
+    denied = fields_of(location)
+    assert (denied["error"], denied["state"], denied["iss"]) == (
+        "access_denied",
+        state,
+        stack.api_url,
+    )
+    assert "code" not in denied
+
+
+def test_state_may_be_left_out(program: Program, person: Person) -> None:
+    reply = person.answer(program.request(state=None), "credit.read")
+    assert fields_of(reply.headers["location"]).keys() == {"code", "iss"}
+
+
+def test_whoever_is_not_logged_in_logs_in_first_and_comes_back(
+    stack: Stack, program: Program
+) -> None:
+    path = program.request()
+    with stack.client() as browser:
+        reply = browser.get(path)
+    assert reply.status_code == 303
+    location = reply.headers["location"]
+    assert location.startswith(f"{stack.api_url}/login?")
+    assert fields_of(location)["next"] == path
+
+
+def test_the_page_explains_each_scope_and_names_the_program(stack: Stack, person: Person) -> None:
+    six = tuple(EXPLANATIONS)
+    assert len(six) == 6
+    program = register(stack, scopes=six, name='<b>"Everything"</b>')
+    shown = person.browser.get(program.request(*six))
+    assert shown.status_code == 200
+    for scope, explanation in EXPLANATIONS.items():
+        assert f'name="scope.{scope}" checked' in shown.text
+        assert explanation in shown.text
+    assert "&lt;b&gt;&#34;Everything&#34;&lt;/b&gt;" in shown.text
+    assert "client.example" in shown.text
+    assert person.owner.email in shown.text
+    policy = shown.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert policy.endswith("form-action 'self' https:")
+    assert "access-control-allow-origin" not in shown.headers
+
+
+def test_a_person_may_agree_to_less_than_was_asked(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    path = program.request("credit.read", "attachment")
+    location = person.answer(path, "attachment").headers["location"]
+    given = program.exchange(fields_of(location)["code"]).json()
+    assert given["scope"] == "attachment"
+    with stack.client(given["access_token"]) as client:
+        data(client.get("/attachments"))
+        problem(client.get(SEEN), 403, "auth.insufficient_scope")
+
+
+def test_agreeing_to_nothing_is_a_refusal(program: Program, person: Person) -> None:
+    location = person.answer(program.request()).headers["location"]
+    assert fields_of(location)["error"] == "access_denied"
+
+
+def test_without_a_scope_a_program_asks_for_what_it_is_for(
+    program: Program, person: Person
+) -> None:
+    shown = person.browser.get(program.request(scope=None))
+    for scope in (Scope.CREDIT_READ, Scope.CREDIT_FULL, Scope.ATTACHMENT):
+        assert f'name="scope.{scope}"' in shown.text
+    assert "scope.composer" not in shown.text
+
+
+def test_a_public_client_needs_no_secret(
+    stack: Stack, public_program: Program, person: Person
+) -> None:
+    assert public_program.secret is None
+    given = public_program.tokens(person)
+    assert opens(stack, given["access_token"])
+    assert public_program.refresh(given["refresh_token"]).status_code == 200
+
+
+def test_a_client_may_say_who_it_is_by_http_basic(
+    stack: Stack, program: Program, public_program: Program, person: Person
+) -> None:
+    for each in (program, public_program):
+        form = {
+            "grant_type": "authorization_code",
+            "code": each.code(person),
+            "redirect_uri": REDIRECT,
+            "code_verifier": each.verifier,
+        }
+        with stack.client() as client:
+            reply = client.post("/oauth/token", data=form, auth=(each.client_id, each.secret or ""))
+        assert reply.status_code == 200, reply.text
+
+
+def test_refreshing_gives_a_new_pair_of_the_same_scopes(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    first = program.tokens(person, "attachment", "credit.read")
+    second = program.refresh(first["refresh_token"]).json()
+    assert second["scope"] == first["scope"] == "attachment credit.read"
+    assert second["refresh_token"] != first["refresh_token"]
+    # The first access token lives on, for its hour.
+    assert opens(stack, first["access_token"])
+    assert opens(stack, second["access_token"])
+
+
+def test_a_refresh_may_ask_for_less_and_later_for_all_again(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    first = program.tokens(person, "attachment", "credit.read")
+    second = program.refresh(first["refresh_token"], scope="attachment").json()
+    assert second["scope"] == "attachment"
+    with stack.client(second["access_token"]) as client:
+        problem(client.get(SEEN), 403, "auth.insufficient_scope")
+    third = program.refresh(second["refresh_token"]).json()
+    assert third["scope"] == "attachment credit.read"
+
+
+def test_tokens_live_for_an_hour_and_refreshes_for_thirty_days(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    given = program.tokens(person)
+    lives = stack.query(
+        "SELECT t.kind, round(extract(epoch FROM t.expires_at - t.created_at))::int"
+        " FROM oauth_tokens t JOIN oauth_grants g ON g.id = t.grant_id WHERE g.user_id = %s"
+        " ORDER BY t.kind",
+        person.owner.user_id,
+    )
+    assert lives == [("access", 3600), ("refresh", 30 * 24 * 3600)]
+    past = "UPDATE oauth_tokens SET expires_at = now() - interval '1 s' WHERE secret_hmac = %s"
+    signer = tokens.signer(stack.resources.keyring)
+    stack.query(past, signer.digest(given["access_token"].encode()))
+    with stack.client(given["access_token"]) as client:
+        refused = client.get(ME)
+    problem(refused, 401, "auth.invalid_credentials")
+    assert 'error="invalid_token"' in refused.headers["www-authenticate"]
+    stack.query(past, signer.digest(given["refresh_token"].encode()))
+    assert is_refused(program.refresh(given["refresh_token"]), 400, "invalid_grant")
+
+
+def test_a_code_lives_for_a_minute(stack: Stack, program: Program, person: Person) -> None:
+    code = program.code(person)
+    [(seconds,)] = stack.query(
+        "SELECT round(extract(epoch FROM c.expires_at - c.created_at))::int FROM oauth_codes c"
+        " JOIN oauth_grants g ON g.id = c.grant_id WHERE g.user_id = %s",
+        person.owner.user_id,
+    )
+    assert seconds == 60
+    stack.query(
+        "UPDATE oauth_codes SET expires_at = now() - interval '1 s' WHERE grant_id ="
+        " (SELECT id FROM oauth_grants WHERE user_id = %s)",
+        person.owner.user_id,
+    )
+    assert is_refused(program.exchange(code), 400, "invalid_grant")
+
+
+def test_no_secret_is_stored(stack: Stack, program: Program, person: Person) -> None:
+    code = program.code(person)
+    given = program.exchange(code).json()
+    stored = "".join(
+        str(row)
+        for table in ("oauth_clients", "oauth_grants", "oauth_codes", "oauth_tokens")
+        for row in stack.query(f"SELECT row_to_json(t)::text FROM {table} t")
+    )
+    assert program.secret
+    for secret in (code, given["access_token"], given["refresh_token"], program.secret):
+        assert secret not in stored
+        assert secret[4:30] not in stored
+        for running in stack.processes:
+            assert secret not in running.log.read_text()
+
+
+def test_tokens_of_a_retired_key_still_count(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    given = program.tokens(person)
+    signer = tokens.signer(stack.resources.keyring)
+    old = signer._digest(RETIRED.id, given["access_token"].encode())
+    new = signer.digest(given["access_token"].encode())
+    stack.query("UPDATE oauth_tokens SET secret_hmac = %s WHERE secret_hmac = %s", old, new)
+    assert opens(stack, given["access_token"])
+
+
+# -- revocation and introspection --------------------------------------------------------------
+
+
+def test_revoking_a_refresh_token_ends_the_whole_login(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    first = program.tokens(person)
+    second = program.refresh(first["refresh_token"]).json()
+    other = program.tokens(person)
+    reply = program.post("/oauth/revoke", {"token": second["refresh_token"]})
+    assert (reply.status_code, reply.json()) == (200, {})
+    assert not opens(stack, first["access_token"])
+    assert not opens(stack, second["access_token"])
+    assert is_refused(program.refresh(second["refresh_token"]), 400, "invalid_grant")
+    assert opens(stack, other["access_token"])
+
+
+def test_revoking_an_access_token_ends_it_alone(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    given = program.tokens(person)
+    for hint in ("refresh_token", "nonsense"):
+        form = {"token": given["access_token"], "token_type_hint": hint}
+        assert program.post("/oauth/revoke", form).status_code == 200
+        assert not opens(stack, given["access_token"])
+    assert program.refresh(given["refresh_token"]).status_code == 200
+
+
+def test_revoking_what_is_no_token_is_fine(program: Program) -> None:
+    for token in ("x", ACCESS_TOKEN.generate(), REFRESH_TOKEN.generate()):
+        assert program.post("/oauth/revoke", {"token": token}).status_code == 200
+    assert is_refused(program.post("/oauth/revoke", {}), 400, "invalid_request")
+
+
+def test_introspection_tells_its_client_about_both_tokens(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    given = program.tokens(person, "credit.read")
+    for kind, seconds in (("access_token", 3600), ("refresh_token", 30 * 24 * 3600)):
+        told = program.post("/oauth/introspect", {"token": given[kind]}).json()
+        assert told["active"] is True
+        assert told["client_id"] == program.client_id
+        assert told["scope"] == "credit.read"
+        assert told["sub"] == str(person.owner.user_id)
+        assert told["iss"] == stack.api_url
+        assert told["exp"] - told["iat"] in {seconds, seconds + 1}
+        assert abs(told["iat"] - time.time()) < 60
+        assert told.get("token_type") == ("Bearer" if kind == "access_token" else None)
+
+
+def test_introspection_tells_nothing_of_what_does_not_count(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    given = program.tokens(person)
+    program.refresh(given["refresh_token"])
+    others = register(stack).tokens(person)
+    for token in (given["refresh_token"], others["access_token"], ACCESS_TOKEN.generate(), "x"):
+        told = program.post("/oauth/introspect", {"token": token})
+        assert (told.status_code, told.json()) == (200, {"active": False})
+
+
+def test_introspection_needs_a_secret(public_program: Program, person: Person) -> None:
+    given = public_program.tokens(person)
+    reply = public_program.post("/oauth/introspect", {"token": given["access_token"]})
+    assert is_refused(reply, 401, "invalid_client")
+
+
+# -- metadata, userinfo, CORS ------------------------------------------------------------------
+
+
+def test_metadata_is_as_its_rfc_says_and_leads_to_the_doors(
+    stack: Stack, stranger: httpx.Client
+) -> None:
+    reply = stranger.get("/.well-known/oauth-authorization-server")
+    assert reply.status_code == 200
+    told = reply.json()
+    AuthorizationServerMetadata(told).validate()
+    assert told["issuer"] == stack.api_url
+    assert told["code_challenge_methods_supported"] == ["S256"]
+    assert told["authorization_response_iss_parameter_supported"] is True
+    assert set(told["scopes_supported"]) == set(Scope) - {Scope.DELIVERY}
+    for name in ("token", "revocation", "introspection"):
+        assert stranger.post(told[f"{name}_endpoint"]).status_code in {400, 401}
+    assert stranger.get(told["userinfo_endpoint"]).status_code == 401
+    assert stranger.get(told["authorization_endpoint"]).status_code == 400
+
+
+def test_userinfo_says_whose_token_it_is(program: Program, person: Person, stack: Stack) -> None:
+    given = program.tokens(person)
+    with stack.client(given["access_token"]) as client:
+        told = client.get("/oauth/userinfo").json()
+    assert told["sub"] == str(person.owner.user_id)
+    assert told["email"] == person.owner.email
+    assert set(told) <= {"sub", "email", "name"}
+
+
+def test_pages_of_any_origin_may_exchange_codes_and_none_may_read_the_consent(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    origin = {"Origin": "https://app.example"}
+    reply = program.post("/oauth/token", {"grant_type": "x"}, headers=origin)
+    assert reply.headers["access-control-allow-origin"] == "*"
+    assert "access-control-allow-credentials" not in reply.headers
+    shown = person.browser.get(program.request(), headers=origin)
+    assert "access-control-allow-origin" not in shown.headers
+
+
+# -- what is malformed -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "error"),
+    [
+        ({}, "invalid_request"),
+        ({"grant_type": "password", "username": "u", "password": "p"}, "unsupported_grant_type"),
+        ({"grant_type": "client_credentials"}, "unsupported_grant_type"),
+        ({"grant_type": 'implicit ü"\\'}, "unsupported_grant_type"),
+        ({"grant_type": "authorization_code"}, "invalid_request"),
+        ({"grant_type": "refresh_token"}, "invalid_request"),
+        ({"grant_type": "refresh_token", "refresh_token": "x"}, "invalid_grant"),
+        ({"grant_type": "authorization_code", "code": "ü\x01"}, "invalid_grant"),
+        ({"grant_type": "authorization_code", "code": "a\x00"}, "invalid_request"),
+    ],
+)
+def test_what_is_malformed_is_refused(program: Program, form: dict[str, str], error: str) -> None:
+    assert is_refused(program.post("/oauth/token", form), 400, error)
+
+
+def test_only_a_form_is_read(stack: Stack, program: Program, person: Person) -> None:
+    code = program.code(person)
+    sent = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "client_id": program.client_id,
+        "client_secret": program.secret,
+        "redirect_uri": REDIRECT,
+        "code_verifier": program.verifier,
+    }
+    with stack.client() as client:
+        assert is_refused(client.post("/oauth/token", json=sent), 400, "invalid_request")
+        assert is_refused(client.post("/oauth/token", params=sent), 400, "invalid_request")
+        assert client.get("/oauth/token", params=sent).status_code == 405
+    assert program.exchange(code).status_code == 200
+
+
+def test_repeated_parameters_are_refused(stack: Stack, program: Program) -> None:
+    with stack.client() as client:
+        reply = client.post(
+            "/oauth/token",
+            content="grant_type=refresh_token&grant_type=authorization_code",
+            headers={"Content-Type": "application/x-www-form-urlencoded"},
+        )
+    assert is_refused(reply, 400, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Basic",
+        "Basic !!!",
+        "Basic " + base64.b64encode(b"nobody").decode(),
+        "Basic " + base64.b64encode(b"nobody:x").decode(),
+        "Basic " + base64.b64encode(b"\xff\xfe:\xff").decode(),
+        "Basic " + base64.b64encode(b"a\x00:b").decode(),
+        "Bearer x",
+        "Basic caf\xe9",
+    ],
+)
+def test_a_client_nobody_knows_is_401_and_told_how(stack: Stack, header: str) -> None:
+    with stack.client() as client:
+        reply = client.post(
+            "/oauth/token",
+            data={"grant_type": "refresh_token", "refresh_token": "x"},
+            headers=httpx.Headers({"Authorization": header}, encoding="latin-1"),
+        )
+    assert is_refused(reply, 401, "invalid_client")
+    assert reply.headers["www-authenticate"].startswith("Basic")

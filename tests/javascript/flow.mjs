@@ -1,0 +1,80 @@
+// An ordinary client: discovers the server, asks, exchanges, reads, is refused, refreshes, revokes.
+// Says its one line of JSON on stdout; is told where the browser was sent back to on stdin.
+import { webcrypto } from 'node:crypto'
+import { createInterface } from 'node:readline/promises'
+import * as oauth from 'oauth4webapi'
+
+// Older versions of Node.js have it, but not where browsers do.
+globalThis.crypto ??= webcrypto
+
+const { issuer, clientId, clientSecret, redirectUri } = JSON.parse(process.argv[2])
+// Loopback has no TLS.
+const insecure = { [oauth.allowInsecureRequests]: true }
+const address = new URL(issuer)
+const discovered = await oauth.discoveryRequest(address, { algorithm: 'oauth2', ...insecure })
+const server = await oauth.processDiscoveryResponse(address, discovered)
+const client = { client_id: clientId }
+const authentication = clientSecret ? oauth.ClientSecretBasic(clientSecret) : oauth.None()
+
+const verifier = oauth.generateRandomCodeVerifier()
+const state = oauth.generateRandomState()
+const asking = new URL(server.authorization_endpoint)
+asking.search = new URLSearchParams({
+  client_id: clientId,
+  redirect_uri: redirectUri,
+  response_type: 'code',
+  scope: 'credit.read',
+  state,
+  code_challenge: await oauth.calculatePKCECodeChallenge(verifier),
+  code_challenge_method: 'S256',
+})
+process.stdout.write(JSON.stringify({ asking: asking.href }) + '\n')
+
+const lines = createInterface({ input: process.stdin })
+const sentBack = new URL((await lines[Symbol.asyncIterator]().next()).value)
+lines.close()
+// Looks at state and issuer too.
+const answer = oauth.validateAuthResponse(server, client, sentBack, state)
+const exchanged = await oauth.authorizationCodeGrantRequest(
+  server, client, authentication, answer, redirectUri, verifier, insecure,
+)
+const tokens = await oauth.processAuthorizationCodeResponse(server, client, exchanged)
+
+async function call(method, path, body) {
+  const headers = new Headers({ 'content-type': 'application/json' })
+  const sent = body && JSON.stringify(body)
+  const url = new URL(path, issuer)
+  return oauth.protectedResourceRequest(tokens.access_token, method, url, headers, sent, insecure)
+}
+
+const balance = await (await call('GET', '/auxilia/credits/balance')).json()
+let refusal
+try {
+  await call('POST', '/auxilia/credits/consume', { amount: 1, source_id: 'javascript' })
+} catch (error) {
+  if (!(error instanceof oauth.WWWAuthenticateChallengeError)) throw error
+  refusal = { status: error.status, challenge: error.cause[0].parameters, scheme: error.cause[0].scheme }
+}
+
+const userInfo = await oauth.userInfoRequest(server, client, tokens.access_token, insecure)
+const { sub } = await oauth.processUserInfoResponse(server, client, oauth.skipSubjectCheck, userInfo)
+const refreshed = await oauth.processRefreshTokenResponse(server, client,
+  await oauth.refreshTokenGrantRequest(server, client, authentication, tokens.refresh_token, insecure))
+let isActive = null
+if (clientSecret) {
+  const introspected = await oauth.introspectionRequest(
+    server, client, authentication, refreshed.access_token, insecure)
+  isActive = (await oauth.processIntrospectionResponse(server, client, introspected)).active
+}
+await oauth.processRevocationResponse(
+  await oauth.revocationRequest(server, client, authentication, refreshed.refresh_token, insecure))
+
+process.stdout.write(JSON.stringify({
+  scope: tokens.scope,
+  balance: balance.data.balance_credit,
+  refusal,
+  sub,
+  refreshed: refreshed.access_token !== tokens.access_token,
+  isActive,
+  accessToken: refreshed.access_token,
+}) + '\n')

@@ -1,0 +1,535 @@
+"""What OAuth must withstand: each attempt ends with nothing given, and where somebody stole what
+was given, with that taken back."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import psycopg2
+import pytest
+
+from core.errors import DomainError
+from core.scopes import Scope
+from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
+from services.oauth import clients, redirects
+from tests.contract.replies import data, problem
+from tests.oauth import Person, Program, challenge_of, fields_of, is_refused, log_in, register
+from tests.security.redirects import ELSEWHERE, LOOPBACK, REGISTERED, UNREGISTRABLE
+from tests.stack import Owner, Stack
+
+ME = "/users/me"
+
+
+@pytest.fixture
+def person(stack: Stack, owner: Owner) -> Iterator[Person]:
+    person = log_in(stack, owner)
+    yield person
+    person.browser.close()
+
+
+@pytest.fixture(scope="module")
+def program(stack: Stack) -> Program:
+    return register(stack)
+
+
+@pytest.fixture(scope="module")
+def public_program(stack: Stack) -> Program:
+    return register(stack, redirect_uris=(REGISTERED, LOOPBACK), public=True)
+
+
+def opens(stack: Stack, token: str) -> bool:
+    with stack.client(token) as client:
+        return client.get(ME).status_code == 200
+
+
+def given_to(stack: Stack, owner: Owner) -> int:
+    """How many codes and tokens there are in this person's name."""
+    [(count,)] = stack.query(
+        "SELECT (SELECT count(*) FROM oauth_codes c WHERE c.grant_id = ANY (g.ids))"
+        " + (SELECT count(*) FROM oauth_tokens t WHERE t.grant_id = ANY (g.ids))"
+        " FROM (SELECT array_agg(id) AS ids FROM oauth_grants WHERE user_id = %s) g",
+        owner.user_id,
+    )
+    assert isinstance(count, int)
+    return count
+
+
+# -- codes -------------------------------------------------------------------------------------
+
+
+def test_a_code_that_comes_twice_ends_what_it_gave(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    code = program.code(person)
+    first = program.exchange(code).json()
+    second = program.refresh(first["refresh_token"]).json()
+    apart = program.tokens(person)
+    assert is_refused(program.exchange(code), 400, "invalid_grant")
+    for given in (first, second):
+        assert not opens(stack, given["access_token"])
+        assert is_refused(program.refresh(given["refresh_token"]), 400, "invalid_grant")
+    # Another login of the same person has nothing to do with it.
+    assert opens(stack, apart["access_token"])
+
+
+def at_once(count: int, call: Any) -> list[httpx.Response]:
+    replies: list[httpx.Response] = []
+    start = threading.Barrier(count)
+
+    def run() -> None:
+        start.wait()
+        replies.append(call())
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(replies) == count
+    return replies
+
+
+def test_a_code_sent_many_times_at_once_gives_once_and_that_is_taken_back(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    code = program.code(person)
+    replies = at_once(8, lambda: program.exchange(code))
+    given = [reply.json() for reply in replies if reply.status_code == 200]
+    assert len(given) == 1
+    assert not opens(stack, given[0]["access_token"])
+
+
+def test_a_refresh_token_that_comes_twice_ends_its_family(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    first = program.tokens(person)
+    second = program.refresh(first["refresh_token"]).json()
+    assert is_refused(program.refresh(first["refresh_token"]), 400, "invalid_grant")
+    assert is_refused(program.refresh(second["refresh_token"]), 400, "invalid_grant")
+    for given in (first, second):
+        assert not opens(stack, given["access_token"])
+
+
+def test_a_refresh_token_sent_many_times_at_once_leaves_nothing_behind(
+    stack: Stack, public_program: Program, person: Person
+) -> None:
+    first = public_program.tokens(person)
+    replies = at_once(8, lambda: public_program.refresh(first["refresh_token"]))
+    given = [reply.json() for reply in replies if reply.status_code == 200]
+    assert len(given) == 1
+    for each in (first, given[0]):
+        assert not opens(stack, each["access_token"])
+        assert is_refused(public_program.refresh(each["refresh_token"]), 400, "invalid_grant")
+
+
+# -- mixed-up clients --------------------------------------------------------------------------
+
+
+def test_a_client_gets_nothing_for_anothers_secrets(
+    stack: Stack, program: Program, public_program: Program, person: Person
+) -> None:
+    code = program.code(person)
+    given = program.tokens(person)
+    for other in (register(stack), public_program):
+        other.verifier = program.verifier
+        before = given_to(stack, person.owner)
+        assert is_refused(other.exchange(code), 400, "invalid_grant")
+        assert is_refused(other.refresh(given["refresh_token"]), 400, "invalid_grant")
+        for kind in ("access_token", "refresh_token"):
+            assert other.post("/oauth/revoke", {"token": given[kind]}).status_code == 200
+        assert given_to(stack, person.owner) == before
+    # Nothing of that harmed the client whose they are.
+    assert opens(stack, given["access_token"])
+    assert program.refresh(given["refresh_token"]).status_code == 200
+    assert program.exchange(code).status_code == 200
+
+
+def test_who_is_not_the_client_gets_nothing_for_its_code(
+    stack: Stack, program: Program, public_program: Program, person: Person
+) -> None:
+    code = program.code(person)
+    assert program.secret
+    wrong = program.secret[:-1] + ("x" if program.secret[-1] != "x" else "y")
+    form = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": program.redirect_uri,
+        "code_verifier": program.verifier,
+    }
+    me = {"client_id": program.client_id}
+    other = register(stack)
+    attempts: list[tuple[dict[str, str], Any]] = [
+        ({}, None),
+        (me, None),
+        ({**me, "client_secret": ""}, None),
+        ({**me, "client_secret": wrong}, None),
+        ({**me, "client_secret": wrong + "ü"}, None),
+        ({**me, "client_secret": other.secret or ""}, None),
+        ({"client_id": "nobody", "client_secret": program.secret}, None),
+        ({"client_secret": program.secret}, None),
+        ({}, (program.client_id, "")),
+        ({}, (program.client_id, wrong)),
+        ({}, ("", program.secret)),
+        ({}, (program.client_id.upper(), program.secret)),
+    ]
+    with stack.client() as client:
+        for own, basic in attempts:
+            reply = client.post("/oauth/token", data={**form, **own}, auth=basic)
+            assert is_refused(reply, 401, "invalid_client")
+        for own in ({"client_id": other.client_id}, {"client_secret": program.secret}):
+            reply = client.post(
+                "/oauth/token", data={**form, **own}, auth=(program.client_id, program.secret)
+            )
+            assert is_refused(reply, 400, "invalid_request")
+    # A public client has no secret, so none is right.
+    public_program.secret = "x"
+    try:
+        assert is_refused(public_program.exchange(code), 401, "invalid_client")
+    finally:
+        public_program.secret = None
+    assert program.exchange(code).status_code == 200
+
+
+def test_a_code_counts_for_the_redirect_uri_it_was_sent_to(
+    stack: Stack, public_program: Program, person: Person
+) -> None:
+    for redirect_uri in (LOOPBACK, "", REGISTERED + "/"):
+        code = public_program.code(person)
+        reply = public_program.exchange(code, redirect_uri=redirect_uri)
+        assert is_refused(reply, 400, "invalid_grant")
+        # And once, whatever came of it.
+        assert is_refused(public_program.exchange(code), 400, "invalid_grant")
+
+
+# -- PKCE --------------------------------------------------------------------------------------
+
+VERIFIER = "v" * 43
+DOWNGRADES: list[dict[str, str | None]] = [
+    {"code_challenge": None, "code_challenge_method": None},
+    {"code_challenge": None},
+    {"code_challenge_method": None},
+    {"code_challenge_method": "plain"},
+    {"code_challenge_method": "plain", "code_challenge": VERIFIER},
+    {"code_challenge_method": "PLAIN"},
+    {"code_challenge_method": "s256"},
+    {"code_challenge_method": "S256 "},
+    {"code_challenge_method": "S256,plain"},
+    {"code_challenge_method": "S512"},
+    {"code_challenge_method": ""},
+    {"code_challenge": ""},
+    {"code_challenge": "short"},
+    {"code_challenge": challenge_of(VERIFIER) + "="},
+    {"code_challenge": challenge_of(VERIFIER) + "\n"},
+    {"code_challenge": challenge_of(VERIFIER)[:-1]},
+    {"code_challenge": challenge_of(VERIFIER)[:-1] + "+"},
+    {"code_challenge": "ü" * 43},
+    {"code_challenge": "a" * 128},
+]
+
+
+@pytest.mark.parametrize("kind", ["confidential", "public"])
+def test_nobody_is_asked_without_a_proof_by_s256(
+    program: Program, public_program: Program, person: Person, kind: str
+) -> None:
+    asking = program if kind == "confidential" else public_program
+    for changes in DOWNGRADES:
+        reply = person.browser.get(asking.request(**changes))
+        assert reply.status_code == 303, changes
+        assert fields_of(reply.headers["location"])["error"] == "invalid_request", changes
+        assert reply.headers["location"].startswith(REGISTERED + "?")
+    twice = asking.request() + "&code_challenge=" + "a" * 43
+    assert person.browser.get(twice).status_code == 400
+
+
+WRONG_VERIFIERS = [
+    "",
+    "x",
+    "v" * 42,
+    "v" * 44,
+    "v" * 129,
+    challenge_of(VERIFIER),
+    "V" * 43,
+    "ü" * 43,
+]
+
+
+@pytest.mark.parametrize("kind", ["confidential", "public"])
+def test_a_code_needs_the_verifier_that_was_meant(
+    stack: Stack, program: Program, public_program: Program, person: Person, kind: str
+) -> None:
+    asking = program if kind == "confidential" else public_program
+    own, asking.verifier = asking.verifier, VERIFIER
+    try:
+        for wrong in (*WRONG_VERIFIERS, VERIFIER + "\n"):
+            code = asking.code(person)
+            reply = asking.exchange(code, code_verifier=wrong)
+            assert reply.status_code == 400, wrong
+            assert reply.json()["error"] in {"invalid_grant", "invalid_request"}
+            # A second guess at the same code is none.
+            assert is_refused(asking.exchange(code), 400, "invalid_grant")
+    finally:
+        asking.verifier = own
+    [(tokens,)] = stack.query(
+        "SELECT count(*) FROM oauth_tokens t JOIN oauth_grants g ON g.id = t.grant_id"
+        " WHERE g.user_id = %s",
+        person.owner.user_id,
+    )
+    assert tokens == 0
+
+
+# -- redirects ---------------------------------------------------------------------------------
+
+
+def test_nobody_is_sent_where_the_client_is_not_registered(
+    stack: Stack, public_program: Program, person: Person
+) -> None:
+    assert len(set(ELSEWHERE)) >= 100
+    # Whatever else is right or wrong, and logged in or not.
+    mistakes: list[dict[str, str | None]] = [
+        {},
+        {"scope": "nonsense"},
+        {"response_type": "token"},
+        {"response_type": None},
+        {"code_challenge": None},
+    ]
+    with stack.client() as nobody:
+        for number, uri in enumerate(ELSEWHERE):
+            wrong = {**mistakes[number % len(mistakes)], "redirect_uri": uri}
+            path = public_program.request(**wrong)
+            for browser in (nobody, person.browser):
+                reply = browser.get(path)
+                assert reply.status_code == 400, uri
+                assert "location" not in reply.headers
+                assert reply.headers["content-type"].startswith("text/html")
+                assert "evil" not in reply.text
+    for changes in ({"redirect_uri": None}, {"client_id": None}, {"client_id": "nobody"}):
+        for mistake in mistakes:
+            reply = person.browser.get(public_program.request(**{**mistake, **changes}))
+            assert reply.status_code == 400
+            assert "location" not in reply.headers
+    twice = public_program.request() + "&redirect_uri=https://evil.example/"
+    assert person.browser.get(twice).status_code == 400
+    assert person.browser.get(public_program.request() + "&client_id=x").status_code == 400
+    assert stack.query("SELECT 1 FROM oauth_grants WHERE user_id = %s", person.owner.user_id) == []
+
+
+def test_a_form_that_was_changed_on_its_way_sends_nobody_elsewhere(
+    public_program: Program, person: Person
+) -> None:
+    token = person.csrf_token(public_program.request())
+    form = {"csrf_token": token, "decision": "allow", "scope.credit.read": "on"}
+    for uri in ELSEWHERE:
+        for decision in ("allow", "deny"):
+            path = public_program.request(redirect_uri=uri)
+            reply = person.browser.post(path, data={**form, "decision": decision})
+            assert reply.status_code == 400, uri
+            assert "location" not in reply.headers
+    # What the form says of it doesn't count; the address was checked.
+    named = {**form, "redirect_uri": "https://evil.example/", "client_id": "x"}
+    reply = person.browser.post(public_program.request(), data=named)
+    assert reply.headers["location"].startswith(REGISTERED + "?")
+
+
+def test_loopback_ports_are_free_and_nothing_else_is(
+    stack: Stack, public_program: Program, person: Person
+) -> None:
+    for port in (1, 80, 5000, 49152, 65535):
+        uri = f"http://127.0.0.1:{port}/callback"
+        public_program.redirect_uri = uri
+        try:
+            location = person.answer(public_program.request(), "credit.read").headers["location"]
+            assert location.startswith(uri + "?")
+            code = fields_of(location)["code"]
+            assert is_refused(
+                public_program.exchange(code, redirect_uri=LOOPBACK + "x"), 400, "invalid_grant"
+            )
+            given = public_program.exchange(public_program.code(person))
+            assert given.status_code == 200
+        finally:
+            public_program.redirect_uri = REGISTERED
+    assert redirects.is_registered("http://[::1]:7/cb", ["http://[::1]/cb"])
+    assert not redirects.is_registered("http://localhost:7/cb", ["http://localhost:8/cb"])
+
+
+def test_clients_are_registered_with_plain_redirect_uris_only(stack: Stack) -> None:
+    for uri in UNREGISTRABLE:
+        with pytest.raises(DomainError) as refused:
+            redirects.require_registrable(uri)
+        assert refused.value.code == "oauth_client.redirect_uri", uri
+    for uri in (
+        REGISTERED,
+        LOOPBACK,
+        "http://[::1]/x",
+        "http://localhost:3000/x",
+        "com.example.app:/callback",
+        "https://client.example/cb?tenant=1",
+    ):
+        redirects.require_registrable(uri)
+
+
+# -- scopes ------------------------------------------------------------------------------------
+
+TOO_MUCH = [
+    *("delivery", "composer", "credit.read composer", "credit.read delivery", "*", "admin", "all"),
+    *(
+        "credit.*",
+        "Credit.Read",
+        "credit.read,credit.full",
+        "openid",
+        "offline_access",
+        "ü",
+        "\x01",
+    ),
+    *("credit.read\x0bcomposer", "subscription.full", "credit", "credit.read credit.admin"),
+]
+
+
+def test_nobody_is_asked_for_more_than_the_client_may(
+    public_program: Program, person: Person
+) -> None:
+    for scope in TOO_MUCH:
+        reply = person.browser.get(public_program.request(scope=scope))
+        assert reply.status_code == 303, scope
+        assert fields_of(reply.headers["location"])["error"] == "invalid_scope", scope
+
+
+def test_a_person_gives_no_more_than_was_asked(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    reply = person.answer(program.request("credit.read"), *Scope)
+    given = program.exchange(fields_of(reply.headers["location"])["code"], scope="credit.full")
+    assert given.json()["scope"] == "credit.read"
+    assert stack.query(
+        "SELECT scopes FROM oauth_grants WHERE user_id = %s", person.owner.user_id
+    ) == [(["credit.read"],)]
+
+
+def test_a_refresh_gives_no_more_than_was_agreed_to(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    program.tokens(person, "credit.full")  # More, by another login: that is another family.
+    given = program.tokens(person, "credit.read")
+    for scope in ("credit.full", "credit.read credit.full", "attachment", *TOO_MUCH):
+        reply = program.refresh(given["refresh_token"], scope=scope)
+        assert is_refused(reply, 400, "invalid_scope"), scope
+    # A refused refresh uses nothing up.
+    assert program.refresh(given["refresh_token"]).json()["scope"] == "credit.read"
+
+
+def test_delivery_is_given_by_nobody(stack: Stack, owner: Owner) -> None:
+    with pytest.raises(DomainError, match="delivery"), stack.resources.unit_of_work() as uow:
+        clients.create(
+            uow,
+            clients.signer(stack.resources.keyring),
+            name="Sender",
+            redirect_uris=[REGISTERED],
+            scopes=[Scope.DELIVERY],
+            public=False,
+        )
+    with pytest.raises(psycopg2.errors.CheckViolation, match="never_delivery"):
+        stack.query("UPDATE oauth_clients SET scopes = '{delivery}'")
+
+
+def test_a_token_never_makes_or_ends_credentials(
+    stack: Stack, person: Person, client: httpx.Client
+) -> None:
+    everything = register(stack, scopes=tuple(each for each in Scope if each != Scope.DELIVERY))
+    scopes = [each for each in Scope if each != Scope.DELIVERY]
+    given = everything.tokens(person, *scopes)
+    key = data(client.post("/apikeys", json={"name": "own"}))
+    [grant] = data(client.get("/grants"))
+    with stack.client(given["access_token"]) as token:
+        for method, path in (
+            ("GET", "/apikeys"),
+            ("POST", "/apikeys"),
+            ("DELETE", f"/apikeys/{key['id']}"),
+            ("GET", "/grants"),
+            ("DELETE", f"/grants/{grant['id']}"),
+        ):
+            body = {"name": "stronger"} if method == "POST" else None
+            problem(token.request(method, path, json=body), 403, "auth.restricted_credential")
+        # Nor does it speak for the person on their pages.
+        assert token.get("/account/grants").status_code == 303
+        assert token.get(everything.request()).headers["location"].startswith(stack.api_url)
+
+
+# -- consent -----------------------------------------------------------------------------------
+
+
+def test_a_consent_counts_from_our_own_page_of_the_same_session_alone(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    path = program.request()
+    own = person.csrf_token(path)
+    thief = log_in(stack, stack.new_owner())
+    theirs = thief.csrf_token(path)
+    changed = own[:-1] + ("A" if own[-1] != "A" else "B")
+    tokens = [None, "", "x", theirs, changed, own + "x", own.upper(), "null", own[::-1]]
+    origins = [None, "null", "https://evil.example", stack.api_url + ".evil.example"]
+    attempts = 0
+    for token in tokens:
+        for origin in origins:
+            for decision in ("allow", "deny", ""):
+                form = {"decision": decision, "scope.credit.read": "on"}
+                form |= {} if token is None else {"csrf_token": token}
+                headers = {} if origin is None else {"Origin": origin}
+                reply = person.browser.post(path, data=form, headers=headers)
+                assert reply.status_code == 403
+                assert "location" not in reply.headers
+                attempts += 1
+    assert attempts >= 100
+    assert given_to(stack, person.owner) == 0
+    thief.browser.close()
+
+
+def test_opening_the_page_gives_nothing(stack: Stack, program: Program, person: Person) -> None:
+    for more in ("", "&decision=allow", "&decision=allow&scope.credit.read=on&prompt=none"):
+        assert person.browser.get(program.request() + more).status_code == 200
+        assert person.browser.head(program.request() + more).status_code == 200
+    assert stack.query("SELECT 1 FROM oauth_grants WHERE user_id = %s", person.owner.user_id) == []
+
+
+# -- taken back --------------------------------------------------------------------------------
+
+
+def test_what_ends_a_grant_or_a_client_counts_on_the_next_request(
+    stack: Stack, person: Person, client: httpx.Client
+) -> None:
+    program = register(stack)
+    given = program.tokens(person)
+    code = program.code(person)
+    [grant] = data(client.get("/grants"))
+    assert opens(stack, given["access_token"])
+    assert data(client.delete(f"/grants/{grant['id']}")) == 1
+    assert not opens(stack, given["access_token"])
+    assert is_refused(program.refresh(given["refresh_token"]), 400, "invalid_grant")
+    assert is_refused(program.exchange(code), 400, "invalid_grant")
+    again = program.tokens(person)
+    assert opens(stack, again["access_token"])
+    assert not opens(stack, given["access_token"])
+    with stack.resources.unit_of_work() as uow:
+        assert clients.revoke(uow, program.client_id) == 1
+    assert not opens(stack, again["access_token"])
+    assert is_refused(program.refresh(again["refresh_token"]), 401, "invalid_client")
+    assert person.browser.get(program.request()).status_code == 400
+
+
+@pytest.mark.parametrize("form", [ACCESS_TOKEN, REFRESH_TOKEN, AUTHORIZATION_CODE])
+def test_no_other_secret_of_ours_is_an_access_token(stack: Stack, form: Any) -> None:
+    with stack.client(form.generate()) as client:
+        problem(client.get(ME), 401, "auth.invalid_credentials")
+
+
+def test_refresh_tokens_and_codes_open_nothing(
+    stack: Stack, program: Program, person: Person
+) -> None:
+    code = program.code(person)
+    given = program.tokens(person)
+    renamed = "pra_" + given["refresh_token"][4:]
+    for secret in (code, given["refresh_token"], renamed, program.secret):
+        with stack.client(secret) as client:
+            problem(client.get(ME), 401, "auth.invalid_credentials")
+    assert is_refused(program.refresh(given["access_token"]), 400, "invalid_grant")
+    assert is_refused(program.refresh(code), 400, "invalid_grant")
+    assert is_refused(program.exchange(given["refresh_token"]), 400, "invalid_grant")
