@@ -16,9 +16,11 @@ from api.calling import Calls
 from api.cookies import cookies_of
 from api.hashing import Hashing
 from api.middleware.deadlines import DeadlineMiddleware
+from api.middleware.headers import HeadersMiddleware
 from api.middleware.limits import BodyLimitMiddleware
 from api.middleware.paths import PathMiddleware
 from api.middleware.requests import BreakageMiddleware, RequestMiddleware
+from api.rates import Rates
 from api.routers import (
     accounts,
     adding,
@@ -99,14 +101,17 @@ _RESOURCES = (
 # What people look at, with a browser.
 _PAGES = (pages, returning, login, registering, own_account, consent)
 
-_MIDDLEWARE = [
-    Middleware(RequestMiddleware),
-    Middleware(AudienceMiddleware, pages=[each.router for each in _PAGES]),
-    Middleware(BreakageMiddleware),
-    Middleware(PathMiddleware),
-    Middleware(DeadlineMiddleware),
-    Middleware(BodyLimitMiddleware),
-]
+
+def _middleware(settings: Settings) -> list[Middleware]:
+    return [
+        Middleware(RequestMiddleware),
+        Middleware(HeadersMiddleware, settings=settings),
+        Middleware(AudienceMiddleware, pages=[each.router for each in _PAGES]),
+        Middleware(BreakageMiddleware),
+        Middleware(PathMiddleware),
+        Middleware(DeadlineMiddleware),
+        Middleware(BodyLimitMiddleware),
+    ]
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -120,7 +125,7 @@ def create_app(settings: Settings) -> FastAPI:
         title="Pressroom",
         version=version("pressroom"),
         lifespan=lifespan,
-        middleware=_MIDDLEWARE,
+        middleware=_middleware(settings),
         redirect_slashes=False,
         # Measures and logs are ours; asking each time whether somebody set up others costs a
         # twentieth of a small request.
@@ -164,6 +169,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         streams=Streams(),
         cookies=cookies_of(settings),
         hashing=Hashing(),
+        rates=Rates(settings),
     )
     hearing = state.subscriber
     with hearing.listening(partial(_hear_job, state.jobs)), hearing.listening(state.calls.hear):
@@ -176,6 +182,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     gc.unfreeze()
     await state.challenges.aclose()
     await redis.aclose()
+    state.rates.close()
     resources.close()
 
 

@@ -13,15 +13,17 @@ from pydantic import BeforeValidator
 from starlette.concurrency import run_in_threadpool
 
 from api import browsers
+from api.rates import Rate, name_of_address, name_of_caller
 from api.state import State, state_of
 from core import ids
-from core.errors import DomainError, forbidden, malformed, unauthenticated
+from core.errors import DomainError, Kind, forbidden, malformed, unauthenticated
 from core.scopes import Scope
 from core.secret_form import ACCESS_TOKEN
 from services import api_keys, sessions
 from services.api_keys import Caller
 from services.idempotency import IdempotencyKey
 from services.oauth import tokens
+from services.subscriptions import traces
 
 MAX_LIMIT = 1000
 
@@ -40,6 +42,9 @@ class Access:
     handler, which calls it first thing in the thread that it works in anyway: a change of threads
     costs as much as a small statement. A test fails for a route without one, and for one that
     answers without credentials.
+
+    It counts the call too: with credentials by these, without by address, under ``stranger``;
+    ``or_link`` by the person whose trace id is in the query, if one is. ``None``: not at all.
     """
 
     def __init__(
@@ -52,7 +57,9 @@ class Access:
         of_job_kind: bool = False,
         of_export_kind: bool = False,
         or_trace: bool = False,
+        or_link: bool = False,
         in_handler: bool = False,
+        stranger: Rate | None = Rate.ANONYMOUS,
     ) -> None:
         self.scope = scope
         self.public = public
@@ -61,19 +68,31 @@ class Access:
         self.of_job_kind = of_job_kind
         self.of_export_kind = of_export_kind
         self.or_trace = or_trace
+        self.or_link = or_link
         self.in_handler = in_handler
+        self.stranger = stranger
 
     async def __call__(self, request: Request) -> Caller | Authorise | None:
-        if self.public or self.or_trace:
+        if self.or_trace:
+            # Counted where it is known who speaks.
+            return None
+        if self.public:
+            if self.stranger and state_of(request).rates.counts(self.stranger):
+                await run_in_threadpool(self._count_stranger, request)
             return None
         if self.optional:
-            return await run_in_threadpool(identify, request)
+            return await run_in_threadpool(identify_counted, request, self.stranger)
         if self.in_handler:
             return partial(self._authorise, request)
         return await run_in_threadpool(self._authorise, request)
 
+    def _count_stranger(self, request: Request) -> None:
+        trace = request.query_params.get("trace_id") if self.or_link else None
+        if trace is None or not count_trace(request, trace):
+            count_stranger(request, self.stranger)
+
     def _authorise(self, request: Request) -> Caller:
-        caller = identify(request)
+        caller = identify_counted(request, self.stranger)
         if caller is None:
             raise unauthenticated(
                 "auth.credentials_missing",
@@ -89,7 +108,13 @@ class Access:
 
 
 PUBLIC = Depends(Access(public=True))
-OPTIONAL = Depends(Access(optional=True))
+# What many people's calls for come from few addresses (a mail provider's image proxy, a CDN, a
+# payment provider), and what opens to nothing but a secret or a signature in the request.
+UNCOUNTED = Depends(Access(public=True, stranger=None))
+# Where passwords could be guessed, or people be mailed in a stranger's name.
+LOGIN = Depends(Access(public=True, stranger=Rate.LOGIN))
+BY_LINK = Depends(Access(public=True, or_link=True))
+OPTIONAL = Depends(Access(optional=True, stranger=Rate.LOGIN))
 ANY_CALLER = Depends(Access())
 UNRESTRICTED = Depends(Access(unrestricted=True))
 OF_JOB_KIND = Depends(Access(of_job_kind=True))
@@ -106,6 +131,51 @@ def needs_in_handler(scope: Scope) -> Any:
 
 def needs_unless_traced(scope: Scope) -> Any:
     return Depends(Access(scope, or_trace=True))
+
+
+def identify_counted(
+    request: Request,
+    stranger: Rate | None = Rate.ANONYMOUS,
+    *,
+    csrf_token: object = None,
+) -> Caller | None:
+    """As ``identify``, and the call is counted; raises ``rate.limited`` too.
+
+    What fails counts for the address it came from, so that guessing is bounded.
+    """
+    try:
+        caller = identify(request, csrf_token)
+    except DomainError as refusal:
+        if refusal.kind is Kind.UNAUTHENTICATED:
+            count_stranger(request, stranger)
+        raise
+    if caller is None:
+        count_stranger(request, stranger)
+    else:
+        rates = state_of(request).rates
+        rates.count(request.scope, Rate.DEFAULT, name_of_caller(caller))
+    return caller
+
+
+def count_stranger(request: Request, rate: Rate | None) -> None:
+    if rate is not None:
+        # The server has put a trusted proxy's word here already.
+        address = request.client.host if request.client else None
+        state_of(request).rates.count(request.scope, rate, name_of_address(address))
+
+
+def count_trace(request: Request, token: str) -> bool:
+    """Count a call for the person of a trace id; ``False``: it is none of ours.
+
+    One-click requests of many people come from the few addresses of their mail provider.
+    """
+    state = state_of(request)
+    try:
+        trace = traces.read(state.trace_signer, token)
+    except DomainError:
+        return False
+    state.rates.count(request.scope, Rate.DEFAULT, f"trace-{trace.list_id}-{trace.user_id}")
+    return True
 
 
 def identify(request: Request, csrf_token: object = None) -> Caller | None:

@@ -56,6 +56,8 @@ IDEMPOTENCY_KEY_PARAMETER = {
     "schema": {"type": "string", "minLength": 16, "maxLength": 255},
 }
 
+_RATE_LIMITED = (429, "rate.limited", "Too many requests; try again later.")
+
 Responses = dict[int | str, dict[str, Any]]
 
 
@@ -143,6 +145,8 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
     for method in route.methods or ():
         operation = path[method.lower()]
         _replace_validation_error(operation)
+        if access and access.stranger:
+            _add_refusals(operation["responses"], _RATE_LIMITED)
         if access is None or access.public:
             operation["security"] = []
             continue

@@ -6,7 +6,8 @@ from fastapi import Request
 
 from api.browsers import CSRF_FIELD
 from api.context import current_request_id
-from api.dependencies import identify
+from api.dependencies import count_stranger, count_trace, identify_counted
+from api.rates import Rate
 from api.state import State
 from api.submission import Submission
 from core.errors import unauthenticated
@@ -40,10 +41,12 @@ def speaker_of(request: Request, state: State, submission: Submission, scope: Sc
     Raises ``trace.invalid``, or what credentials can break where there is no trace id.
     """
     if submission.trace_id is not None:
+        if not count_trace(request, submission.trace_id):
+            count_stranger(request, Rate.ANONYMOUS)
         trace = read_trace(state, submission.trace_id)
         via = Via.ONE_CLICK if submission.is_one_click else Via.TRACE
         return Speaker(trace.user_id, via, trace.list_id)
-    caller = identify(request, submission.fields.get(CSRF_FIELD))
+    caller = identify_counted(request, csrf_token=submission.fields.get(CSRF_FIELD))
     if caller is None:
         raise unauthenticated(
             "auth.credentials_missing", "Send a trace_id, or credentials of your own."

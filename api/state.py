@@ -5,6 +5,7 @@ from starlette.requests import HTTPConnection
 from api.calling import Calls
 from api.cookies import Cookies
 from api.hashing import Hashing
+from api.rates import Rates
 from api.streams import Streams
 from api.waiting import Subscriber, Waiters
 from core.keyring import Signer
@@ -41,6 +42,7 @@ class State:
     streams: Streams
     cookies: Cookies
     hashing: Hashing
+    rates: Rates
 
 
 def state_of(connection: HTTPConnection) -> State:

@@ -110,6 +110,10 @@ def stalled(code: str, message: str) -> DomainError:
     return DomainError(Kind.STALLED, code, message)
 
 
+def rate_limited(code: str, message: str, *, retry_after: int) -> DomainError:
+    return DomainError(Kind.RATE_LIMITED, code, message, retry_after=retry_after)
+
+
 def provider_failed(code: str, message: str) -> DomainError:
     return DomainError(Kind.PROVIDER_FAILED, code, message)
 

@@ -1,5 +1,6 @@
 """Every setting: an environment variable that begins with ``PRESSROOM_``, checked at start."""
 
+import os
 import re
 from decimal import Decimal
 from functools import lru_cache
@@ -16,12 +17,19 @@ from pydantic import (
     field_validator,
 )
 from pydantic.networks import IPvAnyNetwork
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from core.currencies import DEFAULT_CURRENCIES, Currencies, Rate
 from core.keyring import Keyring
 from core.mail import MailServer, Sender
 from core.origins import Origins
+from core.rates import RateLimits
 
 PREFIX = "PRESSROOM_"
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
@@ -30,6 +38,9 @@ _THIS_MACHINE = frozenset({"127.0.0.1", "[::1]", "localhost"})
 # It is a part of the header Pressroom-Source, where a semicolon ends it.
 _MODEL = re.compile(r"[!-:<-~]{1,100}\Z")
 _KEYED_HOST = "api.openai.com"
+
+# Those for which an empty value is an answer: none.
+MAY_BE_EMPTY = ("rate_limit_default", "rate_limit_anonymous", "rate_limit_login")
 
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 
@@ -210,6 +221,19 @@ class Settings(BaseSettings):
         default=AnyHttpUrl("https://api.openverse.org"),
         description="Where the API of Openverse is; no request for it goes anywhere else",
     )
+    rate_limit_default: RateLimits = Field(
+        default="30000/minute",
+        description="How often each credential may call, such as 600/minute; empty is off",
+    )
+    rate_limit_anonymous: RateLimits = Field(
+        default="1200/minute",
+        description="How often each address may call without credentials; empty is off",
+    )
+    rate_limit_login: RateLimits = Field(
+        default="60/minute",
+        description="How often each address may log in, register, ask for a new password and "
+        "order without credentials; empty is off",
+    )
     metrics_token: SecretStr | None = Field(
         default=None, description="Bearer token that opens /metrics; without one it is closed"
     )
@@ -317,6 +341,22 @@ class Settings(BaseSettings):
             named = " and ".join(PREFIX + name.upper() for name in others)
             raise ValueError(f"goes together with {named}: set all three, or none")
         return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        emptied = [name for name in MAY_BE_EMPTY if os.environ.get(PREFIX + name.upper()) == ""]
+        return (
+            init_settings,
+            env_settings,
+            InitSettingsSource(settings_cls, dict.fromkeys(emptied, "")),
+        )
 
     @field_validator("llm_base_url")
     @classmethod

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-PREFIX = "PRESSROOM_"
+from core.settings import MAY_BE_EMPTY, PREFIX
 
 # Each of these changes what an embedded server or its clients do: a second S3 login, another
 # database host, an SSL mode that a loopback server can't meet.
@@ -19,9 +19,17 @@ def cleaned() -> dict[str, str]:
     }
 
 
+# Empty, these are switched off; any other counts as not set.
+_MAY_BE_EMPTY = frozenset(PREFIX + name.upper() for name in MAY_BE_EMPTY)
+
+
 def own_settings() -> dict[str, str]:
-    """The PRESSROOM_ settings that the user has set; an empty one counts as not set."""
-    return {name: value for name, value in os.environ.items() if name.startswith(PREFIX) and value}
+    """The PRESSROOM_ settings that the user has set."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(PREFIX) and (value or name in _MAY_BE_EMPTY)
+    }
 
 
 def for_programs(chosen: Mapping[str, str]) -> dict[str, str]:

@@ -91,6 +91,10 @@ def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
         "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,
         # Whoever builds a shop of theirs against it serves that from this machine too.
         "PRESSROOM_REDIRECT_ORIGINS": "loopback",
+        # Everything comes from one address here, load tests too: enough to see the headers.
+        "PRESSROOM_RATE_LIMIT_DEFAULT": "600000/minute",
+        "PRESSROOM_RATE_LIMIT_ANONYMOUS": "600000/minute",
+        "PRESSROOM_RATE_LIMIT_LOGIN": "600/minute",
         "PRESSROOM_METRICS_TOKEN": secrets.metrics_token,
         "PRESSROOM_FLOWER_USER": secrets.flower_user,
         "PRESSROOM_FLOWER_PASSWORD": secrets.flower_password,

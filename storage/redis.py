@@ -18,13 +18,23 @@ _OPTIONS: dict[str, Any] = {
 # rather than each opening a connection of its own.
 _ASYNC_CONNECTIONS = 16
 _ASYNC_TURN_SECONDS = 5
+# What only counts requests must not hold them up.
+_COUNTING = {**_OPTIONS, "socket_timeout": 0.5, "socket_connect_timeout": 0.25}
 
 
 def open_redis(settings: Settings) -> redis.Redis:
+    return _open(settings, _OPTIONS)
+
+
+def open_counting_redis(settings: Settings) -> redis.Redis:
+    return _open(settings, _COUNTING)
+
+
+def _open(settings: Settings, options: dict[str, Any]) -> redis.Redis:
     # Once more, because a connection that idled through the server's restart fails at its first
     # use; not after a timeout, which would only double.
     once_more = Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,))
-    return redis.Redis.from_url(settings.redis_url.get_secret_value(), retry=once_more, **_OPTIONS)
+    return redis.Redis.from_url(settings.redis_url.get_secret_value(), retry=once_more, **options)
 
 
 def open_async_redis(settings: Settings) -> redis.asyncio.Redis:

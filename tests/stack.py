@@ -18,7 +18,7 @@ from psycopg2 import sql
 
 from core.keyring import Key
 from core.scopes import Scope
-from core.settings import Settings
+from core.settings import MAY_BE_EMPTY, Settings
 from devstack import challenges, payments, stock_photos
 from devstack.environment import cleaned
 from devstack.ports import LOOPBACK, PortPicker
@@ -36,6 +36,7 @@ _READY_WITHIN_SECONDS = 30.0
 
 # In the ring of every stack behind its own key, as after a rotation.
 RETIRED = Key("retired", b"r" * 32)
+RATE_LIMITS = tuple(f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY)
 
 
 def eventually(
@@ -255,6 +256,8 @@ def open_stack(
     """A stack in the running services: database and bucket `name`, Redis database `number`."""
     environment = _own_namespace(services.environment, name, number)
     environment["PRESSROOM_REDIRECT_ORIGINS"] = "loopback,https://shop.example"
+    # Replies are compared with each other; tests of limits set their own.
+    environment |= dict.fromkeys(RATE_LIMITS, "")
     environment["PRESSROOM_PUBLIC_URL"] = f"http://{LOOPBACK}:{port}"
     settings = Settings.model_validate(
         {

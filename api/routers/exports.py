@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.answering import ended, job_answer
 from api.context import current_request_id
-from api.dependencies import OF_EXPORT_KIND, PUBLIC, PathId, PreferenceOf, StateOf
+from api.dependencies import OF_EXPORT_KIND, UNCOUNTED, PathId, PreferenceOf, StateOf
 from api.files import LINK_INVALID, require_link
 from api.json_bodies import JsonRoute
 from api.openapi import PREFER_PARAMETER, refuses
@@ -72,7 +72,7 @@ def _begin(state: State, caller: Caller, list_id: int, kind: ExportKind) -> int:
 
 @router.get(
     "/exports/{export_id}/file.csv.gz",
-    dependencies=[PUBLIC],
+    dependencies=[UNCOUNTED],
     response_class=StreamingResponse,
     responses={
         200: {"content": {"application/gzip": {}}, "description": "The file"},

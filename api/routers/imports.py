@@ -9,7 +9,7 @@ from api.answering import ended, job_answer, number_answer
 from api.arriving import store_arriving
 from api.context import current_request_id
 from api.dependencies import (
-    PUBLIC,
+    UNCOUNTED,
     Limit,
     Offset,
     PathId,
@@ -174,7 +174,7 @@ def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[I
 
 @router.get(
     "/imports/{import_id}/errors.csv",
-    dependencies=[PUBLIC],
+    dependencies=[UNCOUNTED],
     response_class=StreamingResponse,
     responses={
         200: {"content": {"text/csv": {}}, "description": "The original columns, then ours"},

@@ -4,7 +4,7 @@ from itertools import chain
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from api.dependencies import PUBLIC, identify
+from api.dependencies import UNCOUNTED, identify
 from api.errors import problem
 from api.json_bodies import JsonRoute
 from api.openapi import refuses
@@ -28,7 +28,7 @@ _FOREVER = "public, max-age=31536000, immutable"
 
 @router.get(
     "/media/{filename}",
-    dependencies=[PUBLIC],
+    dependencies=[UNCOUNTED],
     response_class=StreamingResponse,
     responses={
         200: {"content": {"image/webp": {}, "image/png": {}}, "description": "The file"},

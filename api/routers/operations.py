@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from api import llm_metrics
-from api.dependencies import PUBLIC
+from api.dependencies import UNCOUNTED
 from api.json_bodies import JsonRoute
 from api.metrics import JOBS, PHOTO_LIMIT, PHOTO_REMAINING
 from api.openapi import refuses
@@ -23,7 +23,7 @@ from services.composer.photos import noted_quotas
 from services.jobs import requests
 from storage.resources import Resources
 
-router = APIRouter(tags=["Operations"], dependencies=[PUBLIC], route_class=JsonRoute)
+router = APIRouter(tags=["Operations"], dependencies=[UNCOUNTED], route_class=JsonRoute)
 
 
 @router.get("/healthz")

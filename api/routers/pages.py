@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from api import speaking
-from api.dependencies import PUBLIC, StateOf
+from api.dependencies import BY_LINK, StateOf
 from api.pages.frame import page, see_other, short_answer
 from api.speaking import Speaker
 from api.state import State
@@ -29,7 +29,7 @@ from services.subscriptions.traces import Trace
 from storage.unit_of_work import UnitOfWork
 
 # Not operations of the API, so not in its document either.
-router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+router = APIRouter(dependencies=[BY_LINK], include_in_schema=False)
 
 _Act = Callable[[UnitOfWork, Keyring, MailingList, User, Actor], None]
 _LEAVING: dict[str, _Act] = {

@@ -1,12 +1,12 @@
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
-from api.dependencies import PUBLIC, StateOf
+from api.dependencies import UNCOUNTED, StateOf
 from api.openapi import refuses
 from api.schemas.envelope import Envelope, envelope
 from services.topups import webhooks
 
-router = APIRouter(tags=["Credits"], dependencies=[PUBLIC])
+router = APIRouter(tags=["Credits"], dependencies=[UNCOUNTED])
 
 
 @router.post(

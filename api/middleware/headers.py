@@ -1,0 +1,50 @@
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from core.settings import Settings
+
+_Header = tuple[bytes, bytes]
+
+_ALWAYS: tuple[_Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+# An answer that is no page has nothing to load, to run or to be framed in.
+_NO_PAGE: _Header = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+# A caller's own data. Shared caches know of Authorization, and not that other headers may carry
+# credentials.
+_PRIVATE: _Header = (b"cache-control", b"no-store")
+_HTTPS_ONLY: _Header = (b"strict-transport-security", b"max-age=31536000")
+
+
+class HeadersMiddleware:
+    """What every answer tells browsers and caches, unless it says otherwise itself, and what was
+    counted on the way to it."""
+
+    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+        self._app = app
+        # Whoever reaches us through TLS shall never do without it.
+        self._always = _ALWAYS + ((_HTTPS_ONLY,) if settings.public_url.scheme == "https" else ())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        counted: list[_Header] = []
+        scope["pressroom.headers"] = counted
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = self._completed(message["headers"], counted)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+    def _completed(self, sent: list[_Header], counted: list[_Header]) -> list[_Header]:
+        known = dict(sent)
+        kind = known.get(b"content-type", b"")
+        wanted = list(self._always)
+        if not kind.startswith(b"text/html"):
+            wanted.append(_NO_PAGE)
+        if kind.endswith(b"json"):
+            wanted.append(_PRIVATE)
+        return [*sent, *(header for header in wanted if header[0] not in known), *counted]

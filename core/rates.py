@@ -1,0 +1,26 @@
+"""How limits on rates are written: ``10/minute``, ``5 per 2 seconds``, several with ``;`` between.
+
+The notation is that of the library which counts. It is read here without it, because every
+command reads the settings, and few count.
+"""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+_AMOUNT = r"[0-9]+"
+_MULTIPLE = r"[1-9][0-9]*"
+_UNIT = r"(?:second|minute|hour|day|month|year)s?"
+_LIMIT = rf"\s*{_AMOUNT}\s*(?:/|per)\s*(?:{_MULTIPLE}\s*)?{_UNIT}\s*"
+_LIMITS = re.compile(rf"{_LIMIT}(?:[,;|]{_LIMIT})*\Z", re.IGNORECASE)
+
+
+def check(value: str) -> str:
+    """The limits as they were written, empty for none; raises ``ValueError``."""
+    if value.strip() and not _LIMITS.match(value):
+        raise ValueError("must be like 600/minute or 10/second;200/hour, or empty for no limit")
+    return value.strip()
+
+
+RateLimits = Annotated[str, AfterValidator(check)]

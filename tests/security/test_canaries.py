@@ -1,0 +1,164 @@
+"""Secrets stay secret: what is sent and set is in no log, answer, metric or result."""
+
+import base64
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from devstack.ports import LOOPBACK, PortPicker
+from devstack.programs import answers
+from tests.contract.subscribers import new_list
+from tests.pictures import encoded
+from tests.stack import Running, Stack, eventually
+
+METRICS_TOKEN = "canary-metrics-" + secrets.token_hex(8)
+FLOWER_PASSWORD = "canary-flower-" + secrets.token_hex(8)
+
+
+def canary(name: str) -> str:
+    return f"canary-{name}-{secrets.token_hex(8)}"
+
+
+class Aviary:
+    """A stack with a canary in every setting that is a secret, and all that it writes."""
+
+    def __init__(self, stack: Stack, home: Path) -> None:
+        self.stack = stack
+        key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+        settings = {
+            "METRICS_TOKEN": METRICS_TOKEN,
+            "FLOWER_PASSWORD": FLOWER_PASSWORD,
+            "MAIL_URL": f"smtp://user:{canary('mail')}@{LOOPBACK}:9",
+            "TURNSTILE_SECRET": canary("turnstile"),
+            "TURNSTILE_SITE_KEY": "site",
+            "TURNSTILE_URL": f"http://{LOOPBACK}:9/",
+            "STRIPE_SECRET_KEY": f"sk_test_{canary('stripe')}",
+            "STRIPE_WEBHOOK_SECRET": f"whsec_{canary('webhook')}",
+            "STRIPE_BASE_URL": f"http://{LOOPBACK}:9",
+            "LLM_PROVIDER": "openai",
+            "LLM_MODEL": "model",
+            "LLM_BASE_URL": f"http://{LOOPBACK}:9/v1",
+            "LLM_API_KEY": canary("llm"),
+            "STOCK_PHOTO_PROVIDER": "unsplash",
+            "UNSPLASH_ACCESS_KEY": canary("unsplash"),
+            "UNSPLASH_BASE_URL": f"http://{LOOPBACK}:9",
+            "SECRET_KEYS": f"{stack.environment['PRESSROOM_SECRET_KEYS']},canary:{key}",
+            "LOG_LEVEL": "debug",
+        }
+        stack.environment |= {f"PRESSROOM_{name}": each for name, each in settings.items()}
+        self.secrets = {
+            each for name, each in settings.items() if name.endswith(("SECRET", "KEY", "TOKEN"))
+        } - {"site"}
+        self.secrets |= {FLOWER_PASSWORD, settings["MAIL_URL"].split(":")[2].split("@")[0], key}
+        for name in ("DATABASE_URL", "REDIS_URL"):
+            credentials = stack.environment[f"PRESSROOM_{name}"].split("@")[0]
+            self.secrets.add(credentials.rpartition(":")[2])
+        for name in ("S3_SECRET_KEY", "ENCRYPTION_KEYS", "SECRET_KEYS"):
+            self.secrets.add(stack.environment[f"PRESSROOM_{name}"].rpartition(":")[2])
+        self.flower_port = PortPicker(home / "canary-flower.json").pick("flower")
+        self.answers: list[str] = []
+        self.processes = self._start()
+
+    def _start(self) -> list[Running]:
+        stack, port = self.stack, self.flower_port
+        return [
+            stack.start_api(),
+            stack.start_worker("io"),
+            stack.start_worker("media"),
+            stack.start_worker("bulk", concurrency=1),
+            stack.start(
+                "flower",
+                "flower",
+                "--port",
+                str(port),
+                ready=lambda: answers(port, "/healthcheck"),
+            ),
+        ]
+
+    def told(self) -> dict[str, str]:
+        """Everything that anybody but the sender can read."""
+        flower = httpx.Client(
+            base_url=f"http://{LOOPBACK}:{self.flower_port}",
+            auth=("operator", FLOWER_PASSWORD),
+            timeout=30.0,
+        )
+        with flower, self.stack.client(METRICS_TOKEN) as operator:
+            pages = {path: flower.get(path).text for path in ("/workers", "/tasks", "/api/tasks")}
+            pages["/metrics"] = operator.get("/metrics").text
+        jobs = self.stack.query("SELECT row_to_json(jobs)::text FROM jobs")
+        logs = {str(each.log): each.log.read_text() for each in self.stack.processes}
+        return {
+            **logs,
+            **pages,
+            "jobs": "\n".join(str(row) for (row,) in jobs),
+            "answers": "\n".join(self.answers),
+        }
+
+
+@pytest.fixture(scope="module")
+def aviary(make_stack: object, home: Path) -> Iterator[Aviary]:
+    assert callable(make_stack)
+    made = Aviary(make_stack("canaries"), home)
+    yield made
+    made.stack.stop()
+
+
+def test_no_secret_that_is_set_or_sent_is_told_to_anybody(aviary: Aviary) -> None:
+    stack = aviary.stack
+    owner = stack.new_owner()
+    sent = {canary(name) for name in ("bearer", "cookie", "challenge", "token", "signature")}
+    by_name = {each.split("-")[1]: each for each in sent}
+    with stack.client(owner.key) as client, stack.client() as stranger:
+        aviary.answers += _ask(client, stranger, by_name)
+    eventually(lambda: "attachment" in str(aviary.told()["jobs"]), what="the upload's job")
+    told = aviary.told()
+    assert "request" in "".join(told.values())
+    secret = aviary.secrets | sent | {owner.key}
+    assert len(secret) >= 18
+    assert not [(word[:16], where) for word in secret for where in told if word in told[where]]
+
+
+def _ask(client: httpx.Client, stranger: httpx.Client, sent: dict[str, str]) -> list[str]:
+    """Calls that fail and calls that work, each with a secret somewhere."""
+    made = new_list(client, challenge_enabled=True, challenge_provider="turnstile")
+    challenge = {
+        "email": "reader@example.com",
+        "challenge-provider": "turnstile",
+        "challenge-token": sent["challenge"],
+        "challenge-action": "subscribe",
+    }
+    webhook = {"Stripe-Signature": f"t={int(time.time())},v1={sent['signature']}"}
+    post = {"title": "Birds", "content": "Some words about birds."}
+    order = {"amount": 5, "redirect_url": "https://shop.example/done"}
+    token = {"claim_token": sent["token"]}
+    quick = {"Prefer": "wait=1"}
+    replies = [
+        stranger.get("/users/me", headers={"Authorization": f"Bearer {sent['bearer']}"}),
+        stranger.get("/users/me", headers={"X-API-Key": sent["bearer"]}),
+        stranger.get("/users/me", headers={"Cookie": f"session={sent['cookie']}"}),
+        stranger.post(f"/subscriptions/{made['id']}", json=challenge),
+        stranger.post("/webhooks/stripe", content=b"{}", headers=webhook),
+        stranger.post("/auxilia/credits/orders/status", json=token),
+        stranger.post("/auxilia/credits/topup", json=order, headers=quick),
+        client.post("/composer/metadata", json=post),
+        client.get("/composer/stockphoto/photos/search", params={"query": "birds"}),
+        client.post("/attachments", files={"file": ("p.png", encoded("PNG"))}),
+        client.post("/attachments", files={"file": ("p.png", b"no picture")}),
+        client.get("/jobs"),
+        client.get("/apikeys"),
+    ]
+    return [f"{reply.headers} {reply.text}" for reply in replies]
+
+
+def test_a_link_of_a_mail_is_not_in_the_logs(stack: Stack) -> None:
+    word = canary("link")
+    with stack.client() as stranger:
+        stranger.get("/unsubscribe", params={"trace_id": word})
+        stranger.get("/confirm", params={"token": word})
+        stranger.get("/media/none.webp", params={"signature": word, "expires": "1"})
+    logs = [each.log.read_text() for each in stack.processes]
+    assert not any(word in text for text in logs)

@@ -1,0 +1,106 @@
+"""Any input gets an answer: what the OpenAPI document allows and what it doesn't, never a 500."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import schemathesis.openapi
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import Case, GenerationMode
+from schemathesis.specs.openapi import checks
+
+from tests.faults.size import sized
+from tests.security import world as worlds
+from tests.security.world import World
+from tests.stack import Stack
+
+DOCUMENT: dict[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "docs" / "openapi.json").read_text()
+)
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
+OPERATIONS: dict[str, Any] = {
+    found.ok().label: found.ok()  # type: ignore[union-attr]
+    for found in SCHEMA.get_all_operations()
+}
+# Those that take nothing are called once.
+CALLS_EACH = sized(6, 600)
+CALLS_IN_ALL = sized(200, 20_000)
+CALLED: Counter[str] = Counter()
+# Its answer waits for a worker, which other calls keep busy.
+SLOW = {
+    "POST /attachments",
+    "POST /lists/{list_id}/imports",
+    "POST /lists/{list_id}/exports",
+    "POST /auxilia/subscriptions/{list_id}/members/add",
+}
+CHECKS = [
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+]
+
+
+@pytest.fixture(scope="module")
+def world(stack: Stack) -> Iterator[World]:
+    made = worlds.build(stack)
+    yield made
+    made.client.close()
+
+
+@pytest.fixture
+def session(stack: Stack, world: World) -> Iterator[requests.Session]:
+    """As the owner, with a key that this test alone may lose."""
+    with requests.Session() as session:
+        session.headers["Authorization"] = f"Bearer {stack.new_key(world.owner.user_id)}"
+        yield session
+
+
+def cases(operation: Any, real: dict[str, Any]) -> st.SearchStrategy[Case[Any]]:
+    """Right and wrong requests; some about things that exist, so that they go further."""
+    ways = [operation.as_strategy(generation_mode=GenerationMode.POSITIVE)]
+    if real:
+        ways.append(operation.as_strategy(path_parameters=real))
+    if operation.query or operation.body:
+        ways.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+    return st.one_of(ways)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_every_answer_is_one_that_the_document_tells_of(
+    stack: Stack, world: World, session: requests.Session, label: str
+) -> None:
+    operation = OPERATIONS[label]
+    named = {each.name for each in operation.path_parameters}
+    real = {name: value for name, value in world.values.items() if name in named}
+
+    @settings(
+        max_examples=CALLS_EACH,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=cases(operation, real if set(real) == named else {}))
+    def answers(case: Case[Any]) -> None:
+        headers = {"Prefer": "respond-async" if label in SLOW else "wait=5"}
+        reply = case.call(
+            base_url=stack.api_url, session=session, headers=headers, timeout=30, verify=False
+        )
+        CALLED[label] += 1
+        assert reply.status_code != 500, reply.text
+        case.validate_response(reply, checks=CHECKS)
+
+    answers()
+
+
+def test_as_many_calls_were_made_as_was_meant() -> None:
+    if len(CALLED) < len(OPERATIONS):
+        pytest.skip("only a part of the operations was called")
+    assert CALLED.total() >= CALLS_IN_ALL

@@ -1,0 +1,81 @@
+"""What every answer tells browsers and caches."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from devstack.ports import LOOPBACK, PortPicker
+from tests.contract.replies import data, send
+from tests.stack import Stack
+
+ALWAYS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
+NO_PAGE = "default-src 'none'; frame-ancestors 'none'"
+
+
+@pytest.fixture(scope="module")
+def behind_tls(stack: Stack, home: Path) -> Iterator[httpx.Client]:
+    port = PortPicker(home / "tls-port.json").pick("api")
+    running = stack.start_api(port, PRESSROOM_PUBLIC_URL="https://api.example.com")
+    with httpx.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=30.0) as client:
+        yield client
+    running.stop()
+    stack.processes.remove(running)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/users/me", 200),
+        ("HEAD", "/users/me", 200),
+        ("GET", "/nowhere", 404),
+        ("PUT", "/users/me", 405),
+        ("GET", "/lists/x", 400),
+        ("POST", "/lists", 422),
+        ("OPTIONS", "/lists", 405),
+        ("GET", "/healthz", 200),
+    ],
+)
+def test_answers_load_nothing_and_are_kept_by_nobody(
+    client: httpx.Client, method: str, path: str, status: int
+) -> None:
+    reply = client.request(method, path)
+    assert reply.status_code == status
+    assert reply.headers.items() >= ALWAYS.items()
+    assert reply.headers["content-security-policy"] == NO_PAGE
+    assert reply.headers["cache-control"] == "no-store"
+    for name in (*ALWAYS, "content-security-policy", "cache-control"):
+        assert len(reply.headers.get_list(name)) == 1
+
+
+def test_answers_before_any_route_say_so_too(stranger: httpx.Client) -> None:
+    preflight = stranger.options(
+        "/lists", headers={"Origin": "https://a.example", "Access-Control-Request-Method": "GET"}
+    )
+    too_large = stranger.post("/lists", headers={"Content-Length": str(2**40)}, content=b"")
+    for reply in (preflight, too_large):
+        assert reply.headers.items() >= ALWAYS.items()
+
+
+def test_pages_and_media_keep_their_own_policies(
+    client: httpx.Client, stranger: httpx.Client
+) -> None:
+    page = stranger.get("/unsubscribe")
+    assert page.headers["content-type"].startswith("text/html")
+    [policy] = page.headers.get_list("content-security-policy")
+    assert "style-src" in policy
+    media = stranger.get(f"/media/{data(send(client))['filename']}")
+    assert media.headers["content-security-policy"] == "sandbox"
+    assert "immutable" in media.headers["cache-control"]
+    assert media.headers.get_list("x-content-type-options") == ["nosniff"]
+    assert "content-security-policy" not in stranger.get("/docs").headers
+
+
+def test_only_who_is_reached_by_https_asks_for_it(
+    stranger: httpx.Client, behind_tls: httpx.Client
+) -> None:
+    for path in ("/healthz", "/nowhere", "/unsubscribe"):
+        asked = behind_tls.get(path).headers["strict-transport-security"]
+        assert asked == "max-age=31536000"
+        assert "strict-transport-security" not in stranger.get(path).headers

@@ -1,0 +1,206 @@
+"""Owners are apart: every operation, with every kind of credential that is not the owner's."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from core.scopes import EVERYTHING_OF_A_USER, Scope
+from tests.security import world as worlds
+from tests.security.calls import CALLS, FOR_EVERYBODY, SHOW_THE_LIST
+from tests.security.world import World, belongings
+from tests.stack import Stack
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text())
+OPERATIONS: dict[str, dict[str, Any]] = {
+    f"{method.upper()} {path}": operation
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+each_operation = pytest.mark.parametrize("operation", CALLS)
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A credential that opens nothing: the headers it makes, and what is answered to them."""
+
+    headers: Callable[[World], dict[str, str]]
+    status: int = 401
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _revoked(world: World) -> dict[str, str]:
+    key = world.stack.new_key(world.owner.user_id)
+    world.stack.query(
+        "UPDATE api_keys SET revoked_at = now() WHERE id = "
+        "(SELECT max(id) FROM api_keys WHERE user_id = %s)",
+        world.owner.user_id,
+    )
+    return _bearer(key)
+
+
+# A new kind of credential is one line here.
+STRANGERS: dict[str, Stranger] = {
+    "nobody": Stranger(lambda _: {}),
+    "a revoked key of the owner's": Stranger(_revoked),
+    "a key that never was": Stranger(lambda _: _bearer("prk_" + "0" * 49)),
+    "two keys that differ": Stranger(
+        lambda world: _bearer(world.owner.key) | {"X-API-Key": "prk_" + "1" * 49}
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def world(stack: Stack) -> Iterator[World]:
+    """Owner A."""
+    made = worlds.build(stack)
+    made.values |= {"provider": "stockphoto", "as_whom": "a"}
+    yield made
+    made.client.close()
+
+
+@pytest.fixture(scope="module")
+def rival(stack: Stack) -> Iterator[httpx.Client]:
+    """Owner B."""
+    with stack.client(stack.new_owner().key) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def headers(world: World) -> dict[str, dict[str, str]]:
+    return {kind: stranger.headers(world) for kind, stranger in STRANGERS.items()}
+
+
+def test_every_operation_of_the_document_is_called_here() -> None:
+    assert set(CALLS) == set(OPERATIONS)
+
+
+@each_operation
+def test_who_has_no_good_credential_gets_and_changes_nothing(
+    world: World, stranger: httpx.Client, headers: dict[str, dict[str, str]], operation: str
+) -> None:
+    if operation in FOR_EVERYBODY and OPERATIONS[operation]["security"] == []:
+        pytest.skip("a stranger may")
+    before = belongings(world)
+    for kind, sent in headers.items():
+        reply = CALLS[operation].send(
+            stranger, operation, world.values | {"as_whom": "nobody"}, **sent
+        )
+        if not _takes_strangers(operation, kind):
+            assert reply.status_code == STRANGERS[kind].status, (kind, reply.text)
+            assert reply.json()["code"].startswith("auth.")
+        _tells_nothing(world, operation, reply)
+    assert belongings(world) == before
+
+
+def _takes_strangers(operation: str, kind: str) -> bool:
+    security = OPERATIONS[operation]["security"]
+    traced = operation != "POST /auxilia/credits/topup"
+    return security == [] or ({} in security and kind == "nobody" and not traced)
+
+
+def _tells_nothing(world: World, operation: str, reply: httpx.Response) -> None:
+    assert reply.status_code < 500, reply.text
+    if operation in SHOW_THE_LIST:
+        assert "@" not in reply.text
+    else:
+        assert world.mark not in reply.text
+        assert str(world.owner.user_id) not in reply.text
+
+
+@each_operation
+def test_another_owner_gets_and_changes_nothing(
+    world: World, rival: httpx.Client, operation: str
+) -> None:
+    call, before = CALLS[operation], belongings(world)
+    reply = call.send(rival, operation, world.values | {"as_whom": "b"})
+    assert reply.status_code == call.others, reply.text
+    if operation not in FOR_EVERYBODY:
+        assert belongings(world) == before
+    if call.others >= 400 or operation not in SHOW_THE_LIST:
+        _tells_nothing(world, operation, reply)
+    else:
+        # The list, and the rival's own subscription to it.
+        assert f"member0.{world.mark}" not in reply.text
+        assert f"first.{world.mark}" not in reply.text
+
+
+def test_somebody_who_guesses_things_they_do_not_own_learns_nothing_by_mixing_them(
+    world: World, rival: httpx.Client
+) -> None:
+    # A list of one's own opens no member, member record or target that is another's.
+    made = rival.post("/lists", json={"title": "Mine", "slug": f"mine-{world.mark}"}).json()
+    mine, user_id = made["data"]["id"], world.values["user_id"]
+    before = belongings(world)
+    member = f"/subscriptions/{mine}/members/{user_id}"
+    target = {"dst_list_id": str(mine)}
+    for reply, status in (
+        (rival.get(f"{member}/subs"), 404),
+        (rival.get(f"/lists/{mine}/members/{user_id}/history"), 404),
+        (rival.patch(f"/lists/{mine}/members/{user_id}", json={"name": "x"}), 404),
+        (rival.delete(member), 404),
+        (
+            rival.post(
+                f"/subscriptions/{world.values['list_id']}/members/{user_id}/transfer",
+                params=target,
+            ),
+            403,
+        ),
+    ):
+        assert reply.status_code == status, reply.text
+        assert f"@{world.mark}" not in reply.text
+    assert belongings(world) == before
+
+
+@each_operation
+def test_the_owners_own_key_with_another_scope_is_refused(world: World, operation: str) -> None:
+    scopes = _all_but_what_is_needed(operation)
+    if scopes is None:
+        pytest.skip("asks for no scope")
+    before = belongings(world)
+    key = world.stack.new_key(world.owner.user_id, *scopes)
+    with world.stack.client(key) as client:
+        reply = CALLS[operation].send(client, operation, world.values)
+    assert reply.status_code in {403, 404}, reply.text
+    assert world.mark not in reply.text
+    after = belongings(world)
+    # The new key itself is all that is new.
+    assert {table for table in after if after[table] != before[table]} <= {"api_keys"}
+
+
+def _all_but_what_is_needed(operation: str) -> list[Scope] | None:
+    security = [each for each in OPERATIONS[operation]["security"] if each]
+    if not security:
+        return None
+    [needed] = security[0]["bearer"] or [_needed_by_what_is_named(operation)]
+    if needed is None:
+        return None
+    fulls = {needed, needed.replace(".read", ".full")}
+    return sorted(EVERYTHING_OF_A_USER - {Scope(each) for each in fulls if each in set(Scope)})
+
+
+def _needed_by_what_is_named(operation: str) -> str | None:
+    """The scope of a job, a file or another credential, which the document can only describe."""
+    path = operation.split(" ")[1]
+    if path.startswith("/apikeys"):
+        # All of them, and still a restricted key.
+        return "nothing that exists"
+    if path.startswith(("/jobs/", "/lists/")):
+        return Scope.SUBSCRIPTION_READ
+    return None
+
+
+@each_operation
+def test_the_owner_can_do_all_of_it(world: World, operation: str) -> None:
+    # So that the refusals above are of the credential, and not of a call that fails for anybody.
+    call = CALLS[operation]
+    reply = call.send(world.client, operation, world.values)
+    assert reply.status_code == call.own, reply.text

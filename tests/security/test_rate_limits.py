@@ -1,0 +1,386 @@
+"""Nobody calls more often than they may, and nobody is refused for what somebody else did."""
+
+import re
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import limits
+import pytest
+
+from api.app import create_app
+from api.openapi import access_of, api_routes
+from api.rates import Rate, name_of_address
+from core import rates
+from core.settings import Settings
+from devstack.ports import LOOPBACK, PortPicker
+from storage.counters import Counters, limits_of
+from tests.contract.replies import problem
+from tests.contract.subscribers import trace_for
+from tests.faults.proxy import Proxy, proxied
+from tests.security.people import new_list
+from tests.stack import Stack, eventually
+
+# By the day: windows are those of the clock, and a test must not see one end.
+MOST = {Rate.DEFAULT: 8, Rate.ANONYMOUS: 6, Rate.LOGIN: 4}
+ORDER = {"amount": 5, "channel": "stripe", "redirect_url": "https://elsewhere.example"}
+
+# Everything else counts, by credential or by address.
+UNCOUNTED = {
+    "GET /healthz",
+    "GET /readyz",
+    "GET /metrics",
+    "GET /media/{filename}",
+    "GET /imports/{import_id}/errors.csv",
+    "GET /exports/{export_id}/file.csv.gz",
+    "POST /webhooks/stripe",
+}
+# As logins do, where there are no credentials.
+LIKE_LOGIN = {"POST /auxilia/credits/topup"}
+
+
+@pytest.fixture(scope="module")
+def redis(stack: Stack) -> Iterator[Proxy]:
+    with proxied(stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def limited(stack: Stack, home: Path, redis: Proxy) -> Iterator[Callable[..., httpx.Client]]:
+    """Makes clients of an API process with low limits, each from an address of its own."""
+    port = PortPicker(home / "limited-port.json").pick("api")
+    running = stack.start_api(port, **_low(redis.url))
+    made: list[httpx.Client] = []
+
+    def make(key: str | None = None, address: str | None = None) -> httpx.Client:
+        headers = {"X-Forwarded-For": address or new_address()}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        url = f"http://{LOOPBACK}:{port}"
+        made.append(httpx.Client(base_url=url, headers=headers, timeout=30.0))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+    running.stop()
+    stack.processes.remove(running)
+
+
+def _low(redis_url: str) -> dict[str, str]:
+    named = {f"PRESSROOM_RATE_LIMIT_{rate.upper()}": f"{MOST[rate]}/day" for rate in Rate}
+    return {
+        **named,
+        "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,
+        "PRESSROOM_REDIS_URL": redis_url,
+    }
+
+
+def new_address() -> str:
+    return "2001:db8:" + ":".join(secrets.token_hex(2) for _ in range(6))
+
+
+def statuses(call: Callable[[], httpx.Response], count: int) -> list[int]:
+    return [call().status_code for _ in range(count)]
+
+
+# -- what counts ---------------------------------------------------------------------------------
+
+
+def test_every_route_counts_but_for_those_that_are_named_here() -> None:
+    declared: dict[Rate | None, set[str]] = {}
+    for route in api_routes(create_app(Settings.model_construct())):
+        access = access_of(route)
+        assert access
+        for method in route.methods or ():
+            declared.setdefault(access.stranger, set()).add(f"{method} {route.path_format}")
+    assert declared[None] == UNCOUNTED
+    assert declared[Rate.LOGIN] == LIKE_LOGIN
+
+
+def test_the_document_says_which_routes_may_refuse_by_rate(stranger: httpx.Client) -> None:
+    for path, methods in stranger.get("/openapi.json").json()["paths"].items():
+        for method, operation in methods.items():
+            refused = operation["responses"].get("429", {}).get("content", {})
+            examples = refused.get("application/problem+json", {}).get("examples", {})
+            counted = f"{method.upper()} {path}" not in UNCOUNTED
+            assert ("rate.limited" in examples) == counted, path
+
+
+# -- credentials ---------------------------------------------------------------------------------
+
+
+def test_a_credential_is_refused_beyond_its_limit_and_told_when_to_come_back(
+    stack: Stack, limited: Callable[..., httpx.Client]
+) -> None:
+    client = limited(stack.new_owner().key)
+    for number in range(1, MOST[Rate.DEFAULT] + 1):
+        reply = client.get("/users/me")
+        assert reply.status_code == 200
+        assert reply.headers["ratelimit-policy"] == f'"default";q={MOST[Rate.DEFAULT]};w=86400'
+        left, _ = _standing(reply)
+        assert left == MOST[Rate.DEFAULT] - number
+    refused = client.get("/users/me")
+    problem(refused, 429, "rate.limited")
+    left, reset = _standing(refused)
+    assert left == 0
+    assert 0 < int(refused.headers["retry-after"]) == reset <= 86400
+
+
+def _standing(reply: httpx.Response) -> tuple[int, int]:
+    found = re.fullmatch(r'"(\w+)";r=(\d+);t=(\d+)', reply.headers["ratelimit"])
+    assert found, reply.headers
+    return int(found[2]), int(found[3])
+
+
+def test_credentials_count_apart_even_of_one_user_at_one_address(
+    stack: Stack, limited: Callable[..., httpx.Client]
+) -> None:
+    owner, address = stack.new_owner(), new_address()
+    busy = limited(owner.key, address)
+    assert statuses(lambda: busy.get("/users/me"), MOST[Rate.DEFAULT] + 1)[-1] == 429
+    other = limited(stack.new_key(owner.user_id), address)
+    assert other.get("/users/me").status_code == 200
+    assert limited(address=address).post("/subscriptions/1", json={}).status_code == 422
+
+
+def test_a_credential_counts_for_all_its_calls_wherever_it_is_checked(
+    stack: Stack, limited: Callable[..., httpx.Client]
+) -> None:
+    # In a thread of its own, in the handler, and where a trace id would do.
+    client = limited(stack.new_owner().key)
+    for _ in range(2):
+        assert client.get("/jobs").status_code == 200
+        assert client.post("/auxilia/credits/consume", json={}).status_code == 422
+        assert client.get("/subscriptions/opponent").status_code == 400
+        assert client.post("/auxilia/credits/topup", json={}).status_code == 422
+    assert client.get("/auxilia/credits/balance").status_code == 429
+
+
+def test_a_key_is_not_refused_for_what_its_address_did(
+    stack: Stack, limited: Callable[..., httpx.Client]
+) -> None:
+    address = new_address()
+    guessing = limited("prk_wrong", address)
+    expected = [401] * MOST[Rate.ANONYMOUS] + [429]
+    assert statuses(lambda: guessing.get("/users/me"), len(expected)) == expected
+    assert limited(stack.new_owner().key, address).get("/users/me").status_code == 200
+
+
+def test_two_processes_count_together(
+    stack: Stack, home: Path, redis: Proxy, limited: Callable[..., httpx.Client]
+) -> None:
+    owner = stack.new_owner()
+    port = PortPicker(home / "limited-port-2.json").pick("api")
+    second = stack.start_api(port, **_low(redis.url))
+    try:
+        with limited(owner.key) as one, stack.client(owner.key) as two:
+            two.base_url = httpx.URL(f"http://{LOOPBACK}:{port}")
+            taken = [each.get("/users/me").status_code for each in (one, two) * 4]
+            assert taken == [200] * MOST[Rate.DEFAULT]
+            assert {each.get("/users/me").status_code for each in (one, two)} == {429}
+    finally:
+        second.stop()
+        stack.processes.remove(second)
+
+
+# -- addresses -----------------------------------------------------------------------------------
+
+
+def test_an_address_without_credentials_is_refused_beyond_its_limit(
+    limited: Callable[..., httpx.Client],
+) -> None:
+    client = limited()
+    expected = [422] * MOST[Rate.ANONYMOUS] + [429, 429]
+    assert statuses(lambda: client.post("/subscriptions/1", json={}), len(expected)) == expected
+    # Missing credentials count as well, and pages are refused as pages.
+    assert client.get("/users/me").status_code == 429
+    page = client.get("/confirm", params={"token": "x"})
+    assert page.status_code == 429
+    assert page.headers["content-type"].startswith("text/html")
+    assert limited().post("/subscriptions/1", json={}).status_code == 422
+
+
+def test_a_network_of_ipv6_counts_as_one_address(limited: Callable[..., httpx.Client]) -> None:
+    clients = [limited(address=f"2001:db8:77:1::{n:x}") for n in range(MOST[Rate.ANONYMOUS] + 1)]
+    seen = [client.post("/subscriptions/1", json={}).status_code for client in clients]
+    assert seen == [422] * MOST[Rate.ANONYMOUS] + [429]
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("2001:db8:1:2::", "2001:db8:1:2::"),
+        ("2001:db8:1:3::1", "2001:db8:1:3::"),
+        ("fe80::1%eth0", "fe80::"),
+        ("not an address", "nowhere"),
+        ("", "nowhere"),
+        (None, "nowhere"),
+    ],
+)
+def test_addresses_are_named_by_whom_they_belong_to(address: str | None, name: str) -> None:
+    assert name_of_address(address) == name
+
+
+def test_people_whose_mail_provider_has_one_address_are_counted_apart(
+    stack: Stack, limited: Callable[..., httpx.Client]
+) -> None:
+    list_id = new_list(stack, stack.new_owner())
+    provider = limited()
+    form = {"List-Unsubscribe": "One-Click"}
+    for path in (f"/subscriptions/{list_id}/delete", "/unsubscribe"):
+        for _ in range(MOST[Rate.ANONYMOUS] + 2):
+            trace = {"trace_id": trace_for(stack, list_id, stack.new_owner().user_id)}
+            assert provider.post(path, params=trace, data=form).status_code == 200
+        # One person's link is no way around, nor is a made-up one.
+        clicks = statuses(lambda: provider.post(path, params=trace, data=form), MOST[Rate.DEFAULT])  # noqa: B023
+        assert clicks[-1] == 429
+    forged = statuses(
+        lambda: provider.get("/unsubscribe", params={"trace_id": secrets.token_hex(8)}),
+        MOST[Rate.ANONYMOUS] + 1,
+    )
+    assert forged == [403] * MOST[Rate.ANONYMOUS] + [429]
+
+
+def test_what_does_not_count_is_never_refused(limited: Callable[..., httpx.Client]) -> None:
+    client = limited()
+    many = MOST[Rate.ANONYMOUS] + 2
+    for path in ("/healthz", "/media/none.webp", "/exports/1/file.csv.gz", "/metrics"):
+        assert 429 not in statuses(lambda path=path: client.get(path), many)  # type: ignore[misc]
+    assert 429 not in statuses(lambda: client.post("/webhooks/stripe", content=b"{}"), many)
+
+
+def test_orders_of_strangers_count_like_logins(limited: Callable[..., httpx.Client]) -> None:
+    client = limited()
+    expected = [422] * MOST[Rate.LOGIN] + [429]
+    seen = statuses(lambda: client.post("/auxilia/credits/topup", json=ORDER), len(expected))
+    assert seen == expected
+    # What else a stranger does is another count.
+    assert client.post("/subscriptions/1", json={}).status_code == 422
+
+
+# -- while Redis is away -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["refuse", "stall"])
+def test_without_redis_only_what_must_be_bounded_is(
+    stack: Stack, redis: Proxy, limited: Callable[..., httpx.Client], how: str
+) -> None:
+    client, payer = limited(stack.new_owner().key), limited()
+    assert client.get("/users/me").status_code == 200
+    getattr(redis, how)()
+    try:
+        many = MOST[Rate.DEFAULT] * 3
+        assert statuses(lambda: client.get("/users/me"), many) == [200] * many
+        anybody = limited()
+        assert set(statuses(lambda: anybody.post("/subscriptions/1", json={}), many)) == {422}
+        allowed = MOST[Rate.LOGIN] // 2
+        orders = statuses(lambda: payer.post("/auxilia/credits/topup", json=ORDER), allowed + 2)
+        assert orders == [422] * allowed + [429, 429]
+    finally:
+        redis.cut()
+        redis.resume()
+
+    def is_counted() -> bool:
+        return "ratelimit" in client.get("/users/me").headers
+
+    eventually(is_counted, what="counting after Redis came back")
+
+
+# -- counting ------------------------------------------------------------------------------------
+
+
+def test_a_high_limit_is_kept_by_processes_that_take_numbers_by_the_block(stack: Stack) -> None:
+    processes = [Counters(stack.settings()) for _ in range(3)]
+    [item] = limits_of("1500/day")
+    name = secrets.token_hex(8)
+
+    def take(number: int) -> bool:
+        standing = processes[number % 3].count(item, "test", name)
+        assert standing is not None
+        return standing.left >= 0
+
+    with ThreadPoolExecutor(8) as pool:
+        allowed = sum(pool.map(take, range(2000)))
+    for each in processes:
+        each.close()
+    block = 1500 // 300
+    assert 1500 - len(processes) * 8 * block <= allowed <= 1500
+
+
+def test_one_process_gives_out_every_number_of_a_high_limit(stack: Stack) -> None:
+    counters = Counters(stack.settings())
+    [item] = limits_of("900/day")
+    name = secrets.token_hex(8)
+    left = [counters.count(item, "test", name) for _ in range(901)]
+    counters.close()
+    assert [each.left for each in left if each] == list(range(899, -2, -1))
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "fits"),
+    [
+        ("10/minute", True),
+        ("10 per minute", True),
+        ("5 per 2 seconds", True),
+        ("1/second;20/minute", True),
+        ("1/second, 20/minute|9/days", True),
+        ("0/hour", True),
+        ("", True),
+        ("ten/minute", False),
+        ("10/fortnight", False),
+        ("10", False),
+        ("10/minute;", False),
+        ("-1/minute", False),
+    ],
+)
+def test_limits_are_written_as_the_library_reads_them(written: str, fits: bool) -> None:
+    assert _accepts(rates.check, written) == fits
+    assert _accepts(limits_of, written) == fits
+    if fits and written:
+        assert len(limits_of(written)) == len(limits.parse_many(written))
+
+
+def _accepts(read: Callable[[str], Any], written: str) -> bool:
+    try:
+        read(written)
+    except ValueError:
+        return False
+    return True
+
+
+def test_a_limit_that_cannot_be_read_stops_the_process_and_names_the_setting(stack: Stack) -> None:
+    environment = {**stack.environment, "PRESSROOM_RATE_LIMIT_LOGIN": "often"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "cli.main", "migrate"],
+        env=environment,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert ended.returncode == 2
+    assert "PRESSROOM_RATE_LIMIT_LOGIN" in ended.stderr
+
+
+def test_an_empty_limit_is_off_and_one_that_is_not_set_is_on(
+    monkeypatch: pytest.MonkeyPatch, stack: Stack, stranger: httpx.Client
+) -> None:
+    assert "ratelimit" not in stranger.post("/subscriptions/1", json={}).headers
+    for name, value in stack.environment.items():
+        monkeypatch.setenv(name, value)
+    assert Settings().rate_limit_default == ""
+    monkeypatch.delenv("PRESSROOM_RATE_LIMIT_DEFAULT")
+    settings = Settings()
+    assert settings.rate_limit_default == Settings.model_fields["rate_limit_default"].default
+    assert settings.rate_limit_login == ""

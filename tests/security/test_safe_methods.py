@@ -1,0 +1,54 @@
+"""A GET or a HEAD never changes anything: scanners, browsers and caches send them unasked."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from api.app import create_app
+from api.openapi import api_routes
+from core.settings import Settings
+from tests.security import world as worlds
+from tests.security.calls import CALLS, Call
+from tests.security.world import World, everything, settled
+from tests.stack import Stack
+
+# Pages for people, which the document leaves out.
+PAGES = {
+    "GET /unsubscribe": Call(200, query={"trace_id": "{trace_id}"}),
+    "GET /confirm": Call(404, query={"token": "unknown"}),
+    # Who comes back with a signed link of an order that waits has the provider asked at once; that
+    # is what the link is for, and what it does would come by itself a little later.
+    "GET /topups/return": Call(403, query={"order": "{order_id}"}),
+}
+READS = {name: call for name, call in CALLS.items() if name.startswith("GET")} | PAGES
+
+
+@pytest.fixture(scope="module")
+def world(stack: Stack) -> Iterator[World]:
+    made = worlds.build(stack)
+    made.values |= {"provider": "stockphoto"}
+    settled(stack)
+    yield made
+    made.client.close()
+
+
+def test_every_route_that_reads_is_called_here() -> None:
+    app = create_app(Settings.model_construct())
+    reads = {
+        f"GET {route.path_format}" for route in api_routes(app) if "GET" in (route.methods or ())
+    }
+    assert set(READS) == reads
+
+
+@pytest.mark.parametrize("operation", READS)
+def test_reading_twice_leaves_the_database_as_it_was(
+    stack: Stack, world: World, stranger: httpx.Client, operation: str
+) -> None:
+    call, before = READS[operation], everything(stack)
+    path = operation.removeprefix("GET ")
+    for client in (world.client, stranger):
+        for method in ("GET", "HEAD"):
+            replies = [call.send(client, f"{method} {path}", world.values) for _ in range(2)]
+            assert replies[0].status_code == replies[1].status_code < 500
+    assert everything(stack) == before

@@ -1,0 +1,137 @@
+"""What belongs to one owner, made as that owner makes it, and how all of it is looked at."""
+
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from tests.contract.bulk import imported, of_addresses
+from tests.contract.replies import data, send
+from tests.contract.subscribers import new_list, trace_for
+from tests.stack import Owner, Stack, eventually
+
+Values = dict[str, Any]
+SHOP = "https://shop.example/done"
+
+
+@dataclass
+class World:
+    """An owner and one thing of theirs of each kind that an address can name."""
+
+    stack: Stack
+    owner: Owner
+    client: httpx.Client
+    # A word that is a part of every name and address of theirs, and of nobody else's.
+    mark: str = field(default_factory=lambda: f"mark{secrets.token_hex(6)}")
+    values: Values = field(default_factory=dict)
+
+    @property
+    def list_ids(self) -> list[int]:
+        return [self.values["list_id"], self.values["dst_list_id"], self.values["closing_list_id"]]
+
+
+def build(stack: Stack) -> World:
+    owner = stack.new_owner()
+    world = World(stack, owner, stack.client(owner.key))
+    # The first look at credits opens their account.
+    data(world.client.get("/auxilia/credits/balance"))
+    values = world.values
+    for name in ("list_id", "dst_list_id", "closing_list_id"):
+        values[name] = new_list(world.client, title=f"{world.mark} {name}")["id"]
+    _add_files(world)
+    _add_members(world)
+    _add_attachments(world)
+    _add_orders(world)
+    key = data(world.client.post("/apikeys", json={"name": world.mark}))
+    values["key_id"], values["secret"] = key["id"], key["key"]
+    return world
+
+
+def _add_members(world: World) -> None:
+    values, stack = world.values, world.stack
+    for number, name in enumerate(("user_id", "leaving_user_id", "moving_user_id")):
+        email = f"member{number}.{world.mark}@example.com"
+        client = world.client
+        imported(client, values["list_id"], of_addresses(email))
+        [(values[name],)] = stack.query("SELECT id FROM users WHERE email = %s", email)
+    values["trace_id"] = trace_for(stack, values["list_id"], values["user_id"])
+
+
+def _add_files(world: World) -> None:
+    values, client = world.values, world.client
+    content = of_addresses(f"first.{world.mark}@example.com", "no address")
+    result = imported(client, values["list_id"], content, name=f"{world.mark}.csv")
+    values["import_id"] = result["import_id"]
+    values["job_id"] = data(client.get("/jobs"))["items"][0]["id"]
+    body = {"kind": "members"}
+    export = data(client.post(f"/lists/{values['list_id']}/exports", json=body))
+    values["export_id"] = int(export["result"]["url"].split("/exports/")[1].split("/")[0])
+
+
+def _add_attachments(world: World) -> None:
+    values, client = world.values, world.client
+    name = f"{world.mark}.png"
+    open_, closed = send(client, name=name), send(client, name=name, encrypted="1")
+    values["hash_id"] = data(open_)["hash_id"]
+    values["closed_hash_id"] = data(closed)["hash_id"]
+    values["filename"] = data(closed)["filename"]
+
+
+def _add_orders(world: World) -> None:
+    order = {"amount": 5, "redirect_url": f"{SHOP}?of={world.mark}"}
+    made = data(world.client.post("/auxilia/credits/topup", json=order))
+    world.values["order_id"] = made["order_id"]
+    with world.stack.client() as nobody:
+        unclaimed = data(nobody.post("/auxilia/credits/topup", json=order))
+    world.values["claim_token"] = unclaimed["claim_token"]
+
+
+# -- looking at all of it ------------------------------------------------------------------------
+
+# The minute of a key's last use is all that a request with it may leave behind.
+_UNSTEADY = {"last_used_at"}
+_TABLES = """
+SELECT table_name, array_agg(column_name::text) FROM information_schema.columns
+JOIN information_schema.tables USING (table_schema, table_name)
+WHERE table_schema = 'public' AND table_type = 'BASE TABLE' GROUP BY table_name
+"""
+
+
+def tables(stack: Stack) -> dict[str, list[str]]:
+    return {str(name): list(columns) for name, columns in stack.query(_TABLES)}  # type: ignore[call-overload]
+
+
+def everything(stack: Stack) -> dict[str, object]:
+    """Each table as it is, in one number."""
+    return _look(stack, dict.fromkeys(tables(stack), "true"))
+
+
+def belongings(world: World) -> dict[str, object]:
+    """The rows that name the owner, or are of their lists."""
+    of_lists = f"= ANY(ARRAY{world.list_ids})"
+    conditions = {}
+    for table, columns in tables(world.stack).items():
+        named = f"row_to_json(t)::text ~ '\\y{world.owner.user_id}\\y|{world.mark}'"
+        listed = f"list_id {of_lists}" if "list_id" in columns else "false"
+        conditions[table] = f"({named} OR {listed})"
+    conditions["lists"] = f"id {of_lists}"
+    return _look(world.stack, conditions)
+
+
+def _look(stack: Stack, conditions: dict[str, str]) -> dict[str, object]:
+    unsteady = "".join(f" - '{column}'" for column in sorted(_UNSTEADY))
+    parts = [
+        f"SELECT '{table}', count(*), "
+        f"md5(string_agg(md5((to_jsonb(t){unsteady})::text), '' "
+        f"ORDER BY md5((to_jsonb(t){unsteady})::text))) FROM {table} t WHERE {condition}"
+        for table, condition in conditions.items()
+    ]
+    rows = stack.query(" UNION ALL ".join(parts))
+    return {str(table): (count, digest) for table, count, digest in rows}
+
+
+def settled(stack: Stack) -> None:
+    """Wait until no worker has anything left to do."""
+    unfinished = "SELECT 1 FROM jobs WHERE status IN ('queued', 'running')"
+    eventually(lambda: not stack.query(unfinished), what="the end of all jobs")
