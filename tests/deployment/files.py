@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from core.settings import PREFIX, Settings
+from core.provider_settings import PREFIX
+from core.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
