@@ -14,6 +14,7 @@ from tests.faults.size import FULL, sized
 from tests.modelling import SOURCE, Modelled, post
 from tests.stack import Running, Stack, eventually
 
+THREADS = 2
 LEAVING_THE_MODEL = sized(100, 500)
 LEAVING = sized(80, 10_000)
 AT_ONCE = 40
@@ -66,7 +67,7 @@ def asked_after(modelled: Modelled, key: str) -> httpx.Response:
 
 @pytest.mark.timeout(300)
 def test_the_model_is_not_asked_for_callers_who_have_left(modelled: Modelled, key: str) -> None:
-    modelled.work(concurrency=2)
+    modelled.work(concurrency=THREADS)
     modelled.steer("moment")
     leave(modelled, key, LEAVING_THE_MODEL)
     eventually(lambda: left(modelled), what="the end of what was asked")
@@ -76,7 +77,8 @@ def test_the_model_is_not_asked_for_callers_who_have_left(modelled: Modelled, ke
     eventually(lambda: drained(modelled), what="the end of the queue")
     modelled.steer(None)
     assert asked_after(modelled, key).headers["pressroom-source"] == SOURCE
-    assert modelled.calls() == spent + 1
+    # Each thread may have looked just before the last one left, and be sending since.
+    assert 1 <= modelled.calls() - spent <= 1 + THREADS
 
 
 def test_nothing_is_asked_at_all_when_all_have_left_before_a_worker_came(
