@@ -49,6 +49,10 @@ _BY_CODE = {
         "That didn’t go through",
         "Your browser didn’t show that this came from a page of ours. Please open that again.",
     ),
+    "rate.limited": (
+        "Too many requests came from here",
+        "From your network we got too many in a short time. Please wait a while, and try again.",
+    ),
     "login.busy": (
         "Too many people log in at this moment",
         "Please try again in a few seconds.",

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from api.browsers import name_of, own_path
-from api.dependencies import PUBLIC, StateOf
+from api.dependencies import LOGIN, PUBLIC, StateOf
 from api.pacing import even_pace
 from api.speaking import client_address
 from api.state import State
@@ -31,7 +31,7 @@ from services.logins import Attempt
 from storage.unit_of_work import UnitOfWork
 
 # Not operations of the API, so not in its document either.
-router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Entered:
     known: str
 
 
-@router.get(LOGIN_PATH)
+@router.get(LOGIN_PATH, dependencies=[PUBLIC])
 def show_login(
     request: Request,
     state: StateOf,
@@ -54,7 +54,7 @@ def show_login(
     return _form(request, state, {"next": next or ""})
 
 
-@router.post(LOGIN_PATH)
+@router.post(LOGIN_PATH, dependencies=[LOGIN])
 async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin a session. Its answer, and its time, are the same for addresses without an account."""
     require_own_form(request, state, form)
@@ -71,7 +71,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     return welcome(state, entered, own_path(form.get("next")) or ACCOUNT_PATH)
 
 
-@router.post(LOGOUT_PATH)
+@router.post(LOGOUT_PATH, dependencies=[PUBLIC])
 def log_out(request: Request, state: StateOf, form: FormOf) -> Response:
     """End the session of this browser."""
     member = acting(request, state, form)

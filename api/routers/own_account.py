@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from api.context import current_request_id
-from api.dependencies import PUBLIC, StateOf
+from api.dependencies import LOGIN, PUBLIC, StateOf
 from api.pacing import even_pace
 from api.pages.frame import page
 from api.speaking import client_address
@@ -38,7 +38,7 @@ from services.account_mails import MailKind
 from services.logins import Attempt
 
 # Not operations of the API, so not in its document either. Each looks at the session itself.
-router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 Note = Annotated[str | None, Query()]
 Token = Annotated[str, Query()]
@@ -51,7 +51,7 @@ _NOTES = {
 _WRONG_PASSWORD = "That isn’t your present password."  # noqa: S105 - a sentence
 
 
-@router.get(ACCOUNT_PATH)
+@router.get(ACCOUNT_PATH, dependencies=[PUBLIC])
 def show_account(request: Request, state: StateOf, done: Note = None) -> Response:
     member = signed_in(request, state)
     if member is None:
@@ -70,7 +70,7 @@ def show_account(request: Request, state: StateOf, done: Note = None) -> Respons
         )
 
 
-@router.post(SESSIONS_PATH)
+@router.post(SESSIONS_PATH, dependencies=[PUBLIC])
 def end_sessions(request: Request, state: StateOf, form: FormOf) -> Response:
     """End another session of the person's, or all others."""
     member = acting(request, state, form)
@@ -91,7 +91,7 @@ def _session_id(wanted: str) -> int:
     return min(int(wanted), ids.MAX_ID)
 
 
-@router.get(PASSWORD_PATH)
+@router.get(PASSWORD_PATH, dependencies=[PUBLIC])
 def show_password(request: Request, state: StateOf) -> Response:
     member = signed_in(request, state)
     if member is None:
@@ -99,7 +99,7 @@ def show_password(request: Request, state: StateOf) -> Response:
     return _password_page(state, member, _person(state, member).email)
 
 
-@router.post(PASSWORD_PATH)
+@router.post(PASSWORD_PATH, dependencies=[LOGIN])
 async def change_password(request: Request, state: StateOf, form: FormOf) -> Response:
     """Set a new password, whoever knows the present one, and end other sessions."""
     member = await run_in_threadpool(acting, request, state, form)
@@ -130,7 +130,7 @@ def _set_password(state: State, member: Member, attempt: Attempt, made: str) -> 
         )
 
 
-@router.get(EMAIL_PATH)
+@router.get(EMAIL_PATH, dependencies=[PUBLIC])
 def show_email(request: Request, state: StateOf, sent: Note = None) -> Response:
     member = signed_in(request, state)
     if member is None:
@@ -140,7 +140,7 @@ def show_email(request: Request, state: StateOf, sent: Note = None) -> Response:
     return _email_page(state, member, _person(state, member).email)
 
 
-@router.post(EMAIL_PATH)
+@router.post(EMAIL_PATH, dependencies=[LOGIN])
 async def ask_for_address(request: Request, state: StateOf, form: FormOf) -> Response:
     """Mail a link to the new address, or that it is taken: answered alike."""
     member = await run_in_threadpool(acting, request, state, form)
@@ -171,7 +171,7 @@ def _ask_for_address(state: State, member: Member, email: str) -> None:
         )
 
 
-@router.get(CONFIRM_EMAIL_PATH)
+@router.get(CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def show_new_address(request: Request, state: StateOf, token: Token = "") -> Response:
     """Only to the person who asked for it: else somebody could talk another into confirming."""
     member = signed_in(request, state)
@@ -186,7 +186,7 @@ def show_new_address(request: Request, state: StateOf, token: Token = "") -> Res
     )
 
 
-@router.post(CONFIRM_EMAIL_PATH)
+@router.post(CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def change_address(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     member = acting(request, state, form)
     if member is None:

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from api.context import current_request_id
-from api.dependencies import PUBLIC, StateOf
+from api.dependencies import LOGIN, PUBLIC, StateOf
 from api.pacing import even_pace
 from api.pages.frame import page, see_other
 from api.routers.login import Entered, begin_session, welcome
@@ -33,7 +33,7 @@ from services.account_mails import MailKind
 from storage.unit_of_work import UnitOfWork
 
 # Not operations of the API, so not in its document either.
-router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 Sent = Annotated[str | None, Query()]
 Token = Annotated[str, Query()]
@@ -61,33 +61,33 @@ _RESET: dict[str, Any] = {
 }
 
 
-@router.get(REGISTER_PATH)
+@router.get(REGISTER_PATH, dependencies=[PUBLIC])
 def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Response:
     return _asking(request, state, _REGISTER, sent)
 
 
-@router.post(REGISTER_PATH)
+@router.post(REGISTER_PATH, dependencies=[LOGIN])
 async def ask_to_register(request: Request, state: StateOf, form: FormOf) -> Response:
     """Mail a link, or that there is an account: answered alike, as all that is asked here."""
     return await _ask(request, state, form, MailKind.REGISTER, _REGISTER)
 
 
-@router.get(FORGOTTEN_PATH)
+@router.get(FORGOTTEN_PATH, dependencies=[PUBLIC])
 def show_forgotten(request: Request, state: StateOf, sent: Sent = None) -> Response:
     return _asking(request, state, _FORGOTTEN, sent)
 
 
-@router.post(FORGOTTEN_PATH)
+@router.post(FORGOTTEN_PATH, dependencies=[LOGIN])
 async def ask_for_password(request: Request, state: StateOf, form: FormOf) -> Response:
     return await _ask(request, state, form, MailKind.FORGOTTEN_PASSWORD, _FORGOTTEN)
 
 
-@router.get(REGISTRATION_PATH)
+@router.get(REGISTRATION_PATH, dependencies=[PUBLIC])
 def show_registration(request: Request, state: StateOf, token: Token = "") -> Response:
     return _choosing(request, state, registration.read_registration, _REGISTRATION, token)
 
 
-@router.post(REGISTRATION_PATH)
+@router.post(REGISTRATION_PATH, dependencies=[LOGIN])
 async def register(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Make the account of whoever reads that mail, and log them in."""
     require_own_form(request, state, form)
@@ -104,12 +104,12 @@ async def register(request: Request, state: StateOf, form: FormOf, token: Token 
     return await _finished(request, state, finish)
 
 
-@router.get(RESET_PATH)
+@router.get(RESET_PATH, dependencies=[PUBLIC])
 def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
     return _choosing(request, state, registration.read_reset, _RESET, token)
 
 
-@router.post(RESET_PATH)
+@router.post(RESET_PATH, dependencies=[LOGIN])
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Set the new password, and log in who has proven by mail that they may, pauses or not."""
     require_own_form(request, state, form)

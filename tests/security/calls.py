@@ -18,7 +18,7 @@ class Call:
 
     ``others``: the status for whoever does not own what is named; 200 where the answer is about
     the caller, or for everybody. ``own``: the owner's. ``values`` name another thing for a
-    parameter than its usual one. ``wants_job`` tells of answers that wait for a worker.
+    parameter than its usual one. ``program``: as a program that nobody gave any token.
     """
 
     others: int
@@ -26,6 +26,8 @@ class Call:
     values: dict[str, str] = field(default_factory=dict)
     query: dict[str, Any] = field(default_factory=dict)
     json: Any = None
+    form: dict[str, str] | None = None
+    program: bool = False
     files: dict[str, Any] | None = None
 
     def send(
@@ -33,13 +35,17 @@ class Call:
     ) -> httpx.Response:
         method, path = operation.split(" ")
         known = values | {name: values[other] for name, other in self.values.items()}
+        # Takes the place of the credentials that the client has.
+        secret = (known["other_client_id"], known["other_client_secret"]) if self.program else None
         query = {name: str(each).format(**known) for name, each in self.query.items()}
         return client.request(
             method,
             path.format(**known),
             params=query,
             json=_filled(self.json, known),
+            data=_filled(self.form, known),
             files=self.files,
+            auth=secret or httpx.USE_CLIENT_DEFAULT,
             headers=headers,
         )
 
@@ -127,6 +133,18 @@ CALLS: dict[str, Call] = {
             ("GET", "{provider}/photos/download_url", Call(400, own=400, query={"endpoint": "x"})),
         )
     },
+    "GET /.well-known/oauth-authorization-server": Call(200),
+    "GET /oauth/userinfo": Call(200),
+    "GET /grants": Call(200),
+    # Here the program's secret counts, and not who calls. To other programs a token says nothing.
+    "POST /oauth/introspect": Call(200, program=True, form={"token": "{access_token}"}),
+    "POST /oauth/revoke": Call(200, program=True, form={"token": "{refresh_token}"}),
+    "POST /oauth/token": Call(
+        400,
+        own=400,
+        program=True,
+        form={"grant_type": "refresh_token", "refresh_token": "{refresh_token}"},
+    ),
     "GET /healthz": Call(200),
     "GET /readyz": Call(200),
     "GET /metrics": Call(401, own=401),
@@ -135,6 +153,7 @@ CALLS: dict[str, Call] = {
     "DELETE /imports/{import_id}/members": Call(404),
     "DELETE /attachments/{hash_id}": Call(404),
     "DELETE /lists/{list_id}": Call(403, values={"list_id": "closing_list_id"}),
+    "DELETE /grants/{grant_id}": Call(404),
     "DELETE /apikeys/{key_id}": Call(404),
 }
 

@@ -10,10 +10,12 @@ import httpx
 import pytest
 
 from core.scopes import EVERYTHING_OF_A_USER, Scope
+from tests.oauth import log_in, register
 from tests.security import world as worlds
 from tests.security.calls import CALLS, FOR_EVERYBODY, SHOW_THE_LIST
-from tests.security.world import World, belongings
+from tests.security.world import World, belongings, tokens_of
 from tests.stack import Stack
+from tests.visiting import SESSION
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text())
@@ -27,10 +29,15 @@ each_operation = pytest.mark.parametrize("operation", CALLS)
 
 @dataclass(frozen=True)
 class Stranger:
-    """A credential that opens nothing: the headers it makes, and what is answered to them."""
+    """A credential that opens nothing: the headers it makes, and what is answered to them.
+
+    ``writes``: it is a good one for reading.
+    """
 
     headers: Callable[[World], dict[str, str]]
     status: int = 401
+    code: str = "auth.invalid_credentials"
+    writes: bool = False
 
 
 def _bearer(token: str) -> dict[str, str]:
@@ -47,14 +54,33 @@ def _revoked(world: World) -> dict[str, str]:
     return _bearer(key)
 
 
+def _expired(world: World) -> dict[str, str]:
+    given = tokens_of(world, register(world.stack, name=f"{world.mark} expired"))
+    world.stack.query(
+        "UPDATE oauth_tokens SET expires_at = now() - interval '1 second' WHERE grant_id = "
+        "(SELECT max(id) FROM oauth_grants WHERE user_id = %s)",
+        world.owner.user_id,
+    )
+    return _bearer(given["access_token"])
+
+
+def _session(world: World) -> dict[str, str]:
+    person = log_in(world.stack, world.owner)
+    with person.browser:
+        return {"Cookie": f"{SESSION}={person.browser.cookies[SESSION]}"}
+
+
 # A new kind of credential is one line here.
 STRANGERS: dict[str, Stranger] = {
-    "nobody": Stranger(lambda _: {}),
+    "nobody": Stranger(lambda _: {}, code="auth.credentials_missing"),
     "a revoked key of the owner's": Stranger(_revoked),
     "a key that never was": Stranger(lambda _: _bearer("prk_" + "0" * 49)),
     "two keys that differ": Stranger(
-        lambda world: _bearer(world.owner.key) | {"X-API-Key": "prk_" + "1" * 49}
+        lambda world: _bearer(world.owner.key) | {"X-API-Key": "prk_" + "1" * 49},
+        code="auth.credentials_disagree",
     ),
+    "an expired OAuth token": Stranger(_expired),
+    "a session without CSRF": Stranger(_session, status=403, code="auth.csrf", writes=True),
 }
 
 
@@ -91,12 +117,14 @@ def test_who_has_no_good_credential_gets_and_changes_nothing(
         pytest.skip("a stranger may")
     before = belongings(world)
     for kind, sent in headers.items():
+        if STRANGERS[kind].writes and operation.startswith("GET "):
+            continue
         reply = CALLS[operation].send(
             stranger, operation, world.values | {"as_whom": "nobody"}, **sent
         )
         if not _takes_strangers(operation, kind):
             assert reply.status_code == STRANGERS[kind].status, (kind, reply.text)
-            assert reply.json()["code"].startswith("auth.")
+            assert reply.json()["code"] == STRANGERS[kind].code, kind
         _tells_nothing(world, operation, reply)
     assert belongings(world) == before
 
@@ -190,7 +218,7 @@ def _all_but_what_is_needed(operation: str) -> list[Scope] | None:
 def _needed_by_what_is_named(operation: str) -> str | None:
     """The scope of a job, a file or another credential, which the document can only describe."""
     path = operation.split(" ")[1]
-    if path.startswith("/apikeys"):
+    if path.startswith(("/apikeys", "/grants")):
         # All of them, and still a restricted key.
         return "nothing that exists"
     if path.startswith(("/jobs/", "/lists/")):

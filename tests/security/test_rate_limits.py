@@ -40,8 +40,21 @@ UNCOUNTED = {
     "GET /exports/{export_id}/file.csv.gz",
     "POST /webhooks/stripe",
 }
-# As logins do, where there are no credentials.
-LIKE_LOGIN = {"POST /auxilia/credits/topup"}
+# Where passwords can be guessed or people be mailed, and orders without credentials. Not
+# /oauth/token: its secrets can't be guessed, and a program refreshes for many from one address.
+PASSWORDS = {
+    f"POST {path}"
+    for path in (
+        "/login",
+        "/register",
+        "/register/confirm",
+        "/password/forgotten",
+        "/password/new",
+        "/account/password",
+        "/account/email",
+    )
+}
+LIKE_LOGIN = PASSWORDS | {"POST /auxilia/credits/topup"}
 
 
 @pytest.fixture(scope="module")
@@ -265,6 +278,21 @@ def test_orders_of_strangers_count_like_logins(limited: Callable[..., httpx.Clie
     assert seen == expected
     # What else a stranger does is another count.
     assert client.post("/subscriptions/1", json={}).status_code == 422
+
+
+@pytest.mark.parametrize("route", sorted(PASSWORDS))
+def test_forms_about_passwords_count_by_address_and_are_refused_as_pages(
+    limited: Callable[..., httpx.Client], route: str
+) -> None:
+    client, path = limited(), route.removeprefix("POST ")
+    assert 429 not in statuses(lambda: client.post(path, data={"email": "x"}), MOST[Rate.LOGIN])
+    page = client.post(path, data={"email": "x"})
+    assert page.status_code == 429
+    assert page.headers["content-type"].startswith("text/html")
+    assert int(page.headers["retry-after"]) > 0
+    assert "Too many requests" in page.text
+    # The page itself still opens.
+    assert client.get(path).status_code != 429
 
 
 # -- while Redis is away -------------------------------------------------------------------------

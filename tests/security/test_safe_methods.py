@@ -8,6 +8,7 @@ import pytest
 from api.app import create_app
 from api.openapi import api_routes
 from core.settings import Settings
+from tests.oauth import REDIRECT, challenge_of, log_in
 from tests.security import world as worlds
 from tests.security.calls import CALLS, Call
 from tests.security.world import World, everything, settled
@@ -20,6 +21,32 @@ PAGES = {
     # Who comes back with a signed link of an order that waits has the provider asked at once; that
     # is what the link is for, and what it does would come by itself a little later.
     "GET /topups/return": Call(403, query={"order": "{order_id}"}),
+    **{
+        f"GET {path}": Call(200)
+        for path in (
+            "/login",
+            "/register",
+            "/password/forgotten",
+            "/account",
+            "/account/password",
+            "/account/email",
+            "/account/grants",
+        )
+    },
+    "GET /register/confirm": Call(403, query={"token": "unknown"}),
+    "GET /password/new": Call(403, query={"token": "unknown"}),
+    "GET /account/email/confirm": Call(403, query={"token": "unknown"}),
+    "GET /oauth/authorize": Call(
+        200,
+        query={
+            "response_type": "code",
+            "client_id": "{client_id}",
+            "redirect_uri": REDIRECT,
+            "scope": "credit.read",
+            "code_challenge": challenge_of("v" * 43),
+            "code_challenge_method": "S256",
+        },
+    ),
 }
 READS = {name: call for name, call in CALLS.items() if name.startswith("GET")} | PAGES
 
@@ -41,13 +68,20 @@ def test_every_route_that_reads_is_called_here() -> None:
     assert set(READS) == reads
 
 
+@pytest.fixture(scope="module")
+def browser(stack: Stack, world: World) -> Iterator[httpx.Client]:
+    """One in which the owner is logged in."""
+    with log_in(stack, world.owner).browser as client:
+        yield client
+
+
 @pytest.mark.parametrize("operation", READS)
 def test_reading_twice_leaves_the_database_as_it_was(
-    stack: Stack, world: World, stranger: httpx.Client, operation: str
+    stack: Stack, world: World, browser: httpx.Client, stranger: httpx.Client, operation: str
 ) -> None:
     call, before = READS[operation], everything(stack)
     path = operation.removeprefix("GET ")
-    for client in (world.client, stranger):
+    for client in (world.client, browser, stranger):
         for method in ("GET", "HEAD"):
             replies = [call.send(client, f"{method} {path}", world.values) for _ in range(2)]
             assert replies[0].status_code == replies[1].status_code < 500

@@ -9,6 +9,7 @@ import httpx
 from tests.contract.bulk import imported, of_addresses
 from tests.contract.replies import data, send
 from tests.contract.subscribers import new_list, trace_for
+from tests.oauth import Program, log_in, register
 from tests.stack import Owner, Stack, eventually
 
 Values = dict[str, Any]
@@ -43,6 +44,7 @@ def build(stack: Stack) -> World:
     _add_members(world)
     _add_attachments(world)
     _add_orders(world)
+    _add_grant(world)
     key = data(world.client.post("/apikeys", json={"name": world.mark}))
     values["key_id"], values["secret"] = key["id"], key["key"]
     return world
@@ -87,6 +89,24 @@ def _add_orders(world: World) -> None:
     world.values["claim_token"] = unclaimed["claim_token"]
 
 
+def _add_grant(world: World) -> None:
+    """A program that may see the owner's credits, and another that nobody gave anything."""
+    values, stack = world.values, world.stack
+    program, other = (register(stack, name=f"{world.mark} {n}") for n in range(2))
+    given = tokens_of(world, program)
+    values["access_token"], values["refresh_token"] = given["access_token"], given["refresh_token"]
+    values["grant_id"] = data(world.client.get("/grants"))[0]["id"]
+    values["client_id"] = program.client_id
+    values["other_client_id"], values["other_client_secret"] = other.client_id, other.secret
+
+
+def tokens_of(world: World, program: Program) -> Any:
+    """What the program gets by the owner's consent."""
+    person = log_in(world.stack, world.owner)
+    with person.browser:
+        return program.tokens(person, "credit.read")
+
+
 # -- looking at all of it ------------------------------------------------------------------------
 
 # The minute of a key's last use is all that a request with it may leave behind.
@@ -115,6 +135,8 @@ def belongings(world: World) -> dict[str, object]:
         named = f"row_to_json(t)::text ~ '\\y{world.owner.user_id}\\y|{world.mark}'"
         listed = f"list_id {of_lists}" if "list_id" in columns else "false"
         conditions[table] = f"({named} OR {listed})"
+    of_grants = f"grant_id IN (SELECT id FROM oauth_grants WHERE user_id = {world.owner.user_id})"
+    conditions |= dict.fromkeys(("oauth_codes", "oauth_tokens"), of_grants)
     conditions["lists"] = f"id {of_lists}"
     return _look(world.stack, conditions)
 
