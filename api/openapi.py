@@ -10,6 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from api.dependencies import Access
+from api.middleware.limits import limit_of
 from api.schemas.envelope import FieldProblemSchema, Problem
 from core.scopes import EXPLANATIONS, Scope
 from services.oauth.metadata import AUTHORIZE_PATH, TOKEN_PATH
@@ -145,6 +146,9 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
     for method in route.methods or ():
         operation = path[method.lower()]
         _replace_validation_error(operation)
+        if "requestBody" in operation:
+            refusal = limit_of(route.path_format or "").refusal
+            _add_refusals(operation["responses"], (413, refusal.code, refusal.message))
         if access and access.stranger:
             _add_refusals(operation["responses"], _RATE_LIMITED)
         if access is None or access.public:

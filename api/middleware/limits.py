@@ -58,6 +58,10 @@ LIMITS = (
 )
 
 
+def limit_of(path: str) -> BodyLimit:
+    return next(limit for limit in LIMITS if limit.path.match(path))
+
+
 class Budget:
     """How many bytes of unfinished bodies this process holds at a time, all requests together."""
 
@@ -133,7 +137,7 @@ class BodyLimitMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = next(limit for limit in LIMITS if limit.path.match(scope["path"]))
+        limit = limit_of(scope["path"])
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdigit():
             refusal = malformed("body.length_invalid", "Content-Length must be a number.")
