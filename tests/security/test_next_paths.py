@@ -40,7 +40,7 @@ HOSTILE = [
     f"/\uff0f{EVIL}",
     f"/\u2215{EVIL}",
     "/é",
-    "/" + "a" * 3000,
+    "/" + "a" * 8001,
     *(f"{control}//{EVIL}" for control in CONTROLS),
     *(f"/{control}/{EVIL}" for control in CONTROLS),
     *(f"/account{control}" for control in CONTROLS),
