@@ -13,7 +13,7 @@ from services.composer.offline.document import Document
 from services.composer.offline.tokens import Word
 from services.composer.post import PlainPost
 from services.composer.rules import LEAST_TAGS, fit_tags
-from services.composer.words import words_of
+from services.composer.words import content_words, words_of
 
 _WANTED = 6
 # Some fold to one.
@@ -54,7 +54,9 @@ def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
     tags = fit_tags(islice(shown, _CONSIDERED))[:_WANTED]
     if len(tags) >= LEAST_TAGS:
         return tags
-    return fit_tags((*tags, *_any_words(plain)))[: max(len(tags), LEAST_TAGS)]
+    # Few words at the beginning of a long post are no reason: there may be enough further on.
+    further = sorted(content_words(plain, LEAST_TAGS))
+    return fit_tags((*tags, *_any_words(plain), *further))[: max(len(tags), LEAST_TAGS)]
 
 
 def _phrases(document: Document) -> dict[Key, _Found]:

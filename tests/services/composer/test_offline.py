@@ -90,6 +90,15 @@ def test_japanese_is_read_as_its_grammar_has_it_with_the_extra() -> None:
     assert metadata.slug == "kyouto-no-kouyou"
 
 
+def test_words_in_the_middle_of_a_long_post_are_tags_where_there_are_no_others() -> None:
+    paragraphs = ["77"] * 2000
+    paragraphs[1007] = "alpha beta gamma."
+    plain = read(Post("", "\n\n".join(paragraphs)))
+    written = offline.metadata(plain, frozenset({Part.TAGS}), "0" * 16)
+    assert written.tags is not None
+    assert len(written.tags) >= 3
+
+
 def test_only_what_was_wanted_is_written() -> None:
     plain = read(Post("Title", "Some text."))
     assert offline.metadata(plain, frozenset({Part.SLUG}), HASH) == Metadata(slug="title")
