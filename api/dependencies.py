@@ -1,4 +1,4 @@
-"""What routes ask for: who is calling, which page, how long to wait, which idempotency key."""
+"""What routes ask for: which access, which page, how long to wait, which idempotency key."""
 
 import hashlib
 import re
@@ -12,18 +12,15 @@ from fastapi import Depends, Query, Request
 from pydantic import BeforeValidator
 from starlette.concurrency import run_in_threadpool
 
-from api import browsers
-from api.rates import Rate, name_of_address, name_of_caller
+from api.identity import count_stranger, count_trace, identify_counted
+from api.rates import Rate
 from api.state import State, state_of
 from core import ids
-from core.errors import DomainError, Kind, forbidden, malformed, unauthenticated
+from core.errors import forbidden, malformed, unauthenticated
 from core.scopes import Scope
-from core.secret_form import ACCESS_TOKEN
-from services import api_keys, sessions
+from services import api_keys
 from services.api_keys import Caller
 from services.idempotency import IdempotencyKey
-from services.oauth import tokens
-from services.subscriptions import traces
 
 MAX_LIMIT = 1000
 
@@ -131,115 +128,6 @@ def needs_in_handler(scope: Scope) -> Any:
 
 def needs_unless_traced(scope: Scope) -> Any:
     return Depends(Access(scope, or_trace=True))
-
-
-def identify_counted(
-    request: Request,
-    stranger: Rate | None = Rate.ANONYMOUS,
-    *,
-    csrf_token: object = None,
-) -> Caller | None:
-    """As ``identify``, and the call is counted; raises ``rate.limited`` too.
-
-    What fails counts for the address it came from, so that guessing is bounded.
-    """
-    try:
-        caller = identify(request, csrf_token)
-    except DomainError as refusal:
-        if refusal.kind is Kind.UNAUTHENTICATED:
-            count_stranger(request, stranger)
-        raise
-    if caller is None:
-        count_stranger(request, stranger)
-    else:
-        rates = state_of(request).rates
-        rates.count(request.scope, Rate.DEFAULT, name_of_caller(caller))
-    return caller
-
-
-def count_stranger(request: Request, rate: Rate | None) -> None:
-    if rate is not None:
-        # The server has put a trusted proxy's word here already.
-        address = request.client.host if request.client else None
-        state_of(request).rates.count(request.scope, rate, name_of_address(address))
-
-
-def count_trace(request: Request, token: str) -> bool:
-    """Count a call for the person of a trace id; ``False``: it is none of ours.
-
-    One-click requests of many people come from the few addresses of their mail provider.
-    """
-    state = state_of(request)
-    try:
-        trace = traces.read(state.trace_signer, token)
-    except DomainError:
-        return False
-    state.rates.count(request.scope, Rate.DEFAULT, f"trace-{trace.list_id}-{trace.user_id}")
-    return True
-
-
-def identify(request: Request, csrf_token: object = None) -> Caller | None:
-    """The caller by the credentials sent, ``None`` without any; raises when they are no good.
-
-    A key or token counts before a session's cookie, which only must not be another person's.
-    ``csrf_token`` is what a form says, where the request is one.
-    """
-    state = state_of(request)
-    sent = _credentials(request, state.resources.settings.api_key_header)
-    cookie = browsers.session_cookie(request, state)
-    if len(sent) > 1:
-        raise _disagree()
-    if sent:
-        caller = _by_secret(state, sent.pop())
-        if cookie is not None:
-            _require_nobody_else(state, cookie, caller)
-        return caller
-    if cookie is None:
-        return None
-    caller = _by_cookie(state, cookie)
-    if request.method not in browsers.SAFE_METHODS:
-        browsers.require_ours(request, state, cookie, csrf_token)
-    return caller
-
-
-def _by_secret(state: State, secret: str) -> Caller:
-    engine = state.resources.database.autocommitting
-    if secret.startswith(ACCESS_TOKEN.prefix):
-        return tokens.authenticate(engine, state.oauth_signers.tokens, secret)
-    return api_keys.authenticate(engine, state.key_signer, secret)
-
-
-def _by_cookie(state: State, cookie: str) -> Caller:
-    engine = state.resources.database.autocommitting
-    return sessions.authenticate(engine, state.session_signer, cookie)
-
-
-def _require_nobody_else(state: State, cookie: str, caller: Caller) -> None:
-    try:
-        person = _by_cookie(state, cookie)
-    except DomainError:
-        # Browsers go on sending the cookie of a session that is over: it says nothing any more.
-        return
-    if person.user_id != caller.user_id:
-        raise _disagree()
-
-
-def _disagree() -> DomainError:
-    return unauthenticated(
-        "auth.credentials_disagree", "The request carries credentials that differ."
-    )
-
-
-def _credentials(request: Request, api_key_header: str) -> set[str]:
-    sent = set(request.headers.getlist(api_key_header))
-    for header in request.headers.getlist("authorization"):
-        scheme, _, token = header.partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            raise unauthenticated(
-                "auth.scheme_unknown", "The Authorization header must read 'Bearer <token>'."
-            )
-        sent.add(token.strip())
-    return sent
 
 
 async def _shared(request: Request) -> State:

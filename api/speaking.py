@@ -6,7 +6,7 @@ from fastapi import Request
 
 from api.browsers import CSRF_FIELD
 from api.context import current_request_id
-from api.dependencies import count_stranger, count_trace, identify_counted
+from api.identity import count_stranger, count_trace, identify_counted
 from api.rates import Rate
 from api.state import State
 from api.submission import Submission

@@ -4,8 +4,9 @@ from itertools import chain
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from api.dependencies import UNCOUNTED, identify
+from api.dependencies import UNCOUNTED
 from api.errors import problem
+from api.identity import identify
 from api.json_bodies import JsonRoute
 from api.openapi import refuses
 from api.ranges import ByteRange, Unsatisfiable, parse_range
