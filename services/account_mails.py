@@ -9,11 +9,9 @@ from enum import StrEnum
 
 from sqlalchemy import delete, func, select
 
-from core.lanes import Lane
-from core.scopes import Scope
 from core.settings import Settings
 from integrations.mail.port import Mail, Mailer
-from models import AccountMail, Job, User
+from models import AccountMail, User
 from services import mailed_links
 from services.account_addresses import (
     CONFIRM_EMAIL_PATH,
@@ -23,10 +21,11 @@ from services.account_addresses import (
     RESET_PATH,
     address,
 )
-from services.jobs import kinds, outbox
 from services.jobs import lease as leases
+from services.jobs import outbox
 from services.jobs.lease import Lease
 from services.mailed_links import Purpose
+from services.mails.kinds import mail_kind
 from services.mails.rendering import render
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -44,24 +43,9 @@ class MailKind(StrEnum):
 MOST_WITHIN = timedelta(hours=1)
 MOST = 3
 KEPT = timedelta(days=1)
-# A day's worth at one a minute: a mail server may be away for a while.
-_PATIENT = 1500
 
 
-def _nothing_more(_: UnitOfWork, __: Job) -> None:
-    """A mail that could not be sent leaves the account as it is."""
-
-
-SEND = kinds.register(
-    kinds.JobKind(
-        name="account.mail",
-        lane=Lane.IO,
-        scope=Scope.SUBSCRIPTION_FULL,
-        retryable=True,
-        on_abandoned=_nothing_more,
-        max_retries=_PATIENT,
-    )
-)
+SEND = mail_kind("account.mail")
 
 
 def ask(

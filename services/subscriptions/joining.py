@@ -7,12 +7,11 @@ from sqlalchemy.dialects.postgresql import insert
 from core import clock, ids
 from core.errors import conflict
 from core.keyring import Keyring
-from core.lanes import Lane
-from core.scopes import Scope
-from models import Job, MailingList, OptOutKind, Subscription, SubscriptionStatus, User
+from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services import accounts, lists, mailed_links
-from services.jobs import kinds, outbox
+from services.jobs import outbox
 from services.mailed_links import Opened, Purpose
+from services.mails.kinds import mail_kind
 from services.subscriptions import changes, locks, opt_outs
 from services.subscriptions.changes import Actor, Via
 from services.subscriptions.standing import Standing, hold_standing
@@ -20,34 +19,10 @@ from storage.unit_of_work import UnitOfWork
 
 # A stranger can ask for anybody's address, so that person is not written to again and again.
 CONFIRMATION_AT_MOST_EVERY = timedelta(minutes=10)
-# A day's worth at one a minute: a mail server may be away for a while.
-_PATIENT = 1500
 
 
-def _nothing_more(_: UnitOfWork, __: Job) -> None:
-    """A mail that could not be sent leaves the subscription as it is."""
-
-
-MAIL_CONFIRMATION = kinds.register(
-    kinds.JobKind(
-        name="subscription.mail_confirmation",
-        lane=Lane.IO,
-        scope=Scope.SUBSCRIPTION_FULL,
-        retryable=True,
-        on_abandoned=_nothing_more,
-        max_retries=_PATIENT,
-    )
-)
-MAIL_WELCOME = kinds.register(
-    kinds.JobKind(
-        name="subscription.mail_welcome",
-        lane=Lane.IO,
-        scope=Scope.SUBSCRIPTION_FULL,
-        retryable=True,
-        on_abandoned=_nothing_more,
-        max_retries=_PATIENT,
-    )
-)
+MAIL_CONFIRMATION = mail_kind("subscription.mail_confirmation")
+MAIL_WELCOME = mail_kind("subscription.mail_welcome")
 
 
 def request(
