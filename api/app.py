@@ -1,12 +1,15 @@
+import asyncio
 import gc
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 
 import anyio.to_thread
+import psycopg2
 from fastapi import FastAPI
 from fastapi_standalone_docs import StandaloneDocs
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
@@ -27,6 +30,7 @@ from api.routers import (
     attachments,
     composer,
     consent,
+    consuming,
     credits,
     exports,
     grants,
@@ -49,12 +53,14 @@ from api.routers import (
 from api.state import State
 from api.streams import Streams
 from api.waiting import Look, Subscriber, Waiters, running
+from core.logging import get_logger
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
 from integrations.stock_photos.registry import StockPhotoProviders
 from models import FINISHED
 from services import api_keys, file_links, logins, sessions
+from services.api_keys import Uses
 from services.attachments import links
 from services.composer.commission import Shelf
 from services.composer.photos import Photos, note_quotas
@@ -63,16 +69,22 @@ from services.oauth.signers import Signers
 from services.subscriptions import traces
 from services.topups import opening
 from services.topups.claims import ClaimTokens
+from storage.database import Database
 from storage.notifications import job_of
 from storage.redis import open_async_redis
 from storage.resources import Resources, open_resources
+
+log = get_logger(__name__)
 
 # Handlers that speak to a service run in these threads, each with a connection of its own, so
 # that none waits for a connection while it holds a thread.
 THREADS = 24
 
+_WRITE_USES_SECONDS = 1.0
+
 # Looked through in this order: those that are asked most, and do least, come first.
 _RESOURCES = (
+    consuming,
     credits,
     composer,
     attachments,
@@ -104,8 +116,8 @@ _PAGES = (pages, returning, login, registering, own_account, consent)
 
 def _middleware(settings: Settings) -> list[Middleware]:
     return [
-        Middleware(RequestMiddleware),
         Middleware(HeadersMiddleware, settings=settings),
+        Middleware(RequestMiddleware),
         Middleware(AudienceMiddleware, pages=[each.router for each in _PAGES]),
         Middleware(BreakageMiddleware),
         Middleware(PathMiddleware),
@@ -151,6 +163,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     state = State(
         resources=resources,
         key_signer=api_keys.signer(settings.keyring),
+        key_uses=Uses(),
         session_signer=sessions.signer(settings.keyring),
         login_signer=logins.signer(settings.keyring),
         oauth_signers=Signers.of(settings.keyring),
@@ -173,17 +186,30 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     )
     hearing = state.subscriber
     with hearing.listening(partial(_hear_job, state.jobs)), hearing.listening(state.calls.hear):
-        async with running(hearing.run(), state.jobs.run(), state.calls.results.run()):
+        writing = _write_uses(state.key_uses, resources.database)
+        async with running(hearing.run(), state.jobs.run(), state.calls.results.run(), writing):
             # All that was made so far stays until the end; looking through it for garbage again
             # and again costs more than a request does.
             gc.collect()
             gc.freeze()
             yield state
     gc.unfreeze()
+    with suppress(psycopg2.Error, SQLAlchemyError):
+        state.key_uses.write(resources.database)
     await state.challenges.aclose()
     await redis.aclose()
     state.rates.close()
     resources.close()
+
+
+async def _write_uses(uses: Uses, database: Database) -> None:
+    while True:
+        await asyncio.sleep(_WRITE_USES_SECONDS)
+        try:
+            await run_in_threadpool(uses.write, database)
+        except (psycopg2.Error, SQLAlchemyError) as error:
+            # Who goes on using a key notes it again.
+            log.warning("api_keys.uses_not_written", reason=type(error).__name__)
 
 
 def _photos(resources: Resources) -> Photos:
@@ -201,8 +227,7 @@ def _hear_job(waiters: Waiters[bool], topic: str, status: str) -> None:
 def _finished_jobs(resources: Resources) -> Look[bool]:
     def read(topics: list[str]) -> Mapping[str, bool]:
         wanted = {topic: job_of(topic) for topic in topics}
-        with resources.database.autocommitting.connect() as connection:
-            finished = requests.finished_among(connection, list(wanted.values()))
+        finished = requests.finished_among(resources.database, list(wanted.values()))
         return {topic: True for topic, job_id in wanted.items() if job_id in finished}
 
     async def look(topics: list[str]) -> Mapping[str, bool]:

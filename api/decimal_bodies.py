@@ -102,6 +102,12 @@ def answer(data: dict[str, Any], headers: dict[str, str] | None = None) -> Respo
     return Response(body, headers=headers, media_type="application/json")
 
 
+def answer_of_text(data: str, headers: dict[str, str] | None = None) -> Response:
+    """The same for a record that the database wrote as JSON."""
+    body = f'{{"data":{data},"ts":{int(time.time())}}}'
+    return Response(body, headers=headers, media_type="application/json")
+
+
 def _as_written(value: object) -> orjson.Fragment:
     if isinstance(value, Decimal):
         return orjson.Fragment(format(value, "f"))

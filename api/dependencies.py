@@ -2,9 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -24,9 +22,6 @@ from services.idempotency import IdempotencyKey
 
 MAX_LIMIT = 1000
 
-# Raises what a caller is refused for.
-Authorise = Callable[[], Caller]
-
 
 class Access:
     """What a route asks of its caller, declared once, where the route is.
@@ -35,10 +30,8 @@ class Access:
     credential that may make others, ``OF_JOB_KIND`` the scope of the job at hand and
     ``OF_EXPORT_KIND`` that of the file asked for, which the service checks, ``or_trace`` a scope
     where no trace id speaks for a person, which the route checks (``api.speaking``), ``OPTIONAL``
-    takes any credential or none, ``PUBLIC`` looks at none. ``in_handler`` hands the check to the
-    handler, which calls it first thing in the thread that it works in anyway: a change of threads
-    costs as much as a small statement. A test fails for a route without one, and for one that
-    answers without credentials.
+    takes any credential or none, ``PUBLIC`` looks at none. A test fails for a route without one,
+    and for one that answers without credentials.
 
     It counts the call too: with credentials by these, without by address, under ``stranger``;
     ``or_link`` by the person whose trace id is in the query, if one is. ``None``: not at all.
@@ -55,7 +48,6 @@ class Access:
         of_export_kind: bool = False,
         or_trace: bool = False,
         or_link: bool = False,
-        in_handler: bool = False,
         stranger: Rate | None = Rate.ANONYMOUS,
     ) -> None:
         self.scope = scope
@@ -66,10 +58,9 @@ class Access:
         self.of_export_kind = of_export_kind
         self.or_trace = or_trace
         self.or_link = or_link
-        self.in_handler = in_handler
         self.stranger = stranger
 
-    async def __call__(self, request: Request) -> Caller | Authorise | None:
+    async def __call__(self, request: Request) -> Caller | None:
         if self.or_trace:
             # Counted where it is known who speaks.
             return None
@@ -79,16 +70,15 @@ class Access:
             return None
         if self.optional:
             return await run_in_threadpool(identify_counted, request, self.stranger)
-        if self.in_handler:
-            return partial(self._authorise, request)
-        return await run_in_threadpool(self._authorise, request)
+        return await run_in_threadpool(self.authorise, request)
 
     def _count_stranger(self, request: Request) -> None:
         trace = request.query_params.get("trace_id") if self.or_link else None
         if trace is None or not count_trace(request, trace):
             count_stranger(request, self.stranger)
 
-    def _authorise(self, request: Request) -> Caller:
+    def authorise(self, request: Request) -> Caller:
+        """The caller, who may do this; raises what a caller is refused for."""
         caller = identify_counted(request, self.stranger)
         if caller is None:
             raise unauthenticated(
@@ -120,10 +110,6 @@ OF_EXPORT_KIND = Depends(Access(of_export_kind=True))
 
 def needs(scope: Scope) -> Any:
     return Depends(Access(scope))
-
-
-def needs_in_handler(scope: Scope) -> Any:
-    return Depends(Access(scope, in_handler=True))
 
 
 def needs_unless_traced(scope: Scope) -> Any:

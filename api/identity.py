@@ -83,15 +83,15 @@ def identify(request: Request, csrf_token: object = None) -> Caller | None:
 
 
 def _by_secret(state: State, secret: str) -> Caller:
-    engine = state.resources.database.autocommitting
+    database = state.resources.database
     if secret.startswith(ACCESS_TOKEN.prefix):
-        return tokens.authenticate(engine, state.oauth_signers.tokens, secret)
-    return api_keys.authenticate(engine, state.key_signer, secret)
+        return tokens.authenticate(database, state.oauth_signers.tokens, secret)
+    return api_keys.authenticate(database, state.key_uses, state.key_signer, secret)
 
 
 def _by_cookie(state: State, cookie: str) -> Caller:
-    engine = state.resources.database.autocommitting
-    return sessions.authenticate(engine, state.session_signer, cookie)
+    database = state.resources.database
+    return sessions.authenticate(database, state.session_signer, cookie)
 
 
 def _require_nobody_else(state: State, cookie: str, caller: Caller) -> None:

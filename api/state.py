@@ -11,6 +11,7 @@ from api.waiting import Subscriber, Waiters
 from core.keyring import Signer
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
+from services.api_keys import Uses
 from services.composer.commission import Shelf
 from services.composer.photos import Photos
 from services.oauth.signers import Signers
@@ -24,6 +25,7 @@ class State:
 
     resources: Resources
     key_signer: Signer
+    key_uses: Uses
     session_signer: Signer
     login_signer: Signer
     oauth_signers: Signers

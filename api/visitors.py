@@ -54,9 +54,9 @@ def signed_in(request: Request, state: State) -> Member | None:
     cookie = session_cookie(request, state)
     if cookie is None:
         return None
-    engine = state.resources.database.autocommitting
+    database = state.resources.database
     try:
-        caller = sessions.authenticate(engine, state.session_signer, cookie)
+        caller = sessions.authenticate(database, state.session_signer, cookie)
     except DomainError:
         return None
     return Member(caller, cookie)

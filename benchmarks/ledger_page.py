@@ -6,12 +6,10 @@ from contextlib import closing
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
 from urllib.parse import urlencode
 
 import psycopg2
 from psycopg2.extensions import cursor
-from sqlalchemy import event
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from devstack.ports import LOOPBACK, PortPicker
@@ -88,7 +86,7 @@ def _fill(stack: Stack, running: cursor, owner: Owner) -> None:
 
 
 def _compare(stack: Stack, owner: Owner, running: cursor, name: str, offset: int) -> Finding:
-    statement = _statement(stack, owner, offset)
+    statement = _statement(running, owner, offset)
 
     def baseline() -> None:
         running.execute(statement)
@@ -118,18 +116,7 @@ def _round(action: Callable[[], object]) -> float:
     return min(seconds_of(action) for _ in range(CALLS))
 
 
-def _statement(stack: Stack, owner: Owner, offset: int) -> str:
+def _statement(running: cursor, owner: Owner, offset: int) -> bytes:
     """What the service sends to Postgres for it, word for word."""
-    database = stack.resources.database
-    sent: list[str] = []
-
-    def note(_: Any, running: cursor, text: str, values: Any, *__: Any) -> None:
-        sent.append(running.mogrify(text, values).decode())
-
-    event.listen(database.engine, "before_cursor_execute", note)
-    try:
-        ledger.page(database.engine, owner.user_id, offset=offset, limit=LIMIT, before=None)
-    finally:
-        event.remove(database.engine, "before_cursor_execute", note)
-    [statement] = sent
-    return statement
+    values = {"user_id": owner.user_id, "offset": offset, "limit": LIMIT + 1, "before": None}
+    return running.mogrify(ledger.PAGE.text, values)

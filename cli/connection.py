@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
+import psycopg2
 from sqlalchemy.exc import OperationalError
 
 from core.errors import unavailable
@@ -41,6 +42,6 @@ def database_errors() -> Iterator[None]:
     """A database that can't be used is said in a sentence, not in a traceback."""
     try:
         yield
-    except OperationalError as error:
-        reason = str(error.orig).strip()
+    except (OperationalError, psycopg2.OperationalError) as error:
+        reason = str(getattr(error, "orig", error)).strip()
         raise unavailable("service.unavailable", f"The database is not usable: {reason}") from None

@@ -28,8 +28,8 @@ def grant(email: Email, amount: Amount, reason: Reason = "grant", as_json: Json 
     with connected() as resources:
         with resources.unit_of_work() as uow:
             user_id = accounts.get_by_email(uow, email).id
-        engine = resources.database.autocommitting
-        entry = ledger.grant(engine, user_id, _exactly(amount), source_id=reason)
+        database = resources.database
+        entry = ledger.grant(database, user_id, _exactly(amount), source_id=reason)
     show(orjson.loads(entry), as_json=as_json)
 
 
@@ -40,8 +40,8 @@ def adjust(email: Email, amount: Amount, reason: Reason = "adjust", as_json: Jso
     with connected() as resources:
         with resources.unit_of_work() as uow:
             user_id = accounts.get_by_email(uow, email).id
-        engine = resources.database.autocommitting
-        entry = ledger.adjust(engine, user_id, _exactly(amount), source_id=reason)
+        database = resources.database
+        entry = ledger.adjust(database, user_id, _exactly(amount), source_id=reason)
     show(orjson.loads(entry), as_json=as_json)
 
 

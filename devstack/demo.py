@@ -61,8 +61,8 @@ def _key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
     signer = api_keys.signer(resources.settings.keyring)
     kept = str((read_json_object(home.demo_file) or {}).get("api_key", ""))
     try:
-        engine = resources.database.autocommitting
-        if api_keys.authenticate(engine, signer, kept).user_id == owner.id:
+        database = resources.database
+        if api_keys.authenticate(database, api_keys.Uses(), signer, kept).user_id == owner.id:
             return kept
     except DomainError:
         # Revoked, or of a database or signing key that is no more.

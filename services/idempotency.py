@@ -21,7 +21,7 @@ from models import IdempotencyRecord
 from storage.unit_of_work import UnitOfWork
 
 LIFETIME = text("now() + interval '24 hours'")
-LOCK_NOT_AVAILABLE = "55P03"
+_LOCK_NOT_AVAILABLE = "55P03"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def record(
     try:
         recorded = uow.session.scalar(statement)
     except OperationalError as error:
-        if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
+        if getattr(error.orig, "pgcode", None) != _LOCK_NOT_AVAILABLE:
             raise
         raise conflict(
             "idempotency.in_progress", "A request with this Idempotency-Key is still under way."

@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import (
     ColumnElement,
-    Connection,
-    Engine,
+    any_,
     bindparam,
     delete,
     func,
@@ -26,6 +25,7 @@ from core.keyring import Keyring, Signer
 from core.scopes import EVERYTHING_OF_A_USER
 from models import UserSession
 from services.api_keys import Caller
+from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 LIFETIME = timedelta(days=30)
@@ -53,23 +53,19 @@ def begin(uow: UnitOfWork, signer: Signer, user_id: int, *, browser: str | None 
     return value
 
 
-def authenticate(engine: Engine, signer: Signer, value: str) -> Caller:
-    """The person behind a cookie; raises ``auth.invalid_credentials``.
-
-    Its statements need no transaction around them: an autocommitting engine will do.
-    """
+def authenticate(database: Database, signer: Signer, value: str) -> Caller:
+    """The person behind a cookie; raises ``auth.invalid_credentials``."""
     if not is_well_formed(value):
         raise _unknown()
     now = clock.now()
-    with engine.connect() as connection:
-        found = connection.execute(
-            _LIVE, {"digests": signer.digests(value.encode()), "now": now, "idle_since": now - IDLE}
-        ).one_or_none()
-        if found is None:
-            raise _unknown()
-        if now - found.last_used_at >= _LAST_USE_RESOLUTION:
-            _note_use(connection, found.id, now)
-    return Caller(found.user_id, EVERYTHING_OF_A_USER, unrestricted=True, session_id=found.id)
+    digests = signer.digests(value.encode())
+    found = database.rows(_LIVE, digests=digests, now=now, idle_since=now - IDLE)
+    if not found:
+        raise _unknown()
+    [(session_id, user_id, last_used_at)] = found
+    if now - last_used_at >= _LAST_USE_RESOLUTION:
+        database.rows(_NOTE_USE, session_id=session_id, now=now)
+    return Caller(user_id, EVERYTHING_OF_A_USER, unrestricted=True, session_id=session_id)
 
 
 def is_well_formed(value: str) -> bool:
@@ -135,14 +131,6 @@ def _unknown() -> DomainError:
     return unauthenticated("auth.invalid_credentials", "The session is over. Log in again.")
 
 
-_LIVE = select(UserSession.id, UserSession.user_id, UserSession.last_used_at).where(
-    UserSession.secret_hmac.in_(bindparam("digests", expanding=True)),
-    UserSession.ended_at.is_(None),
-    UserSession.expires_at > bindparam("now"),
-    UserSession.last_used_at > bindparam("idle_since"),
-)
-
-
 def _open() -> tuple[ColumnElement[bool], ...]:
     now = clock.now()
     return (
@@ -152,12 +140,22 @@ def _open() -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def _note_use(connection: Connection, session_id: int, now: datetime) -> None:
-    # Requests at the same time must not wait for each other just to note the same minute.
-    unlocked = select(UserSession.id).where(UserSession.id == session_id)
-    unlocked = unlocked.with_for_update(skip_locked=True)
-    connection.execute(
-        update(UserSession)
-        .where(UserSession.id.in_(unlocked.scalar_subquery()))
-        .values(last_used_at=now)
+_LIVE = Statement(
+    select(UserSession.id, UserSession.user_id, UserSession.last_used_at).where(
+        UserSession.secret_hmac == any_(bindparam("digests")),
+        UserSession.ended_at.is_(None),
+        UserSession.expires_at > bindparam("now"),
+        UserSession.last_used_at > bindparam("idle_since"),
     )
+)
+# Requests at the same time must not wait for each other just to note the same minute.
+_UNLOCKED = (
+    select(UserSession.id)
+    .where(UserSession.id == bindparam("session_id"))
+    .with_for_update(skip_locked=True)
+)
+_NOTE_USE = Statement(
+    update(UserSession)
+    .where(UserSession.id.in_(_UNLOCKED.scalar_subquery()))
+    .values(last_used_at=bindparam("now"))
+)

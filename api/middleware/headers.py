@@ -17,8 +17,8 @@ _HTTPS_ONLY: _Header = (b"strict-transport-security", b"max-age=31536000")
 
 
 class HeadersMiddleware:
-    """What every answer tells browsers and caches, unless it says otherwise itself, and what was
-    counted on the way to it."""
+    """Outermost: what every answer tells browsers and caches, unless it says otherwise itself, and
+    what was put into ``scope["pressroom.headers"]`` on the way to it."""
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
         self._app = app
@@ -29,17 +29,17 @@ class HeadersMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        counted: list[_Header] = []
-        scope["pressroom.headers"] = counted
+        added: list[_Header] = []
+        scope["pressroom.headers"] = added
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = self._completed(message["headers"], counted)
+                message["headers"] = self._completed(message["headers"], added)
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
 
-    def _completed(self, sent: list[_Header], counted: list[_Header]) -> list[_Header]:
+    def _completed(self, sent: list[_Header], added: list[_Header]) -> list[_Header]:
         known = dict(sent)
         kind = known.get(b"content-type", b"")
         wanted = list(self._always)
@@ -47,4 +47,4 @@ class HeadersMiddleware:
             wanted.append(_NO_PAGE)
         if kind.endswith(b"json"):
             wanted.append(_PRIVATE)
-        return [*sent, *(header for header in wanted if header[0] not in known), *counted]
+        return [*sent, *(header for header in wanted if header[0] not in known), *added]

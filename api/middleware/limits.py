@@ -4,6 +4,7 @@ import asyncio
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NoReturn
 
 from starlette.datastructures import Headers
@@ -58,6 +59,7 @@ LIMITS = (
 )
 
 
+@lru_cache(maxsize=1024)
 def limit_of(path: str) -> BodyLimit:
     return next(limit for limit in LIMITS if limit.path.match(path))
 

@@ -1,7 +1,6 @@
 import time
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -15,7 +14,7 @@ log = get_logger("api.access")
 
 
 class RequestMiddleware:
-    """Outermost: gives each request its id, its log line and its measure."""
+    """Gives each request its id, its log line and its measure."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -25,12 +24,14 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         request_id = adopt_request_id(_sent_id(scope))
-        exchange = _Exchange(scope, send, request_id)
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            try:
-                await self._app(scope, receive, exchange.send)
-            finally:
-                exchange.record()
+        scope["pressroom.headers"].append((b"x-request-id", request_id.encode()))
+        exchange = _Exchange(scope, send)
+        # The server gives each request a context of its own, which ends with it.
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        try:
+            await self._app(scope, receive, exchange.send)
+        finally:
+            exchange.record()
 
 
 class BreakageMiddleware:
@@ -63,17 +64,15 @@ class BreakageMiddleware:
 
 
 class _Exchange:
-    def __init__(self, scope: Scope, send: Send, request_id: str) -> None:
+    def __init__(self, scope: Scope, send: Send) -> None:
         self._scope = scope
         self._send = send
-        self._request_id = request_id
         self._started = time.perf_counter()
         self.status: int | None = None
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            MutableHeaders(scope=message)["X-Request-ID"] = self._request_id
         await self._send(message)
 
     def record(self) -> None:
@@ -92,5 +91,4 @@ class _Exchange:
 
 
 def _sent_id(scope: Scope) -> bytes | None:
-    sent = Headers(scope=scope).get("x-request-id")
-    return sent.encode("latin-1") if sent else None
+    return next((value for name, value in scope["headers"] if name == b"x-request-id"), None)

@@ -13,12 +13,13 @@ from enum import StrEnum
 from typing import Any
 
 import orjson
-from sqlalchemy import Engine, text
-from sqlalchemy.exc import DataError, OperationalError
+from psycopg2 import DataError
+from psycopg2.errors import LockNotAvailable
 
 from core.errors import DomainError, Kind, conflict, invalid
 from core.money import LARGEST, is_storable
-from services.idempotency import LOCK_NOT_AVAILABLE, IdempotencyKey
+from services.idempotency import IdempotencyKey
+from storage.database import Database, Statement
 
 MOST_SOURCE_CHARACTERS = 255
 MOST_META_BYTES = 8 * 1024
@@ -38,7 +39,7 @@ class Charge:
 
 
 def consume(
-    engine: Engine,
+    database: Database,
     user_id: int,
     *,
     amount: Decimal,
@@ -62,7 +63,7 @@ def consume(
         "key": key.key if key else None,
         "fingerprint": key.fingerprint if key else None,
     }
-    outcome, entry = _charge(engine, values, keyed=key is not None)
+    outcome, entry = _charge(database, values, keyed=key is not None)
     match outcome:
         case "insufficient":
             raise DomainError(
@@ -76,12 +77,11 @@ def consume(
     return Charge(Outcome(outcome), entry)
 
 
-def _charge(engine: Engine, values: dict[str, Any], *, keyed: bool) -> tuple[str, str]:
+def _charge(database: Database, values: dict[str, Any], *, keyed: bool) -> tuple[str, str]:
     try:
-        with engine.connect() as connection:
-            outcome, entry = connection.execute(_CONSUME, values).one()
-    except OperationalError as error:
-        if not keyed or getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
+        [(outcome, entry)] = database.rows(_CONSUME, **values)
+    except LockNotAvailable:
+        if not keyed:
             raise
         # Under the account's lock, which one request at a time has, the same one or another.
         raise conflict(
@@ -90,27 +90,26 @@ def _charge(engine: Engine, values: dict[str, Any], *, keyed: bool) -> tuple[str
     return outcome, entry
 
 
-def grant(engine: Engine, user_id: int, amount: Decimal, *, source_id: str) -> str:
+def grant(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
     """Give credits; the entry as JSON text. Raises ``credits.amount``."""
     check_amount(amount)
-    return _append(engine, user_id, "grant", amount, source_id)
+    return _append(database, user_id, "grant", amount, source_id)
 
 
-def adjust(engine: Engine, user_id: int, delta: Decimal, *, source_id: str) -> str:
+def adjust(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
     """Correct a balance, up or down; raises ``credits.amount``, ``credits.insufficient``."""
     check_amount(delta.copy_abs())
-    return _append(engine, user_id, "adjust", delta, source_id)
+    return _append(database, user_id, "adjust", delta, source_id)
 
 
-def balance(engine: Engine, user_id: int) -> str:
+def balance(database: Database, user_id: int) -> str:
     """The user's account as JSON text; the first look makes an empty one."""
-    with engine.connect() as connection:
-        found = connection.scalar(_BALANCE, {"user_id": user_id})
-        if found is None:
-            connection.execute(_OPEN, {"user_id": user_id})
-            found = connection.scalar(_BALANCE, {"user_id": user_id})
-    assert isinstance(found, str)
-    return found
+    found = database.rows(_BALANCE, user_id=user_id)
+    if not found:
+        database.rows(_OPEN, user_id=user_id)
+        found = database.rows(_BALANCE, user_id=user_id)
+    [(account,)] = found
+    return str(account)
 
 
 @dataclass(frozen=True)
@@ -120,15 +119,13 @@ class LedgerPage:
 
 
 def page(
-    engine: Engine, user_id: int, *, offset: int, limit: int, before: int | None
+    database: Database, user_id: int, *, offset: int, limit: int, before: int | None
 ) -> LedgerPage:
     """Entries as JSON texts, newest first, at the same cost however old.
 
     Places have no gaps, so an offset is a place, and an index finds it.
     """
-    values = {"user_id": user_id, "offset": offset, "limit": limit + 1, "before": before}
-    with engine.connect() as connection:
-        rows = connection.execute(_PAGE, values).all()
+    rows = database.rows(PAGE, user_id=user_id, offset=offset, limit=limit + 1, before=before)
     more = len(rows) > limit
     rows = rows[:limit]
     return LedgerPage([entry for _, entry in rows], str(rows[-1][0]) if more else None)
@@ -185,35 +182,34 @@ def _as_double(value: object) -> orjson.Fragment:
     return orjson.Fragment(format(Decimal(repr(number)), "f"))
 
 
-def _append(engine: Engine, user_id: int, action: str, delta: Decimal, source_id: str) -> str:
+def _append(database: Database, user_id: int, action: str, delta: Decimal, source_id: str) -> str:
     _check_source(source_id)
     values = {"user_id": user_id, "action": action, "amount": abs(delta), "delta": delta}
     try:
-        with engine.connect() as connection:
-            entry = connection.scalar(_APPEND, values | {"source_id": source_id})
+        written = database.rows(_APPEND, source_id=source_id, **values)
     except DataError:
         raise invalid("credits.amount", "The balance would be beyond what can be kept.") from None
-    if entry is None:
+    if not written:
         raise DomainError(
             Kind.PAYMENT_NEEDED, "credits.insufficient", "The balance is too low for this."
         )
-    assert isinstance(entry, str)
-    return entry
+    [(entry,)] = written
+    return str(entry)
 
 
-_CONSUME = text(
+_CONSUME = Statement(
     "SELECT outcome, answer FROM credit_consume(:user_id, :amount, :source_id, "
     "CAST(:meta AS jsonb), :route, :key, CAST(:fingerprint AS bytea))"
 )
-_APPEND = text(
+_APPEND = Statement(
     "SELECT credit_entry_json(e)::text FROM credit_append(:user_id, :action, :amount, :delta, "
     "'operator', :source_id, NULL, NULL, NULL, NULL) AS e"
 )
-_OPEN = text(
+_OPEN = Statement(
     "INSERT INTO credit_accounts (user_id, last_hash) VALUES (:user_id, sha256('')) "
     "ON CONFLICT (user_id) DO NOTHING"
 )
-_BALANCE = text(
+_BALANCE = Statement(
     """
 SELECT jsonb_build_object(
     'id', id, 'user_id', user_id, 'balance_credit', balance, 'debt_credit', debt, 'status', status,
@@ -222,7 +218,7 @@ SELECT jsonb_build_object(
 FROM credit_accounts WHERE user_id = :user_id
 """
 )
-_PAGE = text(
+PAGE = Statement(
     """
 SELECT e.seq, credit_entry_json(e)::text
 FROM credit_entries AS e

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import any_, bindparam, delete, func, select
 
 from core import clock
 from core.errors import conflict, not_found
@@ -14,6 +14,7 @@ from services.api_keys import Caller, require_scope
 from services.jobs.kinds import kind_named
 from services.jobs.lease import CANCELLED, abandon, tell_after_commit
 from services.jobs.outbox import FIRST_RESEND, send
+from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 
@@ -121,9 +122,8 @@ def count_unfinished(uow: UnitOfWork) -> dict[tuple[str, str], int]:
     return {(lane, status): count for lane, status, count in uow.session.execute(query)}
 
 
-def finished_among(connection: Connection, job_ids: Collection[int]) -> set[int]:
-    query = select(Job.id).where(Job.id.in_(job_ids), Job.finished_at.is_not(None))
-    return set(connection.scalars(query))
+def finished_among(database: Database, job_ids: Collection[int]) -> set[int]:
+    return {job_id for (job_id,) in database.rows(_FINISHED_AMONG, job_ids=list(job_ids))}
 
 
 def progress_of(job: Job) -> Progress:
@@ -149,3 +149,8 @@ def purge_finished(uow: UnitOfWork, *, before: datetime) -> int:
         delete(Job).where(Job.id.in_(found.scalar_subquery())).returning(Job.id)
     )
     return len(result.all())
+
+
+_FINISHED_AMONG = Statement(
+    select(Job.id).where(Job.id == any_(bindparam("job_ids")), Job.finished_at.is_not(None))
+)

@@ -6,9 +6,9 @@ from typing import TypeVarTuple
 
 from sqlalchemy import (
     ColumnElement,
-    Engine,
     Select,
     and_,
+    any_,
     bindparam,
     delete,
     func,
@@ -23,6 +23,7 @@ from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
 from models import OAuthClient, OAuthGrant, OAuthToken, TokenKind, User
 from services.api_keys import Caller
 from services.oauth import grants
+from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 Columns = TypeVarTuple("Columns")
@@ -63,20 +64,16 @@ def signer(keyring: Keyring) -> Signer:
     return Signer(keyring, "oauth-token")
 
 
-def authenticate(engine: Engine, signer: Signer, secret: str) -> Caller:
-    """The caller behind an access token; raises ``auth.invalid_credentials``.
-
-    Its one statement needs no transaction around it: an autocommitting engine will do.
-    """
+def authenticate(database: Database, signer: Signer, secret: str) -> Caller:
+    """The caller behind an access token; raises ``auth.invalid_credentials``."""
     if not ACCESS_TOKEN.matches(secret):
         raise _not_valid()
-    with engine.connect() as connection:
-        digests = signer.digests(secret.encode())
-        found = connection.execute(_LIVE_ACCESS, {"digests": digests}).one_or_none()
-    if found is None:
+    found = database.rows(_LIVE_ACCESS, digests=signer.digests(secret.encode()))
+    if not found:
         raise _not_valid()
-    scopes = effective(map(Scope, found.scopes)) & GRANTABLE
-    return Caller(found.user_id, scopes, unrestricted=False, grant_id=found.id)
+    [(grant_id, user_id, granted)] = found
+    scopes = effective(map(Scope, granted)) & GRANTABLE
+    return Caller(user_id, scopes, unrestricted=False, grant_id=grant_id)
 
 
 def keep(uow: UnitOfWork, signer: Signer, origin: Origin, new: Pair) -> None:
@@ -188,11 +185,11 @@ def _with_surroundings(query: Select[*Columns]) -> Select[*Columns]:
     )
 
 
-_LIVE_ACCESS = _with_surroundings(
-    select(OAuthGrant.id, OAuthGrant.user_id, OAuthToken.scopes)
-).where(
-    OAuthToken.secret_hmac.in_(bindparam("digests", expanding=True)),
-    OAuthToken.kind == TokenKind.ACCESS,
-    *_live_token(),
-    *_live_surroundings(),
+_LIVE_ACCESS = Statement(
+    _with_surroundings(select(OAuthGrant.id, OAuthGrant.user_id, OAuthToken.scopes)).where(
+        OAuthToken.secret_hmac == any_(bindparam("digests")),
+        OAuthToken.kind == TokenKind.ACCESS,
+        *_live_token(),
+        *_live_surroundings(),
+    )
 )

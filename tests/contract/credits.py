@@ -32,8 +32,8 @@ ENTRY_FIELDS = {
 
 
 def grant(stack: Stack, user_id: int, amount: str) -> dict[str, Any]:
-    engine = stack.resources.database.autocommitting
-    return exactly(ledger.grant(engine, user_id, Decimal(amount), source_id="test"))
+    database = stack.resources.database
+    return exactly(ledger.grant(database, user_id, Decimal(amount), source_id="test"))
 
 
 def exactly(text: str) -> dict[str, Any]:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import httpx
 import pytest
 
@@ -6,7 +8,7 @@ from core.secret_form import API_KEY
 from services import api_keys
 from tests.contract.conftest import KEY_HEADER
 from tests.contract.replies import data, problem, send
-from tests.stack import Owner, Stack
+from tests.stack import Owner, Stack, eventually
 
 ME = "/users/me"
 
@@ -211,3 +213,19 @@ def test_keys_are_in_no_log(stack: Stack, owner: Owner, client: httpx.Client) ->
     data(client.get(ME))
     for running in stack.processes:
         assert owner.key not in running.log.read_text()
+
+
+def test_last_use_of_a_key_is_noted(stack: Stack, owner: Owner) -> None:
+    query = "SELECT last_used_at FROM api_keys WHERE user_id = %s"
+
+    def last_use() -> Any:
+        [(when,)] = stack.query(query, owner.user_id)
+        return when
+
+    with stack.client(owner.key) as client:
+        data(client.get(ME))
+        first = eventually(last_use)
+        age = "UPDATE api_keys SET last_used_at = last_used_at - interval '1 hour'"
+        stack.query(f"{age} WHERE user_id = %s", owner.user_id)
+        data(client.get(ME))
+        assert eventually(lambda: last_use() > first)

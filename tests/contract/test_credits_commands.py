@@ -94,10 +94,10 @@ def test_refusals_end_with_1_and_change_nothing(
     "amount", ["0", "-0", "0.00001", "100000000000", "NaN", "-sNaN", "-Infinity", "-1e1000000"]
 )
 def test_amounts_that_cannot_be_kept_are_refused(stack: Stack, owner: Owner, amount: str) -> None:
-    engine = stack.resources.database.autocommitting
+    database = stack.resources.database
     for move in (ledger.grant, ledger.adjust):
         with pytest.raises(DomainError) as refusal:
-            move(engine, owner.user_id, Decimal(amount), source_id="x")
+            move(database, owner.user_id, Decimal(amount), source_id="x")
         assert refusal.value.code == "credits.amount"
 
 
@@ -207,7 +207,7 @@ def test_verify_finds_a_balance_without_entries_and_entries_without_account(
     books: Stack, holder: int
 ) -> None:
     other = books.new_owner().user_id
-    ledger.balance(books.resources.database.autocommitting, other)
+    ledger.balance(books.resources.database, other)
     assert faults(books) == []
     falsify(books, f"UPDATE credit_accounts SET balance = 1 WHERE user_id = {other}")
     assert (None, "the balance is not the sum of the entries") in faults(books)

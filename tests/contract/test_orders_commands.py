@@ -69,8 +69,10 @@ def sold(books: Stack, holder: Owner) -> Terms:
     """Paid, spent, and then given back in part: there is a debt."""
     terms = order(books, holder.user_id)
     tell(books, terms, payment(terms))
-    engine = books.resources.database.autocommitting
-    ledger.consume(engine, holder.user_id, amount=Decimal(450), source_id="x", meta=None, key=None)
+    database = books.resources.database
+    ledger.consume(
+        database, holder.user_id, amount=Decimal(450), source_id="x", meta=None, key=None
+    )
     tell(books, terms, replace(payment(terms), refunded_minor=200))
     assert books.query("SELECT balance, debt FROM credit_accounts") == [(0, 150)]
     assert faults(books) == set()

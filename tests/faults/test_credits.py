@@ -35,8 +35,8 @@ class Bank:
 
     def holder(self, credits: str) -> Owner:
         owner = self.stack.new_owner()
-        engine = self.stack.resources.database.autocommitting
-        ledger.grant(engine, owner.user_id, Decimal(credits), source_id="start")
+        database = self.stack.resources.database
+        ledger.grant(database, owner.user_id, Decimal(credits), source_id="start")
         return owner
 
     def balance(self, owner: Owner) -> Decimal:
@@ -160,13 +160,13 @@ def test_any_order_of_movements_leaves_what_exact_arithmetic_says(bank: Bank) ->
 
 
 def _move(bank: Bank, kind: str, user_id: int, delta: Decimal) -> None:
-    engine = bank.stack.resources.database.autocommitting
+    database = bank.stack.resources.database
     if kind == "g":
-        ledger.grant(engine, user_id, delta, source_id="x")
+        ledger.grant(database, user_id, delta, source_id="x")
     elif kind == "a":
-        ledger.adjust(engine, user_id, delta, source_id="x")
+        ledger.adjust(database, user_id, delta, source_id="x")
     else:
-        ledger.consume(engine, user_id, amount=-delta, source_id="x", meta=None, key=None)
+        ledger.consume(database, user_id, amount=-delta, source_id="x", meta=None, key=None)
 
 
 @dataclass

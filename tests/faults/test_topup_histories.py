@@ -202,8 +202,8 @@ class History:
 
     def _give(self, account: Account) -> None:
         units = self.chance.randint(1, 10**5)
-        engine = self.bank.resources.database.autocommitting
-        ledger.grant(engine, account.owner.user_id, Decimal(units).scaleb(-4), source_id="gift")
+        database = self.bank.resources.database
+        ledger.grant(database, account.owner.user_id, Decimal(units).scaleb(-4), source_id="gift")
         account.balance += units
         account.granted += units
 

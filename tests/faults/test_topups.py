@@ -115,13 +115,13 @@ def test_a_late_payment_counts_and_what_failed_is_over(bank: Stack, poster: Post
 
 def test_an_account_that_is_full_sends_the_order_to_review(bank: Stack, poster: Poster) -> None:
     owner = bank.new_owner()
-    engine = bank.resources.database.autocommitting
-    ledger.grant(engine, owner.user_id, Decimal("99999999999.9999"), source_id="x")
+    database = bank.resources.database
+    ledger.grant(database, owner.user_id, Decimal("99999999999.9999"), source_id="x")
     terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
     assert poster.post(till.session(terms)).status_code == 200
     assert till.state(bank, terms) == "review"
     till.require_clean_books(bank)
-    ledger.adjust(engine, owner.user_id, Decimal(-500), source_id="x")
+    ledger.adjust(database, owner.user_id, Decimal(-500), source_id="x")
     with bank.resources.unit_of_work() as uow:
         reviewing.resolve(uow, terms.order_id, Resolution.CREDIT)
     assert till.state(bank, terms) == "paid"

@@ -1,0 +1,87 @@
+"""Charging: the call that apps make for each thing they sell, so it takes the shortest way."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from api import decimal_bodies
+from api.dependencies import idempotency_key, needs
+from api.direct_routes import Authorise, DirectRoute
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, refuses
+from api.schemas.credits import CreditEntryRecord
+from api.schemas.envelope import Envelope
+from api.state import state_of
+from core.scopes import Scope
+from services.credits import ledger
+from services.credits.ledger import Outcome
+
+router = APIRouter(tags=["Credits"], route_class=DirectRoute)
+
+Spender = Annotated[Authorise, needs(Scope.CREDIT_FULL)]
+
+
+@router.post(
+    "/auxilia/credits/consume",
+    response_model=Envelope[CreditEntryRecord],
+    openapi_extra={
+        "parameters": [IDEMPOTENCY_KEY_PARAMETER],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["amount_credit", "source_id"],
+                        "properties": {
+                            "amount_credit": {
+                                "type": "number",
+                                "exclusiveMinimum": 0,
+                                "description": "At most four decimals",
+                            },
+                            "source_id": {
+                                "type": "string",
+                                "minLength": 1,
+                                "maxLength": ledger.MOST_SOURCE_CHARACTERS,
+                                "description": "What was bought; not unique",
+                            },
+                            "meta": {"type": "object", "description": "At most 8 KB"},
+                        },
+                    }
+                }
+            },
+        },
+    },
+    responses=refuses(
+        (400, "body.not_json", "The body is not JSON."),
+        (400, "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 characters."),
+        (402, "credits.insufficient", "The balance is too low for this."),
+        (409, "idempotency.in_progress", "Another charge of this account is still under way."),
+        (415, "body.unsupported_type", "Send JSON."),
+        (422, "body.invalid", "body.amount_credit: must be a number"),
+        (422, "credits.amount", "An amount is above 0 and has at most four decimals."),
+        (422, "credits.source_id", "body.source_id: has 1 to 255 characters, not all blank"),
+        (422, "credits.meta", "body.meta: has at most 8 KB and no NUL characters"),
+        (422, "idempotency.key_reused", "The key was used for another request."),
+    ),
+)
+async def consume_credit(request: Request, authorise: Spender) -> Response:
+    """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`."""
+    body = await request.body()
+    return await run_in_threadpool(_consume, request, authorise, body)
+
+
+def _consume(request: Request, authorise: Authorise, body: bytes) -> Response:
+    caller = authorise()
+    fields = decimal_bodies.read(request.headers.get("content-type", ""), body)
+    charge = ledger.consume(
+        state_of(request).resources.database,
+        caller.user_id,
+        amount=decimal_bodies.number(fields, "amount_credit"),
+        source_id=decimal_bodies.string(fields, "source_id"),
+        meta=decimal_bodies.optional_object(fields, "meta"),
+        key=idempotency_key(request, caller, [body]),
+    )
+    replayed = {"Idempotent-Replayed": "true"} if charge.outcome is Outcome.REPLAYED else {}
+    return decimal_bodies.answer_of_text(charge.entry, replayed)
