@@ -20,7 +20,7 @@ class AudienceMiddleware:
     """Opens the API to scripts of any origin, without credentials, and keeps them off the pages."""
 
     def __init__(self, app: ASGIApp, *, pages: Iterable[APIRouter]) -> None:
-        self._pages = app
+        self._app = app
         self._api = CORSMiddleware(
             app,
             allow_origins=["*"],
@@ -35,9 +35,17 @@ class AudienceMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].rstrip("/") in self._paths:
             scope[_FOR_PEOPLE] = True
-            await self._pages(scope, receive, send)
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http" and _came_from_no_page(scope):
+            # Most do, and all that is left to say is that scripts of other origins are told more.
+            scope["pressroom.headers"].append((b"vary", b"Origin"))
+            await self._app(scope, receive, send)
         else:
             await self._api(scope, receive, send)
+
+
+def _came_from_no_page(scope: Scope) -> bool:
+    return all(name != b"origin" for name, _ in scope["headers"])
 
 
 def is_page(scope: Scope) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
+from starlette.routing import request_response
 
 from api.dependencies import Access
 from services.api_keys import Caller
@@ -22,6 +23,11 @@ class DirectRoute(APIRoute):
     The endpoint calls that check first thing, in the thread that it works in anyway: a change of
     threads costs as much as a small statement, and to resolve dependencies costs as much again.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        # FastAPI's own keeps stacks of what dependencies leave open; here is none.
+        self.app = request_response(self.get_route_handler())
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         endpoint = self.endpoint

@@ -1,8 +1,7 @@
-import select
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import psycopg2
@@ -12,27 +11,15 @@ from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.orm import Session, sessionmaker
-from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, PoolResetState
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from core.settings import Settings
+from storage.links import IN_USE_SECONDS, TRUSTED_IDLE_SECONDS, Links, was_closed
 
 # Bounds for the statements of a request or task step: a stuck one must fail, not pile up.
 STATEMENT_TIMEOUT_MS = 10_000
 LOCK_TIMEOUT_MS = 3_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
-
-# For so long after its last use, a connection counts as being in use still.
-IN_USE_SECONDS = 0.1
-TRUSTED_IDLE_SECONDS = 1.0
-
-
-class _Wanted(threading.local):
-    """How this thread wants the connection that it is about to take from the pool."""
-
-    autocommit = False
-
-
-_wanted = _Wanted()
 
 
 class Statement:
@@ -53,61 +40,58 @@ class Statement:
 class Database:
     engine: Engine
     sessions: sessionmaker[Session]
+    links: Links
 
     def rows(self, statement: Statement, **values: object) -> list[tuple[Any, ...]]:
         """What a statement returns that is a transaction of its own: it has been committed.
 
         For what many requests do, authentication above all: one round trip instead of three, and
-        nothing around it but the pool. SQLAlchemy's connections cost several times as much as a
-        small statement itself. Raises the driver's errors, and the pool's.
+        nothing around it. What SQLAlchemy's connections and pool do costs several times as much as
+        a small statement itself. Raises ``psycopg2.Error``.
         """
-        _wanted.autocommit = True
-        try:
-            pooled = self.engine.raw_connection()
-        finally:
-            _wanted.autocommit = False
-        link = _driver_connection(pooled)
+        link = self.links.take()
         try:
             with link.cursor() as cursor:
                 cursor.execute(statement.text, {**statement.values, **values})
                 return cursor.fetchall() if cursor.description else []
         finally:
-            if link.closed:
-                pooled.invalidate()
-            pooled.close()
+            self.links.give_back(link)
 
     def close(self) -> None:
+        self.links.close()
         self.engine.dispose()
 
 
 def open_database(settings: Settings, *, pool_size: int, application_name: str) -> Database:
-    """A pool of at most ``pool_size`` connections; connects on first use."""
+    """A pool of at most ``pool_size`` connections, and one more for each thread that needs one for
+    single statements at the same time; connects on first use."""
     options = (
         f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} "
         f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_TIMEOUT_MS} -c timezone=UTC"
     )
     url = make_url(settings.database_url.get_secret_value())
+    connect = partial(
+        psycopg2.connect,
+        url.set(drivername="postgresql").render_as_string(hide_password=False),
+        options=options,
+        application_name=application_name,
+        connect_timeout=5,
+        # A peer that vanished without a word is noticed within half a minute.
+        keepalives_idle=10,
+        keepalives_interval=5,
+        keepalives_count=3,
+        tcp_user_timeout=20_000,
+    )
     engine = create_engine(
         url,
+        creator=connect,
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=5,
         pool_recycle=1800,
-        pool_reset_on_return=None,
-        connect_args={
-            "options": options,
-            "application_name": application_name,
-            "connect_timeout": 5,
-            # A peer that vanished without a word is noticed within half a minute.
-            "keepalives_idle": 10,
-            "keepalives_interval": 5,
-            "keepalives_count": 3,
-            "tcp_user_timeout": 20_000,
-        },
     )
     _check_before_use(engine)
-    _keep_modes_apart(engine)
-    return Database(engine, sessions=sessionmaker(engine, expire_on_commit=False))
+    return Database(engine, sessionmaker(engine, expire_on_commit=False), Links(connect))
 
 
 def _check_before_use(engine: Engine) -> None:
@@ -132,47 +116,11 @@ def _check_before_use(engine: Engine) -> None:
         idled = time.monotonic() - idle_since
         if idled < IN_USE_SECONDS:
             return
-        if _was_closed(connection) or (
+        if was_closed(cast("psycopg2.extensions.connection", connection)) or (
             idled > TRUSTED_IDLE_SECONDS and not _answers(engine, connection)
         ):
             # Those that idle beside it are most likely as dead.
             raise InvalidatePoolError
-
-
-def _keep_modes_apart(engine: Engine) -> None:
-    """Whoever takes a connection has it with transactions, but ``Database.rows`` without.
-
-    A connection changes only when it goes from one to the other: a word to the driver, none to the
-    server, and yet each makes a busy process change threads. So does a rollback of nothing.
-    """
-
-    @event.listens_for(engine, "checkout")
-    def take(
-        connection: DBAPIConnection, _: ConnectionPoolEntry, __: PoolProxiedConnection
-    ) -> None:
-        link = _driver_connection(connection)
-        if link.autocommit != _wanted.autocommit:
-            link.autocommit = _wanted.autocommit
-
-    @event.listens_for(engine, "reset")
-    def reset(connection: DBAPIConnection, _: ConnectionPoolEntry, __: PoolResetState) -> None:
-        link = _driver_connection(connection)
-        if not link.autocommit:
-            link.rollback()
-
-
-def _driver_connection(
-    connection: DBAPIConnection | PoolProxiedConnection,
-) -> psycopg2.extensions.connection:
-    found = getattr(connection, "driver_connection", connection)
-    return cast("psycopg2.extensions.connection", found)
-
-
-def _was_closed(connection: DBAPIConnection) -> bool:
-    """Whether an idle connection's socket has something to read: its end, or a farewell."""
-    poll = select.poll()
-    poll.register(_driver_connection(connection).fileno(), select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def _answers(engine: Engine, connection: DBAPIConnection) -> bool:
