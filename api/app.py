@@ -196,6 +196,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     gc.unfreeze()
     with suppress(psycopg2.Error, SQLAlchemyError):
         state.key_uses.write(resources.database)
+    await state.calls.aclose()
     await state.challenges.aclose()
     await redis.aclose()
     state.rates.close()

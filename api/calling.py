@@ -30,6 +30,11 @@ class Calls:
         self._client = client
         self._work = RequestWork(resources.redis)
         self.results: Waiters[str | bytes] = Waiters(self._look)
+        self._leaving: set[asyncio.Future[None]] = set()
+
+    async def aclose(self) -> None:
+        if self._leaving:
+            await asyncio.wait(self._leaving)
 
     async def call(
         self,
@@ -51,7 +56,7 @@ class Calls:
         result = None
         if seconds > 0:
             topic = result_topic(request_id)
-            submitting: asyncio.Future[bool] | None = None
+            submitting: asyncio.Future[None] | None = None
             try:
                 # Listening before anything is sent: the answer can't come too early to be heard.
                 with self.results.registered(topic) as future:
@@ -66,17 +71,16 @@ class Calls:
                             seconds=seconds,
                         )
                     )
-                    if not await asyncio.shield(submitting):
-                        # Others may have been answered just before this one listened.
-                        self.results.nudge(topic)
+                    await asyncio.shield(submitting)
                     result = await within(future, seconds)
             except RedisError:
                 raise _unavailable() from None
             finally:
                 if submitting is not None:
-                    # A thread can't be cancelled: to leave before it has joined would be in vain.
-                    await asyncio.wait({submitting})
-                    await self._leave(request_id, asker)
+                    # Whoever has an answer need not wait for that too.
+                    leaving = asyncio.ensure_future(self._leave(request_id, asker, submitting))
+                    self._leaving.add(leaving)
+                    leaving.add_done_callback(self._leaving.discard)
         if result is None:
             raise too_slow("request.too_slow", f"No answer within {seconds:g} s.")
         return _unwrapped(json.loads(result))
@@ -97,10 +101,9 @@ class Calls:
         request_id: str,
         asker: str,
         seconds: float,
-    ) -> bool:
-        """Whether there was anything to send."""
+    ) -> None:
         if not self._work.join(request_id, asker, payload, seconds):
-            return False
+            return
         # Each has a message of its own, which expires with it: the first that is taken is the run,
         # and none depends on another's.
         sent = self._broker.send(
@@ -108,9 +111,10 @@ class Calls:
         )
         if not sent:
             raise _unavailable()
-        return True
 
-    async def _leave(self, request_id: str, asker: str) -> None:
+    async def _leave(self, request_id: str, asker: str, submitting: asyncio.Future[None]) -> None:
+        # A thread can't be cancelled: to leave before it has joined would be in vain.
+        await asyncio.wait({submitting})
         try:
             await run_in_threadpool(self._work.leave, request_id, asker)
         except RedisError as error:

@@ -7,7 +7,9 @@ who waits, and whether another worker is at it. Equal requests have one id, so t
   takes nobody off, time does;
 - ``input``: what is asked, until a worker takes it or the last one who waits has left;
 - ``running``: the lease of the worker that is at it;
-- ``result``: until the last one has read it.
+- ``told``: who waited when the result came, until they have left. Whoever asks from then on asks
+  anew;
+- ``result``: for those of them who did not hear it, until the last one has left.
 
 Every step is one script, so that no step falls between two of somebody else's.
 """
@@ -32,7 +34,7 @@ RENEW_EVERY_SECONDS = 1.0
 _MOST_TOLD_CHARACTERS = 8 * 1024
 
 _PREAMBLE = """
-local waiting, input, running, result = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local waiting, input, running, result, told = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function askers()
@@ -50,7 +52,7 @@ local asker, until_gone, payload = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 if askers() == 0 then redis.call('DEL', result) end
 redis.call('ZADD', waiting, now + until_gone, asker)
 if redis.call('PTTL', waiting) < until_gone then redis.call('PEXPIRE', waiting, until_gone) end
-if redis.call('EXISTS', running, result) > 0 then return 0 end
+if redis.call('EXISTS', running) > 0 then return 0 end
 if redis.call('PTTL', input) < until_gone then
   redis.call('SET', input, payload, 'PX', until_gone)
 end
@@ -58,8 +60,10 @@ return 1
 """
 
 _LEAVE = """
-redis.call('ZREM', waiting, ARGV[1])
-if askers() == 0 then redis.call('DEL', waiting, input, result) end
+local left = redis.call('ZREM', waiting, ARGV[1]) + redis.call('ZREM', told, ARGV[1])
+if left > 0 and askers() + redis.call('ZCARD', told) == 0 then
+  redis.call('DEL', waiting, input, result)
+end
 """
 
 _TAKE = """
@@ -79,11 +83,17 @@ redis.call('SET', running, ARGV[1], 'PX', ARGV[2])
 return patience()
 """
 
+# From beside the work, which may have ended a moment ago: only what is held still.
+_RENEW = """
+if redis.call('GET', running) == ARGV[1] then redis.call('PEXPIRE', running, ARGV[2]) end
+"""
+
 _FINISH = """
 if redis.call('GET', running) == ARGV[1] then redis.call('DEL', running) end
 if askers() == 0 then return 0 end
 redis.call('DEL', input)
 redis.call('SET', result, ARGV[2], 'EX', ARGV[3])
+redis.call('RENAME', waiting, told)
 redis.call('PUBLISH', ARGV[4], ARGV[5])
 return 1
 """
@@ -100,8 +110,11 @@ class Taken:
     seconds: float
 
 
+_PARTS = ("waiting", "input", "running", "result", "told")
+
+
 def _keys(request_id: str) -> list[str]:
-    return [f"pressroom:{part}:{request_id}" for part in ("waiting", "input", "running", "result")]
+    return [f"pressroom:{part}:{request_id}" for part in _PARTS]
 
 
 def result_key(request_id: str) -> str:
@@ -110,9 +123,9 @@ def result_key(request_id: str) -> str:
 
 class RequestWork:
     def __init__(self, client: redis.Redis) -> None:
-        self._join, self._leave, self._take, self._attend, self._finish = (
+        self._join, self._leave, self._take, self._attend, self._renew, self._finish = (
             client.register_script(_PREAMBLE + script)
-            for script in (_JOIN, _LEAVE, _TAKE, _ATTEND, _FINISH)
+            for script in (_JOIN, _LEAVE, _TAKE, _ATTEND, _RENEW, _FINISH)
         )
 
     def join(self, request_id: str, asker: str, payload: dict[str, Any], seconds: float) -> bool:
@@ -134,9 +147,14 @@ class RequestWork:
         return Taken(orjson.loads(text), patience / 1000)
 
     def attend(self, request_id: str, worker: str) -> float:
-        """Renew the lease; for how many seconds somebody still waits, 0 when nobody does."""
+        """Renew the lease, or take it again; for how many seconds somebody still waits, 0 when
+        nobody does."""
         left = self._attend(_keys(request_id), [worker, _milliseconds(LEASE_SECONDS)])
         return float(left) / 1000
+
+    def renew(self, request_id: str, worker: str) -> None:
+        """Keep the lease, if it is held still."""
+        self._renew(_keys(request_id), [worker, _milliseconds(LEASE_SECONDS)])
 
     def finish(self, request_id: str, worker: str, result: dict[str, Any]) -> None:
         """Tell the result to those who wait."""
@@ -170,7 +188,7 @@ class Question:
 
     def renew(self) -> None:
         try:
-            self.work.attend(self.request_id, self.worker)
+            self.work.renew(self.request_id, self.worker)
         except RedisError as error:
             # It lasts for a few of these; without it somebody else may begin the same work.
             log.warning("request.lease_not_renewed", reason=type(error).__name__)

@@ -27,7 +27,7 @@ def answer_request(request_id: str, answer: Answer) -> None:
     until = time.monotonic() + taken.seconds
     question = Question(taken.payload, work, request_id, worker, until)
     try:
-        with _held(question):
+        with _leases.kept(question):
             outcome = _outcome(answer, question)
     except NobodyWaits:
         log.info("request.abandoned", work=request_id)
@@ -35,23 +35,40 @@ def answer_request(request_id: str, answer: Answer) -> None:
     work.finish(request_id, worker, outcome)
 
 
-@contextmanager
-def _held(question: Question) -> Iterator[None]:
-    """Keep the lease, so that equal requests wait for this answer rather than for one of their
-    own; and lose it with the process, so that they don't wait in vain."""
-    stop = threading.Event()
+class _Leases:
+    """Keeps the leases of what this process works at, so that equal requests wait for its answers
+    rather than for some of their own; and loses them with the process, so that they don't wait in
+    vain."""
 
-    def renew() -> None:
-        while not stop.wait(RENEW_EVERY_SECONDS):
-            question.renew()
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, Question] = {}
+        self._keeper: threading.Thread | None = None
 
-    thread = threading.Thread(target=renew, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    @contextmanager
+    def kept(self, question: Question) -> Iterator[None]:
+        with self._lock:
+            self._held[question.worker] = question
+            # Not before: threads don't survive the fork that makes a worker's process.
+            if self._keeper is None:
+                self._keeper = threading.Thread(target=self._keep, daemon=True)
+                self._keeper.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._held[question.worker]
+
+    def _keep(self) -> None:
+        while True:
+            time.sleep(RENEW_EVERY_SECONDS)
+            with self._lock:
+                held = list(self._held.values())
+            for question in held:
+                question.renew()
+
+
+_leases = _Leases()
 
 
 def _outcome(answer: Answer, question: Question) -> dict[str, Any]:
