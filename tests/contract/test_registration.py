@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
@@ -193,6 +195,26 @@ def test_a_second_link_to_a_new_password_is_over_with_the_first(
     assert first != second
     visitor.fill_in(second, password=OTHER_PASSWORD)
     assert visitor.get(first).status_code == 403
+
+
+def test_a_link_to_a_new_password_sets_one(stack: Stack, visitor: Visitor) -> None:
+    email = new_account(stack)
+    visitor.fill_in("/password/forgotten", email=email)
+    link = visitor.mailed_path(email, NEW)
+    passwords = [f"{OTHER_PASSWORD} {number}" for number in range(4)]
+    with ExitStack() as stays, ThreadPoolExecutor(len(passwords)) as pool:
+        # Each with a browser of its own, which has seen the form.
+        others = [stays.enter_context(a_visitor(stack)) for _ in passwords]
+        forms = [hidden(other.get(link)) for other in others]
+
+        def send(number: int) -> int:
+            sent = {**forms[number], "password": passwords[number]}
+            return others[number].client.post(link, data=sent).status_code
+
+        replies = list(pool.map(send, range(len(passwords))))
+        assert sorted(replies) == [303, 403, 403, 403]
+        assert [other.is_in() for other in others] == [reply == 303 for reply in replies]
+    assert visitor.log_in(email, passwords[replies.index(303)]).status_code == 303
 
 
 def test_nobody_is_mailed_where_there_is_nobody(stack: Stack, visitor: Visitor) -> None:

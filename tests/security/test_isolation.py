@@ -55,9 +55,17 @@ def _revoked(world: World) -> dict[str, str]:
 
 
 def _expired(world: World) -> dict[str, str]:
-    given = tokens_of(world, register(world.stack, name=f"{world.mark} expired"))
+    return _ended_token(world, "expires_at = now() - interval '1 second'")
+
+
+def _revoked_token(world: World) -> dict[str, str]:
+    return _ended_token(world, "revoked_at = now()")
+
+
+def _ended_token(world: World, how: str) -> dict[str, str]:
+    given = tokens_of(world, register(world.stack, name=f"{world.mark} ended"))
     world.stack.query(
-        "UPDATE oauth_tokens SET expires_at = now() - interval '1 second' WHERE grant_id = "
+        f"UPDATE oauth_tokens SET {how} WHERE grant_id = "
         "(SELECT max(id) FROM oauth_grants WHERE user_id = %s)",
         world.owner.user_id,
     )
@@ -80,6 +88,7 @@ STRANGERS: dict[str, Stranger] = {
         code="auth.credentials_disagree",
     ),
     "an expired OAuth token": Stranger(_expired),
+    "a revoked OAuth token": Stranger(_revoked_token),
     "a session without CSRF": Stranger(_session, status=403, code="auth.csrf", writes=True),
 }
 

@@ -11,9 +11,10 @@ import stripe
 from devstack.sandbox.stripe.account import MOST_SESSIONS, Account
 from devstack.sandbox.stripe.keys import Keys
 from devstack.sandbox.stripe.records import Session
-from tests.payments import SandboxPayments, account_at, an_order, serving
+from integrations.payments.stripe_checkout import StripeCheckout
+from tests.payments import SandboxPayments, an_order
 from tests.stack import eventually
-from tests.webhooks import Receiver, receiving
+from tests.webhooks import Receiver
 
 ORDER = {
     "mode": "payment",
@@ -26,48 +27,22 @@ ORDER = {
 }
 
 
-@pytest.fixture(scope="module")
-def keys() -> Keys:
-    return Keys()
-
-
-@pytest.fixture(scope="module")
-def receiver(keys: Keys) -> Iterator[Receiver]:
-    with receiving() as running:
-        keys.webhook_url = running.url
-        yield running
-
-
-@pytest.fixture(scope="module")
-def url(keys: Keys, receiver: Receiver) -> Iterator[str]:
-    with serving(keys) as running:
-        yield running
-
-
 @pytest.fixture
-def sandbox(url: str) -> Iterator[SandboxPayments]:
-    running = SandboxPayments(url)
-    yield running
-    running.mode()
-    running.close()
-
-
-@pytest.fixture
-def http(url: str, keys: Keys) -> Iterator[httpx.Client]:
+def http(sandbox_url: str, keys: Keys) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {keys.secret_key}"}
-    with httpx.Client(base_url=f"{url}/stripe/v1", headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=f"{sandbox_url}/stripe/v1", headers=headers, timeout=30) as client:
         yield client
 
 
 @pytest.fixture
-def library(url: str, keys: Keys) -> stripe.StripeClient:
+def library(sandbox_url: str, keys: Keys) -> stripe.StripeClient:
     """Stripe's own library as it comes."""
-    return stripe.StripeClient(keys.secret_key, base_addresses={"api": f"{url}/stripe"})
+    return stripe.StripeClient(keys.secret_key, base_addresses={"api": f"{sandbox_url}/stripe"})
 
 
 @pytest.fixture
-def paid(url: str, keys: Keys, sandbox: SandboxPayments) -> dict[str, Any]:
-    opened = account_at(f"{url}/stripe", keys).open(an_order())
+def paid(account: StripeCheckout, sandbox: SandboxPayments) -> dict[str, Any]:
+    opened = account.open(an_order())
     sandbox.pay(opened.payment_url)
     return sandbox.session(opened.session_id)
 
