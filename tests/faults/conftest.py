@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from devstack import payments
+from tests.faults import till
 from tests.faults.proxy import Proxy, proxied
 from tests.faults.size import sized
 from tests.faults.till import Poster
@@ -184,12 +185,13 @@ def _signal(running: Running, number: signal.Signals) -> None:
 
 
 @pytest.fixture(scope="session")
-def bank(make_stack: Callable[[str], Stack]) -> Stack:
-    """An API whose provider can't be asked: all that it knows is what webhooks say."""
+def bank(make_stack: Callable[[str], Stack]) -> Iterator[Stack]:
+    """An API whose provider says nothing: all that it knows is what webhooks say."""
     stack = make_stack("till")
-    stack.environment |= payments.sandbox_settings("http://127.0.0.1:9", {})
-    stack.start_api()
-    return stack
+    with till.unwilling_provider() as url:
+        stack.environment |= payments.sandbox_settings(url, {})
+        stack.start_api()
+        yield stack
 
 
 @pytest.fixture(scope="session")

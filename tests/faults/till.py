@@ -2,8 +2,12 @@
 
 import hashlib
 import hmac
+import http.server
 import json
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
@@ -125,6 +129,30 @@ def event(kind: str, about: Json) -> Json:
         "livemode": False,
         "data": {"object": about},
     }
+
+
+class _Unwilling(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(503)
+        # Stripe's library would ask again, half a second later.
+        self.send_header("Stripe-Should-Retry", "false")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def unwilling_provider() -> Iterator[str]:
+    """The address of a provider that is there and says nothing about anything."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Unwilling) as listener:
+        listener.daemon_threads = True
+        threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{listener.server_address[1]}"
+        listener.shutdown()
 
 
 @dataclass
