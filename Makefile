@@ -31,7 +31,7 @@ check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 	$(BIN)/python -m pytest -m check
 
 faults: $(VENV)/.dev ## Run the fault and security tests in their full form (hours)
-	PRESSROOM_FAULTS=full $(BIN)/python -m pytest tests/faults tests/services/images tests/services/subscriptions tests/services/composer --timeout 7200 $(TESTS)
+	PRESSROOM_FAULTS=full $(BIN)/python -m pytest tests/faults tests/security tests/services --timeout 7200 $(TESTS)
 
 bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
 	$(BIN)/python -m benchmarks $(NAME)

@@ -164,7 +164,8 @@ class History:
         if reply.status_code == 503:
             # A dispute before its payment; the provider sends it again, if there ever was one.
             assert sent["type"].startswith("charge.dispute")
-            if any(later["type"] != sent["type"] for other, later in self.letters if other is sold):
+            still = [later["type"] for other, later in self.letters if other is sold]
+            if not all(kind.startswith("charge.dispute") for kind in still):
                 self.letters.append((sold, sent))
             return
         assert reply.status_code == 200, reply.text
