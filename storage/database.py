@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from core.settings import Settings
-from storage.links import IN_USE_SECONDS, TRUSTED_IDLE_SECONDS, Links, was_closed
+from storage.links import TRUSTED_IDLE_SECONDS, Links, was_closed
 
 # Bounds for the statements of a request or task step: a stuck one must fail, not pile up.
 STATEMENT_TIMEOUT_MS = 10_000
@@ -114,8 +114,6 @@ def _check_before_use(engine: Engine) -> None:
         if idle_since is None:
             return
         idled = time.monotonic() - idle_since
-        if idled < IN_USE_SECONDS:
-            return
         if was_closed(cast("psycopg2.extensions.connection", connection)) or (
             idled > TRUSTED_IDLE_SECONDS and not _answers(engine, connection)
         ):

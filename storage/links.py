@@ -8,8 +8,9 @@ from collections.abc import Callable
 import psycopg2
 from psycopg2.extensions import connection
 
-# For so long after its last use, a connection counts as being in use still.
-IN_USE_SECONDS = 0.1
+# For so long after its last use, a connection counts as being in use still. In a busy process the
+# next use comes sooner, and a look at the socket would make it change threads.
+IN_USE_SECONDS = 0.005
 TRUSTED_IDLE_SECONDS = 1.0
 _KEPT_IDLE_SECONDS = 60.0
 
