@@ -9,7 +9,6 @@ import anyio.to_thread
 import psycopg2
 from fastapi import FastAPI
 from fastapi_standalone_docs import StandaloneDocs
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
@@ -194,7 +193,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
             gc.freeze()
             yield state
     gc.unfreeze()
-    with suppress(psycopg2.Error, SQLAlchemyError):
+    with suppress(psycopg2.Error):
         state.key_uses.write(resources.database)
     await state.calls.aclose()
     await state.challenges.aclose()
@@ -208,7 +207,7 @@ async def _write_uses(uses: Uses, database: Database) -> None:
         await asyncio.sleep(_WRITE_USES_SECONDS)
         try:
             await run_in_threadpool(uses.write, database)
-        except (psycopg2.Error, SQLAlchemyError) as error:
+        except psycopg2.Error as error:
             # Who goes on using a key notes it again.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)
 

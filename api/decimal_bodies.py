@@ -97,9 +97,7 @@ def optional_object(fields: dict[str, Any], name: str) -> dict[str, Any] | None:
 
 def answer(data: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
     """The envelope around a record whose decimals are written as they are, never as binary."""
-    content = {"data": data, "ts": int(time.time())}
-    body = orjson.dumps(content, default=_as_written)
-    return Response(body, headers=headers, media_type="application/json")
+    return answer_of_text(orjson.dumps(data, default=_as_written).decode(), headers)
 
 
 def answer_of_text(data: str, headers: dict[str, str] | None = None) -> Response:

@@ -72,8 +72,8 @@ def add_handlers(app: FastAPI) -> None:
         TransientError,
         OperationalError,
         InterfaceError,
-        # As it is where SQLAlchemy takes a connection back: the statement's reply came, and then
-        # the server went away before the connection was reset.
+        # The driver's own: of single statements, and where SQLAlchemy takes a connection back whose
+        # server went away after the statement's reply.
         psycopg2.OperationalError,
         psycopg2.InterfaceError,
         PoolTimeoutError,

@@ -62,6 +62,17 @@ _RATE_LIMITED = (429, "rate.limited", "Too many requests; try again later.")
 Responses = dict[int | str, dict[str, Any]]
 
 
+def reads_json(
+    properties: dict[str, Any], *, required: list[str], parameters: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """``openapi_extra`` of a route that reads the JSON object in its body itself."""
+    schema = {"type": "object", "required": required, "properties": properties}
+    return {
+        "parameters": parameters,
+        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+    }
+
+
 def refuses(*refusals: tuple[int, str, str]) -> Responses:
     """The ``responses`` of a route that refuses with these statuses, codes and reasons."""
     responses: Responses = {}

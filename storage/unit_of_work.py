@@ -56,11 +56,9 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
 
 
 def _attempt(action: Callable[[], object]) -> None:
-    # What is committed stands: failing to follow it up, even by a bug, must not look like a failure
-    # of it, nor keep the other actions from being tried.
     try:
         action()
     except TransientError as error:
         log.warning("after_commit.failed", reason=str(error))
-    except Exception:
+    except Exception:  # what is committed stands: a bug in following it up must not look otherwise
         log.exception("after_commit.broke")

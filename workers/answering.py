@@ -80,8 +80,7 @@ def _outcome(answer: Answer, question: Question) -> dict[str, Any]:
         return _refusal(error)
     except TransientError as error:
         return _refusal(DomainError(Kind.UNAVAILABLE, "service.unavailable", str(error)))
-    except Exception:
-        # The caller waits: a failure untold would keep them until their time runs out.
+    except Exception:  # the caller waits: untold, a failure would keep them until their time is out
         log.exception("request.broke")
         return _refusal(
             DomainError(Kind.PROVIDER_FAILED, "request.failed", "The work failed unexpectedly.")

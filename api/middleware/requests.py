@@ -56,8 +56,9 @@ class BreakageMiddleware:
         except (CallerLeft, ClientDisconnect):
             # Nobody is left to answer; the log has it as 499.
             return
-        except Exception:
-            # Whatever broke, its caller gets an answer that tells nothing, and the log gets all.
+        except (
+            Exception
+        ):  # whatever broke: its caller gets an answer that tells nothing, the log all
             log.exception("request.broke")
             if not started:
                 await internal_error()(scope, receive, send)

@@ -18,7 +18,7 @@ from api.dependencies import (
 )
 from api.json_bodies import JsonRoute
 from api.middleware.limits import release_body
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, reads_json, refuses
 from api.routers.lists import NO_LIST, NOT_OWNER
 from api.schemas.envelope import Envelope
 from api.schemas.imports import MembersInput
@@ -42,35 +42,25 @@ _MEMBERS = TypeAdapter(MembersInput)
 
 @router.post(
     "/auxilia/subscriptions/{list_id}/members/add",
-    openapi_extra={
-        "parameters": [PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["members"],
-                        "properties": {
-                            "members": {
-                                "type": "array",
-                                "minItems": 1,
-                                "maxItems": MOST_MEMBERS,
-                                "items": {
-                                    "type": "object",
-                                    "required": ["email"],
-                                    "properties": {
-                                        "email": {"type": "string"},
-                                        "name": {"type": ["string", "null"]},
-                                    },
-                                },
-                            }
-                        },
-                    }
-                }
-            },
+    openapi_extra=reads_json(
+        {
+            "members": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MOST_MEMBERS,
+                "items": {
+                    "type": "object",
+                    "required": ["email"],
+                    "properties": {
+                        "email": {"type": "string"},
+                        "name": {"type": ["string", "null"]},
+                    },
+                },
+            }
         },
-    },
+        required=["members"],
+        parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
+    ),
     response_model=Envelope[int],
     responses={
         202: {"model": Envelope[int], "description": GOES_ON},

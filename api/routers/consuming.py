@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from api import decimal_bodies
 from api.dependencies import idempotency_key, needs
 from api.direct_routes import Authorise, DirectRoute
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, refuses
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, reads_json, refuses
 from api.schemas.credits import CreditEntryRecord
 from api.schemas.envelope import Envelope
 from api.state import state_of
@@ -25,34 +25,24 @@ Spender = Annotated[Authorise, needs(Scope.CREDIT_FULL)]
 @router.post(
     "/auxilia/credits/consume",
     response_model=Envelope[CreditEntryRecord],
-    openapi_extra={
-        "parameters": [IDEMPOTENCY_KEY_PARAMETER],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["amount_credit", "source_id"],
-                        "properties": {
-                            "amount_credit": {
-                                "type": "number",
-                                "exclusiveMinimum": 0,
-                                "description": "At most four decimals",
-                            },
-                            "source_id": {
-                                "type": "string",
-                                "minLength": 1,
-                                "maxLength": ledger.MOST_SOURCE_CHARACTERS,
-                                "description": "What was bought; not unique",
-                            },
-                            "meta": {"type": "object", "description": "At most 8 KB"},
-                        },
-                    }
-                }
+    openapi_extra=reads_json(
+        {
+            "amount_credit": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "description": "At most four decimals",
             },
+            "source_id": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": ledger.MOST_SOURCE_CHARACTERS,
+                "description": "What was bought; not unique",
+            },
+            "meta": {"type": "object", "description": "At most 8 KB"},
         },
-    },
+        required=["amount_credit", "source_id"],
+        parameters=[IDEMPOTENCY_KEY_PARAMETER],
+    ),
     responses=refuses(
         (400, "body.not_json", "The body is not JSON."),
         (400, "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 characters."),

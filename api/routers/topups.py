@@ -17,7 +17,7 @@ from api.dependencies import (
     needs,
 )
 from api.json_bodies import JsonRoute
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, reads_json, refuses
 from api.schemas.envelope import Envelope
 from api.schemas.topups import ClaimToken, NewOrderRecord, OrderRecord, record_of
 from api.state import State
@@ -37,40 +37,30 @@ Reader = Annotated[Caller, needs(Scope.CREDIT_READ)]
 Claimer = Annotated[Caller, needs(Scope.CREDIT_FULL)]
 
 _NOT_FOUND = (404, "order.not_found", "There is no such order.")
-_TOPUP: dict[str, Any] = {
-    "parameters": [PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["redirect_url"],
-                    "properties": {
-                        "amount": {
-                            "type": "number",
-                            "minimum": 0,
-                            "description": "What to pay, with the currency's own decimals",
-                        },
-                        "credit_amount": {
-                            "type": "number",
-                            "minimum": 0,
-                            "description": "What to buy, at most four decimals",
-                        },
-                        "currency": {"type": "string", "description": "Such as USD"},
-                        "channel": {"type": "string", "enum": ["stripe", "sandbox"]},
-                        "redirect_url": {
-                            "type": "string",
-                            "format": "uri",
-                            "description": "Where the payer goes afterwards; order_id and status "
-                            "are added to its query",
-                        },
-                    },
-                }
-            }
+_TOPUP = reads_json(
+    {
+        "amount": {
+            "type": "number",
+            "minimum": 0,
+            "description": "What to pay, with the currency's own decimals",
+        },
+        "credit_amount": {
+            "type": "number",
+            "minimum": 0,
+            "description": "What to buy, at most four decimals",
+        },
+        "currency": {"type": "string", "description": "Such as USD"},
+        "channel": {"type": "string", "enum": ["stripe", "sandbox"]},
+        "redirect_url": {
+            "type": "string",
+            "format": "uri",
+            "description": "Where the payer goes afterwards; order_id and status "
+            "are added to its query",
         },
     },
-}
+    required=["redirect_url"],
+    parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
+)
 
 
 @router.post(

@@ -57,8 +57,7 @@ def _requeue(resources: Resources, job_id: int) -> bool:
     except OperationalError:
         # The database's fault, not the job's: the others would fare no better.
         raise
-    except Exception:
-        # Such as a kind that this release does not know: it stays as it is, and the rest goes on.
+    except Exception:  # such as a kind that this release does not know: it stays, the rest goes on
         log.exception("sweep.job_broke", job_id=job_id)
         return False
 

@@ -11,9 +11,9 @@ STATEMENT_TIMEOUT = "10min"
 
 
 def run(connection: Connection) -> None:
-    connection.execute(text(f"SET lock_timeout = '{LOCK_TIMEOUT}'"))
-    connection.execute(text(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'"))
-    connection.commit()
+    with connection.begin():
+        connection.execute(text(f"SET lock_timeout = '{LOCK_TIMEOUT}'"))
+        connection.execute(text(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'"))
     context.configure(
         connection=connection,
         target_metadata=Model.metadata,

@@ -29,14 +29,14 @@ def migrate(engine: Engine) -> str:
     with engine.connect() as connection:
         # Its session is given other timeouts, so it must not go back to the pool.
         connection.detach()
-        connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
-        connection.commit()
+        with connection.begin():
+            connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
         try:
             command.upgrade(configuration(connection), "head")
         finally:
             connection.rollback()
-            connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": ADVISORY_LOCK})
-            connection.commit()
+            with connection.begin():
+                connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": ADVISORY_LOCK})
         return current_revision(connection) or ""
 
 

@@ -165,7 +165,7 @@ def test_credits_never_cost_less_than_they_are_worth(rate: Rate, credit_amount: 
         ("currencies", "USD"),
         ("currencies", "USD:1"),
         ("currencies", "usd:1:1"),
-        ("currencies", "XXX:1:1"),
+        ("currencies", "XTS:1:1"),
         ("currencies", "USD:0:1"),
         ("currencies", "USD:-1:1"),
         ("currencies", "USD:1:0.001"),
