@@ -77,7 +77,7 @@ class Calls:
                 raise _unavailable() from None
             finally:
                 if submitting is not None:
-                    # Whoever has an answer need not wait for that too.
+                    # The caller is answered now, and need not wait until all is cleared up.
                     leaving = asyncio.ensure_future(self._leave(request_id, asker, submitting))
                     self._leaving.add(leaving)
                     leaving.add_done_callback(self._leaving.discard)

@@ -32,8 +32,9 @@ class Statement:
         clause = text(sql) if isinstance(sql, str) else sql
         compiled = clause.compile(dialect=PGDialect_psycopg2())  # type: ignore[no-untyped-call]
         self.text = str(compiled)
-        # Those that the clause itself brings; None for what a call must give.
-        self.values: Mapping[str, object] = compiled.params
+        # Those that the clause itself brings: the driver misses what a call forgets to give.
+        brought = {name: value for name, value in compiled.params.items() if value is not None}
+        self.values: Mapping[str, object] = brought
 
 
 @dataclass(frozen=True)

@@ -60,10 +60,9 @@ return 1
 """
 
 _LEAVE = """
-local left = redis.call('ZREM', waiting, ARGV[1]) + redis.call('ZREM', told, ARGV[1])
-if left > 0 and askers() + redis.call('ZCARD', told) == 0 then
-  redis.call('DEL', waiting, input, result)
-end
+redis.call('ZREM', waiting, ARGV[1])
+redis.call('ZREM', told, ARGV[1])
+if askers() + redis.call('ZCARD', told) == 0 then redis.call('DEL', waiting, input, result) end
 """
 
 _TAKE = """

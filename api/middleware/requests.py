@@ -56,9 +56,7 @@ class BreakageMiddleware:
         except (CallerLeft, ClientDisconnect):
             # Nobody is left to answer; the log has it as 499.
             return
-        except (
-            Exception
-        ):  # whatever broke: its caller gets an answer that tells nothing, the log all
+        except Exception:  # whatever broke, its caller gets an answer that tells nothing of it
             log.exception("request.broke")
             if not started:
                 await internal_error()(scope, receive, send)

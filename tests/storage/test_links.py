@@ -6,7 +6,7 @@ import pytest
 
 from storage.database import Database, Statement
 from storage.links import IN_USE_SECONDS
-from tests.stack import Stack
+from tests.stack import Stack, eventually
 
 _WHICH = Statement("SELECT pg_backend_pid()")
 _SLOWLY = Statement("SELECT pg_backend_pid() FROM pg_sleep(:seconds)")
@@ -47,5 +47,12 @@ def test_connection_that_the_server_closed_is_not_used_again(
 ) -> None:
     before = which(database)
     stack.query("SELECT pg_terminate_backend(%s)", before)
+    gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = %s"
+    eventually(lambda: stack.query(gone, before) == [(True,)], what="the connection's end")
     time.sleep(2 * IN_USE_SECONDS)
     assert which(database) != before
+
+
+def test_a_value_that_was_forgotten_is_no_null(database: Database) -> None:
+    with pytest.raises(KeyError, match="wanted"):
+        database.rows(Statement("SELECT :wanted"))
