@@ -52,22 +52,24 @@ from api.routers import (
 from api.state import State
 from api.streams import Streams
 from api.waiting import Look, Subscriber, Waiters, running
+from core import signed_urls
 from core.logging import get_logger
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
 from integrations.stock_photos.registry import StockPhotoProviders
 from models import FINISHED
-from services import api_keys, file_links, logins, sessions
-from services.api_keys import Uses
-from services.attachments import links
-from services.composer.commission import Shelf
+from services.access import api_keys, sessions
+from services.access.api_keys import Uses
+from services.composer.metadata_requests import Shelf
 from services.composer.photos import Photos, note_quotas
-from services.jobs import requests
+from services.jobs import records
+from services.mailing.subscriptions import trace_ids
+from services.media.attachments import signed_links
+from services.money.topups import checkout
+from services.money.topups.claims import ClaimTokens
 from services.oauth.signers import Signers
-from services.subscriptions import traces
-from services.topups import opening
-from services.topups.claims import ClaimTokens
+from services.people import logins
 from storage.database import Database
 from storage.notifications import job_of
 from storage.redis import open_async_redis
@@ -166,10 +168,10 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         session_signer=sessions.signer(settings.keyring),
         login_signer=logins.signer(settings.keyring),
         oauth_signers=Signers.of(settings.keyring),
-        link_signer=links.signer(settings.keyring),
-        trace_signer=traces.signer(settings.keyring),
-        file_signer=file_links.signer(settings.keyring),
-        return_signer=opening.return_signer(settings.keyring),
+        link_signer=signed_links.signer(settings.keyring),
+        trace_signer=trace_ids.signer(settings.keyring),
+        file_signer=signed_urls.signer(settings.keyring),
+        return_signer=checkout.return_signer(settings.keyring),
         claim_tokens=ClaimTokens(settings.keyring),
         challenges=Challenges(settings),
         payments=PaymentChannels(settings),
@@ -227,7 +229,7 @@ def _hear_job(waiters: Waiters[bool], topic: str, status: str) -> None:
 def _finished_jobs(resources: Resources) -> Look[bool]:
     def read(topics: list[str]) -> Mapping[str, bool]:
         wanted = {topic: job_of(topic) for topic in topics}
-        finished = requests.finished_among(resources.database, list(wanted.values()))
+        finished = records.finished_among(resources.database, list(wanted.values()))
         return {topic: True for topic, job_id in wanted.items() if job_id in finished}
 
     async def look(topics: list[str]) -> Mapping[str, bool]:

@@ -13,8 +13,8 @@ from starlette.concurrency import run_in_threadpool
 from api.middleware.deadlines import extend_deadline
 from api.middleware.limits import IMPORT_TOO_LARGE, MOST_FILE_BYTES, release_body
 from core.errors import malformed
-from services.parts import PART_BYTES, PartWriter, remove_all
 from storage.objects import ObjectStore
+from storage.parts import PART_BYTES, PartWriter, remove_all
 
 
 @dataclass

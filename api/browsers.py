@@ -13,7 +13,7 @@ from fastapi import Request
 from api.state import State
 from core.errors import DomainError, forbidden
 from core.settings import Settings
-from services import sessions
+from services.access import sessions
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF_HEADER = "X-CSRF-Token"

@@ -4,13 +4,13 @@ from api.schemas.lists import Channel
 from api.state import State
 from integrations.challenges.port import Provider
 from models import MailingList
-from services.subscriptions import counts
+from services.mailing import subscriber_counts
 from storage.unit_of_work import UnitOfWork
 
 
 def channels(uow: UnitOfWork, state: State, lists: Sequence[MailingList]) -> list[Channel]:
     """Lists as callers see them, with how many subscribe and what a challenge's widget needs."""
-    subscribers = counts.of_lists(uow, {each.id for each in lists})
+    subscribers = subscriber_counts.of_lists(uow, {each.id for each in lists})
     return [Channel.of(each, subscribers[each.id], _site_key(state, each)) for each in lists]
 
 

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 from fastapi.responses import Response
 
 from core.settings import Settings
-from services import sessions
+from services.access import sessions
 
 _KNOWN_SECONDS = 365 * 24 * 3600
 
@@ -27,7 +27,7 @@ class Cookies:
 
     @property
     def known(self) -> str:
-        """Says that somebody logged in here before (``services.logins``)."""
+        """Says that somebody logged in here before (``services.people.logins``)."""
         return f"{self.prefix}pressroom_known"
 
     def keep_session(self, reply: Response, value: str) -> None:

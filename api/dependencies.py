@@ -16,9 +16,9 @@ from api.state import State, state_of
 from core import ids
 from core.errors import forbidden, malformed, unauthenticated
 from core.scopes import Scope
-from services import api_keys
-from services.api_keys import Caller
-from services.idempotency import IdempotencyKey
+from services.access import api_keys
+from services.access.api_keys import Caller
+from services.jobs.idempotency import IdempotencyKey
 
 MAX_LIMIT = 1000
 

@@ -5,11 +5,11 @@ from typing import Any
 from fastapi import Request
 
 from api.state import State, state_of
-from core import clock
+from core import clock, signed_urls
 from core.errors import forbidden
 from models import Job
-from services import exports, file_links
-from services.imports.running import ADD_MEMBERS, IMPORT_FILE
+from services.mailing import exports
+from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
 
 LINK_INVALID = (403, "link.invalid", "The link is not valid, or not any more; ask for a new one.")
 
@@ -33,7 +33,7 @@ def shown_result(state: State, job: Job) -> dict[str, Any] | None:
 
 def require_link(request: Request) -> None:
     """Raises ``link.invalid`` unless the request's path was signed and the link still lasts."""
-    fits = file_links.opens(
+    fits = signed_urls.opens(
         state_of(request).file_signer,
         request.scope["path"],
         expires=request.query_params.get("expires", ""),
@@ -46,4 +46,4 @@ def require_link(request: Request) -> None:
 
 def _link(state: State, path: str) -> str:
     base = state.resources.settings.public_base
-    return file_links.create(state.file_signer, path, base=base, now=clock.now())
+    return signed_urls.create(state.file_signer, path, base=base, now=clock.now())

@@ -7,10 +7,10 @@ from api.rates import Rate, name_of_address, name_of_caller
 from api.state import State, state_of
 from core.errors import DomainError, Kind, unauthenticated
 from core.secret_form import ACCESS_TOKEN
-from services import api_keys, sessions
-from services.api_keys import Caller
+from services.access import api_keys, sessions
+from services.access.api_keys import Caller
+from services.mailing.subscriptions import trace_ids
 from services.oauth import tokens
-from services.subscriptions import traces
 
 
 def identify_counted(
@@ -51,7 +51,7 @@ def count_trace(request: Request, token: str) -> bool:
     """
     state = state_of(request)
     try:
-        trace = traces.read(state.trace_signer, token)
+        trace = trace_ids.read(state.trace_signer, token)
     except DomainError:
         return False
     state.rates.count(request.scope, Rate.DEFAULT, f"trace-{trace.list_id}-{trace.user_id}")

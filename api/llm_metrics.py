@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
-from services.composer import usage
+from services.composer import model_usage
 
 Sums = dict[tuple[str, str, str], float]
 
@@ -28,9 +28,9 @@ class _Usage(Collector):
             "pressroom_llm_seconds", "Time spent on asking the language model", labels=["model"]
         )
         for (what, which, model), value in self.sums.items():
-            if what == usage.CALLS:
+            if what == model_usage.CALLS:
                 calls.add_metric([model, which], value)
-            elif what == usage.TOKENS:
+            elif what == model_usage.TOKENS:
                 tokens.add_metric([model, which], value)
             else:
                 seconds.add_metric([model], value)
@@ -44,6 +44,6 @@ REGISTRY.register(_USAGE)
 def show(client: redis.Redis) -> None:
     """Of the whole deployment; nothing while Redis is away."""
     try:
-        _USAGE.sums = usage.noted(client)
+        _USAGE.sums = model_usage.noted(client)
     except RedisError:
         _USAGE.sums = {}

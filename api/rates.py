@@ -11,7 +11,7 @@ from typing import Any
 
 from core.errors import rate_limited
 from core.settings import Settings
-from services.api_keys import Caller
+from services.access.api_keys import Caller
 from storage.counters import Counters, Standing, limits_of
 
 # One customer of a network has at least this much of IPv6.

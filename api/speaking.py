@@ -13,11 +13,11 @@ from api.submission import Submission
 from core.errors import unauthenticated
 from core.scopes import Scope
 from models import MailingList, User
-from services import accounts
-from services.api_keys import Caller, require_scope
-from services.subscriptions import traces
-from services.subscriptions.changes import Actor, ActorKind, Via
-from services.subscriptions.traces import Trace
+from services.access.api_keys import Caller, require_scope
+from services.mailing.subscriptions import trace_ids
+from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.mailing.subscriptions.trace_ids import Trace
+from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
 
@@ -31,7 +31,7 @@ class Speaker:
     def person(self, uow: UnitOfWork, mailing_list: MailingList | None = None) -> User:
         """Raises ``trace.invalid`` for a trace id of another list."""
         if mailing_list is not None and self.list_id not in (None, mailing_list.id):
-            raise traces.not_ours()
+            raise trace_ids.not_ours()
         return accounts.get(uow, self.user_id)
 
 
@@ -56,7 +56,7 @@ def speaker_of(request: Request, state: State, submission: Submission, scope: Sc
 
 
 def read_trace(state: State, token: str) -> Trace:
-    return traces.read(state.trace_signer, token)
+    return trace_ids.read(state.trace_signer, token)
 
 
 def as_person(request: Request, speaker: Speaker) -> Actor:

@@ -11,11 +11,11 @@ from api.waiting import Subscriber, Waiters
 from core.keyring import Signer
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
-from services.api_keys import Uses
-from services.composer.commission import Shelf
+from services.access.api_keys import Uses
+from services.composer.metadata_requests import Shelf
 from services.composer.photos import Photos
+from services.money.topups.claims import ClaimTokens
 from services.oauth.signers import Signers
-from services.topups.claims import ClaimTokens
 from storage.resources import Resources
 
 

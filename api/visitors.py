@@ -16,9 +16,9 @@ from api.pages.frame import lead, page
 from api.state import State
 from api.submission import SubmissionOf
 from core.errors import DomainError, invalid, unsupported_type
-from services import sessions
-from services.account_addresses import LOGIN_PATH
-from services.api_keys import Caller
+from services.access import sessions
+from services.access.api_keys import Caller
+from services.people.page_urls import LOGIN_PATH
 
 Fields = dict[str, str]
 

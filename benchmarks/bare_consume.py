@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from api.app import THREADS
 from core.settings import load_settings
-from services import api_keys
+from services.access import api_keys
 
 _CALLER = "SELECT user_id FROM api_keys WHERE secret_hmac = %s AND revoked_at IS NULL"
 _CHARGE = "SELECT outcome, answer FROM credit_consume(%s, %s, %s, %s, NULL, NULL, NULL)"

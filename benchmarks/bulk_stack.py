@@ -16,7 +16,7 @@ from psycopg2.extensions import connection
 from core.ids import random_ids
 from devstack.ports import PortPicker
 from devstack.stack import embedded_services
-from services import lists
+from services.mailing import lists
 from tests.stack import Owner, Running, Stack, open_stack
 
 CHUNK = 10_000

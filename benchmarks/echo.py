@@ -20,7 +20,7 @@ from core.lanes import Lane
 from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import Settings, load_settings
-from services.api_keys import Caller
+from services.access.api_keys import Caller
 from storage.request_work import Question
 from workers import process
 from workers.declaration import TaskSet

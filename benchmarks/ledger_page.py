@@ -14,8 +14,8 @@ from psycopg2.extensions import cursor
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from devstack.ports import LOOPBACK, PortPicker
 from devstack.stack import embedded_services
-from services.credits import ledger
-from services.credits.verify import faults
+from services.money.credits import ledger
+from services.money.credits.verify import faults
 from tests.stack import Owner, Stack, open_stack
 
 ENTRIES = 1_000_000 if full_size() else 200_000

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from services.composer.offline.tokens import tokenizer
-from services.composer.words import folded, words_of
+from services.composer.text.words import folded, words_of
 
 _CHARACTER = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 

@@ -18,9 +18,9 @@ from benchmarks.measure import Finding, alternate, full_size, median_and_spread,
 from devstack.ports import LOOPBACK, PortPicker
 from devstack.stack import embedded_services
 from models import Tier
-from services import lists
-from services.subscriptions import pages
-from services.subscriptions.pages import Filters
+from services.mailing import lists
+from services.mailing.subscriptions import member_pages
+from services.mailing.subscriptions.member_pages import Filters
 from tests.stack import Owner, Stack, open_stack
 
 MEMBERS = 1_000_000
@@ -165,7 +165,7 @@ class _Bench:
         event.listen(engine, "before_cursor_execute", note)
         try:
             with self.stack.resources.unit_of_work() as uow:
-                pages.page(
+                member_pages.page(
                     uow,
                     self.list_id,
                     page.filters,

@@ -15,9 +15,9 @@ from benchmarks.measure import Finding, alternate, full_size, median_and_spread,
 from services.composer import offline
 from services.composer.offline.tokens import tokenizer
 from services.composer.post import Part, PlainPost, Post
-from services.composer.reading import read
-from services.composer.sentences import sentences_of
-from services.composer.words import words_of
+from services.composer.text.markup import read
+from services.composer.text.sentences import sentences_of
+from services.composer.text.words import words_of
 
 _WORDS = 2_000
 _BAR = 1.5

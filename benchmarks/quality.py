@@ -10,8 +10,8 @@ from benchmarks.measure import Finding
 from services.composer import offline, rules
 from services.composer.offline.tokens import tokenizer
 from services.composer.post import Part, PlainPost
-from services.composer.reading import read
-from services.composer.sentences import sentences_of
+from services.composer.text.markup import read
+from services.composer.text.sentences import sentences_of
 
 _EVERY_PART = frozenset(Part)
 _HASH = "0" * 64

@@ -8,7 +8,9 @@ from cli.connection import connected
 from cli.output import Json, show, show_all
 from core.scopes import Scope
 from models import ApiKey, Plan, User
-from services import accounts, api_keys, erasure
+from services import erasure
+from services.access import api_keys
+from services.people import accounts
 
 users = typer.Typer(
     no_args_is_help=True, add_completion=False, help="People who own or read lists."

@@ -5,7 +5,7 @@ import typer
 from cli.connection import connected
 from cli.output import Json, show, show_all
 from core import clock
-from services.attachments import rotation, strays
+from services.media.attachments import rotation, strays
 
 attachments = typer.Typer(no_args_is_help=True, add_completion=False, help="Uploaded images.")
 encryption = typer.Typer(no_args_is_help=True, add_completion=False, help="Encryption keys.")

@@ -9,8 +9,8 @@ from cli import orders
 from cli.connection import connected
 from cli.output import Json, show, show_all
 from core.errors import invalid
-from services import accounts
-from services.credits import ledger, verify
+from services.money.credits import ledger, verify
+from services.people import accounts
 
 FAULTY = 1
 

@@ -6,9 +6,9 @@ import typer
 from cli.connection import connected
 from cli.output import Json, show, written
 from cli.watching import result_of, wait_for
-from services import exports, lists
-from services.exports import ExportKind
-from services.parts import StoredFile
+from services.mailing import exports, lists
+from services.mailing.exports import ExportKind
+from storage.parts import StoredFile
 from storage.resources import Resources
 
 app = typer.Typer(add_completion=False)

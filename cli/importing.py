@@ -11,10 +11,11 @@ from cli.output import Json, show, written
 from cli.watching import result_of, wait_for
 from core.errors import malformed
 from models import Job
-from services import lists
-from services.imports import accepting, verdicts
-from services.imports.accepting import Options
-from services.parts import PartWriter
+from services.mailing import lists
+from services.mailing.imports import accept
+from services.mailing.imports.accept import Options
+from services.mailing.imports.applying import verdicts
+from storage.parts import PartWriter
 from storage.resources import Resources
 
 NOT_ALL_VALID = 3
@@ -63,7 +64,7 @@ def _mapping(text: str | None) -> dict[str, str] | None:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError:
         parsed = None
-    if not accepting.is_mapping(parsed):
+    if not accept.is_mapping(parsed):
         raise malformed("import.mapping", "--mapping must be a JSON object of strings.")
     return parsed
 
@@ -71,14 +72,14 @@ def _mapping(text: str | None) -> dict[str, str] | None:
 def _begin(resources: Resources, list_name: str, file: Path, options: Options) -> int:
     with resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name)
-    prefix = accepting.new_prefix()
+    prefix = accept.new_prefix()
     stored = PartWriter(resources.objects, prefix)
     with _opened(file) as source:
         shutil.copyfileobj(source, cast("BinaryIO", stored), 1024 * 1024)
     stored.close()
     if not stored.size:
         raise malformed("import.empty", "The file is empty.")
-    return accepting.accept_file(
+    return accept.accept_file(
         resources,
         mailing_list.user_id,
         mailing_list.id,

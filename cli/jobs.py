@@ -7,12 +7,12 @@ from cli.connection import connected
 from cli.output import Json, show, show_all
 from core.errors import not_found
 from models import Job, JobStatus
-from services import exports
-from services.attachments import upload
-from services.imports import running, undoing
-from services.jobs import requests
-from services.subscriptions import joining
-from services.topups import opening
+from services.jobs import records
+from services.mailing import exports
+from services.mailing.imports import import_jobs, undo
+from services.mailing.subscriptions import subscribe
+from services.media.attachments import upload
+from services.money.topups import checkout
 from storage.unit_of_work import UnitOfWork
 
 app = typer.Typer(
@@ -30,7 +30,7 @@ def list_jobs(
 ) -> None:
     """Show jobs of all users, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
-        jobs = requests.list_all(uow, status=status, limit=limit)
+        jobs = records.list_all(uow, status=status, limit=limit)
         show_all([_brief(job) for job in jobs], as_json=as_json)
 
 
@@ -56,7 +56,7 @@ def retry_job(job_id: JobId, as_json: Json = False) -> None:
     """Start a failed or cancelled job again, where its kind allows it."""
     with connected() as resources, resources.unit_of_work() as uow:
         job = _get(uow, job_id)
-        requests.restart(uow, job)
+        records.restart(uow, job)
         uow.session.refresh(job)
         show(_brief(job), as_json=as_json)
 

@@ -4,7 +4,8 @@ import typer
 
 from cli.connection import connected
 from cli.output import Json, show
-from services import accounts, lists
+from services.mailing import lists
+from services.people import accounts
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Lists that people subscribe to."

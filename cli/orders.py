@@ -7,7 +7,7 @@ from cli.output import Json, show, show_all
 from core import clock
 from core.errors import invalid
 from models import OrderStatus, PaymentOrder, Resolution
-from services.topups import orders, reviewing, settling
+from services.money.topups import orders, reviews, settlement
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Orders of credits.")
 
@@ -30,7 +30,7 @@ def list_orders(
 def show_order(order_id: OrderId, as_json: Json = False) -> None:
     """Show one order: what is known of its payment, and how it came to its state."""
     with connected() as resources, resources.unit_of_work() as uow:
-        order = settling.lock(uow, order_id)
+        order = settlement.lock(uow, order_id)
         history = [
             f"{clock.iso(each.created_at)} {each.to_status} ({each.via})"
             for each in orders.changes(uow, order_id)
@@ -57,7 +57,7 @@ def review_order(
         raise invalid("order.resolution", "Say either --credit or --refunded.")
     resolution = Resolution.CREDIT if credit else Resolution.REFUNDED
     with connected() as resources, resources.unit_of_work() as uow:
-        order = reviewing.resolve(uow, order_id, resolution)
+        order = reviews.resolve(uow, order_id, resolution)
         uow.session.refresh(order)
         show(_brief(order) | _facts(order), as_json=as_json)
 

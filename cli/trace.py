@@ -4,9 +4,10 @@ import typer
 
 from cli.connection import connected
 from cli.output import Json, show
-from services import accounts, lists
-from services.subscriptions import addresses, traces
-from services.subscriptions.traces import Trace
+from services.mailing import lists
+from services.mailing.subscriptions import mail_urls, trace_ids
+from services.mailing.subscriptions.trace_ids import Trace
+from services.people import accounts
 
 app = typer.Typer(add_completion=False)
 
@@ -21,7 +22,7 @@ def trace(
     with connected() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         person = accounts.get_by_email(uow, email)
-        signer = traces.signer(resources.keyring)
-        trace_id = traces.make(signer, Trace(mailing_list.id, person.id))
-        url = addresses.unsubscribe_url(resources.settings, trace_id)
+        signer = trace_ids.signer(resources.keyring)
+        trace_id = trace_ids.make(signer, Trace(mailing_list.id, person.id))
+        url = mail_urls.unsubscribe_url(resources.settings, trace_id)
     show({"trace_id": trace_id, "unsubscribe_url": url}, as_json=as_json)

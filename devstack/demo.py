@@ -6,7 +6,9 @@ from core.errors import DomainError
 from devstack.files import read_json_object, write_private_json
 from devstack.home import Home
 from models import MailingList, Plan, User
-from services import accounts, api_keys, lists
+from services.access import api_keys
+from services.mailing import lists
+from services.people import accounts
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 

@@ -30,7 +30,7 @@ class Attachment(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # Sorted by bytes, as an object store sorts its keys (services.attachments.strays).
+    # Sorted by bytes, as an object store sorts its keys (services.media.attachments.strays).
     hash_id: Mapped[str] = mapped_column(String(collation="C"), unique=True)
     status: Mapped[int] = mapped_column(SmallInteger, default=AttachmentStatus.PROCESSING)
     encrypted: Mapped[bool]

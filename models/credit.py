@@ -82,6 +82,6 @@ class CreditEntry(Model):
     source_type: Mapped[str]
     source_id: Mapped[str]
     meta: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
-    # SHA-256 of the entry before and what this one says (services.credits.verify).
+    # SHA-256 of the entry before and what this one says (services.money.credits.verify).
     hash: Mapped[bytes]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -27,11 +27,11 @@ from models import (
     User,
     UserSession,
 )
-from services import accounts
-from services.attachments.files import media_key, original_key
-from services.parts import remove_all
-from services.subscriptions import changes, opt_outs
-from services.subscriptions.changes import Actor, ActorKind, Via
+from services.mailing.subscriptions import changes, opt_outs
+from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.media.attachments.files import media_key, original_key
+from services.people import accounts
+from storage.parts import remove_all
 from storage.unit_of_work import UnitOfWork
 
 

@@ -10,14 +10,14 @@ from core.errors import DomainError, TransientError
 from core.ids import random_hash_id
 from core.scopes import Scope
 from models import FINISHED, Job, MemberImport
-from services import lists
-from services.api_keys import Caller
-from services.imports import accepting, records, running, undoing, verdicts
-from services.imports.accepting import Options
+from services.access.api_keys import Caller
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
-from services.parts import PartWriter
-from services.subscriptions import counts
+from services.mailing import lists, subscriber_counts
+from services.mailing.imports import accept, import_jobs, records, undo
+from services.mailing.imports.accept import Options
+from services.mailing.imports.applying import verdicts
+from storage.parts import PartWriter
 from storage.resources import Resources
 from tests.stack import Owner, Stack, eventually
 
@@ -45,11 +45,11 @@ class Importing:
         self, owner: Owner, list_id: int, file: bytes, *, name: str = "members.csv", **options: Any
     ) -> int:
         """Store the file and enqueue its import; returns the job."""
-        prefix = accepting.new_prefix()
+        prefix = accept.new_prefix()
         parts = PartWriter(self.resources.objects, prefix)
         parts.write(file)
         parts.close()
-        return accepting.accept_file(
+        return accept.accept_file(
             self.resources,
             owner.user_id,
             list_id,
@@ -83,7 +83,7 @@ class Importing:
     def work(self, job_id: int) -> Job:
         """Take turns at the job until it has ended, as a worker does."""
         job = self.job(job_id)
-        run = undoing.run if job.kind == undoing.UNDO.name else running.run
+        run = undo.run if job.kind == undo.UNDO.name else import_jobs.run
         for _ in range(_MOST_TURNS):
             lease = self.claim(job_id)
             if lease is None:
@@ -155,7 +155,7 @@ class Importing:
     def count(self, list_id: int) -> int:
         """As the list shows it."""
         with self.resources.unit_of_work() as uow:
-            return counts.of_lists(uow, [list_id])[list_id]
+            return subscriber_counts.of_lists(uow, [list_id])[list_id]
 
     def not_added(self, import_id: int) -> list[list[str]]:
         """The file of rows that were not added, without its header."""
@@ -170,4 +170,4 @@ def csv_of(rows: Iterable[Sequence[str]], header: Sequence[str] = ("email", "nam
 
 
 def counts_of(task: MemberImport) -> dict[str, int]:
-    return {name: getattr(task, name) for name in running.COUNTS}
+    return {name: getattr(task, name) for name in import_jobs.COUNTS}

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import httpx
 
 from core.scopes import Scope
-from services import sessions
+from services.access import sessions
 from services.oauth import clients
 from tests.stack import Owner, Stack
 

@@ -28,7 +28,8 @@ from devstack.spawn import spawn
 from devstack.stack import Services
 from devstack.watcher_client import Watcher
 from models import Plan
-from services import accounts, api_keys
+from services.access import api_keys
+from services.people import accounts
 from storage.migrations.run import migrate
 from storage.resources import Resources, open_resources
 

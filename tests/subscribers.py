@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import httpx
 
-from services import accounts, lists, mailed_links
-from services.mailed_links import Purpose
-from services.subscriptions import joining, traces
-from services.subscriptions.changes import Actor, ActorKind, Via
-from services.subscriptions.traces import Trace
+from services.mailing import lists
+from services.mailing.subscriptions import subscribe as joining
+from services.mailing.subscriptions import trace_ids
+from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.mailing.subscriptions.trace_ids import Trace
+from services.people import accounts, mailed_tokens
+from services.people.mailed_tokens import Purpose
 from tests.contract.replies import data
 from tests.stack import Stack
 
@@ -34,9 +36,9 @@ class Subscriber:
         return f"{self.stack.api_url}/unsubscribe?trace_id={self.trace_id}"
 
     def mailed_token(self) -> str:
-        signer = mailed_links.signer(self.stack.resources.keyring)
+        signer = mailed_tokens.signer(self.stack.resources.keyring)
         with self.stack.resources.unit_of_work() as uow:
-            return mailed_links.make(
+            return mailed_tokens.make(
                 uow,
                 signer,
                 Purpose.CONFIRM_SUBSCRIPTION,
@@ -85,4 +87,4 @@ def subscribe(stack: Stack, list_id: int) -> Subscriber:
 
 
 def make_trace(stack: Stack, list_id: int, user_id: int) -> str:
-    return traces.make(traces.signer(stack.resources.keyring), Trace(list_id, user_id))
+    return trace_ids.make(trace_ids.signer(stack.resources.keyring), Trace(list_id, user_id))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from services import accounts
+from services.people import accounts
 from tests.stack import Stack, eventually
 
 PASSWORD = "correct horse battery"

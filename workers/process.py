@@ -11,14 +11,14 @@ from integrations.mail import registry
 from integrations.mail.port import Mailer
 from integrations.payments.registry import PaymentChannels
 from integrations.stock_photos.registry import StockPhotoProviders
-from services.composer import usage
-from services.composer.commission import Shelf
+from services.composer import model_usage
+from services.composer.metadata_requests import Shelf
 from services.composer.photos import Photos, note_quotas
-from services.images import ConverterProcess
+from services.media.images import ConverterProcess
 from storage.resources import Resources, open_resources
 
 if TYPE_CHECKING:
-    from services.composer.writing import Writing
+    from services.composer.writers import Writing
 
 IO_THREADS = 16
 # A job's own work and its heartbeat.
@@ -62,10 +62,10 @@ def photos() -> Photos:
 def _writing_of(_pid: int) -> "Writing":
     given = resources()
     # The writers' libraries take seconds and memory, which the other lanes' workers are spared.
-    from services.composer.writing import Writing
+    from services.composer.writers import Writing
 
     shelf = Shelf(given.settings, given.keyring, given.cache)
-    llm = language_model(given.settings, partial(usage.note, given.redis))
+    llm = language_model(given.settings, partial(model_usage.note, given.redis))
     return Writing(given.settings, shelf, llm)
 
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem
 from core.errors import DomainError, malformed, stalled, too_large, unavailable
-from services.attachments.upload import MAX_BYTES, file_too_large
+from services.media.attachments.upload import MAX_BYTES, file_too_large
 
 MEGABYTE = 1024 * 1024
 # Part headers, boundaries and a few small fields around the file.

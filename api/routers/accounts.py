@@ -9,8 +9,9 @@ from api.schemas.accounts import ApiKeyRecord, CreatedApiKey, NewApiKey, UserRec
 from api.schemas.envelope import Envelope, envelope
 from core.errors import forbidden
 from core.scopes import Scope
-from services import accounts, api_keys
-from services.api_keys import Caller
+from services.access import api_keys
+from services.access.api_keys import Caller
+from services.people import accounts
 
 router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 

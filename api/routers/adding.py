@@ -25,9 +25,9 @@ from api.schemas.imports import MembersInput
 from api.state import State
 from core.errors import malformed, too_large, unsupported_type
 from core.scopes import Scope
-from services.api_keys import Caller
-from services.imports import accepting
-from services.imports.accepting import MOST_MEMBERS, Accepted
+from services.access.api_keys import Caller
+from services.mailing.imports import accept
+from services.mailing.imports.accept import MOST_MEMBERS, Accepted
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
@@ -102,7 +102,7 @@ async def _accept_members(request: Request, state: State, caller: Caller, list_i
     body = (await request.body()).removeprefix(b"\xef\xbb\xbf")
     await run_in_threadpool(_check_members, body)
     accepted = await run_in_threadpool(
-        accepting.accept_members,
+        accept.accept_members,
         state.resources,
         caller,
         list_id,

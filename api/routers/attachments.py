@@ -19,9 +19,9 @@ from core import clock
 from core.errors import DomainError
 from core.scopes import Scope
 from models import AttachmentStatus
-from services.api_keys import Caller
-from services.attachments import links, records, upload
-from services.attachments.upload import Accepted, Upload, clean_filename
+from services.access.api_keys import Caller
+from services.media.attachments import records, signed_links, upload
+from services.media.attachments.upload import Accepted, Upload, clean_filename
 from storage.notifications import job_topic
 
 router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
@@ -191,7 +191,7 @@ def create_link(
     """Make a link that shows an encrypted file to whoever has it, for a while."""
     with state.resources.unit_of_work() as uow:
         attachment = records.get(uow, caller, hash_id)
-    url, expires_at = links.create(
+    url, expires_at = signed_links.create(
         state.link_signer,
         attachment,
         base=state.resources.settings.public_base,

@@ -24,9 +24,9 @@ from core import ids
 from core.errors import malformed
 from core.lanes import Lane
 from core.scopes import Scope
-from services.api_keys import Caller
-from services.composer import commission, photos
-from services.composer.commission import Commission
+from services.access.api_keys import Caller
+from services.composer import metadata_requests, photos
+from services.composer.metadata_requests import Commission
 from services.composer.post import Part
 
 _routes = APIRouter(tags=["Composer"], route_class=JsonRoute)
@@ -117,7 +117,7 @@ async def _written(
         "content": asked.post.content,
         "wanted": sorted(asked.wanted),
     }
-    seconds = preference.patience(commission.MOST_SECONDS)
+    seconds = preference.patience(metadata_requests.MOST_SECONDS)
     call = state.calls.call("composer.write", Lane.IO, question, seconds=seconds, same=name)
     answer = await while_connected(request.receive, call)
     return _fields(answer["fields"], answer["source"])

@@ -16,11 +16,11 @@ from api.state import State
 from api.visitors import Fields, FormOf, Member, acting, lead_to_login, page_for, signed_in
 from core.errors import invalid
 from core.scopes import EXPLANATIONS, Scope
-from services import accounts
 from services.oauth import grants
 from services.oauth.adapters import Reply
 from services.oauth.metadata import AUTHORIZE_PATH, GRANTS_PATH
 from services.oauth.server import Asked, Server
+from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
 # Not operations of the API, so not in its document either.

@@ -14,8 +14,8 @@ from api.schemas.credits import CreditEntryRecord
 from api.schemas.envelope import Envelope
 from api.state import state_of
 from core.scopes import Scope
-from services.credits import ledger
-from services.credits.ledger import Outcome
+from services.money.credits import ledger
+from services.money.credits.ledger import Outcome
 
 router = APIRouter(tags=["Credits"], route_class=DirectRoute)
 

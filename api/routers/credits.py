@@ -13,8 +13,8 @@ from api.schemas.credits import CreditBalance, LedgerPage
 from api.schemas.envelope import Envelope
 from core.errors import malformed
 from core.scopes import Scope
-from services.api_keys import Caller
-from services.credits import ledger
+from services.access.api_keys import Caller
+from services.money.credits import ledger
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 

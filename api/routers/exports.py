@@ -16,10 +16,10 @@ from api.routers.lists import NO_LIST, NOT_OWNER
 from api.schemas.envelope import Body, Envelope
 from api.schemas.jobs import JobRecord
 from api.state import State
-from services import exports
-from services.api_keys import Caller
-from services.exports import ExportKind
-from services.parts import StoredFile
+from services.access.api_keys import Caller
+from services.mailing import exports
+from services.mailing.exports import ExportKind
+from storage.parts import StoredFile
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 

@@ -7,7 +7,7 @@ from api.json_bodies import JsonRoute
 from api.openapi import refuses
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.oauth import GrantRecord
-from services.api_keys import Caller
+from services.access.api_keys import Caller
 from services.oauth import grants
 
 router = APIRouter(tags=["OAuth"], route_class=JsonRoute)

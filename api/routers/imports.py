@@ -28,9 +28,10 @@ from api.schemas.jobs import JobRecord
 from api.state import State
 from core.errors import malformed
 from core.scopes import Scope
-from services.api_keys import Caller
-from services.imports import accepting, records, verdicts
-from services.imports.accepting import Options
+from services.access.api_keys import Caller
+from services.mailing.imports import accept, records
+from services.mailing.imports.accept import Options
+from services.mailing.imports.applying import verdicts
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
@@ -113,11 +114,9 @@ async def import_file(
     """
     options = Options(dry_run, on_existing, _mapping(mapping))
     await run_in_threadpool(_check_owner, state, caller, list_id)
-    arrived = await store_arriving(
-        request, state.resources.objects, accepting.new_prefix(), filename
-    )
+    arrived = await store_arriving(request, state.resources.objects, accept.new_prefix(), filename)
     accepted = await run_in_threadpool(
-        accepting.accept_file,
+        accept.accept_file,
         state.resources,
         caller.user_id,
         list_id,
@@ -139,14 +138,14 @@ def _mapping(text: str | None) -> dict[str, str] | None:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError:
         parsed = None
-    if not accepting.is_mapping(parsed):
+    if not accept.is_mapping(parsed):
         raise malformed("import.mapping", "query.mapping must be a JSON object of strings.")
     return parsed
 
 
 def _check_owner(state: State, caller: Caller, list_id: int) -> None:
     with state.resources.unit_of_work() as uow:
-        accepting.check_owner(uow, caller, list_id)
+        accept.check_owner(uow, caller, list_id)
 
 
 @router.get("/imports")

@@ -17,8 +17,8 @@ from api.schemas.jobs import JobRecord
 from api.state import State
 from api.streams import EventStream
 from models import FINISHED, Job
-from services.api_keys import Caller
-from services.jobs import kinds, requests
+from services.access.api_keys import Caller
+from services.jobs import kinds, records
 from storage.notifications import job_topic
 
 router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
@@ -42,7 +42,7 @@ def list_jobs(
     """The caller's jobs of the kinds that the credential's scopes cover, newest first."""
     with state.resources.unit_of_work() as uow:
         visible = kinds.names_within(caller.scopes)
-        jobs = requests.list_of(uow, caller, visible, offset=offset, limit=limit)
+        jobs = records.list_of(uow, caller, visible, offset=offset, limit=limit)
         items = [_record(state, job) for job in jobs]
     return envelope(page(items, offset=offset, limit=limit))
 
@@ -51,14 +51,14 @@ def list_jobs(
 def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobRecord]:
     """One of the caller's jobs, with its progress."""
     with state.resources.unit_of_work() as uow:
-        return envelope(_record(state, requests.get(uow, caller, job_id)))
+        return envelope(_record(state, records.get(uow, caller, job_id)))
 
 
 @router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
 def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Cancel: a waiting job ends at once, a running one at its next step. 0: it had ended."""
     with state.resources.unit_of_work() as uow:
-        return envelope(requests.cancel(uow, caller, job_id))
+        return envelope(records.cancel(uow, caller, job_id))
 
 
 @router.post(
@@ -71,7 +71,7 @@ def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[in
 def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, where its kind allows it."""
     with state.resources.unit_of_work() as uow:
-        return envelope(requests.retry(uow, caller, job_id))
+        return envelope(records.retry(uow, caller, job_id))
 
 
 @router.get(
@@ -143,4 +143,4 @@ def _last_event_id(request: Request) -> int | None:
 
 def _read(state: State, caller: Caller, job_id: int) -> Job:
     with state.resources.unit_of_work() as uow:
-        return requests.get(uow, caller, job_id)
+        return records.get(uow, caller, job_id)

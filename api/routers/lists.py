@@ -9,8 +9,8 @@ from api.openapi import refuses
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.lists import Channel, ListChanges, NewList
 from core.scopes import Scope
-from services import lists
-from services.api_keys import Caller
+from services.access.api_keys import Caller
+from services.mailing import lists
 
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 

@@ -25,9 +25,10 @@ from api.visitors import (
     signed_in,
 )
 from core.errors import DomainError, Kind
-from services import logins, passwords, sessions
-from services.account_addresses import ACCOUNT_PATH, LOGIN_PATH, LOGOUT_PATH
-from services.logins import Attempt
+from services.access import sessions
+from services.people import logins, passwords
+from services.people.logins import Attempt
+from services.people.page_urls import ACCOUNT_PATH, LOGIN_PATH, LOGOUT_PATH
 from storage.unit_of_work import UnitOfWork
 
 # Not operations of the API, so not in its document either.

@@ -15,9 +15,9 @@ from core import clock
 from core.errors import DomainError, Kind
 from core.scopes import Scope
 from models import Attachment
-from services.api_keys import require_scope
-from services.attachments import links, records
-from services.attachments.files import media_key
+from services.access.api_keys import require_scope
+from services.media.attachments import records, signed_links
+from services.media.attachments.files import media_key
 from storage.objects import ObjectMissing
 
 router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
@@ -60,7 +60,7 @@ def read_media(request: Request, filename: str) -> Response:
 
 
 def _has_link(request: Request, state: State, attachment: Attachment) -> bool:
-    return links.opens(
+    return signed_links.opens(
         state.link_signer,
         attachment.filename,
         expires=request.query_params.get("expires", ""),

@@ -23,10 +23,11 @@ from api.schemas.subscriptions import (
 )
 from core.scopes import Scope
 from models import SubscriptionStatus, Tier
-from services import accounts, lists
-from services.api_keys import Caller
-from services.subscriptions import members, pages, transfers
-from services.subscriptions.pages import Filters
+from services.access.api_keys import Caller
+from services.mailing import lists
+from services.mailing.subscriptions import member_pages, members, transfers
+from services.mailing.subscriptions.member_pages import Filters
+from services.people import accounts
 
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
@@ -81,7 +82,9 @@ def list_subscriptions(
     filters = Filters(status, email, premium)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        found = pages.page(uow, mailing_list.id, filters, offset=offset, limit=limit, cursor=cursor)
+        found = member_pages.page(
+            uow, mailing_list.id, filters, offset=offset, limit=limit, cursor=cursor
+        )
     pagination = {
         "total": found.total,
         "offset": offset,

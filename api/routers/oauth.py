@@ -16,8 +16,7 @@ from api.schemas.oauth import (
 )
 from api.state import State
 from api.submission import FORM
-from services import accounts
-from services.api_keys import Caller
+from services.access.api_keys import Caller
 from services.oauth.metadata import (
     INTROSPECT_PATH,
     METADATA_PATH,
@@ -27,6 +26,7 @@ from services.oauth.metadata import (
     metadata,
 )
 from services.oauth.server import Server
+from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["OAuth"])

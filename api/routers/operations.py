@@ -20,7 +20,7 @@ from api.openapi import refuses
 from api.state import State, state_of
 from core.errors import TransientError, unauthenticated
 from services.composer.photos import noted_quotas
-from services.jobs import requests
+from services.jobs import records
 from storage.resources import Resources
 
 router = APIRouter(tags=["Operations"], dependencies=[UNCOUNTED], route_class=JsonRoute)
@@ -100,7 +100,7 @@ def _answers(check: Callable[[Resources], None], resources: Resources) -> bool:
 
 def _count_jobs(state: State) -> None:
     with state.resources.unit_of_work() as uow:
-        counts = requests.count_unfinished(uow)
+        counts = records.count_unfinished(uow)
     JOBS.clear()
     for (lane, status), count in counts.items():
         JOBS.labels(lane, status).set(count)

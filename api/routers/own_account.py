@@ -26,16 +26,17 @@ from api.visitors import (
 from core import ids
 from core.errors import DomainError, Kind, not_found
 from models import User
-from services import account_mails, accounts, logins, passwords, registration, sessions
-from services.account_addresses import (
+from services.access import sessions
+from services.people import account_mails, accounts, logins, passwords, registration
+from services.people.account_mails import MailKind
+from services.people.logins import Attempt
+from services.people.page_urls import (
     ACCOUNT_PATH,
     CONFIRM_EMAIL_PATH,
     EMAIL_PATH,
     PASSWORD_PATH,
     SESSIONS_PATH,
 )
-from services.account_mails import MailKind
-from services.logins import Attempt
 
 # Not operations of the API, so not in its document either. Each looks at the session itself.
 router = APIRouter(include_in_schema=False)

@@ -21,11 +21,12 @@ from api.submission import Submission, SubmissionOf
 from core.errors import invalid, malformed
 from core.keyring import Keyring
 from models import MailingList, User
-from services import accounts, lists
-from services.subscriptions import joining, leaving, own
-from services.subscriptions.addresses import CONFIRM_PATH, UNSUBSCRIBE_PATH
-from services.subscriptions.changes import Actor, Via
-from services.subscriptions.traces import Trace
+from services.mailing import lists
+from services.mailing.subscriptions import own, subscribe, unsubscribe
+from services.mailing.subscriptions.changes import Actor, Via
+from services.mailing.subscriptions.mail_urls import CONFIRM_PATH, UNSUBSCRIBE_PATH
+from services.mailing.subscriptions.trace_ids import Trace
+from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
 # Not operations of the API, so not in its document either.
@@ -33,13 +34,13 @@ router = APIRouter(dependencies=[BY_LINK], include_in_schema=False)
 
 _Act = Callable[[UnitOfWork, Keyring, MailingList, User, Actor], None]
 _LEAVING: dict[str, _Act] = {
-    "leave": leaving.leave,
-    "stop_mail": partial(leaving.set_email, enabled=False),
+    "leave": unsubscribe.leave,
+    "stop_mail": partial(unsubscribe.set_email, enabled=False),
 }
 _ACTIONS: dict[str, _Act] = {
     **_LEAVING,
-    "undo": leaving.undo_leave,
-    "resume_mail": partial(leaving.set_email, enabled=True),
+    "undo": unsubscribe.undo_leave,
+    "resume_mail": partial(unsubscribe.set_email, enabled=True),
 }
 
 
@@ -99,7 +100,7 @@ def _act(request: Request, state: State, trace: Trace, action: str, via: Via) ->
 def show_confirmation(state: StateOf, token: Annotated[str | None, Query()] = None) -> Response:
     """What the mailed link would confirm, or has."""
     with state.resources.unit_of_work() as uow:
-        found = joining.read_confirmation(uow, state.resources.keyring, _secret(token))
+        found = subscribe.read_confirmation(uow, state.resources.keyring, _secret(token))
         return page(
             "confirm.html",
             list_title=found.mailing_list.title,
@@ -119,9 +120,9 @@ def confirm_subscription(
     secret = _secret(token, submission.fields.get("token"))
     keyring = state.resources.keyring
     with state.resources.unit_of_work() as uow:
-        found = joining.read_confirmation(uow, keyring, secret)
+        found = subscribe.read_confirmation(uow, keyring, secret)
         speaker = Speaker(found.record.user_id, Via.CONFIRMATION, found.mailing_list.id)
-        joining.confirm(uow, keyring, secret, speaking.as_person(request, speaker))
+        subscribe.confirm(uow, keyring, secret, speaking.as_person(request, speaker))
     return see_other(urlencode({"token": secret}))
 
 

@@ -21,15 +21,15 @@ from api.state import State
 from api.visitors import Fields, FormOf, page_for_anybody, require_own_form, signed_in
 from core.errors import DomainError, Kind
 from core.keyring import Keyring
-from services import account_mails, accounts, logins, passwords, registration
-from services.account_addresses import (
+from services.people import account_mails, accounts, logins, passwords, registration
+from services.people.account_mails import MailKind
+from services.people.page_urls import (
     ACCOUNT_PATH,
     FORGOTTEN_PATH,
     REGISTER_PATH,
     REGISTRATION_PATH,
     RESET_PATH,
 )
-from services.account_mails import MailKind
 from storage.unit_of_work import UnitOfWork
 
 # Not operations of the API, so not in its document either.

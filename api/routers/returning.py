@@ -13,8 +13,8 @@ from core.errors import DomainError, forbidden
 from core.lanes import Lane
 from core.logging import get_logger
 from models import OrderStatus, PaymentOrder
-from services.topups import redirects
-from services.topups.opening import RETURN_PATH
+from services.money.topups import return_urls
+from services.money.topups.checkout import RETURN_PATH
 
 log = get_logger(__name__)
 
@@ -42,7 +42,7 @@ async def return_from_payment(
     is_unpaid = status in {OrderStatus.PENDING, OrderStatus.EXPIRED}
     if is_unpaid and "pressroom.head" not in request.scope:
         status = await _asked(state, found)
-    location = redirects.with_result(found.redirect_url, found.id, status)
+    location = return_urls.with_result(found.redirect_url, found.id, status)
     return Response(status_code=303, headers={**HEADERS, "Location": location})
 
 

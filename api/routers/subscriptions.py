@@ -21,10 +21,13 @@ from core.errors import DomainError, FieldProblem, Kind, invalid, malformed
 from core.scopes import Scope
 from integrations.challenges.port import Answer, Challenge, Provider
 from models import MailingList
-from services import accounts, lists
-from services.api_keys import Caller
-from services.subscriptions import joining, leaving, reading
-from services.subscriptions.changes import Actor
+from services.access.api_keys import Caller
+from services.mailing import lists
+from services.mailing.subscriptions import reading
+from services.mailing.subscriptions import subscribe as joining
+from services.mailing.subscriptions import unsubscribe as leaving
+from services.mailing.subscriptions.changes import Actor
+from services.people import accounts
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 

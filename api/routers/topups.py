@@ -24,9 +24,9 @@ from api.state import State
 from core.errors import too_slow
 from core.scopes import Scope
 from models import JobStatus, PaymentOrder
-from services.api_keys import Caller
-from services.topups import claims, opening, orders
-from services.topups.opening import Accepted, Asked
+from services.access.api_keys import Caller
+from services.money.topups import checkout, claims, orders
+from services.money.topups.checkout import Accepted, Asked
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
@@ -101,7 +101,7 @@ async def topup_credit(
     body = await request.body()
     asked = _asked(decimal_bodies.read(request.headers.get("content-type", ""), body))
     accepted = await run_in_threadpool(
-        opening.accept,
+        checkout.accept,
         state.resources,
         state.payments,
         state.claim_tokens,

@@ -4,7 +4,7 @@ from starlette.concurrency import run_in_threadpool
 from api.dependencies import UNCOUNTED, StateOf
 from api.openapi import refuses
 from api.schemas.envelope import Envelope, envelope
-from services.topups import webhooks
+from services.money.topups import webhooks
 
 router = APIRouter(tags=["Credits"], dependencies=[UNCOUNTED])
 

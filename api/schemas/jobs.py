@@ -4,7 +4,7 @@ from pydantic import Field
 
 from api.schemas.envelope import Schema, Timestamp
 from models import Job
-from services.jobs.requests import progress_of
+from services.jobs.records import progress_of
 
 
 class JobProgress(Schema):

@@ -9,8 +9,8 @@ from api.schemas.envelope import Body, Pagination, Schema, Timestamp, plain_mome
 from api.schemas.lists import Channel
 from core.errors import DomainError
 from models import Subscription, SubscriptionEvent, Tier, User
-from services.accounts import normalise_email
-from services.subscriptions.changes import Via
+from services.mailing.subscriptions.changes import Via
+from services.people.accounts import normalise_email
 
 
 def _address(value: str) -> str:

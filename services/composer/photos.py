@@ -10,7 +10,7 @@ from core.keyring import Keyring
 from core.logging import get_logger
 from integrations.stock_photos.port import Photo, ProviderName, Quota
 from integrations.stock_photos.registry import StockPhotoProviders
-from services.composer import keeping
+from services.composer import cache_names
 from services.composer.post import Written
 from storage.cache import Cache
 
@@ -28,12 +28,12 @@ _QUOTA_SECONDS = 3600
 class Photos:
     def __init__(self, providers: StockPhotoProviders, keyring: Keyring, cache: Cache) -> None:
         self.providers = providers
-        self._namer = keeping.namer(keyring)
+        self._namer = cache_names.namer(keyring)
         self._cache = cache
 
     def name(self, provider: ProviderName, query: str, page: int, limit: int) -> str:
         origin = self.providers.named(provider).origin
-        return keeping.name(self._namer, "photos", origin, query, str(page), str(limit))
+        return cache_names.name(self._namer, "photos", origin, query, str(page), str(limit))
 
     def kept(self, name: str, provider: ProviderName) -> Written[str] | None:
         text = self._cache.get(name)

@@ -8,14 +8,14 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 
-from services.composer import links
-from services.composer.characters import cut_at_word, one_line, visible
 from services.composer.post import Metadata, Part, PlainPost
-from services.composer.reading import settled, stripped
-from services.composer.sentences import whole_sentences
-from services.composer.transliteration import latin
-from services.composer.weighing import MOST_WEIGHT, weighted_length
-from services.composer.words import content_words, folded
+from services.composer.text import hyperlinks
+from services.composer.text.characters import cut_at_word, one_line, visible
+from services.composer.text.markup import settled, stripped
+from services.composer.text.sentences import whole_sentences
+from services.composer.text.transliteration import latin
+from services.composer.text.tweet_length import MOST_WEIGHT, weighted_length
+from services.composer.text.words import content_words, folded
 
 __all__ = ["MOST_WEIGHT", "weighted_length"]
 
@@ -151,9 +151,9 @@ def _tweet_faults(plain: PlainPost, own: frozenset[str], tweet: str) -> list[str
         faults.append("is empty")
     if weighted_length(tweet) > MOST_WEIGHT:
         faults.append(f"weighs more than {MOST_WEIGHT}")
-    if not links.linked(tweet) <= own:
+    if not hyperlinks.linked(tweet) <= own:
         faults.append("has a link that the post doesn't have")
-    if not links.mentions(tweet) <= plain.mentions:
+    if not hyperlinks.mentions(tweet) <= plain.mentions:
         faults.append("mentions somebody whom the post doesn't mention")
     return faults
 
@@ -168,11 +168,11 @@ def _text_faults(text: str, what: str) -> list[str]:
 
 
 def _without_strangers(plain: PlainPost, own: frozenset[str], text: str) -> str:
-    cuts = [span[:2] for span in links.link_spans(text) if span[2] not in own]
+    cuts = [span[:2] for span in hyperlinks.link_spans(text) if span[2] not in own]
     cuts += [
         span[:2]
-        for span in links.mention_spans(text)
-        if links.folded(span[2]) not in plain.mentions
+        for span in hyperlinks.mention_spans(text)
+        if hyperlinks.folded(span[2]) not in plain.mentions
     ]
     for start, end in sorted(cuts, reverse=True):
         text = text[:start] + text[end:]
@@ -181,7 +181,7 @@ def _without_strangers(plain: PlainPost, own: frozenset[str], text: str) -> str:
 
 def _links_of(plain: PlainPost) -> frozenset[str]:
     """Addresses, and what the text itself shows that looks like one: `Node.js` is no link yet."""
-    return frozenset(map(links.comparable, plain.links)) | links.linked(_shown(plain))
+    return frozenset(map(hyperlinks.comparable, plain.links)) | hyperlinks.linked(_shown(plain))
 
 
 def _shown(plain: PlainPost) -> str:

@@ -14,7 +14,7 @@ from authlib.oauth2.rfc6749 import (
 from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 
 from models import OAuthClient, OAuthCode, OAuthToken
-from services.oauth import redirects
+from services.oauth import redirect_uris
 from services.oauth.tokens import Found, Origin
 
 GRANT_TYPES = ("authorization_code", "refresh_token")
@@ -71,7 +71,7 @@ class Client(ClientMixin):
         self.is_public = record.secret_hmac is None
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
-        return redirects.is_registered(redirect_uri, self.record.redirect_uris)
+        return redirect_uris.is_registered(redirect_uri, self.record.redirect_uris)
 
     def get_allowed_scope(self, scope: str | None) -> str | None:
         """All that is asked for, or nothing; who doesn't ask means what the client is for."""

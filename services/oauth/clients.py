@@ -11,7 +11,7 @@ from core.keyring import Keyring, Signer
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import CLIENT_SECRET
 from models import OAuthClient
-from services.oauth import redirects
+from services.oauth import redirect_uris as redirects
 from storage.unit_of_work import UnitOfWork
 
 MAX_NAME_CHARACTERS = 100

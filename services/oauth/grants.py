@@ -12,7 +12,7 @@ from core import clock
 from core.errors import not_found
 from core.scopes import Scope
 from models import OAuthClient, OAuthGrant, User
-from services import accounts
+from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
 

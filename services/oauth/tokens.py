@@ -21,7 +21,7 @@ from core.keyring import Keyring, Signer
 from core.scopes import GRANTABLE, Scope, effective
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
 from models import OAuthClient, OAuthGrant, OAuthToken, TokenKind, User
-from services.api_keys import Caller
+from services.access.api_keys import Caller
 from services.oauth import grants
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork

@@ -6,8 +6,9 @@ from typing import Any
 
 import httpx
 
-from services.composer import reading, rules
+from services.composer import rules
 from services.composer.post import Metadata, Part, Post
+from services.composer.text import markup
 
 METADATA = "/composer/metadata"
 TWEETS = "/composer/generate-tweets"
@@ -59,10 +60,10 @@ def metadata_faults(post: Post, found: dict[str, str], *wanted: Part) -> list[st
         return [f"it has {sorted(found)}"]
     tags = tuple(found["tags"].split(",")) if found.get("tags") else ()
     written = Metadata(found.get("slug"), found.get("summary"), tags if "tags" in found else None)
-    return rules.metadata_faults(reading.read(post), written, parts)
+    return rules.metadata_faults(markup.read(post), written, parts)
 
 
 def tweets_faults(post: Post, found: dict[str, str]) -> list[str]:
     if set(found) != {"tweets"}:
         return [f"it has {sorted(found)}"]
-    return rules.tweets_faults(reading.read(post), found["tweets"].split("\n\n"))
+    return rules.tweets_faults(markup.read(post), found["tweets"].split("\n\n"))

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 
 from models import Plan
-from services.subscriptions import traces
-from services.subscriptions.traces import Trace
+from services.mailing.subscriptions import trace_ids
+from services.mailing.subscriptions.trace_ids import Trace
 from tests.contract.replies import data
 from tests.stack import Stack
 
@@ -139,8 +139,8 @@ def count(client: httpx.Client, list_id: int) -> int:
 
 def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
     """A trace id as the list's mail to that person carries it."""
-    signer = traces.signer(stack.resources.keyring)
-    return traces.make(signer, Trace(list_id, user_id))
+    signer = trace_ids.signer(stack.resources.keyring)
+    return trace_ids.make(signer, Trace(list_id, user_id))
 
 
 def fill(stack: Stack, list_id: int, addresses: list[str], *, status: str = "active") -> None:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from models import Plan
-from services.imports.accepting import MOST_MEMBERS
+from services.mailing.imports.accept import MOST_MEMBERS
 from tests.contract.bulk import (
     COUNTS,
     add,

@@ -5,7 +5,7 @@ import pytest
 
 from core.scopes import Scope
 from core.secret_form import API_KEY
-from services import api_keys
+from services.access import api_keys
 from tests.contract.conftest import KEY_HEADER
 from tests.contract.replies import data, problem, send
 from tests.stack import Owner, Stack, eventually

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from core.errors import DomainError
-from services.credits import ledger, verify
+from services.money.credits import ledger, verify
 from tests.contract import credits
 from tests.contract.test_commands import pressroom, printed, refused
 from tests.stack import Owner, Stack

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from core import clock
+from core import clock, signed_urls
 from core.scopes import Scope
-from services import exports, file_links
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled
+from services.mailing import exports
 from tests.contract.bulk import (
     add,
     addresses,
@@ -140,12 +140,12 @@ def test_a_link_opens_its_own_file_alone_and_not_for_long(
     )
     for url in (first.copy_with(query=None), first.copy_with(path=second.path)):
         problem(httpx.get(url), 403, "link.invalid")
-    signer = file_links.signer(stack.resources.keyring)
+    signer = signed_urls.signer(stack.resources.keyring)
     base = stack.settings().public_base
     for age, status in ((timedelta(minutes=14, seconds=30), 200), (timedelta(minutes=15), 403)):
-        link = file_links.create(signer, first.path, base=base, now=clock.now() - age)
+        link = signed_urls.create(signer, first.path, base=base, now=clock.now() - age)
         assert httpx.get(link).status_code == status
-    nothing = file_links.create(signer, "/exports/0/file.csv.gz", base=base, now=clock.now())
+    nothing = signed_urls.create(signer, "/exports/0/file.csv.gz", base=base, now=clock.now())
     problem(httpx.get(nothing), 404, "export.not_found")
 
 

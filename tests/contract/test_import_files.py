@@ -14,7 +14,7 @@ from api.arriving import store_arriving
 from api.middleware import limits
 from api.middleware.deadlines import DeadlineMiddleware, extend_deadline
 from api.middleware.limits import LIMITS, MOST_FILE_BYTES, Body, BodyRefused, Budget
-from services.parts import PART_BYTES
+from storage.parts import PART_BYTES
 from tests.contract.bulk import (
     addresses,
     counts,

@@ -6,9 +6,11 @@ from typing import Any
 import httpx
 import pytest
 
-from services.imports import accepting, applying, running, splitting
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled
+from services.mailing.imports import accept, import_jobs
+from services.mailing.imports.applying import apply as applying
+from services.mailing.imports.splitting import split
 from tests.contract.bulk import (
     addresses,
     counts,
@@ -98,10 +100,10 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
         held.cancelled.set()
         return apply(*given)
 
-    monkeypatch.setattr(splitting, "ROWS_PER_CHUNK", 10)
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 10)
     monkeypatch.setattr(applying, "apply", apply_and_ask_for_the_end)
     with pytest.raises(JobCancelled):
-        running.run(resources, held)
+        import_jobs.run(resources, held)
     shown = data(quiet_client.get(f"/jobs/{job['id']}"))
     assert (shown["status"], shown["progress"]["done"]) == ("running", 10)
     assert (shown["progress"]["total"], shown["result"]) == (35, None)
@@ -114,7 +116,7 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
 
 
 def test_a_name_is_kept_without_folders_and_within_bounds() -> None:
-    assert accepting.shown_name("C:\\lists\\mine.csv") == "mine.csv"
-    assert accepting.shown_name("../a\0\nb.csv") == "ab.csv"
-    assert accepting.shown_name("x" * 300 + ".csv") == ("x" * 251) + ".csv"
-    assert accepting.shown_name("") is accepting.shown_name(None) is None
+    assert accept.shown_name("C:\\lists\\mine.csv") == "mine.csv"
+    assert accept.shown_name("../a\0\nb.csv") == "ab.csv"
+    assert accept.shown_name("x" * 300 + ".csv") == ("x" * 251) + ".csv"
+    assert accept.shown_name("") is accept.shown_name(None) is None

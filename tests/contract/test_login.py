@@ -9,7 +9,8 @@ import pytest
 from argon2 import PasswordHasher
 
 from core.errors import DomainError
-from services import logins, sessions
+from services.access import sessions
+from services.people import logins
 from tests.contract.replies import data, problem
 from tests.stack import Stack
 from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, new_account, new_address

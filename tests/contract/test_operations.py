@@ -2,7 +2,7 @@ import httpx
 import pytest
 
 from integrations.llm.port import Usage
-from services.composer import usage
+from services.composer import model_usage
 from tests.contract.replies import data, problem, send
 from tests.stack import Stack
 from tests.subscribers import make_trace
@@ -100,7 +100,7 @@ def test_metrics_show_what_the_workers_asked_of_the_language_model(
 
     model = "of/metrics:7b"
     for used in (Usage(model, "answered", 100, 20, 1.5), Usage(model, "failed", 7, 0, 0.5)):
-        usage.note(stack.resources.redis, used)
+        model_usage.note(stack.resources.redis, used)
     assert shown(f'pressroom_llm_calls_total{{model="{model}",outcome="answered"}}') == 1
     assert shown(f'pressroom_llm_calls_total{{model="{model}",outcome="failed"}}') == 1
     assert shown(f'pressroom_llm_tokens_total{{direction="in",model="{model}"}}') == 107

@@ -9,8 +9,8 @@ import pytest
 
 from integrations.payments.port import Dispute, Evidence
 from models import OrderVia
-from services.credits import ledger, verify
-from services.topups.settling import settle
+from services.money.credits import ledger, verify
+from services.money.topups.settlement import settle
 from tests.contract.test_commands import pressroom, printed, refused
 from tests.faults import till
 from tests.faults.till import Terms

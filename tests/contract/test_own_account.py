@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from services import sessions
-from services.subscriptions.joining import find_or_create_person
+from services.access import sessions
+from services.people.accounts import find_or_create_person
 from tests.contract.replies import data, problem
 from tests.stack import Stack
 from tests.visiting import (

@@ -10,7 +10,7 @@ import pytest
 from api.routers import pages
 from models import MailedLink
 from services import erasure
-from services.subscriptions.addresses import confirm_url, one_click_url, unsubscribe_url
+from services.mailing.subscriptions.mail_urls import confirm_url, one_click_url, unsubscribe_url
 from tests.stack import Stack, eventually
 from tests.subscribers import Subscriber, make_trace, new_list, subscribe
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from services.attachments.upload import MAX_BYTES
+from services.media.attachments.upload import MAX_BYTES
 from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_attachments import MULTIPART, multipart
 from tests.pictures import encoded, photo

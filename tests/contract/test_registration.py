@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from services import erasure
-from services.account_mails import MOST
+from services.people.account_mails import MOST
 from tests.contract.replies import data
 from tests.stack import Stack, eventually
 from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, hidden, new_account, new_address

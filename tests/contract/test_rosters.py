@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 
-from services.exports import JOBS, ExportKind
+from services.mailing.exports import JOBS, ExportKind
 from tests.contract.bulk import (
     add,
     addresses,

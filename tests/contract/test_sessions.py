@@ -6,7 +6,8 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from services import erasure, sessions
+from services import erasure
+from services.access import sessions
 from tests.contract.conftest import KEY_HEADER
 from tests.contract.replies import data, problem
 from tests.stack import Owner, Stack

@@ -9,10 +9,11 @@ import pytest
 
 from core.errors import DomainError
 from core.ids import random_hash_id
-from services import mailed_links
-from services.mailed_links import Purpose
-from services.subscriptions import joining, traces
-from services.subscriptions.changes import Actor, ActorKind, Via
+from services.mailing.subscriptions import subscribe as joining
+from services.mailing.subscriptions import trace_ids
+from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.people import mailed_tokens
+from services.people.mailed_tokens import Purpose
 from tests.contract.replies import data
 from tests.stack import Stack, eventually
 
@@ -102,7 +103,7 @@ def test_who_confirmed_is_told_how_to_leave_by_one_click(reader: Joining) -> Non
     [url] = re.findall(r"^<(\S+)>$", headers["list-unsubscribe"])
     assert url in welcome["text"].split()
     trace_id = httpx.URL(url).params["trace_id"]
-    trace = traces.read(traces.signer(reader.stack.resources.keyring), trace_id)
+    trace = trace_ids.read(trace_ids.signer(reader.stack.resources.keyring), trace_id)
     assert trace.list_id == reader.list_id
     path = f"/subscriptions/{reader.list_id}/delete"
     form = {"List-Unsubscribe": "One-Click"}
@@ -159,5 +160,5 @@ def test_the_secret_of_a_link_rests_nowhere(reader: Joining) -> None:
         rows = stack.query(f"SELECT count(*) FROM {table} AS t WHERE t::text LIKE %s", f"%{token}%")
         assert rows == [(0,)], table
     with stack.resources.unit_of_work() as uow:
-        signer = mailed_links.signer(stack.resources.keyring)
-        assert mailed_links.read(uow, signer, Purpose.CONFIRM_SUBSCRIPTION, token)
+        signer = mailed_tokens.signer(stack.resources.keyring)
+        assert mailed_tokens.read(uow, signer, Purpose.CONFIRM_SUBSCRIPTION, token)

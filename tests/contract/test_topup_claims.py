@@ -158,7 +158,7 @@ def test_a_token_rests_nowhere(stack: Stack, stranger: httpx.Client, client: htt
 
 def test_tokens_made_under_a_retired_key_are_known(stack: Stack, client: httpx.Client) -> None:
     from core.keyring import Keyring
-    from services.topups.claims import ClaimTokens
+    from services.money.topups.claims import ClaimTokens
 
     with stack.client() as stranger:
         order = topups.ordered(stranger)

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from integrations.payments.registry import PaymentChannels
-from services.topups import asking
+from services.money.topups import polling
 from tests.contract import topups
 from tests.contract.credits import balance
 from tests.payments import SandboxPayments
@@ -19,7 +19,7 @@ def _no_webhooks(sandbox: SandboxPayments) -> None:
 
 
 def poll(stack: Stack) -> int:
-    return asking.poll(stack.resources, PaymentChannels(topups.settings_of(stack)))
+    return polling.poll(stack.resources, PaymentChannels(topups.settings_of(stack)))
 
 
 def next_check(stack: Stack, order_id: int) -> object:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import httpx
 
 from core.keyring import Key, Keyring
-from services.subscriptions import opt_outs, traces
-from services.subscriptions.traces import Trace
+from services.mailing.subscriptions import opt_outs, trace_ids
+from services.mailing.subscriptions.trace_ids import Trace
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, new_list, subscribe, trace_for
 from tests.stack import RETIRED, Stack
@@ -48,8 +48,8 @@ def forgeries(stack: Stack, genuine: str, list_id: int, user_id: int) -> dict[st
         "another mac": f"{signed}.{key_id}.{flipped(mac, 3)}",
         "another key's name": f"{signed}.other.{mac}",
         "no key's name": f"{signed}..{mac}",
-        "a foreign key": traces.make(traces.signer(FOREIGN), trace),
-        "a foreign key under our name": traces.make(traces.signer(other_key), trace),
+        "a foreign key": trace_ids.make(trace_ids.signer(FOREIGN), trace),
+        "a foreign key under our name": trace_ids.make(trace_ids.signer(other_key), trace),
         "very long": genuine * 100,
         "other digits": genuine.replace("1", "\u0661"),
     }
@@ -82,8 +82,10 @@ def test_forgeries_are_403(
 def test_another_spelling_of_the_same_bytes_is_403(
     stack: Stack, stranger: httpx.Client, list_id: int
 ) -> None:
-    signer = traces.signer(stack.resources.keyring)
-    made = (traces.make(signer, Trace(list_id, user_id)) for user_id in range(2**40, 2**40 + 200))
+    signer = trace_ids.signer(stack.resources.keyring)
+    made = (
+        trace_ids.make(signer, Trace(list_id, user_id)) for user_id in range(2**40, 2**40 + 200)
+    )
     spellings = [other for each in made for other in other_alphabets(each)]
     assert spellings
     for each in spellings[:5]:
@@ -93,7 +95,7 @@ def test_another_spelling_of_the_same_bytes_is_403(
 
 def test_a_trace_id_fits_into_an_address_as_it_is(stack: Stack) -> None:
     longest = trace_for(stack, 2**53 - 1, 2**53 - 1)
-    assert len(longest) <= traces.MAX_CHARACTERS
+    assert len(longest) <= trace_ids.MAX_CHARACTERS
     assert set(longest) <= set(string.ascii_letters + string.digits + "_.-")
 
 
@@ -102,7 +104,7 @@ def test_what_a_retired_key_signed_still_holds(
 ) -> None:
     assert stack.resources.keyring.current != RETIRED
     reader.joins(list_id)
-    trace_id = traces.make(traces.signer(Keyring([RETIRED])), Trace(list_id, reader.user_id))
+    trace_id = trace_ids.make(trace_ids.signer(Keyring([RETIRED])), Trace(list_id, reader.user_id))
     assert f".{RETIRED.id}." in trace_id
     assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})) == 1
     assert reader.stands(list_id)[0] == "unsubscribed"

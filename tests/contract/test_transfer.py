@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from services import mailed_links
-from services.mailed_links import Purpose
-from services.subscriptions import joining
-from services.subscriptions.changes import Actor, ActorKind, Via
+from services.mailing.subscriptions import subscribe as joining
+from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.people import mailed_tokens
+from services.people.mailed_tokens import Purpose
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import (
     Reader,
@@ -201,10 +201,10 @@ def test_a_waiting_member_waits_on_the_target_and_their_link_leads_there(
 
 def mailed_link(stack: Stack, list_id: int, user_id: int) -> str:
     """The secret of a link such as the mail holds."""
-    signer = mailed_links.signer(stack.resources.keyring)
+    signer = mailed_tokens.signer(stack.resources.keyring)
     with stack.resources.unit_of_work() as uow:
         purpose = Purpose.CONFIRM_SUBSCRIPTION
-        return mailed_links.make(uow, signer, purpose, user_id=user_id, list_id=list_id)
+        return mailed_tokens.make(uow, signer, purpose, user_id=user_id, list_id=list_id)
 
 
 def confirm(stack: Stack, secret: str) -> None:

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from services import erasure
-from services.imports.undoing import UNDO
+from services.mailing.imports.undo import UNDO
 from tests.contract.bulk import (
     add,
     addresses,

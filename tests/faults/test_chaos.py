@@ -15,7 +15,7 @@ import pytest
 from devstack.programs import answers
 from devstack.stack import Services
 from models import Job, JobStatus
-from services.jobs import requests
+from services.jobs import records
 from tests.faults.conftest import Fleet, pause, resume
 from tests.faults.proxy import Proxy
 from tests.faults.size import sized
@@ -216,5 +216,5 @@ def _start_unlucky_jobs_again(bench: Bench) -> None:
         for job in unlucky:
             assert job.error is not None
             assert job.error["code"] == "job.worker_lost"
-            requests.restart(uow, job)
+            records.restart(uow, job)
     bench.all_finished(within=60)

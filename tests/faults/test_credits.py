@@ -18,7 +18,7 @@ from core.errors import DomainError
 from devstack.ports import PortPicker
 from devstack.programs import answers
 from devstack.stack import Services, embedded_services
-from services.credits import ledger, verify
+from services.money.credits import ledger, verify
 from tests.faults.size import sized
 from tests.stack import Owner, Stack, eventually, open_stack
 

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 
 from models import Resolution
-from services.credits import ledger
-from services.topups import reviewing
+from services.money.credits import ledger
+from services.money.topups import reviews
 from tests.faults import till
 from tests.faults.size import sized
 from tests.faults.till import Json, Poster, Terms
@@ -217,7 +217,7 @@ class History:
             assert sold.in_review
             resolution = self.chance.choice(list(Resolution))
             with self.bank.resources.unit_of_work() as uow:
-                reviewing.resolve(uow, sold.terms.order_id, resolution)
+                reviews.resolve(uow, sold.terms.order_id, resolution)
             if resolution is Resolution.CREDIT:
                 sold.in_review, sold.paid = False, True
                 sold.settle()

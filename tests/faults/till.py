@@ -19,8 +19,8 @@ import httpx
 from core import clock, ids
 from integrations.payments.port import Channel
 from models import PaymentOrder
-from services.credits import verify
-from services.topups.claims import ClaimTokens
+from services.money.credits import verify
+from services.money.topups.claims import ClaimTokens
 from tests.stack import Stack
 
 _numbers = count(1)

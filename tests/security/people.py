@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 from models import MailingList, User
-from services import accounts, erasure, lists
-from services.subscriptions import joining, leaving, members, traces
-from services.subscriptions.changes import Actor, ActorKind, Via
-from services.subscriptions.traces import Trace
+from services import erasure
+from services.mailing import lists
+from services.mailing.subscriptions import members, subscribe, trace_ids, unsubscribe
+from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.mailing.subscriptions.trace_ids import Trace
+from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 from tests.stack import Owner, Stack
 
@@ -26,25 +28,25 @@ class Person:
 
     def subscribes(self) -> User:
         actor = Actor(ActorKind.USER, Via.LOGIN)
-        person = joining.find_or_create_person(self.uow, self.email)
-        joining.join(self.uow, self.keyring, self.list, person, actor)
+        person = accounts.find_or_create_person(self.uow, self.email)
+        subscribe.join(self.uow, self.keyring, self.list, person, actor)
         return person
 
     def asks(self) -> None:
         self.list.confirm_required, before = True, self.list.confirm_required
-        joining.request(self.uow, self.keyring, self.list, self.email, STRANGER)
+        subscribe.request(self.uow, self.keyring, self.list, self.email, STRANGER)
         self.list.confirm_required = before
 
     def opts_out(self) -> None:
         actor = Actor(ActorKind.USER, Via.TRACE)
-        leaving.leave(self.uow, self.keyring, self.list, self.subscribes(), actor)
+        unsubscribe.leave(self.uow, self.keyring, self.list, self.subscribes(), actor)
 
     def is_removed(self) -> None:
         actor = Actor(ActorKind.OWNER, Via.LOGIN)
         members.remove(self.uow, self.list, self.subscribes().id, actor)
 
     def owns_lists(self) -> None:
-        owner = joining.find_or_create_person(self.uow, self.email)
+        owner = accounts.find_or_create_person(self.uow, self.email)
         slug = f"own-{secrets.token_hex(6)}"
         lists.create(self.uow, owner_id=owner.id, title="Own", slug=slug)
 
@@ -111,7 +113,7 @@ def traced(list_id: int) -> list[Request]:
 
 def forged(stack: Stack, list_id: int, user_id: int) -> str:
     """A trace id as we would make it for that person, but for its signature."""
-    token = traces.make(traces.signer(stack.resources.keyring), Trace(list_id, user_id))
+    token = trace_ids.make(trace_ids.signer(stack.resources.keyring), Trace(list_id, user_id))
     signed, key_id, mac = token.split(".")
     return f"{signed}.{key_id}.{'B' if mac[0] == 'A' else 'A'}{mac[1:]}"
 

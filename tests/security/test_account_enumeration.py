@@ -13,7 +13,7 @@ import pytest
 from api.pacing import STEP_SECONDS
 from devstack.ports import LOOPBACK
 from models import User
-from services import passwords
+from services.people import passwords
 from tests.security.test_enumeration import share_of_later_first
 from tests.stack import Stack
 from tests.visiting import PASSWORD, a_visitor, new_account, new_address

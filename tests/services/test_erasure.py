@@ -11,11 +11,13 @@ import pytest
 from core.errors import DomainError
 from core.ids import random_hash_id
 from core.keyring import Keyring
-from services import accounts, erasure, lists
-from services.subscriptions import changes, joining, leaving
-from services.subscriptions.changes import Actor, ActorKind, Via
+from services import erasure
+from services.mailing import lists
+from services.mailing.subscriptions import changes, subscribe, unsubscribe
+from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.people import accounts
 from tests.pictures import photo
-from tests.services.subscriptions.acting import Acting, Person
+from tests.services.mailing.subscriptions.acting import Acting, Person
 from tests.stack import Owner, Stack
 
 STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
@@ -206,13 +208,13 @@ def test_a_no_is_known_under_a_key_that_was_rotated_since(
     rotated = Keyring.parse("new:" + "A" * 43 + "," + old)
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id)
-        joining.request(uow, rotated, mailing_list, reader.person.address, STRANGER)
+        subscribe.request(uow, rotated, mailing_list, reader.person.address, STRANGER)
         again = accounts.get_by_email(uow, reader.person.address)
         record = changes.find(uow, list_id, again.id)
         assert record is not None
         assert record.status == "pending"
         # Said again under the new key, and erased again: known under either.
-        leaving.leave(uow, rotated, mailing_list, again, STRANGER)
+        unsubscribe.leave(uow, rotated, mailing_list, again, STRANGER)
     with stack.resources.unit_of_work() as uow:
         assert erasure.erase(uow, rotated, reader.person.address).opt_outs_kept == 1
     acting.ask(list_id, reader.person.address)

@@ -6,12 +6,13 @@ import pytest
 
 from core.ids import random_hash_id
 from core.lanes import Lane
-from services import account_mails, mailed_links, sessions
-from services.account_mails import MailKind
-from services.mailed_links import Purpose
+from services.access import sessions
+from services.people import account_mails, mailed_tokens
+from services.people.account_mails import MailKind
+from services.people.mailed_tokens import Purpose
 from storage.broker import queue_name
 from tests.oauth import log_in, register
-from tests.services.subscriptions.acting import Acting
+from tests.services.mailing.subscriptions.acting import Acting
 from tests.stack import Owner, Stack, eventually
 from workers.app import build_app
 
@@ -67,10 +68,10 @@ def test_folding_leaves_the_count_as_it_is_and_no_differences(
 def test_mailed_links_are_forgotten_once_they_expired(stack: Stack, acting: Acting) -> None:
     person = acting.new_person(with_login=True)
     assert person.user_id is not None
-    signer = mailed_links.signer(stack.resources.keyring)
+    signer = mailed_tokens.signer(stack.resources.keyring)
     for _ in range(2):
         with stack.resources.unit_of_work() as uow:
-            mailed_links.make(uow, signer, Purpose.CONFIRM_SUBSCRIPTION, user_id=person.user_id)
+            mailed_tokens.make(uow, signer, Purpose.CONFIRM_SUBSCRIPTION, user_id=person.user_id)
     stack.query(
         "UPDATE mailed_links SET expires_at = now() - interval '1 second'"
         " WHERE id = (SELECT min(id) FROM mailed_links WHERE user_id = %s)",

@@ -1,5 +1,5 @@
-from services import account_mails
 from services.jobs.lease import Lease
+from services.people import account_mails
 from workers import process
 from workers.declaration import TaskSet
 

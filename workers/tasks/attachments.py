@@ -1,6 +1,6 @@
-from services.attachments import processing
-from services.attachments.upload import PROCESS
 from services.jobs.lease import Lease
+from services.media.attachments import processing
+from services.media.attachments.upload import PROCESS
 from workers import process
 from workers.declaration import TaskSet
 

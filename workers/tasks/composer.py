@@ -1,7 +1,7 @@
 from typing import Any
 
 from integrations.stock_photos.port import Photo, ProviderName
-from services.composer.commission import Commission
+from services.composer.metadata_requests import Commission
 from services.composer.post import Part, Post
 from storage.request_work import Question
 from workers import process

@@ -1,6 +1,6 @@
-from services import exports
-from services.exports import JOBS, ExportKind
 from services.jobs.lease import Lease
+from services.mailing import exports
+from services.mailing.exports import JOBS, ExportKind
 from workers import process
 from workers.declaration import TaskSet
 

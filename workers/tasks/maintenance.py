@@ -1,12 +1,13 @@
 from datetime import timedelta
 
 from core import clock
-from services import account_mails, bulk_files, idempotency, logins, mailed_links, sessions
-from services.attachments import strays
-from services.attachments.files import ORIGINALS
-from services.jobs import requests
+from services.access import sessions
+from services.jobs import idempotency, records
+from services.mailing import bulk_files, subscriber_counts
+from services.media.attachments import strays
+from services.media.attachments.files import ORIGINALS
 from services.oauth import codes, tokens
-from services.subscriptions import counts
+from services.people import account_mails, logins, mailed_tokens
 from workers import process
 from workers.declaration import TaskSet
 
@@ -39,9 +40,9 @@ def purge() -> None:
     now = clock.now()
     while True:
         with resources.unit_of_work() as uow:
-            purged = requests.purge_finished(uow, before=now - JOBS_KEPT)
+            purged = records.purge_finished(uow, before=now - JOBS_KEPT)
             purged += idempotency.purge(uow, before=now)
-            purged += mailed_links.purge(uow, before=now)
+            purged += mailed_tokens.purge(uow, before=now)
             purged += account_mails.purge(uow, before=now - account_mails.KEPT)
             purged += sessions.purge(uow, before=now)
             purged += logins.purge(uow, before=now - logins.FORGOTTEN_AFTER)
@@ -58,4 +59,4 @@ def fold_counts() -> None:
     folded = FOLDED_AT_ONCE
     while folded == FOLDED_AT_ONCE:
         with resources.unit_of_work() as uow:
-            folded = counts.fold(uow, most=FOLDED_AT_ONCE)
+            folded = subscriber_counts.fold(uow, most=FOLDED_AT_ONCE)

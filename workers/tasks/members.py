@@ -1,7 +1,8 @@
-from services.imports import running, undoing
-from services.imports.running import ADD_MEMBERS, IMPORT_FILE
-from services.imports.undoing import UNDO
 from services.jobs.lease import Lease
+from services.mailing.imports import import_jobs
+from services.mailing.imports import undo as undoing
+from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
+from services.mailing.imports.undo import UNDO
 from workers import process
 from workers.declaration import TaskSet
 
@@ -11,7 +12,7 @@ TASKS = TaskSet()
 @TASKS.job(ADD_MEMBERS)
 @TASKS.job(IMPORT_FILE)
 def bring(lease: Lease) -> None:
-    running.run(process.resources(), lease)
+    import_jobs.run(process.resources(), lease)
 
 
 @TASKS.job(UNDO)

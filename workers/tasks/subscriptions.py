@@ -1,6 +1,6 @@
 from services.jobs.lease import Lease
-from services.subscriptions import mails
-from services.subscriptions.joining import MAIL_CONFIRMATION, MAIL_WELCOME
+from services.mailing.subscriptions import mails
+from services.mailing.subscriptions.subscribe import MAIL_CONFIRMATION, MAIL_WELCOME
 from workers import process
 from workers.declaration import TaskSet
 

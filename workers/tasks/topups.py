@@ -1,8 +1,8 @@
 from typing import Any
 
 from services.jobs.lease import Lease
-from services.topups import asking, opening
-from services.topups.opening import OPEN
+from services.money.topups import checkout, polling
+from services.money.topups.checkout import OPEN
 from storage.request_work import Question
 from workers import process
 from workers.declaration import TaskSet
@@ -12,17 +12,17 @@ TASKS = TaskSet()
 
 @TASKS.job(OPEN)
 def open_checkout(lease: Lease) -> None:
-    opening.open_checkout(process.resources(), process.payments(), lease)
+    checkout.open_checkout(process.resources(), process.payments(), lease)
 
 
 @TASKS.request("topup.refresh")
 def refresh(question: Question) -> dict[str, Any]:
     """The state of an order whose payer has come back."""
-    status = asking.refresh(process.resources(), process.payments(), question.payload["order_id"])
+    status = polling.refresh(process.resources(), process.payments(), question.payload["order_id"])
     return {"status": status}
 
 
 @TASKS.periodic("topups.poll")
 def poll() -> None:
     """Settle orders whose webhook never came, and end those that nobody paid."""
-    asking.poll(process.resources(), process.payments())
+    polling.poll(process.resources(), process.payments())

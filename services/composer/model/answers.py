@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from services.composer.characters import one_line, visible
 from services.composer.post import Metadata, Part
+from services.composer.text.characters import one_line, visible
 
 _MOST_TRIES = 50
 _MOST_TEXTS = 50

@@ -1,8 +1,8 @@
 """Links and mentions that a post doesn't have: no text that a model wrote may hold any."""
 
-from services.composer import links
-from services.composer.characters import one_line
 from services.composer.post import Metadata, PlainPost
+from services.composer.text import hyperlinks
+from services.composer.text.characters import one_line
 
 _FAULT = "has a link or a mention that the post doesn't have"
 
@@ -20,11 +20,11 @@ def faults(plain: PlainPost, written: Metadata) -> list[str]:
 
 def removed(plain: PlainPost, text: str) -> str:
     own = _own(plain)
-    cuts = [(start, end) for start, end, link in links.link_spans(text) if link not in own]
+    cuts = [(start, end) for start, end, link in hyperlinks.link_spans(text) if link not in own]
     cuts += [
         (start, end)
-        for start, end, handle in links.mention_spans(text)
-        if links.folded(handle) not in plain.mentions
+        for start, end, handle in hyperlinks.mention_spans(text)
+        if hyperlinks.folded(handle) not in plain.mentions
     ]
     for start, end in sorted(cuts, reverse=True):
         text = text[:start] + text[end:]
@@ -32,9 +32,9 @@ def removed(plain: PlainPost, text: str) -> str:
 
 
 def _foreign(text: str, own: frozenset[str], plain: PlainPost) -> bool:
-    return not (links.linked(text) <= own and links.mentions(text) <= plain.mentions)
+    return not (hyperlinks.linked(text) <= own and hyperlinks.mentions(text) <= plain.mentions)
 
 
 def _own(plain: PlainPost) -> frozenset[str]:
     shown = "\n".join((plain.title, *plain.headings, *plain.paragraphs))
-    return frozenset(map(links.comparable, plain.links)) | links.linked(shown)
+    return frozenset(map(hyperlinks.comparable, plain.links)) | hyperlinks.linked(shown)

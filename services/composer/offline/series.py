@@ -1,10 +1,10 @@
 from collections.abc import Iterator, Sequence
 
-from services.composer.characters import ELLIPSIS
 from services.composer.offline.document import Document
 from services.composer.offline.ranking import alike
 from services.composer.post import PlainPost
 from services.composer.rules import MOST_TWEETS, MOST_WEIGHT, fit_tweets, weighted_length
+from services.composer.text.characters import ELLIPSIS
 
 _SENTENCES_A_TWEET = 3
 

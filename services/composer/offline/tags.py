@@ -13,7 +13,7 @@ from services.composer.offline.document import Document
 from services.composer.offline.tokens import Word
 from services.composer.post import PlainPost
 from services.composer.rules import LEAST_TAGS, fit_tags
-from services.composer.words import content_words, words_of
+from services.composer.text.words import content_words, words_of
 
 _WANTED = 6
 # Some fold to one.

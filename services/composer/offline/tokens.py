@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from services.composer.words import UNSPACED, folded, is_content, stop_words, words_of
+from services.composer.text.words import UNSPACED, folded, is_content, stop_words, words_of
 
 # Languages with a stemmer, by their codes.
 _STEMMERS = dict(

@@ -3,7 +3,7 @@ from hypothesis import HealthCheck, given, settings
 
 from services.composer import offline, rules
 from services.composer.post import Part, Post
-from services.composer.reading import read, settled
+from services.composer.text.markup import read, settled
 from tests.faults.size import sized
 from tests.services.composer.posts import posts
 

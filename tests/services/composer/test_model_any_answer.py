@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from core.errors import DomainError
 from integrations.llm.port import Question, Reply
-from services.composer import links, model, reading, rules
+from services.composer import model, rules
 from services.composer.post import Part, Post
+from services.composer.text import hyperlinks, markup
 from tests.services.composer.injections import ORDERS
 from tests.services.composer.posts import posts
 
@@ -71,12 +72,12 @@ def unless_refused(write: Callable[[], Product]) -> Product | None:
 @settings(max_examples=150, deadline=None)
 @given(post=posts, answer=_answers)
 def test_any_answer_about_any_post_keeps_the_rules_or_is_refused(post: Post, answer: str) -> None:
-    plain, parrot = reading.read(post), Parrot(answer)
+    plain, parrot = markup.read(post), Parrot(answer)
     written = unless_refused(lambda: model.metadata(plain, ALL, parrot, 45.0))
     if written is not None:
         assert rules.metadata_faults(plain, written, ALL) == []
         for text in (written.summary or "", *(written.tags or ())):
-            assert links.mentions(text) <= plain.mentions
+            assert hyperlinks.mentions(text) <= plain.mentions
     tweets = unless_refused(lambda: model.tweets(plain, parrot, 45.0))
     if tweets is not None:
         assert rules.tweets_faults(plain, tweets) == []
@@ -98,5 +99,5 @@ def test_all_posts_are_asked_about_in_the_same_words(post: Post) -> None:
 
     answer = json.dumps({"tweets": ["Bees live in Zanzibar."], "summary": "Bees."})
     for each in (post, Post("Bees", "Bees live in Zanzibar.")):
-        model.tweets(reading.read(each), Listener(answer), 45.0)
+        model.tweets(markup.read(each), Listener(answer), 45.0)
     assert all(len(words) == 1 for words in told.values())

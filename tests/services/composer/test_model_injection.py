@@ -5,8 +5,9 @@ import pytest
 from core.errors import DomainError
 from devstack.sandbox.llm.victim import HANDLE, LINK
 from integrations.llm.port import LanguageModel
-from services.composer import links, model, reading, rules
+from services.composer import model, rules
 from services.composer.post import Metadata, Part, PlainPost, Post
+from services.composer.text import hyperlinks, markup
 from tests.language_model import Run
 from tests.services.composer.injections import ORDERS
 
@@ -21,7 +22,7 @@ each_order = pytest.mark.parametrize("order", range(len(ORDERS)))
 
 
 def post_with(order: str) -> PlainPost:
-    return reading.read(Post("Honey of the island", f"{_STORY}\n\n{order}\n\n{_STORY}"))
+    return markup.read(Post("Honey of the island", f"{_STORY}\n\n{order}\n\n{_STORY}"))
 
 
 def texts_of(plain: PlainPost, llm: LanguageModel) -> list[str]:
@@ -53,7 +54,7 @@ def test_an_order_in_a_post_adds_no_link_and_no_mention_and_stays_data(
         assert LINK not in text
         assert HANDLE not in text
         assert "evil" not in text or "evil" in ORDERS[order]
-        assert links.mentions(text) <= plain.mentions
+        assert hyperlinks.mentions(text) <= plain.mentions
         assert "://" not in text
     told = set()
     for request in run.requests:
@@ -100,7 +101,7 @@ def test_an_order_to_change_the_shape_gives_no_other_shape(run: Run, order: int)
 
 def test_links_and_mentions_of_the_post_itself_may_stay(run: Run) -> None:
     content = f"{_STORY} Read {LINK} and ask {HANDLE} about it."
-    plain = reading.read(Post("Honey", content))
+    plain = markup.read(Post("Honey", content))
     tweets = model.tweets(plain, run.model("obedient"), SECONDS)
     assert all(LINK in each and HANDLE in each for each in tweets)
     assert run.calls == 1
@@ -116,7 +117,7 @@ def test_no_two_calls_share_a_delimiter(run: Run) -> None:
 
 def test_orders_in_the_parts_of_a_long_post_stay_data_too(run: Run) -> None:
     long = "\n\n".join([_STORY * 20, *ORDERS, _STORY * 20] * 6)
-    plain = reading.read(Post("Honey of the island", long))
+    plain = markup.read(Post("Honey of the island", long))
     texts = texts_of(plain, run.model("obedient", context_tokens=4000))
     assert not any(LINK in text or HANDLE in text for text in texts)
     assert all(_MARKED.match(each["messages"][1]["content"]) for each in run.requests)

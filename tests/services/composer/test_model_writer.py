@@ -5,15 +5,16 @@ import pytest
 
 from core.errors import DomainError, Kind
 from integrations.llm.port import LanguageModel, Question, Reply
-from services.composer import model, reading, rules
+from services.composer import model, rules
 from services.composer.model import tokens
 from services.composer.post import Metadata, Part, PlainPost, Post
+from services.composer.text import markup
 from tests.language_model import Run
 
 ALL = frozenset(Part)
 SECONDS = 45.0
 HANGING = 20.0
-POST = reading.read(
+POST = markup.read(
     Post(
         "Bees of Zanzibar",
         "# Bees\n\nBees live in Zanzibar. They make **honey** there since 1850. "
@@ -22,9 +23,9 @@ POST = reading.read(
 )
 POSTS = {
     "en": POST,
-    "de": reading.read(Post("Die Bienen", "Bienen leben auf der Insel. Sie machen Honig.")),
-    "ru": reading.read(Post("", "Пчёлы живут на Занзибаре. Они делают там мёд с 1850 года.")),
-    "zh": reading.read(Post("蜜蜂", "蜜蜂住在桑给巴尔。它们从1850年开始酿蜜。岛上有丁香。")),
+    "de": markup.read(Post("Die Bienen", "Bienen leben auf der Insel. Sie machen Honig.")),
+    "ru": markup.read(Post("", "Пчёлы живут на Занзибаре. Они делают там мёд с 1850 года.")),
+    "zh": markup.read(Post("蜜蜂", "蜜蜂住在桑给巴尔。它们从1850年开始酿蜜。岛上有丁香。")),
 }
 
 
@@ -158,7 +159,7 @@ def test_nothing_is_asked_without_time(run: Run) -> None:
 def long_post(characters: int, sentence: str = "Bees number {} live in Zanzibar. ") -> PlainPost:
     sentences = [sentence.format(number) for number in range(characters // len(sentence))]
     paragraphs = ("".join(sentences[at : at + 5]) for at in range(0, len(sentences), 5))
-    return reading.read(Post("A long one", "\n\n".join(paragraphs)))
+    return markup.read(Post("A long one", "\n\n".join(paragraphs)))
 
 
 @pytest.mark.parametrize("characters", [20_000, 100_000])
@@ -202,6 +203,6 @@ def test_a_part_that_can_not_be_read_counts_by_its_beginning(run: Run) -> None:
 
 
 def test_one_paragraph_without_spaces_is_cut_too(run: Run) -> None:
-    plain = reading.read(Post("", "蜜" * 20_000))
+    plain = markup.read(Post("", "蜜" * 20_000))
     model.tweets(plain, run.model(context_tokens=4000), SECONDS)
     assert run.calls > 2

@@ -9,8 +9,8 @@ from benchmarks.corpus import Sample, samples
 from services.composer import offline, rules
 from services.composer.offline.language import language_of
 from services.composer.post import Metadata, Part, Post
-from services.composer.reading import read
-from services.composer.sentences import sentences_of
+from services.composer.text.markup import read
+from services.composer.text.sentences import sentences_of
 
 EVERY_PART = frozenset(Part)
 HASH = "89abcdef" * 8
@@ -109,7 +109,7 @@ import json, sys
 from benchmarks.corpus import samples
 from services.composer import offline
 from services.composer.post import Part
-from services.composer.reading import read
+from services.composer.text.markup import read
 for sample in samples():
     plain = read(sample.post)
     found = offline.metadata(plain, frozenset(Part), "0" * 64)
@@ -117,7 +117,7 @@ for sample in samples():
 """
 _LOAD = """
 import json, sys
-import services.composer.offline, services.composer.reading, services.composer.rules
+import services.composer.offline, services.composer.text.markup, services.composer.rules
 print(json.dumps(sorted(sys.modules)))
 """
 

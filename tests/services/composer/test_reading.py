@@ -3,7 +3,7 @@ import time
 import pytest
 
 from services.composer.post import PlainPost, Post
-from services.composer.reading import read, settled
+from services.composer.text.markup import read, settled
 from tests.faults.size import sized
 
 # A million in `make faults`.

@@ -4,7 +4,7 @@ import pytest
 
 from services.composer import rules
 from services.composer.post import Metadata, Part, PlainPost, Post
-from services.composer.reading import read
+from services.composer.text.markup import read
 
 HASH = "0123456789abcdef"
 POST = read(

@@ -1,6 +1,6 @@
 import pytest
 
-from services.composer.weighing import weighted_length
+from services.composer.text.tweet_length import weighted_length
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from sqlalchemy import func
 from core.errors import DomainError
 from core.scopes import EVERYTHING_OF_A_USER, Scope
 from models import JobStatus
-from services.api_keys import Caller
+from services.access.api_keys import Caller
 from services.jobs import lease as leases
-from services.jobs import requests
+from services.jobs import records
 from services.jobs.lease import Lease
 from storage.resources import Resources
 from tests.probe.bench import Bench
@@ -33,7 +33,7 @@ def test_queued_job_is_cancelled_at_once_with_its_subject(
     quiet: Bench, resources: Resources, caller: Caller, job_id: int
 ) -> None:
     with resources.unit_of_work() as uow:
-        assert requests.cancel(uow, caller, job_id) == 1
+        assert records.cancel(uow, caller, job_id) == 1
     job = quiet.job(job_id)
     assert (job.status, job.error) == (JobStatus.CANCELLED, leases.CANCELLED)
     assert quiet.stack.query("SELECT abandoned FROM probe_plans WHERE id = %s", job.subject_id) == [
@@ -48,7 +48,7 @@ def test_running_job_is_asked_to_end(
 ) -> None:
     lease = claim(resources, job_id)
     with resources.unit_of_work() as uow:
-        assert requests.cancel(uow, caller, job_id) == 1
+        assert records.cancel(uow, caller, job_id) == 1
     job = quiet.job(job_id)
     assert (job.status, job.cancel_requested) == (JobStatus.RUNNING, True)
     with resources.unit_of_work() as uow:
@@ -62,7 +62,7 @@ def test_cancelling_what_has_ended_changes_nothing(
     with resources.unit_of_work() as uow:
         leases.succeed(uow, claim(resources, job_id), {})
     with resources.unit_of_work() as uow:
-        assert requests.cancel(uow, caller, job_id) == 0
+        assert records.cancel(uow, caller, job_id) == 0
     assert quiet.job(job_id).status == JobStatus.SUCCEEDED
 
 
@@ -73,7 +73,7 @@ def test_failed_job_of_a_retryable_kind_starts_afresh(
     with resources.unit_of_work() as uow:
         leases.fail(uow, claim(resources, job_id), code="x.y", message="z")
     with resources.unit_of_work() as uow:
-        assert requests.retry(uow, caller, job_id) == 1
+        assert records.retry(uow, caller, job_id) == 1
     job = quiet.job(job_id)
     assert (job.status, job.error, job.finished_at) == (JobStatus.QUEUED, None, None)
     assert (job.crashes, job.retries, job.cancel_requested) == (0, 0, False)
@@ -84,9 +84,9 @@ def test_cancelled_job_can_be_started_again_and_is_not_cancelled_at_once(
     resources: Resources, caller: Caller, job_id: int
 ) -> None:
     with resources.unit_of_work() as uow:
-        requests.cancel(uow, caller, job_id)
+        records.cancel(uow, caller, job_id)
     with resources.unit_of_work() as uow:
-        requests.retry(uow, caller, job_id)
+        records.retry(uow, caller, job_id)
     claim(resources, job_id).check_cancelled()
 
 
@@ -102,13 +102,13 @@ def test_job_that_did_not_end_badly_is_not_retryable(
         finished_at=func.now() if status == JobStatus.SUCCEEDED else None,
     )
     with pytest.raises(DomainError) as refused, resources.unit_of_work() as uow:
-        requests.retry(uow, caller, job_id)
+        records.retry(uow, caller, job_id)
     assert refused.value.code == "job.not_retryable"
 
 
 def test_strangers_find_no_job(quiet: Bench, resources: Resources, job_id: int) -> None:
     stranger = caller_of(quiet.stack.new_owner().user_id)
-    for ask in (requests.get, requests.cancel, requests.retry):
+    for ask in (records.get, records.cancel, records.retry):
         with pytest.raises(DomainError) as refused, resources.unit_of_work() as uow:
             ask(uow, stranger, job_id)
         assert refused.value.code == "job.not_found"
@@ -119,7 +119,7 @@ def test_job_is_beyond_a_credential_without_its_kinds_scope(
 ) -> None:
     narrow = caller_of(caller.user_id, frozenset({Scope.CREDIT_READ}))
     with pytest.raises(DomainError) as refused, resources.unit_of_work() as uow:
-        requests.cancel(uow, narrow, job_id)
+        records.cancel(uow, narrow, job_id)
     assert refused.value.code == "auth.insufficient_scope"
 
 
@@ -129,7 +129,7 @@ def test_job_tells_its_rate_and_the_time_to_go(
     change(resources, claimed.job_id, started_at=func.now() - leases.LEASE)
     with resources.unit_of_work() as uow:
         leases.progress(uow, claimed, done=50, total=100)
-    found = requests.progress_of(quiet.job(claimed.job_id))
+    found = records.progress_of(quiet.job(claimed.job_id))
     assert (found.done, found.total) == (50, 100)
     assert found.per_second == pytest.approx(10, rel=0.2)
     assert found.eta_seconds == pytest.approx(5, rel=0.2)

@@ -1,0 +1,125 @@
+"""Follows HTML as a stream of tags, which no depth of nesting can exhaust, and keeps its blocks."""
+
+from typing import Any
+
+from services.composer.text.characters import one_line
+
+HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+BLOCKS = HEADINGS | frozenset(
+    "address article aside blockquote body caption center dd details dialog div dl dt fieldset "
+    "figcaption figure footer form head header hgroup hr html legend li main nav ol option p pre "
+    "section summary table tbody td tfoot th thead title tr ul".split()
+)
+_SILENT = frozenset(
+    "applet audio button canvas datalist del embed figcaption head iframe map math nav noembed "
+    "noframes noscript object pre rp rt s script select strike style svg template textarea title "
+    "video xmp".split()
+)
+_VOID = frozenset(
+    "area base br col embed hr img input link meta param source track wbr keygen".split()
+)
+_FOOTNOTES = ("footnote-reference", "footnote-definition")
+_MOST_ADDRESS_CHARACTERS = 2048
+
+
+class Walk:
+    """Takes a stream's events in turn. Blocks of tables are kept apart."""
+
+    def __init__(self) -> None:
+        self.paragraphs: list[str] = []
+        self.headings: list[str] = []
+        self.tabled: list[str] = []
+        self.addresses: list[str] = []
+        # Whether there is text that no block holds.
+        self.loose = False
+        self._pieces: list[str] = []
+        self._heading = False
+        self._tables = 0
+        self._open = 0
+        self._silent = ""
+        self._depth = 0
+
+    def take(self, kind: str, data: Any) -> None:
+        if kind == "text":
+            self._text(data)
+        elif kind == "start":
+            self._start(data[0], data[1])
+        elif kind == "end":
+            self._end(data)
+
+    def finished(self) -> "Walk":
+        self._close_block()
+        return self
+
+    def _text(self, text: str) -> None:
+        if self._silent:
+            return
+        self._pieces.append(text)
+        if not self._open and not text.isspace():
+            self.loose = True
+
+    def _start(self, tag: str, attributes: dict[str, str | None]) -> None:
+        if self._silent:
+            self._depth += tag == self._silent
+            return
+        if tag in BLOCKS or tag in _VOID:
+            self._break(tag)
+        if tag in _VOID:
+            return
+        if tag in _SILENT or _is_hidden(attributes):
+            self._silent, self._depth = tag, 1
+            return
+        self._open += tag in BLOCKS
+        self._tables += tag == "table"
+        self._heading = tag in HEADINGS or (self._heading and tag not in BLOCKS)
+        if tag == "a":
+            self._address(attributes.get("href"))
+
+    def _end(self, tag: str) -> None:
+        if self._silent:
+            self._depth -= tag == self._silent
+            if not self._depth:
+                self._silent = ""
+            return
+        if tag not in BLOCKS:
+            return
+        self._close_block()
+        self._heading = False
+        self._open = max(self._open - 1, 0)
+        if tag == "table":
+            self._tables = max(self._tables - 1, 0)
+
+    def _break(self, tag: str) -> None:
+        """A line break within a paragraph is a space, two end it."""
+        if tag in BLOCKS or (tag == "br" and self._pieces[-1:] == ["\n"]):
+            self._close_block()
+        elif tag == "br":
+            self._pieces.append("\n")
+
+    def _close_block(self) -> None:
+        text = one_line("".join(self._pieces))
+        self._pieces.clear()
+        if not text:
+            return
+        if self._heading:
+            self.headings.append(text)
+        elif self._tables:
+            self.tabled.append(text)
+        else:
+            self.paragraphs.append(text)
+
+    def _address(self, href: str | None) -> None:
+        if href and len(href) <= _MOST_ADDRESS_CHARACTERS:
+            self.addresses.append(href.strip())
+
+
+def _is_hidden(attributes: dict[str, str | None]) -> bool:
+    if not attributes:
+        return False
+    style = (attributes.get("style") or "").replace(" ", "").casefold()
+    classes = attributes.get("class") or ""
+    return (
+        "hidden" in attributes
+        or "display:none" in style
+        or any(name in classes for name in _FOOTNOTES)
+    )

@@ -1,0 +1,156 @@
+"""What a job's owner may ask of it."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import any_, bindparam, delete, func, select
+
+from core import clock
+from core.errors import conflict, not_found
+from models import FINISHED, IdempotencyRecord, Job, JobStatus
+from services.access.api_keys import Caller, require_scope
+from services.jobs.kinds import kind_named
+from services.jobs.lease import CANCELLED, abandon, tell_after_commit
+from services.jobs.outbox import FIRST_RESEND, send
+from storage.database import Database, Statement
+from storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class Progress:
+    done: int
+    total: int | None
+    per_second: float | None
+    eta_seconds: float | None
+
+
+def get(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> Job:
+    """The caller's job; raises ``job.not_found``, or ``auth.insufficient_scope`` for its kind."""
+    query = select(Job).where(Job.id == job_id, Job.user_id == caller.user_id)
+    job = uow.session.scalar(query.with_for_update() if lock else query)
+    if job is None:
+        raise not_found("job.not_found", "There is no such job.")
+    require_scope(caller, kind_named(job.kind).scope)
+    return job
+
+
+def list_of(
+    uow: UnitOfWork, caller: Caller, kinds: Collection[str], *, offset: int, limit: int
+) -> list[Job]:
+    """The caller's jobs of these kinds, newest first."""
+    query = (
+        select(Job)
+        .where(Job.user_id == caller.user_id, Job.kind.in_(kinds))
+        .order_by(Job.id.desc())
+        .offset(offset)
+        .limit(limit)
+    )
+    return list(uow.session.scalars(query))
+
+
+def list_all(uow: UnitOfWork, *, status: JobStatus | None, limit: int) -> list[Job]:
+    """Every user's jobs, newest first: for the operator."""
+    query = select(Job).order_by(Job.id.desc()).limit(limit)
+    if status is not None:
+        query = query.where(Job.status == status)
+    return list(uow.session.scalars(query))
+
+
+def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
+    """1 when the job ends now or is asked to; 0 when it had ended already."""
+    job = get(uow, caller, job_id, lock=True)
+    if job.status in FINISHED:
+        return 0
+    job.cancel_requested = True
+    job.version += 1
+    if job.status == JobStatus.QUEUED:
+        job.status = JobStatus.CANCELLED
+        job.finished_at = func.now()
+        job.error = CANCELLED
+        abandon(uow, job)
+    tell_after_commit(uow, job)
+    return 1
+
+
+def end_with_subject(uow: UnitOfWork, job: Job, reason: dict[str, Any]) -> None:
+    """Cancel a locked job whose subject its owner deletes; whoever works on it loses its lease."""
+    job.status = JobStatus.CANCELLED
+    job.lease_expires_at = None
+    job.finished_at = func.now()
+    job.error = reason
+    job.version += 1
+    uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))
+    tell_after_commit(uow, job)
+
+
+def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
+    """Start a failed or cancelled job again; raises ``job.not_retryable``."""
+    job = get(uow, caller, job_id, lock=True)
+    restart(uow, job)
+    return 1
+
+
+def restart(uow: UnitOfWork, job: Job) -> None:
+    ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
+    if not ended_badly or not kind_named(job.kind).retryable:
+        raise conflict(
+            "job.not_retryable",
+            f"A {job.kind} job that is {job.status} can't be started again.",
+        )
+    job.status = JobStatus.QUEUED
+    job.error = job.finished_at = None
+    job.cancel_requested = False
+    job.crashes = job.retries = 0
+    job.sends = 1
+    job.version += 1
+    job.run_at = func.now()
+    job.send_after = func.now() + FIRST_RESEND
+    uow.session.flush()
+    uow.after_commit(lambda: send(uow.broker, job))
+    tell_after_commit(uow, job)
+
+
+def count_unfinished(uow: UnitOfWork) -> dict[tuple[str, str], int]:
+    """How many jobs wait or run, by lane and status."""
+    query = (
+        select(Job.lane, Job.status, func.count())
+        .where(Job.finished_at.is_(None))
+        .group_by(Job.lane, Job.status)
+    )
+    return {(lane, status): count for lane, status, count in uow.session.execute(query)}
+
+
+def finished_among(database: Database, job_ids: Collection[int]) -> set[int]:
+    return {job_id for (job_id,) in database.rows(_FINISHED_AMONG, job_ids=list(job_ids))}
+
+
+def progress_of(job: Job) -> Progress:
+    """Work done so far, its mean rate since the start, and seconds to go at that rate."""
+    rate = _rate(job, job.finished_at or clock.now())
+    eta = None
+    if rate and job.progress_total is not None and job.finished_at is None:
+        eta = round(max(job.progress_total - job.progress_done, 0) / rate, 1)
+    return Progress(job.progress_done, job.progress_total, rate, eta)
+
+
+def _rate(job: Job, until: datetime) -> float | None:
+    if job.started_at is None or not job.progress_done:
+        return None
+    seconds = (until - job.started_at).total_seconds()
+    return round(job.progress_done / seconds, 1) if seconds > 0 else None
+
+
+def purge_finished(uow: UnitOfWork, *, before: datetime) -> int:
+    """Forget jobs that ended before then; they are kept for thirty days."""
+    found = select(Job.id).where(Job.finished_at < before).limit(5_000)
+    result = uow.session.execute(
+        delete(Job).where(Job.id.in_(found.scalar_subquery())).returning(Job.id)
+    )
+    return len(result.all())
+
+
+_FINISHED_AMONG = Statement(
+    select(Job.id).where(Job.id == any_(bindparam("job_ids")), Job.finished_at.is_not(None))
+)

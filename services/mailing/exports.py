@@ -1,0 +1,267 @@
+"""A list written to a file, from one consistent view of it.
+
+``members`` is for the owner. ``delivery`` is for whoever sends the list's mail: those who get it,
+each with a trace id that stands for that person, so only a credential with the scope ``delivery``
+has it made, for any list.
+"""
+
+import csv
+import gzip
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row, exists, func, select, text
+
+from core import clock, ids
+from core.errors import conflict, not_found
+from core.lanes import Lane
+from core.scopes import Scope
+from models import Job, MailingList, MemberExport, OptOut, Subscription, SubscriptionStatus
+from services.access.api_keys import Caller, require_scope
+from services.jobs import kinds, outbox
+from services.jobs import lease as leases
+from services.jobs.lease import JobCancelled, Lease
+from services.mailing import lists
+from services.mailing.spreadsheets import guarded
+from services.mailing.subscriptions import mail_urls, trace_ids
+from storage.parts import PartWriter, remove_all
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+EXPORTS = "exports/"
+AnyRow = Row[*tuple[Any, ...]]
+# Fetched, written and compressed together.
+_ROWS_AT_ONCE = 5_000
+COMPRESSION = 6
+# Longer than any list takes; the work is bounded by its rows, and its job can be cancelled.
+_TIMEOUT = "1h"
+
+
+class ExportKind(StrEnum):
+    MEMBERS = "members"
+    DELIVERY = "delivery"
+
+
+def _end_with_job(uow: UnitOfWork, job: Job) -> None:
+    """Nobody gets a file that is not whole. What a lost worker still writes, the sweep removes."""
+    export = uow.session.get(MemberExport, job.subject_id)
+    if export is not None:
+        export.finished_at = func.now()
+        uow.after_commit(partial(remove_all, uow.objects, export.object_prefix))
+
+
+def _register(kind: ExportKind, scope: Scope) -> kinds.JobKind:
+    return kinds.register(
+        kinds.JobKind(
+            name=f"export.{kind}",
+            # It holds one view of the database from first to last, so it can't take turns.
+            lane=Lane.IO,
+            scope=scope,
+            retryable=True,
+            on_abandoned=_end_with_job,
+        )
+    )
+
+
+JOBS = {
+    ExportKind.MEMBERS: _register(ExportKind.MEMBERS, Scope.SUBSCRIPTION_READ),
+    ExportKind.DELIVERY: _register(ExportKind.DELIVERY, Scope.DELIVERY),
+}
+
+
+def begin(
+    uow: UnitOfWork, caller: Caller, list_id: int, kind: ExportKind, request_id: str | None
+) -> Job:
+    """Have the list written; raises ``auth.insufficient_scope``, ``list.not_owner`` and the like.
+
+    ``list.email_channel_disabled`` for the roster of a list that is not sent by mail.
+    """
+    require_scope(caller, JOBS[kind].scope)
+    if kind is ExportKind.MEMBERS:
+        lists.owned(uow, caller, list_id)
+    return begin_for(uow, caller.user_id, lists.get(uow, list_id), kind, request_id=request_id)
+
+
+def begin_for(
+    uow: UnitOfWork,
+    user_id: int,
+    mailing_list: MailingList,
+    kind: ExportKind,
+    *,
+    request_id: str | None = None,
+) -> Job:
+    """``begin`` for somebody who was checked."""
+    if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
+        raise conflict("list.email_channel_disabled", "This list is not sent by mail.")
+    export = MemberExport(
+        list_id=mailing_list.id,
+        user_id=user_id,
+        kind=kind,
+        object_prefix=EXPORTS + ids.random_hash_id(20),
+    )
+    uow.session.add(export)
+    uow.session.flush()
+    return outbox.enqueue(
+        uow, JOBS[kind], user_id=user_id, subject_id=export.id, request_id=request_id
+    )
+
+
+def get_finished(uow: UnitOfWork, export_id: int) -> tuple[MemberExport, MailingList]:
+    """Raises ``export.not_found``, when its file is gone too."""
+    export = uow.session.get(MemberExport, export_id)
+    if export is None or export.size is None or export.files_removed_at is not None:
+        raise not_found("export.not_found", "There is no such file, or not any more.")
+    return export, uow.session.get_one(MailingList, export.list_id)
+
+
+def run(resources: Resources, lease: Lease) -> None:
+    """Write the file and say where it is."""
+    with resources.unit_of_work() as uow:
+        export = uow.session.get(MemberExport, lease.subject_id)
+        if export is None:
+            raise JobCancelled
+        mailing_list = uow.session.get_one(MailingList, export.list_id)
+    # An earlier attempt may have left more parts than this one will write.
+    remove_all(resources.objects, export.object_prefix)
+    parts = PartWriter(resources.objects, export.object_prefix)
+    sheet = _sheet(resources, lease, export, mailing_list)
+    rows = _write(resources, lease, sheet, parts)
+    with resources.unit_of_work() as uow:
+        export = uow.session.get_one(MemberExport, export.id)
+        export.rows, export.size, export.finished_at = rows, parts.size, func.now()
+        leases.succeed(uow, lease, {"export_id": export.id, "rows": rows})
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    header: tuple[str, ...]
+    query: Any
+    line: Callable[[AnyRow], Iterable[str | int]]
+
+
+def _write(resources: Resources, lease: Lease, sheet: _Sheet, parts: PartWriter) -> int:
+    rows = 0
+    # No name and no time in it: the same list gives the same file.
+    with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
+        packed.write(_csv([sheet.header]))
+        for batch in _batches(resources, sheet):
+            lease.check_cancelled()
+            packed.write(_csv(map(sheet.line, batch)))
+            rows += len(batch)
+    parts.close()
+    return rows
+
+
+def _batches(resources: Resources, sheet: _Sheet) -> Iterator[list[AnyRow]]:
+    engine = resources.database.engine.execution_options(isolation_level="REPEATABLE READ")
+    with engine.connect() as connection:
+        _allow_time(connection)
+        result = connection.execution_options(stream_results=True).execute(sheet.query)
+        yield from map(list, result.partitions(_ROWS_AT_ONCE))
+
+
+def _allow_time(connection: Connection) -> None:
+    # The defaults are for a request's statements.
+    connection.execute(text(f"SET LOCAL statement_timeout = '{_TIMEOUT}'"))
+    connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '5min'"))
+    connection.execute(text("SET TRANSACTION READ ONLY"))
+
+
+def _csv(lines: Iterable[Iterable[str | int]]) -> bytes:
+    text_ = io.StringIO()
+    csv.writer(text_).writerows(lines)
+    return text_.getvalue().encode()
+
+
+def _sheet(
+    resources: Resources, lease: Lease, export: MemberExport, mailing_list: MailingList
+) -> _Sheet:
+    if export.kind == ExportKind.MEMBERS:
+        return _Sheet(_MEMBERS_HEADER, _members(mailing_list.id), _members_line)
+    return _Sheet(
+        _ROSTER_HEADER, _roster(mailing_list.id), _roster_line(resources, lease, mailing_list)
+    )
+
+
+_MEMBERS_HEADER = (
+    *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
+    *("user_id", "created_at"),
+)
+
+
+def _members(list_id: int) -> Any:
+    s = Subscription
+    return (
+        select(s.email, s.name, s.status, s.type, s.paid_expiry, s.email_enabled, s.source)
+        .add_columns(s.user_id, s.created_at)
+        .where(s.list_id == list_id, s.status != SubscriptionStatus.REMOVED)
+        .order_by(s.id)
+    )
+
+
+def _members_line(row: AnyRow) -> tuple[str | int, ...]:
+    email, name, status, tier, paid_expiry, email_enabled, source, user_id, created_at = row
+    return (
+        guarded(email or ""),
+        guarded(name or ""),
+        status,
+        tier,
+        "" if paid_expiry is None else clock.iso(paid_expiry),
+        "true" if email_enabled else "false",
+        source,
+        user_id,
+        clock.iso(created_at),
+    )
+
+
+_ROSTER_HEADER = (
+    *("email", "name", "user_id", "trace_id", "one_click_url"),
+    *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
+)
+
+
+def _roster(list_id: int) -> Any:
+    s = Subscription
+    # No active member with mail has an opt-out; who sends mail should not have to rely on that.
+    said_no = exists().where(OptOut.list_id == list_id, OptOut.user_id == s.user_id)
+    return (
+        select(s.email, s.name, s.user_id)
+        .where(
+            s.list_id == list_id,
+            s.status == SubscriptionStatus.ACTIVE,
+            s.email_enabled,
+            s.email.is_not(None),
+            ~said_no,
+        )
+        .order_by(s.id)
+    )
+
+
+def _roster_line(
+    resources: Resources, lease: Lease, mailing_list: MailingList
+) -> Callable[[AnyRow], Iterable[str | int]]:
+    make = trace_ids.maker(trace_ids.signer(resources.keyring), mailing_list.id, lease.job_id)
+    # A trace id needs no escaping in a URL: it goes to the end of what is the same for all.
+    one_click = mail_urls.one_click_url(resources.settings, mailing_list.id, "")
+    unsubscribe = mail_urls.unsubscribe_url(resources.settings, "")
+    list_id, _, post = mail_urls.list_headers(resources.settings, mailing_list, "").values()
+
+    def line(row: AnyRow) -> tuple[str | int, ...]:
+        email, name, user_id = row
+        trace_id = make(user_id)
+        return (
+            email,
+            guarded(name) if name else "",
+            user_id,
+            trace_id,
+            one_click + trace_id,
+            list_id,
+            f"<{unsubscribe}{trace_id}>",
+            post,
+        )
+
+    return line

@@ -1,0 +1,158 @@
+"""Taking an import on: its bytes are stored first, then its row and job are one transaction."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from core import ids
+from core.errors import DomainError, forbidden
+from models import MemberImport, Plan
+from services.access.api_keys import Caller
+from services.jobs import idempotency, outbox
+from services.jobs.idempotency import IdempotencyKey, RecordedMeanwhile
+from services.mailing import lists
+from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
+from services.people import accounts
+from storage.parts import PartWriter, remove_all
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+MOST_MEMBERS = 100_000
+MAX_FILENAME_CHARACTERS = 255
+IMPORTS = "imports/"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How rows are applied.
+
+    Attributes:
+        dry_run: judge every row, and change nothing.
+        on_existing: ``update`` gives active members the file's name and tier; ``skip`` does not.
+        mapping: columns of the file, by name or place, and what they are.
+    """
+
+    dry_run: bool = False
+    on_existing: str = "skip"
+    mapping: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Accepted:
+    job_id: int
+    replayed: bool = False
+
+
+def is_mapping(parsed: object) -> TypeGuard[dict[str, str]]:
+    """Whether what was given as ``Options.mapping`` is one, and can be kept."""
+    return isinstance(parsed, dict) and all(
+        isinstance(each, str) and "\0" not in each for pair in parsed.items() for each in pair
+    )
+
+
+def shown_name(filename: str | None) -> str | None:
+    """A file's name as it is kept: without folders and what can't be shown, bounded."""
+    name = (filename or "").replace("\\", "/").rpartition("/")[2]
+    return "".join(filter(str.isprintable, name))[-MAX_FILENAME_CHARACTERS:] or None
+
+
+def new_prefix() -> str:
+    """Where the objects of one import will be."""
+    return IMPORTS + ids.random_hash_id(20)
+
+
+def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, paid: bool = False) -> None:
+    """Raises ``list.not_found``, ``list.not_owner`` and, where it matters, ``plan.required``."""
+    lists.owned(uow, caller, list_id)
+    if paid and accounts.get(uow, caller.user_id).plan != Plan.PAID:
+        raise forbidden("plan.required", "Adding members in bulk needs the paid plan.")
+
+
+def accept_members(
+    resources: Resources,
+    caller: Caller,
+    list_id: int,
+    body: bytes,
+    *,
+    key: IdempotencyKey | None,
+    request_id: str | None,
+) -> Accepted:
+    """Take on the members of one request, whose body has been checked.
+
+    Raises what ``check_owner`` and ``services.jobs.idempotency`` raise.
+    """
+    with resources.unit_of_work() as uow:
+        check_owner(uow, caller, list_id, paid=True)
+        earlier = _earlier(uow, key)
+    if earlier is not None:
+        return earlier
+    prefix = new_prefix()
+    stored = PartWriter(resources.objects, prefix)
+    stored.write(body)
+    stored.close()
+    task = MemberImport(
+        list_id=list_id,
+        user_id=caller.user_id,
+        source="members",
+        object_prefix=prefix,
+        size=len(body),
+    )
+    try:
+        return _commit(resources, task, key, request_id)
+    except RecordedMeanwhile:
+        remove_all(resources.objects, prefix)
+        return accept_members(resources, caller, list_id, body, key=key, request_id=request_id)
+    except DomainError:
+        remove_all(resources.objects, prefix)
+        raise
+
+
+def accept_file(
+    resources: Resources,
+    user_id: int,
+    list_id: int,
+    *,
+    prefix: str,
+    filename: str | None,
+    size: int,
+    options: Options,
+    request_id: str | None,
+) -> Accepted:
+    """Take on a file that has been stored under ``prefix``, for somebody who was checked."""
+    task = MemberImport(
+        list_id=list_id,
+        user_id=user_id,
+        source="file",
+        filename=shown_name(filename),
+        object_prefix=prefix,
+        size=size,
+        mapping=dict(options.mapping) if options.mapping else None,
+        dry_run=options.dry_run,
+        on_existing=options.on_existing,
+    )
+    return _commit(resources, task, None, request_id)
+
+
+def _earlier(uow: UnitOfWork, key: IdempotencyKey | None) -> Accepted | None:
+    record = idempotency.find(uow, key) if key is not None else None
+    if record is None or record.job_id is None:
+        return None
+    return Accepted(record.job_id, replayed=True)
+
+
+def _commit(
+    resources: Resources, task: MemberImport, key: IdempotencyKey | None, request_id: str | None
+) -> Accepted:
+    with resources.unit_of_work() as uow:
+        uow.session.add(task)
+        uow.session.flush()
+        job = outbox.enqueue(
+            uow,
+            ADD_MEMBERS if task.source == "members" else IMPORT_FILE,
+            user_id=task.user_id,
+            subject_id=task.id,
+            request_id=request_id,
+        )
+        if key is not None:
+            idempotency.record(uow, key, job_id=job.id)
+    return Accepted(job.id)

@@ -1,0 +1,274 @@
+"""One chunk of rows onto a list, in one transaction: set-based, and each row once.
+
+The rows are copied into a temporary table, judged there against people, subscriptions and
+opt-outs, and the consequences of the verdicts are written by statements for all rows at once. The
+list's lock (``services.mailing.subscriptions.locks``) keeps every other act on the list out until
+the commit, so that a verdict still holds when it is written. People are made in the order of their
+addresses, so that two imports can't wait for each other.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+
+from core.errors import TransientError
+from core.keyring import Signer
+from models import MemberImport
+from services.mailing.imports.applying import staging, verdicts
+from services.mailing.imports.entries import Entry, decode, verdict_of
+from services.mailing.subscriptions import locks
+from storage.unit_of_work import UnitOfWork
+
+ADDED, ALREADY, OPTED_OUT, LEFT = "added", "already", "opted_out", "left"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What one chunk came to.
+
+    Attributes:
+        counts: rows by verdict; ``left`` rows count as opted out.
+        updated: how many members that were active before got another name or tier.
+        not_added: the CSV lines of all rows that were not added.
+    """
+
+    counts: Counter[str]
+    updated: int
+    not_added: bytes
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows that are ready to be applied: all that can be done for them without the database."""
+
+    entries: list[Entry]
+    lines: str
+
+
+def prepare(encoded: bytes) -> Chunk:
+    """A chunk as it was stored."""
+    entries = decode(encoded)
+    return Chunk(entries, staging.lines_of(entries))
+
+
+def apply(uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: Chunk) -> Applied:
+    """Do what the rows ask for, as far as the people on the list allow it."""
+    locks.hold_list(uow, task.list_id)
+    found = _judge(uow, signer, task, chunk)
+    updated = _count(uow, _COUNT_UPDATED) if task.on_existing == "update" else 0
+    counts = Counter(found)
+    if not task.dry_run and (counts[ADDED] or counts[LEFT] or updated):
+        _write(uow, task, counts)
+    counts[OPTED_OUT] += counts.pop(LEFT, 0)
+    width = len(verdicts.header_of(task))
+    return Applied(counts, updated, verdicts.pack(_not_added(chunk.entries, found), width))
+
+
+def _judge(uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: Chunk) -> list[str]:
+    """Each row's verdict; rows for which there is something to do are in ``judged`` too."""
+    found = [verdict_of(entry) or ALREADY for entry in chunk.entries]
+    update = task.on_existing == "update"
+    parameters: dict[str, Any] = {"list_id": task.list_id, "update": update}
+    staging.make_tables(uow)
+    staging.copy_rows(uow, chunk.lines)
+    parameters["has_opt_outs"] = _count(uow, _HAS_OPT_OUTS, parameters) > 0
+    everybody = parameters["has_opt_outs"]
+    staging.copy_digests(uow, signer, chunk.entries, everybody=everybody)
+    staging.analyze(uow)
+    for verdict, numbers in uow.session.execute(text(_JUDGE), parameters):
+        for number in numbers:
+            found[number] = verdict
+    return found
+
+
+def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
+    parameters = {"list_id": task.list_id, "import_id": task.id, "user_id": task.user_id}
+    if _count(uow, _COUNT_KNOWN_PEOPLE) != _count(uow, _HOLD_KNOWN_PEOPLE):
+        # Erased since they were found: their address is a stranger's now.
+        raise TransientError("a person was erased meanwhile")
+    wanted = _count(uow, _COUNT_NEW_PEOPLE)
+    # Somebody else may have made one of them meanwhile; and may have been erased since.
+    if wanted and _rows(uow, _ADD_PEOPLE) != wanted and _rows(uow, _FIND_PEOPLE_AGAIN) != wanted:
+        raise TransientError("a person was made meanwhile, and erased")
+    if counts[LEFT]:
+        _rows(uow, _KEEP_OPT_OUTS, parameters)
+        _rows(uow, _LEAVE, parameters)
+    if _rows(uow, _KEEP_CHANGES, parameters):
+        _rows(uow, _CHANGE, parameters)
+    if counts[ADDED]:
+        _rows(uow, _INSERT, parameters)
+
+
+def _rows(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
+    """How many rows the statement wrote."""
+    result = uow.session.execute(text(statement), parameters or {})
+    return int(result.rowcount)  # type: ignore[attr-defined]
+
+
+def _count(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
+    return uow.session.scalar(text(statement), parameters or {}) or 0
+
+
+def _not_added(entries: Sequence[Entry], found: Sequence[str]) -> Iterable[tuple[Entry, str, str]]:
+    for entry, verdict in zip(entries, found, strict=True):
+        if verdict == ADDED:
+            continue
+        if entry.code is not None:
+            yield entry, entry.code, entry.reason or ""
+        else:
+            yield entry, *verdicts.REASONS[verdict]
+
+
+_HAS_OPT_OUTS = (
+    "SELECT count(*) FROM (SELECT 1 FROM opt_outs WHERE list_id = :list_id LIMIT 1) AS o"
+)
+
+# -- what follows from the rows ------------------------------------------------------------------
+
+# One row is looked up at a time, which OFFSET 0 insists on: statistics know nothing of a list or an
+# import that is growing now, and a plan for the one row that they expect reads all of it for each.
+#
+# A tier that the file does not name leaves the member's own as it is; so does an empty name.
+_JUDGE = """
+WITH said_no AS (
+    SELECT s.number, o.kind FROM staged AS s
+    JOIN users AS u ON u.email = s.email
+    CROSS JOIN LATERAL (
+        SELECT kind FROM opt_outs WHERE list_id = :list_id AND user_id = u.id OFFSET 0
+    ) AS o
+    WHERE :has_opt_outs
+    UNION
+    SELECT d.number, o.kind FROM staged_digests AS d
+    CROSS JOIN LATERAL (
+        SELECT kind FROM opt_outs WHERE list_id = :list_id AND address_hmac = d.digest OFFSET 0
+    ) AS o
+), known AS (
+    SELECT s.*, u.id AS user_id, m.id AS subscription_id,
+        coalesce(m.status = 'active', false) AS is_active,
+        :update AND NOT s.has_left AND coalesce(m.status = 'active', false) AND (
+            (s.name <> '' AND s.name IS DISTINCT FROM m.name)
+            OR (s.tier IS NOT NULL
+                AND (s.tier <> m.type OR s.paid_expiry IS DISTINCT FROM m.paid_expiry))
+        ) AS is_updated
+    FROM staged AS s
+    LEFT JOIN users AS u ON u.email = s.email
+    LEFT JOIN LATERAL (
+        SELECT id, status, name, type, paid_expiry FROM subscriptions
+        WHERE list_id = :list_id AND user_id = u.id OFFSET 0
+    ) AS m ON true
+), kept AS (
+    INSERT INTO judged
+    SELECT k.number, k.email, k.name, k.tier, k.paid_expiry, coalesce(k.user_id, k.fresh_id),
+        k.user_id IS NULL, k.subscription_id,
+        CASE WHEN k.has_left THEN 'left'
+            WHEN k.is_active THEN 'already'
+            WHEN no_list.number IS NOT NULL THEN 'opted_out'
+            ELSE 'added' END,
+        no_mail.number IS NULL, k.is_updated
+    FROM known AS k
+    LEFT JOIN said_no AS no_list ON no_list.number = k.number AND no_list.kind = 'list'
+    LEFT JOIN said_no AS no_mail ON no_mail.number = k.number AND no_mail.kind = 'email'
+    -- Of those who are members already, and stay as they are, there is nothing to keep.
+    WHERE k.has_left OR k.is_updated OR NOT k.is_active
+    RETURNING number, verdict
+)
+SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
+"""
+
+_COUNT_UPDATED = "SELECT count(*) FROM judged WHERE is_updated"
+
+# Of those who are written about: nobody is erased before that is done.
+_KNOWN_PEOPLE = "NOT is_new_person AND (verdict IN ('added', 'left') OR is_updated)"
+_COUNT_KNOWN_PEOPLE = f"SELECT count(*) FROM judged WHERE {_KNOWN_PEOPLE}"  # noqa: S608
+_HOLD_KNOWN_PEOPLE = f"""
+SELECT count(*) FROM (
+    SELECT u.id FROM judged AS j JOIN users AS u ON u.id = j.user_id AND u.email = j.email
+    WHERE {_KNOWN_PEOPLE} ORDER BY u.id FOR KEY SHARE OF u
+) AS held
+"""  # noqa: S608
+_NEW_PEOPLE = "is_new_person AND verdict IN ('added', 'left')"
+_COUNT_NEW_PEOPLE = f"SELECT count(*) FROM judged WHERE {_NEW_PEOPLE}"  # noqa: S608
+_ADD_PEOPLE = f"""
+INSERT INTO users (id, email)
+SELECT user_id, email FROM judged WHERE {_NEW_PEOPLE} ORDER BY email
+-- Of an id too: with millions of people one of a million new ones may be taken.
+ON CONFLICT DO NOTHING
+"""  # noqa: S608
+_FIND_PEOPLE_AGAIN = f"""
+WITH found AS (
+    SELECT u.id, u.email FROM judged AS j JOIN users AS u ON u.email = j.email
+    WHERE {_NEW_PEOPLE} ORDER BY u.id FOR KEY SHARE OF u
+)
+UPDATE judged SET user_id = found.id FROM found
+WHERE judged.is_new_person AND judged.email = found.email
+"""  # noqa: S608
+
+_KEEP_OPT_OUTS = """
+INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)
+SELECT :list_id, j.user_id, d.digest, 'list', 'import'
+FROM judged AS j JOIN staged_digests AS d ON d.number = j.number AND d.is_current
+WHERE j.verdict = 'left' ORDER BY j.user_id
+ON CONFLICT DO NOTHING
+"""
+_LEAVE = """
+WITH leaving AS (
+    SELECT m.id, m.status FROM judged AS j JOIN subscriptions AS m ON m.id = j.subscription_id
+    WHERE j.verdict = 'left' AND m.status IN ('active', 'pending')
+), gone AS (
+    UPDATE subscriptions AS m SET status = 'unsubscribed', updated_at = clock_timestamp()
+    FROM leaving WHERE m.id = leaving.id
+    RETURNING m.list_id, m.user_id, leaving.status AS was, m.email_enabled
+)
+INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_before,
+    status_after, email_enabled_before, email_enabled_after)
+SELECT list_id, user_id, 'unsubscribed', 'import', :user_id, 'import', was, 'unsubscribed',
+    email_enabled, email_enabled
+FROM gone
+"""
+
+# Of records that were there before, what they were and what they become is kept, for an undo.
+_KEEP_CHANGES = """
+INSERT INTO import_changes (import_id, subscription_id, activated, applied_at, status_before,
+    name_before, name_after, type_before, type_after, paid_expiry_before, paid_expiry_after,
+    import_id_before, imported_at_before, updated_at_before)
+SELECT :import_id, m.id, j.verdict = 'added', now(), m.status,
+    m.name, coalesce(nullif(j.name, ''), m.name),
+    m.type, coalesce(j.tier, m.type),
+    m.paid_expiry, CASE WHEN j.tier IS NULL THEN m.paid_expiry ELSE j.paid_expiry END,
+    m.import_id, m.imported_at, m.updated_at
+FROM judged AS j JOIN subscriptions AS m ON m.id = j.subscription_id
+WHERE j.verdict = 'added' OR j.is_updated
+"""
+_CHANGE = """
+WITH changed AS (
+    UPDATE subscriptions AS m SET
+        status = 'active',
+        email_enabled = m.email_enabled AND j.wants_mail,
+        name = c.name_after, type = c.type_after, paid_expiry = c.paid_expiry_after,
+        import_id = CASE WHEN c.activated THEN c.import_id ELSE m.import_id END,
+        imported_at = CASE WHEN c.activated THEN c.applied_at ELSE m.imported_at END,
+        updated_at = c.applied_at
+    FROM judged AS j CROSS JOIN LATERAL (
+        SELECT * FROM import_changes
+        WHERE import_id = :import_id AND subscription_id = j.subscription_id OFFSET 0
+    ) AS c
+    WHERE m.id = j.subscription_id
+    RETURNING m.list_id, m.user_id, c.activated, c.status_before, m.email_enabled
+)
+INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_before,
+    status_after, email_enabled_before, email_enabled_after)
+SELECT list_id, user_id, CASE WHEN activated THEN 'imported' ELSE 'edited' END, 'import', :user_id,
+    'import', status_before, 'active', email_enabled, email_enabled
+FROM changed
+"""
+_INSERT = """
+INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,
+    source, import_id, imported_at, created_at, updated_at)
+SELECT :list_id, user_id, 'active', coalesce(tier, 'free'),
+    CASE WHEN tier IS NOT NULL THEN paid_expiry END, wants_mail,
+    nullif(name, ''), email, 'import', :import_id, now(), now(), now()
+FROM judged WHERE verdict = 'added' AND subscription_id IS NULL ORDER BY number
+"""

@@ -1,0 +1,188 @@
+"""Which column means what: the caller's mapping first, then the names in the header."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from core.errors import DomainError, invalid
+from services.mailing.imports.mapping import header_words, products
+from services.mailing.imports.mapping.rows import Standing
+
+ROLES = ("email", "name", "first_name", "last_name", "tier", "paid_expiry", "status", "ignore")
+MAX_NAMES_SHOWN = 30
+
+_INDEXES = frozenset(map(str, range(10_000)))
+
+
+@dataclass
+class Layout:
+    """Indexes of columns. ``left_at`` and the like say what a cell that isn't "no" means."""
+
+    header: Sequence[str]
+    product: str | None = None
+    email: int | None = None
+    name: int | None = None
+    first_name: int | None = None
+    last_name: int | None = None
+    tier: list[int] = field(default_factory=list)
+    status: list[int] = field(default_factory=list)
+    paid_expiry: int | None = None
+    left_at: list[tuple[int, Standing]] = field(default_factory=list)
+    subscribed: list[int] = field(default_factory=list)
+    deleted: list[int] = field(default_factory=list)
+    paid: list[int] = field(default_factory=list)
+    active_subscription: int | None = None
+
+    def described(self) -> dict[str, Sequence[str]]:
+        """Each meaning that some column has, with the names of those columns."""
+        found: dict[str, list[int | None]] = {
+            "email": [self.email],
+            "name": [self.name],
+            "first_name": [self.first_name],
+            "last_name": [self.last_name],
+            "tier": [*self.tier, *self.paid, self.active_subscription],
+            "paid_expiry": [self.paid_expiry],
+            "status": [*self.status, *self.subscribed, *self.deleted],
+        }
+        found["status"] += [index for index, _ in self.left_at]
+        return {
+            role: [self.header[index] for index in indexes if index is not None]
+            for role, indexes in found.items()
+            if any(index is not None for index in indexes)
+        }
+
+
+def laid_out(
+    header: Sequence[str],
+    mapping: Mapping[str, str] | None = None,
+    sample: Iterable[Sequence[str]] = (),
+) -> Layout:
+    """The layout of a file with this header; ``sample`` are some of its records.
+
+    Raises ``import.mapping_column`` and ``import.mapping_role``.
+    """
+    mapped = _resolved(header, mapping or {})
+    keys = {header_words.key(name) for name in header}
+    layout = Layout(header, products.recognised(keys))
+    for index, role in mapped.items():
+        _assign_mapped(layout, role, index)
+    chosen = frozenset(mapped.values())
+    for index, name in enumerate(header):
+        if index not in mapped:
+            _assign(layout, header_words.key(name), index, chosen)
+    _take_kit_state(layout, [*sample], mapped)
+    return layout
+
+
+def no_email_column(header: Sequence[str]) -> DomainError:
+    return invalid(
+        "import.no_email_column",
+        f"No column is known to hold e-mail addresses. {_shown(header)} "
+        "Name one in the mapping, or call it email.",
+    )
+
+
+def _shown(header: Sequence[str]) -> str:
+    names = [repr(name[:60]) for name in header[:MAX_NAMES_SHOWN]]
+    more = f" and {len(header) - len(names)} more" if len(header) > len(names) else ""
+    return f"The columns are: {', '.join(names)}{more}." if names else "There are no columns."
+
+
+def _resolved(header: Sequence[str], mapping: Mapping[str, str]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for column, role in mapping.items():
+        if role not in ROLES:
+            raise invalid(
+                "import.mapping_role",
+                f"{role[:60]!r} is no role of a column; those are {', '.join(ROLES)}.",
+            )
+        if role != "ignore" and role in found.values():
+            raise invalid("import.mapping_role", f"The mapping names two columns as {role}.")
+        found[_index(header, column)] = role
+    return found
+
+
+def _index(header: Sequence[str], column: str) -> int:
+    if column in header:
+        return header.index(column)
+    wanted = header_words.key(column)
+    for index, name in enumerate(header):
+        if name.strip() == column.strip() or (wanted and header_words.key(name) == wanted):
+            return index
+    if column in _INDEXES and int(column) < len(header):
+        return int(column)
+    raise invalid(
+        "import.mapping_column",
+        f"The mapping names {column[:60]!r}, which the file has not. {_shown(header)}",
+    )
+
+
+def _assign_mapped(layout: Layout, role: str, index: int) -> None:
+    match role:
+        case "email":
+            layout.email = index
+        case "name":
+            layout.name = index
+        case "first_name":
+            layout.first_name = index
+        case "last_name":
+            layout.last_name = index
+        case "tier":
+            layout.tier.append(index)
+        case "paid_expiry":
+            layout.paid_expiry = index
+        case "status":
+            layout.status.append(index)
+
+
+def _assign(layout: Layout, key: str, index: int, chosen: frozenset[str]) -> None:
+    """What the header itself says; the first column wins where one is enough."""
+    if key in header_words.EMAIL and layout.email is None:
+        layout.email = index
+    elif (
+        key in header_words.NAME
+        and layout.name is None
+        and not chosen & {"first_name", "last_name"}
+    ):
+        layout.name = index
+    elif key in header_words.FIRST_NAME and layout.first_name is None and "name" not in chosen:
+        layout.first_name = index
+    elif key in header_words.LAST_NAME and layout.last_name is None and "name" not in chosen:
+        layout.last_name = index
+    elif key in header_words.EXPIRY and layout.paid_expiry is None:
+        layout.paid_expiry = index
+    elif key in header_words.ACTIVE_SUBSCRIPTION and "tier" not in chosen:
+        layout.active_subscription = index
+    else:
+        _assign_mark(layout, key, index, chosen)
+
+
+def _assign_mark(layout: Layout, key: str, index: int, chosen: frozenset[str]) -> None:
+    if key in header_words.LEFT_AT:
+        layout.left_at.append((index, header_words.LEFT_AT[key]))
+    elif key in header_words.SUBSCRIBED:
+        layout.subscribed.append(index)
+    elif key in header_words.DELETED:
+        layout.deleted.append(index)
+    if "tier" not in chosen:
+        if key in header_words.TIER | header_words.TYPE:
+            layout.tier.append(index)
+        elif key in header_words.PAID:
+            layout.paid.append(index)
+    if "status" not in chosen and key in header_words.STATUS | header_words.TYPE:
+        layout.status.append(index)
+
+
+def _take_kit_state(
+    layout: Layout, sample: Sequence[Sequence[str]], mapped: Mapping[int, str]
+) -> None:
+    """Kit names its status "state", as others name a part of a country."""
+    if "status" in mapped.values():
+        return
+    for index, name in enumerate(layout.header):
+        cells = {record[index] for record in sample if index < len(record)}
+        if header_words.key(name) == "state" and index not in mapped and sample:
+            if products.are_kit_states(cells) and any(cells):
+                layout.status.append(index)
+                layout.product = layout.product or "kit"
+            elif layout.product == "kit":
+                layout.product = None

@@ -1,0 +1,71 @@
+"""Whose export a file is, by its header, and what their words mean where ours differ."""
+
+from collections.abc import Set as AbstractSet
+
+from services.mailing.imports.mapping.header_words import NOT_SUBSCRIBED, STANDINGS, key
+from services.mailing.imports.mapping.rows import Standing
+
+# A file is of the first product one of whose sets of columns it has all of.
+_SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("pressroom", ("paid_expiry,email_enabled",)),
+    ("mailchimp", ("member_rating", "leid,euid", "optin_time,confirm_time")),
+    ("ghost", ("subscribed_to_emails", "complimentary_plan")),
+    ("substack", ("active_subscription", "email_disabled", "stripe_connected_customer_id")),
+    ("buttondown", ("subscriber_type", "type,creation_date", "type,email_address,metadata")),
+    (
+        "beehiiv",
+        (
+            "status,free tier",
+            "status,premium tier",
+            "status,tier,created_at",
+            "status,subscription_tier",
+            "status,utm_source,utm_medium,utm_campaign,referring_site",
+        ),
+    ),
+    ("kit", ("first_name,email,state,created_at", "first_name,email,status,created_at")),
+    ("kit", ("first_name,email_address,state", "first name,email,state")),
+)
+_NEEDED = [
+    (product, frozenset(key(name) for name in names.split(",")))
+    for product, signs in _SIGNS
+    for names in signs
+]
+_KIT_STATES = frozenset({"active", "inactive", "cancelled", "canceled", "bounced", "complained"})
+_KIT_STATES |= {"confirmed", "unconfirmed", "cold", ""}
+
+_OWN_MEANING: dict[str, dict[str, Standing | None]] = {
+    "beehiiv": {"inactive": Standing.UNSUBSCRIBED},
+    "kit": dict.fromkeys(("cancelled", "canceled"), Standing.UNSUBSCRIBED),
+    "buttondown": {"paused": Standing.WANTED, "blocked": Standing.COMPLAINED},
+}
+# Their list of states is closed: a word that we don't know may well mean that somebody left.
+_CLOSED = frozenset({"beehiiv", "buttondown", "kit"})
+
+
+class UnknownStanding(Exception):
+    """A product's own column has a word that we don't know."""
+
+
+def recognised(keys: AbstractSet[str]) -> str | None:
+    """The product that writes columns of these keys."""
+    return next((product for product, needed in _NEEDED if needed <= keys), None)
+
+
+def are_kit_states(cells: AbstractSet[str]) -> bool:
+    """Whether a column named "state" is Kit's, rather than a part of a country."""
+    return {key(cell) for cell in cells} <= _KIT_STATES
+
+
+def standing(product: str | None, word: str) -> Standing | None:
+    """What ``word`` in a status column says; None: not subscribed, without having said no."""
+    found = key(word)
+    if product in _OWN_MEANING and found in _OWN_MEANING[product]:
+        return _OWN_MEANING[product][found]
+    if found in STANDINGS:
+        return STANDINGS[found]
+    if product in _CLOSED and found:
+        raise UnknownStanding(word)
+    return Standing.WANTED
+
+
+__all__ = ["NOT_SUBSCRIBED", "UnknownStanding", "are_kit_states", "recognised", "standing"]

@@ -1,0 +1,158 @@
+"""Cells to members: what a record says about its person, by the layout of its file."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from services.mailing.imports.encoding import is_damaged, mended
+from services.mailing.imports.mapping import header_words
+from services.mailing.imports.mapping.columns import Layout
+from services.mailing.imports.mapping.marks import Marks
+from services.mailing.imports.mapping.rows import Problem, Row
+
+MAX_NAME_CHARACTERS = 200
+
+# Spreadsheets run cells that begin so; our exports put an apostrophe before them.
+_GUARDED = re.compile(r"'+[=+\-@\t\r]")
+_IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
+# Joins letters in Persian and Indic names and people in emoji.
+_JOINERS = "\u200c\u200d"
+# Of a cell that is empty, has brackets, or ends with the old mark of a file's end.
+_ODD_ENDS = ("", ">", "\x1a")
+BLANKS = " \t\r\n\x1a\ufeff\xa0"
+
+
+class Unusable(Exception):
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class Maker:
+    """Makes the rows of a file of one layout, which has a column of addresses."""
+
+    def __init__(self, layout: Layout, email: int) -> None:
+        self._email = email
+        self._name = layout.name
+        self._parts = [i for i in (layout.first_name, layout.last_name) if i is not None]
+        self._expiry = layout.paid_expiry
+        self._marks = Marks(layout)
+        singles = [i for i in (email, self._name, self._expiry) if i is not None]
+        self._width = max(*singles, *self._parts, *self._marks.indexes, 0) + 1
+
+    def make(self, line: int, cells: list[str], *, damaged: bool = False) -> Row | Problem | None:
+        """A member, a problem, or None for a record of nothing but blanks.
+
+        ``damaged``: some byte of the file up to here could not be read exactly.
+        """
+        if damaged and any(map(is_damaged, cells)):
+            return self._mended(line, cells)
+        try:
+            short = self._width - len(cells)
+            return self._row(line, cells, [*cells, *[""] * short] if short > 0 else cells)
+        except Unusable as error:
+            return Problem(line, error.code, error.reason, cells)
+
+    def _row(self, line: int, cells: list[str], padded: list[str]) -> Row | None:
+        email = padded[self._email].strip()
+        name = self._named(padded)
+        if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
+            name = name or _before_brackets(email)
+            email = _tidy_email(email)
+            if not email:
+                _refuse_unless_blank(cells)
+                return None
+        standing, tier, problem = self._marks.verdict(padded)
+        if problem:
+            raise Unusable(*problem)
+        expiry = None
+        if self._expiry is not None and tier != "free" and padded[self._expiry]:
+            expiry = _expiry(padded[self._expiry])
+        return Row(line, email, name, tier, expiry, standing, cells)
+
+    def _mended(self, line: int, cells: list[str]) -> Row | Problem | None:
+        readable = [mended(cell) for cell in cells]
+        if any(map(is_damaged, cells[self._email : self._email + 1])):
+            reason = "The address has bytes that are not in the encoding."
+            return Problem(line, "encoding.invalid", reason, readable)
+        return self.make(line, readable)
+
+    def _named(self, cells: list[str]) -> str:
+        name = "" if self._name is None else tidy_name(cells[self._name])
+        if name or not self._parts:
+            return name
+        parts = [tidy_name(cells[index]) for index in self._parts]
+        return " ".join(filter(None, parts))[:MAX_NAME_CHARACTERS].rstrip()
+
+
+def _before_brackets(email: str) -> str:
+    """The name of ``Jane Doe <jane@example.com>``."""
+    found = _IN_BRACKETS.match(email) if email.endswith(">") else None
+    return tidy_name(found[1].strip(' "')) if found else ""
+
+
+def _unguarded(cell: str) -> str:
+    return cell[1:] if _GUARDED.match(cell) else cell
+
+
+def _refuse_unless_blank(cells: Sequence[str]) -> None:
+    if any(cell.strip(BLANKS) for cell in cells):
+        raise Unusable("row.no_email", "There is no e-mail address in this row.")
+
+
+def _tidy_email(email: str) -> str:
+    """Without what copying leaves around an address: brackets, marks that nobody sees."""
+    email = _unguarded(email).strip(BLANKS)
+    if found := _IN_BRACKETS.match(email):
+        email = found[2]
+    if email.isascii():
+        return email
+    start, end = 0, len(email)
+    while start < end and unicodedata.category(email[start]) in {"Cf", "Zs"}:
+        start += 1
+    while end > start and unicodedata.category(email[end - 1]) in {"Cf", "Zs"}:
+        end -= 1
+    return email[start:end]
+
+
+def tidy_name(name: str) -> str:
+    if name.isprintable() and len(name) <= MAX_NAME_CHARACTERS and name[:1] != "'":
+        return name.strip()
+    shown = (
+        c if c.isprintable() or c in _JOINERS else " " if c.isspace() else ""
+        for c in _unguarded(name)[: 10 * MAX_NAME_CHARACTERS]
+    )
+    return " ".join("".join(shown).split())[:MAX_NAME_CHARACTERS].rstrip()
+
+
+def _expiry(cell: str) -> datetime | None:
+    """A time with its zone, UTC where it has none; raises ``row.expiry_unreadable``."""
+    text = _unguarded(cell).strip()
+    if header_words.is_no(text):
+        return None
+    found = _time(text) if len(text) <= header_words.LONGEST_WORD else None
+    if found is None:
+        raise Unusable("row.expiry_unreadable", f"{text[:60]!r} is no date that can be read.")
+    return found
+
+
+@lru_cache(1024)
+def _time(text: str) -> datetime | None:
+    for read in (datetime.fromisoformat, *_OTHER_DATES):
+        try:
+            found = read(text.removesuffix(" UTC"))
+            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def _by_format(pattern: str) -> Callable[[str], datetime]:
+    # The zone is given by the caller, for all formats alike.
+    return lambda text: datetime.strptime(text, pattern)  # noqa: DTZ007
+
+
+_OTHER_DATES = [_by_format(p) for p in ("%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%b %d, %Y", "%d %b %Y")]

@@ -1,0 +1,204 @@
+"""Plain, gzip or zip: the bytes of the one file inside, as they come, and no more than allowed."""
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from itertools import chain
+from typing import IO, NamedTuple, cast
+
+from core.errors import DomainError, invalid
+from services.mailing.imports.reading.sources import CHUNK_BYTES, Counted, Seekable
+
+MAX_EXPANDED_BYTES = 10 * 1024**3
+MAX_RATIO = 200
+# Below this much output nothing is harmed, and short files may well be very repetitive.
+RATIO_GRACE_BYTES = 1024**2
+# Room for some thousand entries; zipfile reads the whole directory into memory.
+MAX_DIRECTORY_BYTES = 256 * 1024
+
+_MAGIC_BYTES = 8
+_FOREIGN = {
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"%PDF": "a PDF",
+    b"BZh": "a bzip2 archive",
+    b"\xfd7zXZ": "an xz archive",
+    b"7z\xbc\xaf": "a 7-Zip archive",
+    b"Rar!": "a RAR archive",
+    b"\x28\xb5\x2f\xfd": "a Zstandard archive",
+    b"PAR1": "a Parquet file",
+    b"SQLite f": "an SQLite database",
+}
+_BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError, OverflowError)
+
+
+class Opened(NamedTuple):
+    container: str
+    chunks: Iterator[bytes]
+
+
+def opened(source: Counted) -> Opened:
+    """What is inside. Raises ``import.unknown_format`` and what ``_unzip`` raises at once."""
+    head = source.head(_MAGIC_BYTES)
+    if head.startswith(b"\x1f\x8b"):
+        return Opened("gzip", _flat(_gunzip(chain([head], source.chunks()))))
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return Opened("zip", _flat(_unzip(source)))
+    _refuse_foreign(head)
+    return Opened("plain", _bounded(chain([head], source.chunks())))
+
+
+def _flat(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """``chunks``, unless they are an archive again."""
+    head = b""
+    while len(head) < _MAGIC_BYTES and (more := next(chunks, b"")):
+        head += more
+    if head.startswith((b"\x1f\x8b", b"PK\x03\x04")):
+        raise _unknown("an archive in an archive")
+    _refuse_foreign(head)
+    return chain([head], chunks)
+
+
+def _refuse_foreign(head: bytes) -> None:
+    for magic, what in _FOREIGN.items():
+        if head.startswith(magic):
+            raise _unknown(what)
+
+
+def _unknown(what: str) -> DomainError:
+    return invalid(
+        "import.unknown_format",
+        f"This is {what}. Send CSV or JSON Lines, plain or in a gzip or zip file.",
+    )
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.taken = 0
+        self.given = 0
+
+    def expanded(self, data: bytes) -> bytes:
+        """``data``, counted; raises ``import.expands_too_much``."""
+        self.given += len(data)
+        if self.given > MAX_EXPANDED_BYTES:
+            raise _expands(f"more than {MAX_EXPANDED_BYTES // 1024**3} GB")
+        if self.given > max(RATIO_GRACE_BYTES, MAX_RATIO * self.taken):
+            raise _expands(f"more than {MAX_RATIO} times its size")
+        return data
+
+
+def _expands(how: str) -> DomainError:
+    return invalid("import.expands_too_much", f"The file expands to {how}.")
+
+
+def _damaged(container: str) -> DomainError:
+    return invalid("import.damaged", f"The {container} file is damaged.")
+
+
+def _truncated(container: str) -> DomainError:
+    return invalid("import.truncated", f"The {container} file ends too early.")
+
+
+def _bounded(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    tally = _Tally()
+    for data in chunks:
+        tally.taken += len(data)
+        yield tally.expanded(data)
+
+
+def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """All members, as gzip itself reads them, with zeros allowed after each."""
+    tally = _Tally()
+    member = None
+    for chunk in chunks:
+        tally.taken += len(chunk)
+        data = chunk
+        while data := data if member else data.lstrip(b"\0"):
+            member = member or zlib.decompressobj(wbits=31)
+            try:
+                out = member.decompress(data, CHUNK_BYTES)
+            except zlib.error:
+                raise _damaged("gzip") from None
+            data = member.unconsumed_tail
+            if member.eof:
+                data, member = member.unused_data, None
+            if out:
+                yield tally.expanded(out)
+    if member:
+        raise _truncated("gzip")
+
+
+class _BoundedReads:
+    """A file of which nobody can ask more at once than a directory may have."""
+
+    def __init__(self, source: Counted) -> None:
+        self._source = source
+        self._file = cast(Seekable, source.source)
+        self.seek = self._file.seek
+        self.tell = self._file.tell
+
+    def read(self, size: int = -1, /) -> bytes:
+        if size > MAX_DIRECTORY_BYTES:
+            raise invalid("import.archive_many_files", "The zip file's directory is too large.")
+        return self._source.read(size if size >= 0 else MAX_DIRECTORY_BYTES)
+
+    def seekable(self) -> bool:
+        return True
+
+
+def _unzip(source: Counted) -> Iterator[bytes]:
+    if not getattr(source.source, "seekable", lambda: False)():
+        raise TypeError("a zip's directory is at its end: give a source that seeks")
+    file = _BoundedReads(source)
+    try:
+        archive = zipfile.ZipFile(cast("IO[bytes]", file))
+    except _BROKEN_ZIP:
+        raise _truncated("zip") from None
+    entry = _only_entry(archive)
+    return _entry_chunks(archive, entry, size=file.seek(0, 2))
+
+
+def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    names = archive.namelist()
+    if "[Content_Types].xml" in names:
+        raise _unknown("an Excel workbook or another Office document")
+    entries = [entry for entry in archive.infolist() if not _is_litter(entry)]
+    if not entries:
+        raise invalid("import.empty", "There is no file in the zip file.")
+    if len(entries) > 1:
+        shown = ", ".join(entry.filename[:60] for entry in entries[:5])
+        raise invalid(
+            "import.archive_many_files",
+            f"The zip file holds {len(entries)} files ({shown}); send one with a single file.",
+        )
+    if entries[0].flag_bits & 0x1:
+        raise invalid("import.archive_encrypted", "The zip file asks for a password.")
+    # Others are rare, and Python's readers of them do not bound what one read expands to.
+    if entries[0].compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise _unknown("a zip file compressed in an unusual way")
+    return entries[0]
+
+
+def _is_litter(entry: zipfile.ZipInfo) -> bool:
+    """Folders, and what macOS and Windows leave in archives."""
+    name = entry.filename.rsplit("/", 1)[-1]
+    return (
+        entry.is_dir()
+        or entry.filename.startswith("__MACOSX/")
+        or name.startswith("._")
+        or name in {".DS_Store", "Thumbs.db", "desktop.ini"}
+    )
+
+
+def _entry_chunks(
+    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, *, size: int
+) -> Iterator[bytes]:
+    tally = _Tally()
+    tally.taken = min(entry.compress_size, size)
+    try:
+        with archive.open(entry) as inside:
+            while data := inside.read(CHUNK_BYTES):
+                yield tally.expanded(data)
+    except EOFError:
+        raise _truncated("zip") from None
+    except _BROKEN_ZIP:
+        raise _damaged("zip") from None

@@ -1,0 +1,156 @@
+"""Blocks of lines to records of cells, by the csv module, with what it does not care for.
+
+It knows neither where a record began nor whether a quote was ever closed, and one stray quote makes
+it swallow the records after it. So a record over several lines is taken only if its quotes are
+where RFC 4180 has them. Else its first line is a problem, and the lines after it are read again.
+"""
+
+import csv
+from collections import deque
+from collections.abc import Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from services.mailing.imports.mapping.rows import Problem
+from services.mailing.imports.reading.lines import MAX_LINE_CHARACTERS, SKIPPED, Block, split_lines
+
+MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
+MAX_RECORD_LINES = 10_000
+# Each is a second look at up to a record's bound of text. A file with more stray quotes than this
+# is read on after what they swallowed, so that its time stays in proportion to its size.
+MAX_RESCUES = 500
+
+# A line that no text has: the zeros of the file are taken out before.
+_END = "\0"
+
+# The module's own limit is one for the process, and lower than what we bound ourselves.
+csv.field_size_limit(4 * MAX_RECORD_CHARACTERS)
+
+Record = tuple[int, list[str]]
+
+
+def too_long(line: int) -> Problem:
+    reason = f"The line is longer than {MAX_LINE_CHARACTERS:,} characters."
+    return Problem(line, "row.too_long", reason, ())
+
+
+class _Held(NamedTuple):
+    """Lines that were handed to the csv module and may be needed again."""
+
+    first: int
+    lines: list[str]
+
+
+class Records:
+    """Records with the physical line where each begins, and problems where there is none."""
+
+    def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
+        self._blocks = blocks
+        self._delimiter = delimiter
+        self._again: list[list[str]] = []
+        self._held: deque[_Held] = deque()
+        self._start = 1
+        self._next = 1
+        self._rescues = 0
+        self._ended = self._skipped = self._exhausted = False
+
+    def __iter__(self) -> Iterator[Record | Problem]:
+        while not self._exhausted:
+            yield from self._segment()
+
+    def _segment(self) -> Iterator[Record | Problem]:
+        """Up to the end of the file, a line that is too long, or a stray quote."""
+        self._next = self._start
+        self._ended = False
+        self._held.clear()
+        before = self._start - 1
+        lines = chain.from_iterable(self._feed())
+        reader = csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True)
+        for cells in reader:
+            start = self._start
+            after = before + reader.line_num + 1
+            if self._ended:
+                yield from self._finish(cells)
+                return
+            if after > start + 1 and self._is_spoilt(after) and self._rescues < MAX_RESCUES:
+                yield self._rescue()
+                return
+            self._start = after
+            if cells:
+                yield start, cells
+
+    def _feed(self) -> Iterator[list[str]]:
+        """Lines for the csv module; the last is ``_END``, which shows whether a quote is open."""
+        while (lines := self._more()) is not None:
+            self._held.append(_Held(self._next, lines))
+            self._next += len(lines)
+            yield lines
+        self._ended = True
+        yield [_END]
+
+    def _more(self) -> list[str] | None:
+        """The next lines, or None where the segment ends."""
+        while self._held and self._held[0].first + len(self._held[0].lines) <= self._start:
+            self._held.popleft()
+        if self._is_endless():
+            return None
+        if self._again:
+            return self._again.pop()
+        block = None if self._skipped else next(self._blocks, None)
+        self._skipped = self._skipped or block is SKIPPED
+        self._exhausted = block is None and not self._skipped
+        return list(split_lines(block)) if isinstance(block, str) else None
+
+    def _is_endless(self) -> bool:
+        if self._next - self._start > MAX_RECORD_LINES:
+            return True
+        return sum(map(len, self._lines(self._next))) > MAX_RECORD_CHARACTERS
+
+    def _lines(self, after: int) -> list[str]:
+        """The present record's lines before ``after``."""
+        found = []
+        for first, lines in self._held:
+            found += lines[max(0, self._start - first) : max(0, after - first)]
+        return found
+
+    def _is_spoilt(self, after: int) -> bool:
+        try:
+            list(
+                csv.reader(
+                    self._lines(after),
+                    delimiter=self._delimiter,
+                    skipinitialspace=True,
+                    strict=True,
+                )
+            )
+        except csv.Error:
+            return True
+        return False
+
+    def _rescue(self) -> Problem:
+        """The present record is its first line alone; the lines after it come again."""
+        self._rescues += 1
+        first, *rest = self._lines(self._next)
+        line = self._start
+        self._start += 1
+        if rest:
+            self._again.append(rest)
+        self._exhausted = False
+        return self._unclosed(line, first)
+
+    def _unclosed(self, line: int, first: str) -> Problem:
+        (cells,) = csv.reader([first], delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
+        reason = "A quote that opens here is not closed where its cell ends."
+        return Problem(line, "row.unclosed_quote", reason, cells)
+
+    def _finish(self, cells: list[str]) -> Iterator[Problem]:
+        if cells != [_END]:
+            if self._rescues < MAX_RESCUES:
+                yield self._rescue()
+                return
+            yield self._unclosed(self._start, self._lines(self._start + 1)[0])
+        self._start = self._next
+        if self._skipped:
+            self._skipped = False
+            yield too_long(self._start)
+            self._start += 1

@@ -1,0 +1,148 @@
+"""Taking an import back: who was made active by it, and was not touched since, is as before.
+
+Untouched means that nothing changed the record after the import did: ``updated_at`` is still the
+import's. What the person or the owner did since stays, and so do opt-outs.
+"""
+
+import time
+
+from sqlalchemy import func, text
+
+from core.lanes import Lane
+from core.scopes import Scope
+from models import Job, MemberImport
+from services.jobs import kinds
+from services.jobs import lease as leases
+from services.jobs.lease import JobCancelled, Lease
+from services.mailing.imports.import_jobs import TURN_SECONDS
+from services.mailing.subscriptions import locks
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+
+def _nothing_more(_: UnitOfWork, __: Job) -> None:
+    """What was taken back stays so; asking again goes on."""
+
+
+UNDO = kinds.register(
+    kinds.JobKind(
+        name="members.undo",
+        lane=Lane.BULK,
+        scope=Scope.SUBSCRIPTION_FULL,
+        retryable=True,
+        on_abandoned=_nothing_more,
+        max_retries=30,
+    )
+)
+
+
+def run(resources: Resources, lease: Lease) -> None:
+    """One turn of it."""
+    ends = time.monotonic() + TURN_SECONDS
+    while time.monotonic() < ends:
+        lease.check_cancelled()
+        with resources.unit_of_work() as uow:
+            task = uow.session.get(MemberImport, lease.subject_id)
+            if task is None:
+                raise JobCancelled
+            locks.hold_list(uow, task.list_id)
+            looked_at, restored = _take_back_some(uow, task)
+            if not looked_at:
+                _succeed(uow, lease, task)
+                return
+            # The job first, then the import, as whoever ends a job takes them.
+            leases.progress(uow, lease, done=task.undone + restored, total=task.added)
+            task.undone += restored
+    with resources.unit_of_work() as uow:
+        leases.yield_turn(uow, lease)
+
+
+def _take_back_some(uow: UnitOfWork, task: MemberImport) -> tuple[int, int]:
+    """How many records were looked at, and how many of those are as before, or are gone.
+
+    First those that were there before, then the new ones.
+    """
+    parameters = {"import_id": task.id, "user_id": task.user_id, "most": BATCH}
+    looked_at, restored = uow.session.execute(text(_RESTORE), parameters).one()
+    if not looked_at:
+        looked_at = restored = uow.session.scalar(text(_REMOVE), parameters) or 0
+    return int(looked_at), int(restored)
+
+
+def _succeed(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
+    # Whoever was made active and is not as before: a later import may have them by now.
+    kept = task.added - task.undone
+    result = {"import_id": task.id, "undone": task.undone, "kept": kept}
+    leases.succeed(uow, lease, result)
+    task.kept, task.undone_at = kept, func.now()
+
+
+BATCH = 10_000
+
+_RESTORE = """
+WITH first AS (
+    SELECT subscription_id FROM import_changes
+    WHERE import_id = :import_id ORDER BY subscription_id LIMIT :most
+), batch AS (
+    -- A range rather than a join, whose plan would rely on what statistics say of a new import.
+    DELETE FROM import_changes WHERE import_id = :import_id
+        AND subscription_id <= (SELECT max(subscription_id) FROM first)
+    RETURNING *
+), untouched AS (
+    UPDATE subscriptions AS m SET
+        status = CASE WHEN b.activated THEN b.status_before ELSE m.status END,
+        name = b.name_before, type = b.type_before, paid_expiry = b.paid_expiry_before,
+        import_id = CASE WHEN b.activated THEN b.import_id_before ELSE m.import_id END,
+        imported_at = CASE WHEN b.activated THEN b.imported_at_before ELSE m.imported_at END,
+        updated_at = b.updated_at_before
+    FROM batch AS b WHERE m.id = b.subscription_id AND m.updated_at = b.applied_at
+    RETURNING m.list_id, m.user_id, m.status, m.email_enabled, b.activated
+), touched AS (
+    UPDATE subscriptions AS m SET
+        name = CASE WHEN m.name IS NOT DISTINCT FROM b.name_after
+            THEN b.name_before ELSE m.name END,
+        type = CASE WHEN m.type = b.type_after THEN b.type_before ELSE m.type END,
+        paid_expiry = CASE WHEN m.paid_expiry IS NOT DISTINCT FROM b.paid_expiry_after
+            THEN b.paid_expiry_before ELSE m.paid_expiry END,
+        updated_at = clock_timestamp()
+    FROM batch AS b WHERE m.id = b.subscription_id AND m.updated_at <> b.applied_at AND (
+        (m.name IS NOT DISTINCT FROM b.name_after AND b.name_after IS DISTINCT FROM b.name_before)
+        OR (m.type = b.type_after AND b.type_after <> b.type_before)
+        OR (m.paid_expiry IS NOT DISTINCT FROM b.paid_expiry_after
+            AND b.paid_expiry_after IS DISTINCT FROM b.paid_expiry_before))
+), later AS (
+    -- What a later import found and keeps for its own undo was this one's: it is not to come back.
+    UPDATE import_changes AS c SET
+        name_before = CASE WHEN c.name_before IS NOT DISTINCT FROM b.name_after
+            THEN b.name_before ELSE c.name_before END,
+        type_before = CASE WHEN c.type_before = b.type_after
+            THEN b.type_before ELSE c.type_before END,
+        paid_expiry_before = CASE WHEN c.paid_expiry_before IS NOT DISTINCT FROM b.paid_expiry_after
+            THEN b.paid_expiry_before ELSE c.paid_expiry_before END
+    FROM batch AS b CROSS JOIN LATERAL (
+        SELECT ctid AS place FROM import_changes
+        WHERE subscription_id = b.subscription_id AND import_id <> b.import_id
+            AND applied_at > b.applied_at
+        OFFSET 0
+    ) AS l
+    WHERE c.ctid = l.place
+), noted AS (
+    INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via,
+        status_before, status_after, email_enabled_before, email_enabled_after)
+    SELECT list_id, user_id, 'import_undone', 'import', :user_id, 'import',
+        CASE WHEN activated THEN 'active' ELSE status END, status, email_enabled, email_enabled
+    FROM untouched
+)
+SELECT (SELECT count(*) FROM batch), (SELECT count(*) FROM untouched WHERE activated)
+"""
+
+# New records are those that no change tells about; a touched one is not `imported_at` any more.
+_REMOVE = """
+WITH batch AS (
+    SELECT id FROM subscriptions WHERE import_id = :import_id AND updated_at = imported_at
+    ORDER BY id LIMIT :most
+), removed AS (
+    DELETE FROM subscriptions AS m USING batch WHERE m.id = batch.id RETURNING m.id
+)
+SELECT count(*) FROM removed
+"""

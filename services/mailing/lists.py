@@ -1,0 +1,187 @@
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from core.errors import DomainError, conflict, forbidden, invalid, malformed, not_found
+from core.ids import MAX_ID, MAX_UINT64
+from models import MailingList
+from services.access.api_keys import Caller
+from storage.unit_of_work import UnitOfWork
+
+_SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
+_NUMBER = re.compile(r"[0-9]{1,20}\Z")
+MAX_TITLE_CHARACTERS = 200
+MAX_URL_CHARACTERS = 2048
+_IMAGES = ("avatar_image_url", "favicon_image_url")
+_CHALLENGE = ("challenge_enabled", "challenge_provider")
+# Control characters, and what Unicode counts as the end of a line.
+_LINE_ENDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def create(
+    uow: UnitOfWork,
+    *,
+    owner_id: int,
+    title: str,
+    slug: str,
+    fields: Mapping[str, Any] | None = None,
+    providers: Collection[str] = (),
+) -> MailingList:
+    """A new list; raises ``list.slug_taken``, or for a rule that is broken what ``change`` does.
+
+    Args:
+        fields: any of the other columns that an owner sets.
+        providers: the challenge providers that this deployment can ask.
+    """
+    mailing_list = MailingList(user_id=owner_id)
+    _set(mailing_list, {**(fields or {}), "title": title, "slug": slug}, providers)
+    uow.session.add(mailing_list)
+    _flush(uow, slug)
+    return mailing_list
+
+
+def change(
+    uow: UnitOfWork,
+    mailing_list: MailingList,
+    fields: Mapping[str, Any],
+    providers: Collection[str],
+) -> None:
+    """Set the columns named.
+
+    Raises ``list.title``, ``list.slug``, ``list.slug_taken``, ``list.image_url``,
+    ``list.challenge_provider``.
+    """
+    _set(mailing_list, fields, providers)
+    _flush(uow, mailing_list.slug)
+
+
+def archive(uow: UnitOfWork, mailing_list: MailingList) -> int:
+    """Close the list: nobody can join or send any more, and everybody can still leave."""
+    statement = (
+        update(MailingList)
+        .where(MailingList.id == mailing_list.id, MailingList.archived_at.is_(None))
+        .values(archived_at=func.now())
+        .returning(MailingList.id)
+    )
+    return len(uow.session.execute(statement).all())
+
+
+def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
+    return uow.session.scalar(select(MailingList).where(MailingList.slug == slug))
+
+
+def get(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
+    """Raises ``list.not_found``; for an archived list too, unless those are asked for."""
+    found = uow.session.get(MailingList, list_id)
+    if found is None or (found.archived_at is not None and not archived):
+        raise no_such_list()
+    return found
+
+
+def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
+    """The list of an id or a slug; raises ``list.not_found``, ``list.name_invalid``."""
+    if _NUMBER.match(name) and int(name) <= MAX_UINT64:
+        return get(uow, int(name) if int(name) <= MAX_ID else 0, archived=archived)
+    if not _SLUG.match(name) or name.isdigit():
+        raise malformed("list.name_invalid", "A list is named by its numeric id or its slug.")
+    found = find_by_slug(uow, name)
+    if found is None or (found.archived_at is not None and not archived):
+        raise no_such_list()
+    return found
+
+
+def owned(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
+    """The caller's own list; raises ``list.not_found``, ``list.not_owner``."""
+    found = get(uow, list_id)
+    if found.user_id != caller.user_id:
+        raise forbidden("list.not_owner", "This list belongs to somebody else.")
+    return found
+
+
+def list_of(uow: UnitOfWork, user_id: int, *, offset: int, limit: int) -> list[MailingList]:
+    """The user's lists that are not archived, newest first."""
+    query = (
+        select(MailingList)
+        .where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
+        .order_by(MailingList.created_at.desc(), MailingList.id.desc())
+        .offset(offset)
+        .limit(limit)
+    )
+    return list(uow.session.scalars(query))
+
+
+def no_such_list() -> DomainError:
+    return not_found("list.not_found", "There is no such list.")
+
+
+def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:
+    for name, value in fields.items():
+        setattr(mailing_list, name, value)
+    mailing_list.title = mailing_list.title.strip()
+    _check_title(mailing_list.title)
+    _check_slug(mailing_list.slug)
+    for name in _IMAGES:
+        _check_url(name, getattr(mailing_list, name))
+    # A provider that is not set up any more is no reason to refuse another title.
+    if mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE):
+        _check_provider(mailing_list.challenge_provider, providers)
+
+
+def _check_title(title: str) -> None:
+    # It goes into mails; with a second line an owner could write them to anybody.
+    if not 1 <= len(title) <= MAX_TITLE_CHARACTERS or _LINE_ENDS.search(title):
+        raise invalid(
+            "list.title",
+            f"A title has 1 to {MAX_TITLE_CHARACTERS} characters in one line.",
+            field="body.title",
+        )
+
+
+def _check_slug(slug: str) -> None:
+    if not _SLUG.match(slug) or slug.isdigit():
+        raise invalid(
+            "list.slug",
+            "A slug has 1 to 80 of a-z, 0-9 and '-', begins with a letter or digit and is never "
+            "all digits.",
+            field="body.slug",
+        )
+
+
+def _check_url(name: str, url: str | None) -> None:
+    if url is None:
+        return
+    try:
+        parts = urlsplit(url)
+        is_absolute = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        is_absolute = False
+    if not is_absolute or len(url) > MAX_URL_CHARACTERS or not url.isprintable() or " " in url:
+        raise invalid(
+            "list.image_url",
+            f"{name} must be an absolute http or https address of at most "
+            f"{MAX_URL_CHARACTERS} characters.",
+            field=f"body.{name}",
+        )
+
+
+def _check_provider(provider: str | None, providers: Collection[str]) -> None:
+    if provider not in providers:
+        able = ", ".join(sorted(providers)) or "none"
+        raise invalid(
+            "list.challenge_provider",
+            f"challenge_provider must be one that is set up here: {able}.",
+            field="body.challenge_provider",
+        )
+
+
+def _flush(uow: UnitOfWork, slug: str) -> None:
+    try:
+        uow.session.flush()
+    except IntegrityError as error:
+        if "uq_lists_slug" not in str(error.orig):
+            raise
+        raise conflict("list.slug_taken", f"The slug {slug!r} is taken.") from None

@@ -1,0 +1,59 @@
+import hashlib
+
+from core.errors import invalid
+from models import Attachment, AttachmentStatus
+from services.jobs import lease as leases
+from services.jobs.lease import JobCancelled, Lease
+from services.media.attachments.files import data_key, media_key, original_key, seal, unseal
+from services.media.images import Converted, ConverterProcess, UnreadableImage
+from storage.encryption import Tampered
+from storage.objects import ObjectMissing
+from storage.resources import Resources
+
+
+def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> None:
+    """Convert one upload and make it ready, all or nothing.
+
+    Raises a ``DomainError`` with the reason when the image can't be converted.
+    """
+    attachment = _load(resources, lease)
+    key = data_key(resources, attachment)
+    source = original_key(attachment)
+    try:
+        original = unseal(resources.objects.get(source), key, source)
+        converted = converter.convert(original)
+    except ObjectMissing:
+        raise invalid("attachment.original_missing", "The uploaded bytes are gone.") from None
+    except Tampered as error:
+        raise invalid("attachment.damaged", "The upload was damaged in storage.") from error
+    except UnreadableImage as error:
+        raise invalid(error.code, error.message) from error
+    lease.check_cancelled()
+    target = media_key(attachment)
+    # Two attempts may write this object at once; both write the same picture.
+    resources.objects.put(target, seal(converted.data, key, target), converted.mime_type)
+    _make_ready(resources, lease, attachment, converted)
+
+
+def _load(resources: Resources, lease: Lease) -> Attachment:
+    with resources.unit_of_work() as uow:
+        attachment = uow.session.get(Attachment, lease.subject_id)
+    if attachment is None:
+        raise JobCancelled
+    return attachment
+
+
+def _make_ready(
+    resources: Resources, lease: Lease, attachment: Attachment, converted: Converted
+) -> None:
+    with resources.unit_of_work() as uow:
+        leases.succeed(uow, lease, {"hash_id": attachment.hash_id})
+        row = uow.session.get_one(Attachment, attachment.id)
+        row.status = AttachmentStatus.READY
+        row.size = len(converted.data)
+        row.checksum = hashlib.sha256(converted.data).hexdigest()
+        row.mime_type = converted.mime_type
+        row.width, row.height = converted.width, converted.height
+        row.frames = converted.frames
+        row.blurhash = converted.blurhash
+        uow.after_commit(lambda: resources.objects.remove(original_key(attachment)))

@@ -1,0 +1,121 @@
+import re
+from functools import partial
+
+from sqlalchemy import delete, select
+
+from core.errors import DomainError, Kind, invalid, not_found
+from models import Attachment, AttachmentStatus, Job
+from services.access.api_keys import Caller
+from services.jobs import records
+from services.media.attachments.files import data_key, media_key, original_key, unseal
+from services.media.attachments.upload import PROCESS, Accepted
+from storage.encryption import Tampered
+from storage.objects import ObjectMissing
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+_HASH_ID = re.compile(r"[a-z0-9]{12}\Z")
+DELETED = {"code": "attachment.deleted", "message": "The attachment was deleted."}
+_FILENAME = re.compile(r"[a-z0-9]{12}\.(webp|png)\Z")
+
+
+def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
+    """The caller's attachment; raises ``attachment.not_found``."""
+    attachment = _find(uow, caller, hash_id)
+    if attachment is None:
+        raise not_found("attachment.not_found", "There is no such attachment.")
+    return attachment
+
+
+def outcome(uow: UnitOfWork, accepted: Accepted) -> Attachment | DomainError:
+    """What an upload has come to, for its caller: the record, or why there is none.
+
+    Whoever hears the refusal needs no failed record of it; the job keeps the reason.
+    """
+    refused = delete(Attachment).where(
+        Attachment.id == accepted.attachment_id, Attachment.status == AttachmentStatus.FAILED
+    )
+    uow.session.execute(refused)
+    attachment = uow.session.get(Attachment, accepted.attachment_id)
+    if attachment is not None:
+        return attachment
+    job = uow.session.get(Job, accepted.job_id)
+    if job is None or job.error is None or job.error["code"] == DELETED["code"]:
+        return not_found("attachment.not_found", DELETED["message"])
+    return invalid(job.error["code"], job.error["message"])
+
+
+def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Attachment]:
+    """The caller's attachments, newest first."""
+    query = (
+        select(Attachment)
+        .where(Attachment.user_id == caller.user_id)
+        .order_by(Attachment.id.desc())
+        .offset(offset)
+        .limit(limit)
+    )
+    return list(uow.session.scalars(query))
+
+
+def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
+    """Forget the attachment, then its objects; raises ``attachment.not_found``."""
+    attachment = get(uow, caller, hash_id)
+    _cancel_processing(uow, attachment)
+    uow.session.delete(attachment)
+    for key in (media_key(attachment), original_key(attachment)):
+        uow.after_commit(partial(uow.objects.remove, key))
+    return 1
+
+
+def find_media(uow: UnitOfWork, filename: str) -> Attachment:
+    """The ready attachment of that file name; raises ``media.not_found``."""
+    query = select(Attachment).where(
+        Attachment.filename == filename, Attachment.status == AttachmentStatus.READY
+    )
+    attachment = uow.session.scalar(query) if _FILENAME.match(filename) else None
+    if attachment is None:
+        raise media_not_found()
+    return attachment
+
+
+def media_not_found() -> Exception:
+    return not_found("media.not_found", "There is no such file.")
+
+
+def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
+    """An encrypted attachment's plain bytes, all checked before the first is returned."""
+    key = media_key(attachment)
+    try:
+        return unseal(resources.objects.get(key), data_key(resources, attachment), key)
+    except ObjectMissing:
+        raise media_not_found() from None
+    except Tampered as error:
+        raise DomainError(
+            Kind.DAMAGED, "media.damaged", "The stored file is damaged; it is not served."
+        ) from error
+
+
+def _find(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment | None:
+    if not _HASH_ID.match(hash_id):
+        return None
+    return uow.session.scalar(
+        select(Attachment).where(
+            Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
+        )
+    )
+
+
+def _cancel_processing(uow: UnitOfWork, attachment: Attachment) -> None:
+    """End the job with its subject; a worker that holds it finds its lease gone."""
+    jobs = uow.session.scalars(
+        select(Job)
+        .where(
+            Job.user_id == attachment.user_id,
+            Job.kind == PROCESS.name,
+            Job.subject_id == attachment.id,
+            Job.finished_at.is_(None),
+        )
+        .with_for_update()
+    )
+    for job in jobs:
+        records.end_with_subject(uow, job, DELETED)

@@ -1,0 +1,189 @@
+import hashlib
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath, PureWindowsPath
+
+from core import ids
+from core.errors import DomainError, invalid, malformed, too_large, unsupported_type
+from core.lanes import Lane
+from core.scopes import Scope
+from models import Attachment, AttachmentStatus, Job
+from services.access.api_keys import Caller
+from services.jobs import idempotency, kinds, outbox
+from services.jobs.idempotency import IdempotencyKey, RecordedMeanwhile
+from services.media.attachments.files import original_key, seal
+from services.media.images import ALLOWED_EXTENSIONS, ImageType, sniff
+from storage.encryption import WrappedKey
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+MAX_BYTES = 5 * 1024 * 1024
+MAX_FILENAME_CHARACTERS = 255
+
+
+@dataclass(frozen=True)
+class Upload:
+    filename: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Accepted:
+    job_id: int
+    attachment_id: int
+    replayed: bool
+
+
+def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
+    """The attachment of a job that did not succeed is failed for the same reason."""
+    attachment = uow.session.get(Attachment, job.subject_id)
+    if attachment is None:
+        return
+    attachment.status = AttachmentStatus.FAILED
+    attachment.error = job.error
+    uow.after_commit(partial(uow.objects.remove, original_key(attachment)))
+
+
+PROCESS = kinds.register(
+    kinds.JobKind(
+        name="attachment.process",
+        lane=Lane.MEDIA,
+        scope=Scope.ATTACHMENT,
+        retryable=False,  # its original is deleted when it fails
+        on_abandoned=_fail_with_job,
+    )
+)
+
+
+def accept(
+    resources: Resources,
+    caller: Caller,
+    upload: Upload,
+    *,
+    encrypted: bool,
+    key: IdempotencyKey | None = None,
+    request_id: str | None = None,
+) -> Accepted:
+    """Store an upload and queue its conversion, in that order, or refuse it.
+
+    Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``, and what
+    ``services.jobs.idempotency`` raises.
+    """
+    image_type = check(upload)
+    if key is not None and (earlier := _find_earlier(resources, key)):
+        return earlier
+    attachment, data_key = _new_record(resources, caller, upload, image_type, encrypted=encrypted)
+    # The object comes before the row that names it: a crash between them leaves a stray object,
+    # which a sweep removes, and never a row that lies.
+    stored = original_key(attachment)
+    resources.objects.put(stored, seal(upload.data, data_key, stored), "application/octet-stream")
+    try:
+        return _commit(resources, attachment, key, request_id)
+    except RecordedMeanwhile:
+        resources.objects.remove(stored)
+        assert key is not None
+        earlier = _find_earlier(resources, key)
+        if earlier is None:
+            # The other request failed in the meantime, which freed its key.
+            return accept(
+                resources, caller, upload, encrypted=encrypted, key=key, request_id=request_id
+            )
+        return earlier
+    except DomainError:
+        resources.objects.remove(stored)
+        raise
+    # After any other failure the object stays, for the sweep: a connection that broke in the middle
+    # of the commit doesn't tell whether there is a job now that needs it.
+
+
+def check(upload: Upload) -> ImageType:
+    """The upload's type by its bytes, when size, extension and type are allowed."""
+    if not upload.data:
+        raise invalid("attachment.empty", "The uploaded file is empty.")
+    if len(upload.data) > MAX_BYTES:
+        raise file_too_large()
+    if PurePosixPath(upload.filename).suffix.lower().removeprefix(".") not in ALLOWED_EXTENSIONS:
+        raise unsupported_type(
+            "attachment.unsupported_type",
+            f"The file's name must end in one of .{', .'.join(sorted(ALLOWED_EXTENSIONS))}.",
+        )
+    image_type = sniff(upload.data)
+    if image_type is None:
+        raise unsupported_type(
+            "attachment.unsupported_type",
+            "The file's bytes are none of PNG, JPEG, GIF, WebP and ICO.",
+        )
+    return image_type
+
+
+def file_too_large() -> DomainError:
+    return too_large("attachment.too_large", f"A file has at most {MAX_BYTES:,} bytes (5 MB).")
+
+
+def clean_filename(name: str) -> str:
+    """The last part of whatever path a client sent, without control characters."""
+    base = PureWindowsPath(name).name
+    printable = "".join(character for character in base if character.isprintable())
+    if not printable:
+        raise malformed("attachment.filename_missing", "The part 'file' needs a filename.")
+    return printable[-MAX_FILENAME_CHARACTERS:]
+
+
+def _find_earlier(resources: Resources, key: IdempotencyKey) -> Accepted | None:
+    with resources.unit_of_work() as uow:
+        record = idempotency.find(uow, key)
+        if record is None or record.job_id is None:
+            return None
+        job = uow.session.get_one(Job, record.job_id)
+        assert job.subject_id is not None
+        return Accepted(job.id, job.subject_id, replayed=True)
+
+
+def _new_record(
+    resources: Resources,
+    caller: Caller,
+    upload: Upload,
+    image_type: ImageType,
+    *,
+    encrypted: bool,
+) -> tuple[Attachment, bytes | None]:
+    hash_id = ids.random_hash_id()
+    stored_as = ImageType.PNG if image_type is ImageType.ICO else ImageType.WEBP
+    data_key, wrapped = _data_key(resources, hash_id) if encrypted else (None, None)
+    attachment = Attachment(
+        user_id=caller.user_id,
+        hash_id=hash_id,
+        status=AttachmentStatus.PROCESSING,
+        encrypted=encrypted,
+        wrapped_key=wrapped.data if wrapped else None,
+        wrapped_by=wrapped.wrapped_by if wrapped else None,
+        mime_type=stored_as.mime_type,
+        filename=f"{hash_id}.{'png' if stored_as is ImageType.PNG else 'webp'}",
+        original_filename=upload.filename,
+        original_mime_type=image_type.mime_type,
+        original_size=len(upload.data),
+        original_checksum=hashlib.sha256(upload.data).hexdigest(),
+    )
+    return attachment, data_key
+
+
+def _data_key(resources: Resources, hash_id: str) -> tuple[bytes, WrappedKey]:
+    return resources.envelope.new_key(hash_id)
+
+
+def _commit(
+    resources: Resources, attachment: Attachment, key: IdempotencyKey | None, request_id: str | None
+) -> Accepted:
+    with resources.unit_of_work() as uow:
+        uow.session.add(attachment)
+        uow.session.flush()
+        job = outbox.enqueue(
+            uow,
+            PROCESS,
+            user_id=attachment.user_id,
+            subject_id=attachment.id,
+            request_id=request_id,
+        )
+        if key is not None:
+            idempotency.record(uow, key, job_id=job.id)
+    return Accepted(job.id, attachment.id, replayed=False)

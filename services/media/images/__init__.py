@@ -1,0 +1,18 @@
+"""Uploaded images, brought to one form.
+
+The function `convert` is in `services.media.images.conversion`: importing this package does not
+load Pillow, which only the converter process needs.
+"""
+
+from services.media.images.converter import ConverterProcess
+from services.media.images.image_type import ALLOWED_EXTENSIONS, ImageType, sniff
+from services.media.images.outcome import Converted, UnreadableImage
+
+__all__ = [
+    "ALLOWED_EXTENSIONS",
+    "Converted",
+    "ConverterProcess",
+    "ImageType",
+    "UnreadableImage",
+    "sniff",
+]

@@ -1,0 +1,94 @@
+"""The converter process: `python -m services.media.images.child <parent's pid> <memory in bytes>`.
+
+It reads an image whole, answers, and reads the next. It leaves with status 0 only between two
+images, so that its parent may send again what went unanswered then.
+"""
+
+import ctypes
+import os
+import resource
+import select
+import signal
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from services.media.images.child_messages import REQUEST, answer_head
+from services.media.images.conversion import convert
+from services.media.images.outcome import Converted, UnreadableImage
+
+_PR_SET_PDEATHSIG = 1
+_RSS_TO_RETIRE = 192 * 1024 * 1024
+_IDLE_SECONDS = 1.0
+
+
+def main() -> None:
+    parent, memory_bytes = int(sys.argv[1]), int(sys.argv[2])
+    libc = ctypes.CDLL(None)
+    _die_with(parent, libc)
+    requests, answers = _take_over_pipes()
+    _limit(memory_bytes)
+    while head := requests.read(REQUEST.size):
+        _answer(answers, _outcome(_body(requests, head)))
+        if _resident() > _RSS_TO_RETIRE:
+            libc.malloc_trim(0)
+            if _resident() > _RSS_TO_RETIRE:
+                return
+        # The next image goes faster into memory that is still there; who idles gives it back.
+        if not select.select([requests], [], [], _IDLE_SECONDS)[0]:
+            libc.malloc_trim(0)
+
+
+def _die_with(parent: int, libc: ctypes.CDLL) -> None:
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        # It died before we asked to be told.
+        sys.exit(1)
+
+
+def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Ours alone from here on: a library that prints must not write into an answer."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    return requests, answers
+
+
+def _limit(memory_bytes: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def _body(requests: BinaryIO, head: bytes) -> bytes:
+    (length,) = REQUEST.unpack(head)
+    body = requests.read(length)
+    if len(body) < length:
+        # The parent is gone; nobody waits for an answer.
+        sys.exit(1)
+    return body
+
+
+def _outcome(data: bytes) -> Converted | UnreadableImage:
+    try:
+        return convert(data)
+    except UnreadableImage as refusal:
+        return refusal
+
+
+def _answer(answers: BinaryIO, outcome: Converted | UnreadableImage) -> None:
+    for part in answer_head(outcome):
+        rest = memoryview(part)
+        while rest:
+            rest = rest[answers.write(rest) :]
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+if __name__ == "__main__":
+    main()

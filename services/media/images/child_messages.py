@@ -1,0 +1,31 @@
+"""The frames between a worker and its converter process.
+
+A request is its length and the image. An answer is a head (two lengths), a JSON object, the bytes.
+"""
+
+import json
+import struct
+from dataclasses import asdict
+
+from services.media.images.outcome import Converted, UnreadableImage
+
+REQUEST = struct.Struct(">Q")
+ANSWER = struct.Struct(">IQ")
+
+
+def answer_head(outcome: Converted | UnreadableImage) -> tuple[bytes, bytes]:
+    """Everything before the image's bytes, then those bytes, uncopied."""
+    if isinstance(outcome, UnreadableImage):
+        fields, data = {"code": outcome.code, "message": outcome.message}, b""
+    else:
+        fields, data = asdict(outcome), outcome.data
+        del fields["data"]
+    text = json.dumps(fields).encode()
+    return ANSWER.pack(len(text), len(data)) + text, data
+
+
+def outcome(text: bytes, data: bytes) -> Converted | UnreadableImage:
+    fields = json.loads(text)
+    if "code" in fields:
+        return UnreadableImage(**fields)
+    return Converted(data=data, **fields)

@@ -1,0 +1,63 @@
+from io import BytesIO
+
+from PIL import Image
+
+from services.media.images import webp
+from services.media.images.animation import Animation, Playback
+from services.media.images.outcome import Converted
+from services.media.images.placeholder import blurhash
+
+# Chosen by measurement: docs/decisions/0003-image-encoding.md has the table.
+_LOSSY = {"quality": 80, "method": 4}
+_LOSSLESS = {"lossless": True, "quality": 50, "method": 4}
+_ANIMATION_LOSSY = {"quality": 80, "method": 2}
+_ANIMATION_LOSSLESS = {"lossless": True, "quality": 25, "method": 3}
+_BLURHASH_SIDE = 32
+_BLURHASH_SAMPLES = 8
+
+
+def encode_still(image: Image.Image, *, lossless: bool) -> Converted:
+    """`image` in RGB or RGBA. Lossless keeps the colours under full transparency as well."""
+    data = _webp(image, exact=True, **_LOSSLESS) if lossless else _webp(image, **_LOSSY)
+    return Converted(data, "image/webp", "webp", *image.size, 1, _blurhash(image))
+
+
+def encode_animation(animation: Animation, *, lossless: bool) -> Converted:
+    canvas = Playback(animation)
+    placeholder = _blurhash(canvas)
+    encoded = _webp(
+        canvas,
+        save_all=True,
+        duration=canvas.durations,
+        loop=animation.plays,
+        background=(0, 0, 0, 0),
+        **(_ANIMATION_LOSSLESS if lossless else _ANIMATION_LOSSY),
+    )
+    data = webp.with_alpha_declared(encoded)
+    # Equal neighbours have been merged: what counts is what a viewer of `data` will find.
+    frames = max(1, len(webp.read(data).durations))
+    return Converted(data, "image/webp", "webp", *canvas.size, frames, placeholder)
+
+
+def encode_icon(image: Image.Image) -> Converted:
+    out = BytesIO()
+    image.save(out, "PNG", icc_profile=None, exif=b"")
+    return Converted(out.getvalue(), "image/png", "png", *image.size, 1, _blurhash(image))
+
+
+def _webp(image: Image.Image, **settings: object) -> bytes:
+    out = BytesIO()
+    image.save(out, "WEBP", icc_profile=None, exif=b"", xmp=b"", **settings)
+    return out.getvalue()
+
+
+def _blurhash(image: Image.Image) -> str:
+    """Of a handful of pixels on white: four by three waves hold no more detail than that."""
+    side = _BLURHASH_SIDE * _BLURHASH_SAMPLES
+    sample = image.resize((side, side), Image.Resampling.NEAREST)
+    if sample.mode == "RGBA":
+        white = Image.new("RGBA", sample.size, "white")
+        white.alpha_composite(sample)
+        sample = white
+    small = sample.convert("RGB").reduce(_BLURHASH_SAMPLES)
+    return blurhash(small)

@@ -1,0 +1,98 @@
+import struct
+from dataclasses import dataclass
+
+from PIL import Image
+
+from services.media.images import png
+from services.media.images.animation import first_view
+from services.media.images.bounds import check_canvas
+from services.media.images.outcome import truncated, unreadable
+from services.media.images.still import decode as decode_still
+
+_MAX_BYTE = 255
+_BITS_WITH_ALPHA = 32
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_COUNT = struct.Struct("<4xH")
+_PLACE = struct.Struct("<8xII")
+_PNG_HEADER = struct.Struct(">16xIIBB7x")
+_BITMAP_HEADER = struct.Struct("<IiiHH24x")
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    width: int
+    height: int
+    bits: int
+    body: bytes
+
+    @property
+    def is_png(self) -> bool:
+        return self.body.startswith(_PNG_SIGNATURE)
+
+
+def decode_best(data: bytes) -> Image.Image:
+    """The image of most pixels; among equals the one of most bits a pixel."""
+    best = max(_entries(data), key=lambda entry: (entry.width * entry.height, entry.bits))
+    if best.is_png:
+        return first_view(png.read(best.body))
+    return _decode_bitmap(best)
+
+
+def _entries(data: bytes) -> list[_Entry]:
+    if len(data) < _COUNT.size:
+        raise truncated("The ICO stops before its directory.")
+    (count,) = _COUNT.unpack_from(data)
+    if not count:
+        raise unreadable("The ICO's directory is empty.")
+    if len(data) < 6 + 16 * count:
+        raise truncated(f"The ICO stops inside its directory of {count:,} images.")
+    return [_entry(data, 6 + 16 * number) for number in range(count)]
+
+
+def _entry(data: bytes, at: int) -> _Entry:
+    size, offset = _PLACE.unpack_from(data, at)
+    body = data[offset : offset + size]
+    if len(body) < size:
+        raise truncated(f"The ICO's image at byte {offset:,} runs past the end of the file.")
+    # The directory has one byte a side and is often wrong: the image's own header decides.
+    width, height, bits = (
+        _png_header(body) if body.startswith(_PNG_SIGNATURE) else _bitmap_header(body)
+    )
+    check_canvas(width, height, f"ICO image at byte {offset:,}")
+    return _Entry(width, height, bits, body)
+
+
+def _png_header(body: bytes) -> tuple[int, int, int]:
+    if len(body) < _PNG_HEADER.size:
+        raise truncated("The ICO's PNG stops inside its header.")
+    width, height, depth, colour = _PNG_HEADER.unpack_from(body)
+    return width, height, depth * _PNG_CHANNELS.get(colour, 1)
+
+
+def _bitmap_header(body: bytes) -> tuple[int, int, int]:
+    if len(body) < _BITMAP_HEADER.size:
+        raise truncated("The ICO's bitmap stops inside its header.")
+    size, width, doubled, _, bits = _BITMAP_HEADER.unpack_from(body)
+    if size < _BITMAP_HEADER.size or bits not in (1, 4, 8, 16, 24, 32):
+        raise unreadable("The ICO holds neither a PNG nor a bitmap.")
+    return width, abs(doubled) // 2, bits
+
+
+def _decode_bitmap(entry: _Entry) -> Image.Image:
+    """As an icon of its own; Pillow's reader applies the transparency mask."""
+    sides = bytes(side if side <= _MAX_BYTE else 0 for side in (entry.width, entry.height))
+    directory = (
+        struct.pack("<HHH", 0, 1, 1)
+        + sides
+        + struct.pack("<BBHHII", 0, 0, 1, entry.bits, len(entry.body), 22)
+    )
+    image = decode_still(directory + entry.body, "ICO")
+    if (
+        entry.bits == _BITS_WITH_ALPHA
+        and image.mode == "RGBA"
+        and image.getchannel("A").getextrema() == (0, 0)
+    ):
+        # Icons older than alpha leave that byte empty, and were never meant to be invisible.
+        image.putalpha(255)
+    return image

@@ -1,0 +1,184 @@
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+
+from PIL import Image
+
+from services.media.images.animation import Animation, Disposal, Frame
+from services.media.images.bounds import check_animation, check_canvas, check_frame_count
+from services.media.images.colours import displayable
+from services.media.images.outcome import truncated, unreadable
+from services.media.images.still import open_only, orientation_in
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+# Chunks that change what a frame's pixels mean; a frame cut out takes them along.
+_SHARED = (b"PLTE", b"tRNS", b"iCCP")
+_DISPOSALS = {1: Disposal.CLEAR, 2: Disposal.RESTORE}
+_GREY, _TRUE_COLOUR = 0, 2
+_DEEP = 16
+_SIDES = struct.Struct(">II")
+_HEADER_BYTES = 13
+_FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
+_MAX_PLAYS = 65_535  # what a WebP can hold
+
+
+@dataclass(slots=True)
+class _Cut:
+    """One frame: its control chunk and the pieces of its data."""
+
+    control: bytes
+    pieces: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Found:
+    header: bytes = b""
+    shared: list[tuple[bytes, bytes]] = field(default_factory=list)
+    claimed: int | None = None
+    plays: int = 0
+    cuts: list[_Cut] = field(default_factory=list)
+    sequence: int = 0
+    data: list[bytes] = field(default_factory=list)
+    exif: bytes = b""
+
+
+def read(data: bytes) -> Animation:
+    """Its frames, within limits and still undecoded; one frame for a PNG that does not move.
+
+    Only the chunks that make pixels go on to the decoder: text and the like cannot fail an image.
+    """
+    found = _Found()
+    for name, body in _chunks(data):
+        _note(found, name, body)
+    if not found.data or not found.header:
+        raise unreadable("The PNG has no header or no image data.")
+    return _animation(found) if found.claimed else _still(found)
+
+
+def _decode(data: bytes) -> Image.Image:
+    with open_only(data, "PNG") as image:
+        image.load()
+        _scale_key(image, depth=data[24], colour=data[25])
+        return displayable(image)
+
+
+def _scale_key(image: Image.Image, *, depth: int, colour: int) -> None:
+    """The transparent colour counts in the file's own depth, Pillow's pixels in eight bits."""
+    key = image.info.get("transparency")
+    if colour == _GREY and depth in (2, 4) and isinstance(key, int):
+        image.info["transparency"] = key * 255 // (2**depth - 1)
+    elif colour == _TRUE_COLOUR and depth == _DEEP and isinstance(key, tuple):
+        image.info["transparency"] = tuple(level >> 8 for level in key)
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = len(_SIGNATURE)
+    while at + 12 <= len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        stop = at + 8 + length
+        if stop + 4 > len(data):
+            break
+        name = data[at + 4 : at + 8]
+        if zlib.crc32(memoryview(data)[at + 4 : stop]) != int.from_bytes(
+            data[stop : stop + 4], "big"
+        ):
+            raise unreadable(f"The checksum of the PNG chunk at byte {at:,} is wrong.")
+        yield name, data[at + 8 : stop]
+        if name == b"IEND":
+            return
+        at = stop + 4
+    raise truncated(f"The PNG's {len(data):,} bytes stop before its end chunk.")
+
+
+def _note(found: _Found, name: bytes, body: bytes) -> None:
+    if name == b"IHDR":
+        _note_header(found, body)
+    elif name in _SHARED:
+        found.shared.append((name, body))
+    elif name == b"eXIf":
+        found.exif = found.exif or body
+    elif name == b"acTL" and not found.data:
+        found.claimed, plays = _SIDES.unpack_from(body)
+        found.plays = min(plays, _MAX_PLAYS)
+        check_frame_count(found.claimed or 0, "APNG header")
+    elif name == b"fcTL" and found.claimed:
+        _expect_sequence(found, body)
+        found.cuts.append(_Cut(body))
+        check_frame_count(len(found.cuts), "APNG")
+    elif name == b"fdAT" and found.claimed:
+        _expect_sequence(found, body)
+        _add_data(found, body[4:])
+    elif name == b"IDAT":
+        # Data before the first control chunk is the default image: a stand-in, not a frame.
+        found.data.append(body)
+        if found.cuts:
+            _add_data(found, body)
+
+
+def _note_header(found: _Found, body: bytes) -> None:
+    if found.header or len(body) != _HEADER_BYTES:
+        raise unreadable("The PNG's header chunk is not 13 bytes, once.")
+    found.header = body
+    width, height = _SIDES.unpack_from(body)
+    check_canvas(width, height, "PNG header")
+
+
+def _expect_sequence(found: _Found, body: bytes) -> None:
+    if body[:4] != found.sequence.to_bytes(4, "big"):
+        raise unreadable(f"The APNG's chunk number {found.sequence} is missing or out of order.")
+    found.sequence += 1
+
+
+def _add_data(found: _Found, piece: bytes) -> None:
+    if not found.cuts:
+        raise unreadable("The APNG has frame data before its first frame.")
+    found.cuts[-1].pieces.append(piece)
+
+
+def _still(found: _Found) -> Animation:
+    width, height = _SIDES.unpack_from(found.header)
+    decode = partial(_decode_pieces, found.header, found.shared, found.data)
+    frame = Frame(0, 0, Fraction(0), Disposal.KEEP, over=False, decode=decode)
+    return Animation(width, height, [frame], 1, orientation_in(found.exif))
+
+
+def _animation(found: _Found) -> Animation:
+    width, height = _SIDES.unpack_from(found.header)
+    if len(found.cuts) != found.claimed:
+        raise unreadable(f"The APNG claims {found.claimed} frames and has {len(found.cuts)}.")
+    check_animation(len(found.cuts), width * height, "APNG")
+    frames = [_frame(found, cut, canvas=(width, height)) for cut in found.cuts]
+    return Animation(width, height, frames, found.plays, orientation_in(found.exif))
+
+
+def _frame(found: _Found, cut: _Cut, *, canvas: tuple[int, int]) -> Frame:
+    if not cut.pieces:
+        raise unreadable("An APNG frame has no image data.")
+    width, height, left, top, delay, per, dispose, blend = _FRAME_CONTROL.unpack_from(cut.control)
+    check_canvas(width, height, "APNG frame")
+    if left + width > canvas[0] or top + height > canvas[1]:
+        raise unreadable("An APNG frame reaches outside its canvas.")
+    return Frame(
+        left=left,
+        top=top,
+        duration_ms=Fraction(delay * 1000, per or 100),
+        disposal=_DISPOSALS.get(dispose, Disposal.KEEP),
+        over=blend == 1,
+        decode=partial(
+            _decode_pieces, cut.control[4:12] + found.header[8:], found.shared, cut.pieces
+        ),
+    )
+
+
+def _decode_pieces(
+    header: bytes, shared: Sequence[tuple[bytes, bytes]], pieces: Sequence[bytes]
+) -> Image.Image:
+    chunks = [(b"IHDR", header), *shared, *((b"IDAT", piece) for piece in pieces), (b"IEND", b"")]
+    return _decode(_SIGNATURE + b"".join(_chunk(name, body) for name, body in chunks))
+
+
+def _chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))

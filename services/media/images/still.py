@@ -1,0 +1,66 @@
+import struct
+from collections.abc import Callable
+from functools import partial
+from io import BytesIO
+
+from PIL import ExifTags, Image
+
+from services.media.images.bounds import check_canvas
+from services.media.images.colours import displayable
+
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def open_only(data: bytes, format_name: str) -> Image.Image:
+    """Opened by that one decoder of Pillow's, whatever else the bytes might also be."""
+    image = Image.open(BytesIO(data), formats=[format_name])
+    check_canvas(*image.size, f"{format_name} header")
+    return image
+
+
+def decode(data: bytes, format_name: str) -> Image.Image:
+    """Its first picture in RGB or RGBA, colours in sRGB, not yet turned upright."""
+    with open_only(data, format_name) as image:
+        image.load()
+        return displayable(image)
+
+
+def decode_upright(data: bytes, format_name: str) -> Image.Image:
+    with open_only(data, format_name) as image:
+        image.load()
+        orientation = _orientation(image.getexif)
+        decoded = displayable(image)
+    return upright(decoded, orientation)
+
+
+def upright(image: Image.Image, orientation: int) -> Image.Image:
+    turn = _UPRIGHT.get(orientation)
+    return image if turn is None else image.transpose(turn)
+
+
+def orientation_in(exif: bytes) -> int:
+    """Of a bare EXIF block, 1 (upright) where it does not say."""
+    return _orientation(partial(_parsed, exif)) if exif else 1
+
+
+def _parsed(exif: bytes) -> Image.Exif:
+    parsed = Image.Exif()
+    parsed.load(exif)
+    return parsed
+
+
+def _orientation(read: Callable[[], Image.Exif]) -> int:
+    try:
+        value = read().get(ExifTags.Base.Orientation, 1)
+    except (SyntaxError, ValueError, TypeError, KeyError, struct.error, OSError):
+        # Broken metadata is dropped like any other; the pixels are good.
+        return 1
+    return value if isinstance(value, int) else 1

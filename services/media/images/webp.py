@@ -1,0 +1,112 @@
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from services.media.images.bounds import check_animation, check_canvas, check_frame_count
+from services.media.images.outcome import truncated, unreadable
+
+_FRAME_HEAD = 16
+_DISPOSED = 1
+_FLAGS = 20  # where the extended header, always the first chunk, has them
+_ALPHA = 0x10
+
+
+@dataclass(frozen=True, slots=True)
+class WebpFile:
+    width: int
+    height: int
+    durations: tuple[int, ...]  # milliseconds; empty for a still
+    plays: int
+    lossless: bool
+
+
+@dataclass(slots=True)
+class _Found:
+    canvas: tuple[int, int] | None = None
+    durations: list[int] | None = None
+    plays: int = 0
+    pictures: int = 0
+    lossless: int = 0
+
+
+def read(data: bytes) -> WebpFile:
+    """What the chunks say, within limits; nothing is decoded. Lossless if every picture is VP8L."""
+    end = 8 + int.from_bytes(data[4:8], "little")
+    if end > len(data):
+        raise truncated(f"The RIFF header gives {end:,} bytes; the file has {len(data):,}.")
+    found = _Found()
+    for name, start, stop in _chunks(data, 12, end):
+        _note(found, name, data[start:stop])
+    if found.canvas is None or not found.pictures:
+        raise unreadable("The WebP has no picture chunk.")
+    width, height = found.canvas
+    check_canvas(width, height, "WebP header")
+    shown = tuple(found.durations or ())
+    check_animation(len(shown), width * height, "WebP")
+    return WebpFile(width, height, shown, found.plays, found.lossless == found.pictures)
+
+
+def with_alpha_declared(data: bytes) -> bytes:
+    """An encoded animation that says so if its canvas can be seen through.
+
+    libwebp cuts a frame to what can be seen of it. If that is opaque it declares no alpha at all,
+    and viewers that believe it paint the rest of the canvas black.
+    """
+    frames = [
+        data[start : start + _FRAME_HEAD]
+        for name, start, _ in _chunks(data, 12, len(data))
+        if name == b"ANMF"
+    ]
+    if not frames:
+        return data
+    covered = frames[0][:6] == bytes(6) and frames[0][6:12] == data[24:30]
+    if covered and not any(head[15] & _DISPOSED for head in frames):
+        return data
+    return data[:_FLAGS] + bytes([data[_FLAGS] | _ALPHA]) + data[_FLAGS + 1 :]
+
+
+def _chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+    while at + 8 <= end:
+        start = at + 8
+        stop = start + int.from_bytes(data[at + 4 : start], "little")
+        if stop > end:
+            raise truncated(f"The WebP chunk at byte {at:,} runs past the end of the file.")
+        yield data[at : at + 4], start, stop
+        at = stop + (stop - start) % 2
+
+
+def _note(found: _Found, name: bytes, body: bytes) -> None:
+    if name == b"VP8X":
+        found.canvas = (_u24(body, 4) + 1, _u24(body, 7) + 1)
+    elif name == b"ANIM":
+        found.plays = int.from_bytes(body[4:6], "little")
+        found.durations = found.durations or []
+    elif name == b"ANMF":
+        found.durations = [*(found.durations or []), _u24(body, 12)]
+        check_frame_count(len(found.durations), "WebP")
+        for inner, start, stop in _chunks(body, 16, len(body)):
+            _note_picture(found, inner, body[start:stop])
+    else:
+        _note_picture(found, name, body)
+
+
+def _note_picture(found: _Found, name: bytes, body: bytes) -> None:
+    if name not in (b"VP8 ", b"VP8L"):
+        return
+    found.pictures += 1
+    found.lossless += name == b"VP8L"
+    if found.canvas is None:
+        found.canvas = _lossless_size(body) if name == b"VP8L" else _lossy_size(body)
+
+
+def _lossless_size(body: bytes) -> tuple[int, int]:
+    bits = int.from_bytes(body[1:5], "little")
+    return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+
+
+def _lossy_size(body: bytes) -> tuple[int, int]:
+    width, height = int.from_bytes(body[6:8], "little"), int.from_bytes(body[8:10], "little")
+    return width & 0x3FFF, height & 0x3FFF
+
+
+def _u24(body: bytes, at: int) -> int:
+    return int.from_bytes(body[at : at + 3], "little")

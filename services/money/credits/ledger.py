@@ -1,0 +1,229 @@
+"""Reading an account and moving its balance.
+
+A balance moves by one database function (``credit_append``, migration 0004), which locks the
+account, refuses what would be negative, writes the entry and the balance beside it. Each statement
+here is a transaction of its own: what it returns has been committed.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+import orjson
+from psycopg2 import DataError
+from psycopg2.errors import LockNotAvailable
+
+from core.errors import DomainError, Kind, conflict, invalid
+from core.money import LARGEST, is_storable
+from services.jobs.idempotency import IdempotencyKey
+from storage.database import Database, Statement
+
+MOST_SOURCE_CHARACTERS = 255
+MOST_META_BYTES = 8 * 1024
+_META = "body.meta"
+
+
+class Outcome(StrEnum):
+    DONE = "done"
+    REPLAYED = "replayed"
+
+
+@dataclass(frozen=True)
+class Charge:
+    outcome: Outcome
+    # The entry as JSON text, whose numbers keep their four decimals.
+    entry: str
+
+
+def consume(
+    database: Database,
+    user_id: int,
+    *,
+    amount: Decimal,
+    source_id: str,
+    meta: dict[str, Any] | None,
+    key: IdempotencyKey | None,
+) -> Charge:
+    """Charge an account, in one round trip; under a key once, whoever asks again.
+
+    Raises ``credits.amount``, ``credits.source_id``, ``credits.meta``, ``credits.insufficient``,
+    ``idempotency.key_reused`` and ``idempotency.in_progress``.
+    """
+    check_amount(amount)
+    _check_source(source_id)
+    values = {
+        "user_id": user_id,
+        "amount": amount,
+        "source_id": source_id,
+        "meta": _meta(meta),
+        "route": key.route if key else None,
+        "key": key.key if key else None,
+        "fingerprint": key.fingerprint if key else None,
+    }
+    outcome, entry = _charge(database, values, keyed=key is not None)
+    match outcome:
+        case "insufficient":
+            raise DomainError(
+                Kind.PAYMENT_NEEDED, "credits.insufficient", "The balance is too low for this."
+            )
+        case "key_reused":
+            raise invalid(
+                "idempotency.key_reused",
+                "This Idempotency-Key was used for another request in the last 24 hours.",
+            )
+    return Charge(Outcome(outcome), entry)
+
+
+def _charge(database: Database, values: dict[str, Any], *, keyed: bool) -> tuple[str, str]:
+    try:
+        [(outcome, entry)] = database.rows(_CONSUME, **values)
+    except LockNotAvailable:
+        if not keyed:
+            raise
+        # Under the account's lock, which one request at a time has, the same one or another.
+        raise conflict(
+            "idempotency.in_progress", "Another charge of this account is still under way."
+        ) from None
+    return outcome, entry
+
+
+def grant(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
+    """Give credits; the entry as JSON text. Raises ``credits.amount``."""
+    check_amount(amount)
+    return _append(database, user_id, "grant", amount, source_id)
+
+
+def adjust(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
+    """Correct a balance, up or down; raises ``credits.amount``, ``credits.insufficient``."""
+    check_amount(delta.copy_abs())
+    return _append(database, user_id, "adjust", delta, source_id)
+
+
+def balance(database: Database, user_id: int) -> str:
+    """The user's account as JSON text; the first look makes an empty one."""
+    found = database.rows(_BALANCE, user_id=user_id)
+    if not found:
+        database.rows(_OPEN, user_id=user_id)
+        found = database.rows(_BALANCE, user_id=user_id)
+    [(account,)] = found
+    return str(account)
+
+
+@dataclass(frozen=True)
+class LedgerPage:
+    entries: list[str]
+    next_cursor: str | None
+
+
+def page(
+    database: Database, user_id: int, *, offset: int, limit: int, before: int | None
+) -> LedgerPage:
+    """Entries as JSON texts, newest first, at the same cost however old.
+
+    Places have no gaps, so an offset is a place, and an index finds it.
+    """
+    rows = database.rows(PAGE, user_id=user_id, offset=offset, limit=limit + 1, before=before)
+    more = len(rows) > limit
+    rows = rows[:limit]
+    return LedgerPage([entry for _, entry in rows], str(rows[-1][0]) if more else None)
+
+
+def check_amount(amount: Decimal) -> None:
+    if not is_storable(amount) or amount <= 0:
+        raise invalid(
+            "credits.amount",
+            f"An amount is above 0, at most {LARGEST:,} and has at most four decimals.",
+            field="body.amount_credit",
+        )
+
+
+def _check_source(source_id: str) -> None:
+    if not 1 <= len(source_id) <= MOST_SOURCE_CHARACTERS or not source_id.strip():
+        raise invalid(
+            "credits.source_id",
+            f"body.source_id: has 1 to {MOST_SOURCE_CHARACTERS} characters, not all blank",
+            field="body.source_id",
+        )
+
+
+def _meta(meta: dict[str, Any] | None) -> str | None:
+    if meta is None:
+        return None
+    try:
+        written = orjson.dumps(meta, default=_as_double)
+    except orjson.JSONEncodeError:
+        raise invalid(
+            "credits.meta",
+            "body.meta: has no half characters, no numbers beyond a double and no endless depth",
+            field=_META,
+        ) from None
+    if len(written) > MOST_META_BYTES or _NUL.search(written):
+        raise invalid(
+            "credits.meta", "body.meta: has at most 8 KB and no NUL characters", field=_META
+        )
+    return written.decode()
+
+
+# A NUL's escape, and not a backslash before the text "u0000".
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def _as_double(value: object) -> orjson.Fragment:
+    """Free-form, so its numbers are kept as JSON readers everywhere read them.
+
+    Written out without an exponent, as the database does: 1e300 counts as the 301 digits it is.
+    """
+    number = float(value) if isinstance(value, int | Decimal) else math.inf
+    if not math.isfinite(number):
+        raise TypeError
+    return orjson.Fragment(format(Decimal(repr(number)), "f"))
+
+
+def _append(database: Database, user_id: int, action: str, delta: Decimal, source_id: str) -> str:
+    _check_source(source_id)
+    values = {"user_id": user_id, "action": action, "amount": abs(delta), "delta": delta}
+    try:
+        written = database.rows(_APPEND, source_id=source_id, **values)
+    except DataError:
+        raise invalid("credits.amount", "The balance would be beyond what can be kept.") from None
+    if not written:
+        raise DomainError(
+            Kind.PAYMENT_NEEDED, "credits.insufficient", "The balance is too low for this."
+        )
+    [(entry,)] = written
+    return str(entry)
+
+
+_CONSUME = Statement(
+    "SELECT outcome, answer FROM credit_consume(:user_id, :amount, :source_id, "
+    "CAST(:meta AS jsonb), :route, :key, CAST(:fingerprint AS bytea))"
+)
+_APPEND = Statement(
+    "SELECT credit_entry_json(e)::text FROM credit_append(:user_id, :action, :amount, :delta, "
+    "'operator', :source_id, NULL, NULL, NULL, NULL) AS e"
+)
+_OPEN = Statement(
+    "INSERT INTO credit_accounts (user_id, last_hash) VALUES (:user_id, sha256('')) "
+    "ON CONFLICT (user_id) DO NOTHING"
+)
+_BALANCE = Statement(
+    """
+SELECT jsonb_build_object(
+    'id', id, 'user_id', user_id, 'balance_credit', balance, 'debt_credit', debt, 'status', status,
+    'created_at', to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    'updated_at', to_char(updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))::text
+FROM credit_accounts WHERE user_id = :user_id
+"""
+)
+PAGE = Statement(
+    """
+SELECT e.seq, credit_entry_json(e)::text
+FROM credit_entries AS e
+WHERE e.user_id = :user_id AND e.seq <= coalesce(CAST(:before AS bigint) - 1, (
+    SELECT last_seq FROM credit_accounts WHERE user_id = :user_id) - :offset)
+ORDER BY e.seq DESC LIMIT :limit
+"""
+)

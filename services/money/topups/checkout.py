@@ -1,0 +1,210 @@
+"""Making an order: its terms are checked and written at once, and a worker opens the provider's
+page for it."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+
+from core import clock, ids
+from core.errors import TransientError, conflict, invalid, unavailable
+from core.keyring import Keyring, Signer
+from core.lanes import Lane
+from core.scopes import Scope
+from integrations.payments.port import Channel, Checkout, OpenedCheckout, Payments
+from integrations.payments.registry import PaymentChannels
+from models import Job, OrderStatus, OrderVia, PaymentOrder
+from services.jobs import idempotency, kinds, outbox
+from services.jobs import lease as leases
+from services.jobs.idempotency import IdempotencyKey, RecordedMeanwhile
+from services.jobs.lease import Lease
+from services.money.topups import return_urls
+from services.money.topups.claims import ClaimTokens
+from services.money.topups.prices import Price, price
+from services.money.topups.settlement import follow, lock
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+RETURN_PATH = "/topups/return"
+# How long an order can be paid.
+LIFETIME = timedelta(hours=1)
+# Providers open no page for less than half an hour, and who ordered has long gone by then.
+_SHORTEST = timedelta(minutes=32)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a caller sent."""
+
+    amount: Decimal | None
+    credit_amount: Decimal | None
+    currency: str | None
+    channel: str | None
+    redirect_url: str
+
+
+@dataclass(frozen=True)
+class Accepted:
+    job_id: int
+    order_id: int
+    replayed: bool
+
+
+def return_signer(keyring: Keyring) -> Signer:
+    return Signer(keyring, "topup-return")
+
+
+def accept(
+    resources: Resources,
+    channels: PaymentChannels,
+    tokens: ClaimTokens,
+    asked: Asked,
+    *,
+    user_id: int | None,
+    key: IdempotencyKey | None,
+    request_id: str | None,
+) -> Accepted:
+    """Write the order and the job that opens its page, or refuse it.
+
+    Raises what ``prices.price``, ``redirects.check`` and ``services.jobs.idempotency`` do, and
+    ``topup.channel``, ``topup.channel_unavailable``.
+    """
+    settings = resources.settings
+    return_urls.check(asked.redirect_url, settings.redirect_origins)
+    wanted = price(
+        settings,
+        currency=asked.currency,
+        amount=asked.amount,
+        credit_amount=asked.credit_amount,
+    )
+    channel = _channel(channels, asked.channel)
+    if key is not None and (earlier := _find_earlier(resources, key)):
+        return earlier
+    try:
+        with resources.unit_of_work() as uow:
+            order = _new(wanted, channel, asked.redirect_url, user_id)
+            order.claim_token_hmac = tokens.hmac(tokens.make(order.id))
+            uow.session.add(order)
+            uow.session.flush()
+            job = outbox.enqueue(
+                uow, OPEN, user_id=user_id, subject_id=order.id, request_id=request_id
+            )
+            if key is not None:
+                idempotency.record(uow, key, job_id=job.id)
+    except RecordedMeanwhile:
+        return accept(
+            resources, channels, tokens, asked, user_id=user_id, key=key, request_id=request_id
+        )
+    return Accepted(job.id, order.id, replayed=False)
+
+
+def _channel(channels: PaymentChannels, name: str | None) -> Channel:
+    if name is None:
+        return channels.channel(channels.default).channel
+    try:
+        return channels.channel(Channel(name)).channel
+    except ValueError:
+        known = ", ".join(Channel)
+        raise invalid(
+            "topup.channel", f"body.channel: is one of {known}", field="body.channel"
+        ) from None
+
+
+def _find_earlier(resources: Resources, key: IdempotencyKey) -> Accepted | None:
+    with resources.unit_of_work() as uow:
+        record = idempotency.find(uow, key)
+        if record is None or record.job_id is None:
+            return None
+        job = uow.session.get_one(Job, record.job_id)
+        assert job.subject_id is not None
+        return Accepted(job.id, job.subject_id, replayed=True)
+
+
+def _new(wanted: Price, channel: Channel, redirect_url: str, user_id: int | None) -> PaymentOrder:
+    expires_at = clock.now() + LIFETIME
+    return PaymentOrder(
+        id=ids.random_id(),
+        user_id=user_id,
+        channel=channel,
+        currency=wanted.currency.code,
+        amount=wanted.amount,
+        amount_minor=wanted.amount_minor,
+        credit_amount=wanted.credit_amount,
+        credits_per_usd=wanted.credits_per_usd,
+        units_per_usd=wanted.currency.per_usd,
+        redirect_url=redirect_url,
+        expires_at=expires_at,
+        next_check_at=expires_at,
+    )
+
+
+def open_checkout(resources: Resources, channels: PaymentChannels, lease: Lease) -> None:
+    """The job: have the provider open a page for the order, and write down where it is."""
+    with resources.unit_of_work() as uow:
+        order = uow.session.get_one(PaymentOrder, lease.subject_id)
+    if order.payment_url is not None:
+        _note(resources, lease, None)
+        return
+    payments = channels.channel(Channel(order.channel))
+    _note(resources, lease, _open(resources, payments, order, lease))
+
+
+def _open(
+    resources: Resources, payments: Payments, order: PaymentOrder, lease: Lease
+) -> OpenedCheckout:
+    if order.expires_at - clock.now() < _SHORTEST:
+        raise conflict("topup.too_late", "The order was not opened in time; make a new one.")
+    try:
+        return payments.open(
+            Checkout(
+                order_id=order.id,
+                amount_minor=order.amount_minor,
+                currency=order.currency,
+                description=f"{order.credit_amount.normalize():f} credits",
+                return_url=_return_url(resources, order.id),
+                expires_at=order.expires_at,
+            )
+        )
+    except TransientError:
+        if lease.retries < OPEN.max_retries:
+            raise
+        raise unavailable(
+            "payments.unavailable", "The payment provider can't be reached at the moment."
+        ) from None
+
+
+def _note(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
+    assert lease.subject_id is not None
+    with resources.unit_of_work() as uow:
+        # Jobs are locked before what they are about, here and where one is abandoned.
+        leases.succeed(uow, lease, {"order_id": lease.subject_id})
+        order = lock(uow, lease.subject_id)
+        if opened is not None:
+            order.session_id = order.session_id or opened.session_id
+            order.payment_url = opened.payment_url
+        follow(uow, order, OrderVia.JOB)
+
+
+def _return_url(resources: Resources, order_id: int) -> str:
+    signature = return_signer(resources.keyring).sign(str(order_id).encode())
+    base = resources.settings.public_base
+    return f"{base}{RETURN_PATH}?order={order_id}&signature={signature}"
+
+
+def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
+    """The order of a page that was not opened is failed, for the same reason."""
+    assert job.subject_id is not None
+    order = lock(uow, job.subject_id)
+    if order.status == OrderStatus.CREATED:
+        order.is_failed, order.error = True, job.error
+        follow(uow, order, OrderVia.JOB)
+
+
+OPEN = kinds.register(
+    kinds.JobKind(
+        name="topup.open",
+        lane=Lane.IO,
+        scope=Scope.CREDIT_READ,
+        retryable=False,  # its order has failed with it
+        on_abandoned=_fail_with_job,
+    )
+)

@@ -1,0 +1,78 @@
+"""Claim tokens: who made an order without credentials takes its credits with one.
+
+A token is 256 bits, derived from the order's id under a key that only our processes have, so that
+an answer can be given again without the token resting anywhere. The database keeps an HMAC of it.
+"""
+
+import base64
+import re
+
+from sqlalchemy import select
+
+from core import clock
+from core.errors import conflict, not_found
+from core.keyring import Keyring, Signer
+from models import OrderStatus, OrderVia, PaymentOrder
+from services.money.topups.settlement import follow, lock
+from storage.unit_of_work import UnitOfWork
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z")
+# Nothing comes of them any more.
+_OVER = (OrderStatus.FAILED, OrderStatus.REFUNDED)
+
+
+class ClaimTokens:
+    def __init__(self, keyring: Keyring) -> None:
+        self._maker = Signer(keyring, "topup-claim")
+        self._stored = Signer(keyring, "topup-claim-hmac")
+
+    def make(self, order_id: int) -> str:
+        return _spelt(self._maker.digest(_message(order_id)))
+
+    def hmac(self, token: str) -> bytes:
+        return self._stored.digest(token.encode())
+
+    def hmacs(self, token: str) -> list[bytes]:
+        return self._stored.digests(token.encode())
+
+    def again(self, order: PaymentOrder) -> str | None:
+        """The token that was made for the order; ``None`` when its key or its HMAC is gone."""
+        for digest in self._maker.digests(_message(order.id)):
+            token = _spelt(digest)
+            if order.claim_token_hmac in self.hmacs(token):
+                return token
+        return None
+
+
+def find(uow: UnitOfWork, tokens: ClaimTokens, token: str) -> PaymentOrder:
+    """The order that a token was made for; raises ``order.not_found``."""
+    order = None
+    if _TOKEN.match(token):
+        query = select(PaymentOrder).where(PaymentOrder.claim_token_hmac.in_(tokens.hmacs(token)))
+        order = uow.session.scalar(query)
+    if order is None:
+        raise not_found("order.not_found", "There is no such order.")
+    return order
+
+
+def claim(uow: UnitOfWork, tokens: ClaimTokens, user_id: int, token: str) -> PaymentOrder:
+    """Make the order this user's, and its credits too once it is paid. The first one gets it.
+
+    Raises ``order.not_found``, ``order.claimed``, ``order.over``.
+    """
+    order = lock(uow, find(uow, tokens, token).id)
+    if order.user_id is not None:
+        raise conflict("order.claimed", "This order belongs to somebody already.")
+    if order.status in _OVER:
+        raise conflict("order.over", f"This order is {order.status}; there is nothing to claim.")
+    order.user_id, order.claimed_at = user_id, clock.now()
+    follow(uow, order, OrderVia.CLAIM)
+    return order
+
+
+def _message(order_id: int) -> bytes:
+    return str(order_id).encode()
+
+
+def _spelt(digest: bytes) -> str:
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -1,0 +1,119 @@
+"""Asking the provider, for orders of which no webhook has told: when a payer comes back, and from
+time to time."""
+
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from sqlalchemy import func, select, update
+
+from core import clock
+from core.errors import DomainError, Kind, TransientError
+from core.logging import get_logger
+from integrations.payments.port import Channel, Evidence, Payments
+from integrations.payments.registry import PaymentChannels
+from models import OrderStatus, OrderVia, PaymentOrder
+from services.money.topups.settlement import settle
+from storage.resources import Resources
+
+log = get_logger(__name__)
+
+_OPEN = (OrderStatus.PENDING, OrderStatus.EXPIRED)
+MOST_AT_ONCE = 200
+# Shorter than the time between two polls: the next one goes on.
+_LONGEST_SECONDS = 20.0
+# Nobody else takes an order up for so long, even if this process is killed.
+_TAKEN_FOR = timedelta(minutes=2)
+
+
+@dataclass(frozen=True)
+class Due:
+    order_id: int
+    status: str
+    channel: Channel
+    session_id: str | None
+    expires_at: datetime
+
+
+def refresh(resources: Resources, channels: PaymentChannels, order_id: int) -> str:
+    """The order's state after a look at what the provider knows of it."""
+    with resources.unit_of_work() as uow:
+        order = uow.session.get_one(PaymentOrder, order_id)
+    if order.status not in _OPEN or order.session_id is None:
+        return order.status
+    evidence = channels.channel(Channel(order.channel)).evidence(order.session_id)
+    with resources.unit_of_work() as uow:
+        return settle(uow, order_id, evidence, OrderVia.RETURN).status
+
+
+def poll(resources: Resources, channels: PaymentChannels, *, most: int = MOST_AT_ONCE) -> int:
+    """Look after orders whose time has come, and return how many; several may poll at once."""
+    until = time.monotonic() + _LONGEST_SECONDS
+    away: set[Channel] = set()
+    done = 0
+    for due in _take_due(resources, most):
+        if time.monotonic() > until:
+            # The rest come up again by themselves.
+            break
+        if due.channel in away:
+            continue
+        try:
+            _look_after(resources, channels, due)
+            done += 1
+        except TransientError as error:
+            away.add(due.channel)
+            log.warning("orders.provider_away", channel=due.channel, reason=str(error))
+        except DomainError as error:
+            log.warning("order.not_checked", order_id=due.order_id, code=error.code)
+    return done
+
+
+def _take_due(resources: Resources, most: int) -> list[Due]:
+    """Orders that are due, which by this are no other poller's."""
+    due = (
+        select(PaymentOrder.id)
+        .where(PaymentOrder.next_check_at <= func.now())
+        .order_by(PaymentOrder.next_check_at)
+        .limit(most)
+        .with_for_update(skip_locked=True)
+    )
+    with resources.unit_of_work() as uow:
+        statement = (
+            update(PaymentOrder)
+            .where(PaymentOrder.id.in_(due.scalar_subquery()))
+            .values(next_check_at=func.now() + _TAKEN_FOR)
+            .returning(PaymentOrder)
+        )
+        orders = uow.session.scalars(statement).all()
+    return [
+        Due(order.id, order.status, Channel(order.channel), order.session_id, order.expires_at)
+        for order in orders
+    ]
+
+
+def _look_after(resources: Resources, channels: PaymentChannels, due: Due) -> None:
+    is_over = due.expires_at <= clock.now()
+    if due.status == OrderStatus.CREATED or due.session_id is None:
+        # Its page was never opened, so nobody can pay on it.
+        evidence = Evidence(order_id=due.order_id, failed=is_over)
+    else:
+        payments = channels.channel(due.channel)
+        evidence = _ask(payments, due, due.session_id, is_over=is_over)
+    with resources.unit_of_work() as uow:
+        settle(uow, due.order_id, evidence, OrderVia.POLL)
+
+
+def _ask(payments: Payments, due: Due, session_id: str, *, is_over: bool) -> Evidence:
+    """What the provider knows; when the order's time is over, after having closed its page."""
+    is_ending = is_over and due.status == OrderStatus.PENDING
+    try:
+        if is_ending:
+            payments.close(session_id)
+        # Asked after the page was closed: who paid a moment before is seen.
+        evidence = payments.evidence(session_id)
+    except DomainError as error:
+        if not is_ending or error.kind is not Kind.PROVIDER_FAILED:
+            raise
+        log.warning("order.not_closed", order_id=due.order_id, code=error.code)
+        evidence = Evidence(order_id=due.order_id, session_id=session_id)
+    return replace(evidence, expired=True) if is_ending and not evidence.paid else evidence

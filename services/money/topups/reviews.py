@@ -1,0 +1,22 @@
+"""What an operator decides about an order whose payment did not fit it."""
+
+from core import clock
+from core.errors import conflict
+from models import OrderStatus, OrderVia, PaymentOrder, Resolution
+from services.money.topups.settlement import follow, lock
+from storage.unit_of_work import UnitOfWork
+
+
+def resolve(uow: UnitOfWork, order_id: int, resolution: Resolution) -> PaymentOrder:
+    """Credit the order as it was made, or count it as given back.
+
+    Raises ``order.not_found``, ``order.not_in_review``.
+    """
+    order = lock(uow, order_id)
+    if order.status != OrderStatus.REVIEW:
+        raise conflict("order.not_in_review", f"Order {order_id} is {order.status}.")
+    order.resolution = resolution
+    if resolution is Resolution.CREDIT:
+        order.paid_at = order.paid_at or clock.now()
+    follow(uow, order, OrderVia.OPERATOR)
+    return order

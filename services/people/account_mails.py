@@ -1,0 +1,195 @@
+"""The mail that an account causes, sent by durable jobs.
+
+Whoever asks for one is told the same, whoever the address is of, after the same work: only the
+worker looks who that is. So neither the answer nor its time says who has an account.
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from sqlalchemy import delete, func, select
+
+from core.settings import Settings
+from integrations.mail.port import Mail, Mailer
+from models import AccountMail, User
+from services.jobs import lease as leases
+from services.jobs import outbox
+from services.jobs.lease import Lease
+from services.people import mailed_tokens
+from services.people.mail_jobs import mail_kind
+from services.people.mail_templates import render
+from services.people.mailed_tokens import Purpose
+from services.people.page_urls import (
+    CONFIRM_EMAIL_PATH,
+    FORGOTTEN_PATH,
+    LOGIN_PATH,
+    REGISTRATION_PATH,
+    RESET_PATH,
+    address,
+)
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+
+class MailKind(StrEnum):
+    REGISTER = "register"
+    FORGOTTEN_PASSWORD = "forgotten_password"  # noqa: S105 - a name
+    NEW_ADDRESS = "new_address"
+    PASSWORD_CHANGED = "password_changed"  # noqa: S105 - a name
+    ADDRESS_CHANGED = "address_changed"
+
+
+# A stranger can ask for anybody's address, so that person is not written to again and again.
+MOST_WITHIN = timedelta(hours=1)
+MOST = 3
+KEPT = timedelta(days=1)
+
+
+SEND = mail_kind("account.mail")
+
+
+def ask(
+    uow: UnitOfWork,
+    kind: MailKind,
+    email: str,
+    *,
+    user_id: int | None = None,
+    request_id: str | None = None,
+) -> None:
+    """Mail what this address is to get, unless somebody asked for it again and again.
+
+    ``email`` is normalised; ``user_id`` is whose request it is, where they showed who they are.
+    """
+    lately = select(func.count()).where(
+        AccountMail.email == email,
+        AccountMail.kind == kind,
+        AccountMail.created_at > func.now() - MOST_WITHIN,
+    )
+    if (uow.session.scalar(lately) or 0) >= MOST:
+        return
+    tell(uow, kind, email, user_id=user_id, request_id=request_id)
+
+
+def tell(
+    uow: UnitOfWork,
+    kind: MailKind,
+    email: str,
+    *,
+    user_id: int | None,
+    request_id: str | None,
+) -> None:
+    """Mail what the person must hear, however often."""
+    asked = AccountMail(kind=kind, email=email, user_id=user_id)
+    uow.session.add(asked)
+    uow.session.flush()
+    outbox.enqueue(uow, SEND, user_id=None, subject_id=asked.id, request_id=request_id)
+
+
+def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
+    with resources.unit_of_work() as uow:
+        asked = uow.session.get(AccountMail, lease.subject_id)
+        mail = None if asked is None else _mail(uow, resources, asked, f"job-{lease.job_id}")
+        if asked is None or mail is None:
+            leases.succeed(uow, lease, {"sent": False})
+            return
+    mailer.send(mail)
+    with resources.unit_of_work() as uow:
+        sent = uow.session.get(AccountMail, asked.id)
+        if sent is not None:
+            sent.sent_at = func.now()
+        leases.succeed(uow, lease, {"sent": True})
+
+
+def purge(uow: UnitOfWork, *, before: datetime) -> int:
+    """Forget mails that were asked for before then."""
+    found = select(AccountMail.id).where(AccountMail.created_at < before).limit(10_000)
+    statement = delete(AccountMail).where(AccountMail.id.in_(found.scalar_subquery()))
+    return len(uow.session.execute(statement.returning(AccountMail.id)).all())
+
+
+def _mail(uow: UnitOfWork, resources: Resources, asked: AccountMail, key: str) -> Mail | None:
+    person = uow.session.scalar(select(User).where(User.email == asked.email))
+    make = _MAKERS[MailKind(asked.kind)]
+    found = make(uow, resources, asked, person)
+    if found is None:
+        return None
+    template, values = found
+    return render(template, to=asked.email, key=key, headers=None, **values)
+
+
+_Found = tuple[str, dict[str, str]] | None
+
+
+def _register(
+    uow: UnitOfWork, resources: Resources, asked: AccountMail, person: User | None
+) -> _Found:
+    if person is not None and person.password_hash is not None:
+        return "account_exists", _ways_in(resources.settings, asked.email)
+    # Of a person who is only known as a reader too: opening it proves that they have the address.
+    secret = mailed_tokens.make(
+        uow,
+        mailed_tokens.signer(resources.keyring),
+        Purpose.REGISTER,
+        user_id=None,
+        email=asked.email,
+    )
+    return "register", {"url": address(resources.settings, REGISTRATION_PATH, token=secret)}
+
+
+def _forgotten(
+    uow: UnitOfWork, resources: Resources, asked: AccountMail, person: User | None
+) -> _Found:
+    if person is None:
+        return None
+    if person.password_hash is None:
+        return _register(uow, resources, asked, person)
+    secret = mailed_tokens.make(
+        uow,
+        mailed_tokens.signer(resources.keyring),
+        Purpose.RESET_PASSWORD,
+        user_id=person.id,
+        email=asked.email,
+    )
+    return "new_password", {"url": address(resources.settings, RESET_PATH, token=secret)}
+
+
+def _new_address(
+    uow: UnitOfWork, resources: Resources, asked: AccountMail, person: User | None
+) -> _Found:
+    if person is not None:
+        return "address_taken", _ways_in(resources.settings, asked.email)
+    secret = mailed_tokens.make(
+        uow,
+        mailed_tokens.signer(resources.keyring),
+        Purpose.CHANGE_ADDRESS,
+        user_id=asked.user_id,
+        email=asked.email,
+    )
+    return "new_address", {"url": address(resources.settings, CONFIRM_EMAIL_PATH, token=secret)}
+
+
+def _password_changed(
+    _: UnitOfWork, resources: Resources, asked: AccountMail, __: User | None
+) -> _Found:
+    return "password_changed", _ways_in(resources.settings, asked.email)
+
+
+def _address_changed(_: UnitOfWork, __: Resources, ___: AccountMail, ____: User | None) -> _Found:
+    return "address_changed", {}
+
+
+_MAKERS = {
+    MailKind.REGISTER: _register,
+    MailKind.FORGOTTEN_PASSWORD: _forgotten,
+    MailKind.NEW_ADDRESS: _new_address,
+    MailKind.PASSWORD_CHANGED: _password_changed,
+    MailKind.ADDRESS_CHANGED: _address_changed,
+}
+
+
+def _ways_in(settings: Settings, email: str) -> dict[str, str]:
+    return {
+        "email": email,
+        "login_url": address(settings, LOGIN_PATH),
+        "forgotten_url": address(settings, FORGOTTEN_PATH),
+    }

@@ -1,0 +1,84 @@
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import IntegrityError
+
+from core import ids
+from core.errors import DomainError, conflict, not_found
+from models import Plan, User
+from services.people import email_addresses, passwords
+from storage.unit_of_work import UnitOfWork
+
+
+def normalise_email(address: str) -> str:
+    """The one spelling of an address (``addresses.normalise``). Raises ``email.invalid``."""
+    return email_addresses.normalise(address)
+
+
+def create_user(
+    uow: UnitOfWork, *, email: str, name: str | None = None, password: str | None = None
+) -> User:
+    """A new person; raises ``user.exists``. Without a password they can't log in."""
+    user = User(
+        email=normalise_email(email),
+        name=name,
+        password_hash=None if password is None else passwords.make(password),
+    )
+    uow.session.add(user)
+    try:
+        uow.session.flush()
+    except IntegrityError as error:
+        if "uq_users_email" not in str(error.orig):
+            raise
+        raise conflict("user.exists", f"There is a user {user.email} already.") from None
+    return user
+
+
+def find_or_create_person(uow: UnitOfWork, email: str) -> User:
+    """The user of a normalised address; made without a password where there is none."""
+    while True:
+        # Exactly once by the constraint, whoever else makes the same person at this moment.
+        statement = insert(User).values(id=ids.random_id(), email=email)
+        uow.session.execute(statement.on_conflict_do_nothing(index_elements=["email"]))
+        found = uow.session.scalar(select(User).where(User.email == email))
+        # Nobody, if who was there has been erased between the two.
+        if found is not None:
+            return found
+
+
+def find_by_email(uow: UnitOfWork, email: str) -> User | None:
+    return uow.session.scalar(select(User).where(User.email == normalise_email(email)))
+
+
+def get_by_email(uow: UnitOfWork, email: str) -> User:
+    """Raises ``user.not_found``."""
+    user = find_by_email(uow, email)
+    if user is None:
+        raise no_user_of(email)
+    return user
+
+
+def get(uow: UnitOfWork, user_id: int) -> User:
+    """Raises ``user.not_found``."""
+    user = uow.session.get(User, user_id)
+    if user is None:
+        raise no_such_user()
+    return user
+
+
+def no_user_of(email: str) -> DomainError:
+    return not_found("user.not_found", f"There is no user {email}.")
+
+
+def no_such_user() -> DomainError:
+    return not_found("user.not_found", "There is no such user.")
+
+
+def set_plan(uow: UnitOfWork, *, email: str, plan: Plan) -> User:
+    user = get_by_email(uow, email)
+    user.plan = plan
+    return user
+
+
+def list_users(uow: UnitOfWork, *, limit: int = 1000) -> list[User]:
+    query = select(User).order_by(User.created_at.desc(), User.id.desc()).limit(limit)
+    return list(uow.session.scalars(query))

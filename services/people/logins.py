@@ -1,0 +1,199 @@
+"""Logging in, and how often that may fail.
+
+Attempts are counted before the password is looked at, so that many at once are not more than one
+after the other, and a login that succeeds clears what it counted. While there is a pause nothing is
+looked at and nothing counts: a right password says nothing either, or else guessing went on
+behind the pause, and whoever keeps on asking doesn't make it longer.
+
+Three counts keep a stranger from holding an owner out. That of an address and a client has long
+pauses, which are the client's own. That of an address alone, against many clients, has short
+ones, and doesn't hold for a browser in which the person logged in before, which has a count of its
+own. And a mailed link to a new password lets its reader in past all of them.
+"""
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from ipaddress import IPv6Address, ip_address
+from typing import Any
+
+from sqlalchemy import case, delete, func, literal, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from core import clock
+from core.errors import DomainError, Kind
+from core.keyring import Keyring, Signer
+from models import LoginAttempts, User
+from services.people import accounts
+from services.people.passwords import Verdict
+from storage.unit_of_work import UnitOfWork
+
+# After this long without an attempt it is as if there had been none.
+FORGOTTEN_AFTER = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """After so many attempts each next one doubles the pause, from a second up to the longest."""
+
+    free: int
+    longest: timedelta
+
+
+OF_A_CLIENT = Patience(5, timedelta(minutes=15))
+OF_AN_ADDRESS = Patience(50, timedelta(minutes=1))
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Who would log in, and what is counted of it."""
+
+    email: str
+    counted: tuple[tuple[bytes, Patience], ...]
+    user_id: int | None = None
+    password_hash: str | None = None
+
+
+def signer(keyring: Keyring) -> Signer:
+    return Signer(keyring, "login")
+
+
+def begin(
+    uow: UnitOfWork, signer: Signer, *, email: str, client: str | None, known: str | None
+) -> Attempt:
+    """Count an attempt, whoever the address is of; raises ``login.paused``.
+
+    Commit it before the password is looked at. ``known`` is what ``remember`` gave the browser.
+    """
+    email = _spelt(email)
+    counted = _counted(signer, email, client, known)
+    for subject, patience in counted:
+        _count(uow, subject, patience)
+    found = uow.session.execute(
+        select(User.id, User.password_hash).where(User.email == email)
+    ).one_or_none()
+    if found is None:
+        return Attempt(email, counted)
+    return Attempt(email, counted, found.id, found.password_hash)
+
+
+def succeed(uow: UnitOfWork, attempt: Attempt, verdict: Verdict) -> int | None:
+    """Let the person in: their id, or ``None`` if the password was changed meanwhile."""
+    assert attempt.user_id is not None
+    assert verdict.matches
+    kept = verdict.renewed or attempt.password_hash
+    statement = (
+        update(User)
+        .where(User.id == attempt.user_id, User.password_hash == attempt.password_hash)
+        .values(password_hash=kept, updated_at=User.updated_at)
+        .returning(User.id)
+        .execution_options(synchronize_session=False)
+    )
+    user_id = uow.session.scalar(statement)
+    if user_id is not None:
+        clear(uow, attempt)
+    return user_id
+
+
+def clear(uow: UnitOfWork, attempt: Attempt) -> None:
+    """Forget what was counted for who turned out to be who they say."""
+    _clear(uow, [subject for subject, _ in attempt.counted])
+
+
+def forgive(uow: UnitOfWork, signer: Signer, *, email: str, client: str | None) -> None:
+    """Forget what failed for this address: its reader has proven themselves by mail."""
+    _clear(uow, [subject for subject, _ in _counted(signer, email, client, None)])
+
+
+def remember(signer: Signer, email: str) -> str:
+    """What the browser keeps to show that this person logged in there."""
+    nonce = secrets.token_urlsafe(16)
+    return f"{nonce}.{signer.sign(_known_message(nonce, _spelt(email)))}"
+
+
+def purge(uow: UnitOfWork, *, before: datetime) -> int:
+    """Forget attempts that are older."""
+    found = select(LoginAttempts.subject).where(LoginAttempts.tried_at < before).limit(10_000)
+    statement = delete(LoginAttempts).where(LoginAttempts.subject.in_(found.scalar_subquery()))
+    return len(uow.session.execute(statement.returning(1)).all())
+
+
+def _spelt(email: str) -> str:
+    """One spelling of what was typed, which need not be an address to be counted."""
+    try:
+        return accounts.normalise_email(email.strip())
+    except DomainError:
+        return email.replace("\0", "").strip().lower()
+
+
+def _counted(
+    signer: Signer, email: str, client: str | None, known: str | None
+) -> tuple[tuple[bytes, Patience], ...]:
+    nonce, _, signature = (known or "").partition(".")
+    if nonce and signer.verify(_known_message(nonce, email), signature):
+        return ((_subject(signer, "browser", nonce, email), OF_A_CLIENT),)
+    return (
+        (_subject(signer, "client", _network(client), email), OF_A_CLIENT),
+        (_subject(signer, "address", "", email), OF_AN_ADDRESS),
+    )
+
+
+def _known_message(nonce: str, email: str) -> bytes:
+    return f"known\n{nonce}\n{email}".encode("utf-8", "surrogatepass")
+
+
+def _subject(signer: Signer, kind: str, who: str, email: str) -> bytes:
+    return signer.digest(f"{kind}\n{who}\n{email}".encode("utf-8", "surrogatepass"))
+
+
+def _network(client: str | None) -> str:
+    """A client's address; of IPv6 the network, since a client has all the addresses in one."""
+    try:
+        address = ip_address(client or "")
+    except ValueError:
+        return ""
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        return address.exploded[:19]
+    return str(address)
+
+
+def _count(uow: UnitOfWork, subject: bytes, patience: Patience) -> None:
+    now = clock.now()
+    kept = LoginAttempts
+    attempts = case((kept.tried_at < now - FORGOTTEN_AFTER, 1), else_=kept.attempts + 1)
+    first: dict[str, Any] = {"attempts": 1, "paused_until": now, "tried_at": now}
+    next_one = {"attempts": attempts, "paused_until": _pause(now, attempts, patience)}
+    statement = (
+        insert(kept)
+        .values(subject=subject, **first)
+        .on_conflict_do_update(
+            index_elements=[kept.subject],
+            set_={**next_one, "tried_at": now},
+            where=kept.paused_until <= now,
+        )
+        .returning(kept.subject)
+    )
+    if uow.session.scalar(statement) is None:
+        until = uow.session.scalar(select(kept.paused_until).where(kept.subject == subject))
+        raise _paused(until or now, now)
+
+
+def _pause(now: datetime, attempts: Any, patience: Patience) -> Any:
+    beyond = func.least(attempts - patience.free, 30)
+    seconds = func.least(func.power(2, beyond), patience.longest.total_seconds())
+    later = literal(now) + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+    return case((attempts < patience.free, now), else_=later)
+
+
+def _paused(until: datetime, now: datetime) -> DomainError:
+    seconds = max(1, round((until - now).total_seconds()))
+    return DomainError(
+        Kind.RATE_LIMITED,
+        "login.paused",
+        "Too many logins failed. Wait, or ask for a new password by mail.",
+        retry_after=seconds,
+    )
+
+
+def _clear(uow: UnitOfWork, subjects: list[bytes]) -> None:
+    uow.session.execute(delete(LoginAttempts).where(LoginAttempts.subject.in_(subjects)))

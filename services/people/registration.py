@@ -1,0 +1,209 @@
+"""How a person comes to an account, gets back into it, and takes it to another address.
+
+All of it goes by a link that was mailed to the address that it is about. A person who was only
+subscribed or imported takes over their own record so, and nobody else can: what is typed before the
+link is opened counts for nothing, so nobody sets a password for somebody else to confirm.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from core.errors import DomainError, conflict, forbidden
+from core.keyring import Keyring
+from models import MailedLink, User
+from services.access import sessions
+from services.people import account_mails, accounts, mailed_tokens
+from services.people.account_mails import MailKind
+from services.people.mailed_tokens import Opened, Purpose
+from storage.unit_of_work import UnitOfWork
+
+MAX_NAME_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Whose account it is, at which address."""
+
+    user_id: int
+    email: str
+
+
+def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
+    """The address that a link would make an account of; changes nothing.
+
+    Raises ``account_link.invalid``, or ``account_link.used`` where there is an account by now.
+    """
+    opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
+    person = accounts.find_by_email(uow, email)
+    if opened.is_used or (person is not None and person.password_hash is not None):
+        raise _used()
+    return email
+
+
+def register(
+    uow: UnitOfWork, keyring: Keyring, secret: str, *, name: str, password_hash: str
+) -> Changed:
+    """Make the account, or let the person who has no password yet have one.
+
+    Raises what ``read_registration`` does.
+    """
+    opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
+    person = _hold(uow, accounts.find_or_create_person(uow, email).id)
+    # Erased at this moment, they let go of the address; a new link is for whoever is there then.
+    if person.email != email or person.password_hash is not None:
+        raise _used()
+    _use(uow, opened)
+    person.password_hash = password_hash
+    person.name = name.strip()[:MAX_NAME_CHARACTERS] or person.name
+    return Changed(person.id, email)
+
+
+def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
+    """The address of the account whose password a link would set; changes nothing.
+
+    Raises ``account_link.invalid``, also where the account has another address by now, and
+    ``account_link.used``.
+    """
+    opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
+    person = accounts.find_by_email(uow, email)
+    if person is None or person.id != opened.user_id:
+        raise _not_valid()
+    if opened.is_used:
+        raise _used()
+    return email
+
+
+def reset(
+    uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str, request_id: str | None
+) -> Changed:
+    """Set a new password, end every session, and say so by mail; raises what ``read_reset`` does.
+
+    Other links to a new password, and to a new address, work no more.
+    """
+    opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
+    person = _hold(uow, _person_of(opened))
+    if person.email != email:
+        raise _not_valid()
+    _use(uow, opened)
+    _set_password(uow, person, password_hash, request_id=request_id, but=None)
+    return Changed(person.id, email)
+
+
+def change_password(
+    uow: UnitOfWork,
+    user_id: int,
+    *,
+    expected: str | None,
+    password_hash: str,
+    session_id: int | None,
+    request_id: str | None,
+) -> None:
+    """Set a new password in place of the one that was looked at, and end other sessions.
+
+    Raises ``password.changed`` where that one is not the account's any more.
+    """
+    person = _hold(uow, user_id)
+    if person.password_hash != expected:
+        raise conflict("password.changed", "The password has just been changed.")
+    _set_password(uow, person, password_hash, request_id=request_id, but=session_id)
+
+
+def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int) -> str:
+    """The address that a link would give this person's account; changes nothing.
+
+    Raises ``account_link.invalid``, also for a link of somebody else's, and ``account_link.used``.
+    """
+    opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
+    if opened.user_id != user_id:
+        raise _not_valid()
+    if opened.is_used:
+        raise _used()
+    return email
+
+
+def change_address(
+    uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int, *, request_id: str | None
+) -> str:
+    """Give the account its new address, and tell the old one.
+
+    Opt-outs are kept under the address of then too, and go on holding for both. Raises what
+    ``read_new_address`` does, and ``user.exists`` where the address is somebody's by now.
+    """
+    opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
+    if opened.user_id != user_id:
+        raise _not_valid()
+    person = _hold(uow, user_id)
+    _use(uow, opened)
+    old = person.email
+    _use_up(uow, person, Purpose.CHANGE_ADDRESS, Purpose.RESET_PASSWORD)
+    person.email = email
+    try:
+        uow.session.flush()
+    except IntegrityError as error:
+        if "uq_users_email" not in str(error.orig):
+            raise
+        raise _taken() from None
+    account_mails.tell(uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id)
+    return email
+
+
+def _open(uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str) -> tuple[Opened, str]:
+    try:
+        opened = mailed_tokens.read(uow, mailed_tokens.signer(keyring), purpose, secret)
+    except DomainError:
+        raise _not_valid() from None
+    assert opened.email is not None
+    return opened, opened.email
+
+
+def _person_of(opened: Opened) -> int:
+    assert opened.user_id is not None
+    return opened.user_id
+
+
+def _hold(uow: UnitOfWork, user_id: int) -> User:
+    query = select(User).where(User.id == user_id, User.erased_at.is_(None)).with_for_update()
+    person = uow.session.scalar(query.execution_options(populate_existing=True))
+    if person is None:
+        raise _not_valid()
+    return person
+
+
+def _set_password(
+    uow: UnitOfWork, person: User, password_hash: str, *, request_id: str | None, but: int | None
+) -> None:
+    person.password_hash = password_hash
+    sessions.end_all(uow, person.id, but=but)
+    _use_up(uow, person, Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS)
+    account_mails.tell(
+        uow, MailKind.PASSWORD_CHANGED, person.email, user_id=person.id, request_id=request_id
+    )
+
+
+def _use_up(uow: UnitOfWork, person: User, *purposes: Purpose) -> None:
+    theirs = (MailedLink.user_id == person.id, MailedLink.purpose.in_(purposes))
+    uow.session.execute(
+        update(MailedLink).where(*theirs, MailedLink.used_at.is_(None)).values(used_at=func.now())
+    )
+
+
+def _use(uow: UnitOfWork, opened: Opened) -> None:
+    try:
+        mailed_tokens.use(uow, opened)
+    except DomainError:
+        raise _used() from None
+
+
+# Links of accounts have codes of their own, since people are told something else of them.
+def _not_valid() -> DomainError:
+    return forbidden("account_link.invalid", "This link is not valid, or not any more.")
+
+
+def _used() -> DomainError:
+    return forbidden("account_link.used", "This link has been used.")
+
+
+def _taken() -> DomainError:
+    return conflict("user.exists", "This address is in use already.")

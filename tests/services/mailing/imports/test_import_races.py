@@ -1,0 +1,228 @@
+"""What people, owners and other imports do while an import runs, and what is true afterwards."""
+
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+from sqlalchemy import update
+
+from core.ids import random_hash_id
+from models import OptOut, User
+from services import erasure
+from services.mailing import lists
+from services.mailing.imports.splitting import split
+from services.mailing.subscriptions import members, opt_outs, subscribe, unsubscribe
+from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.people import accounts
+from tests.faults.size import sized
+from tests.importing import Importing, csv_of
+from tests.stack import Owner
+
+ROWS = sized(1500, 50_000)
+ROUNDS = sized(2, 20)
+OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
+READER = Actor(ActorKind.USER, Via.TRACE)
+pytestmark = pytest.mark.usefixtures("_no_deadlock")
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 100)
+
+
+def shuffled(addresses: list[str], seed: int) -> bytes:
+    copy = list(addresses)
+    random.Random(seed).shuffle(copy)
+    return csv_of([[each, ""] for each in copy])
+
+
+def all_of(*acts: Callable[[], object]) -> list[object]:
+    with ThreadPoolExecutor(len(acts)) as threads:
+        return [each.result(100) for each in [threads.submit(act) for act in acts]]
+
+
+@pytest.mark.parametrize("lists_of", [1, 2], ids=["one list", "two lists"])
+def test_imports_at_the_same_time_of_the_same_people_are_exact(
+    importing: Importing, owner: Owner, lists_of: int
+) -> None:
+    for number in range(ROUNDS):
+        tag = random_hash_id()
+        people = [f"{n}.{tag}@example.com" for n in range(ROWS)]
+        third = ROWS // 3
+        parts = [people[: 2 * third], people[third:]]
+        ids = [importing.new_list(owner) for _ in range(lists_of)]
+        on = [ids[0], ids[-1]]
+        jobs = [
+            importing.begin(owner, list_id, shuffled(part, number))
+            for list_id, part in zip(on, parts, strict=True)
+        ]
+        all_of(*[partial(importing.work, job_id) for job_id in jobs])
+        tasks = [importing.of_job(job_id) for job_id in jobs]
+        assert [task.status for task in tasks] == ["succeeded", "succeeded"]
+        found = importing.stack.query(
+            "SELECT count(*), count(DISTINCT email) FROM users WHERE email LIKE %s",
+            f"%.{tag}@example.com",
+        )
+        assert found == [(ROWS, ROWS)]
+        added, already = sum(t.added for t in tasks), sum(t.already for t in tasks)
+        overlap = sum(map(len, parts)) - ROWS
+        assert (added, already) == ((ROWS, overlap) if lists_of == 1 else (ROWS + overlap, 0))
+        if lists_of == 1:
+            assert importing.active(ids[0]) == set(people)
+        for list_id in ids:
+            assert importing.count(list_id) == len(importing.active(list_id))
+
+
+def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    tag = random_hash_id()
+    people = [f"{n}.{tag}@example.com" for n in range(ROWS)]
+    acts = (_leave, _silence, _erase, _remove_and_add)
+    acting = {act: people[number : 60 * 4 : 4] for number, act in enumerate(acts)}
+    with importing.resources.unit_of_work() as uow:
+        for each in people[: 60 * 4]:
+            accounts.find_or_create_person(uow, each)
+    began = threading.Event()
+    job_id = importing.begin(owner, list_id, shuffled(people, 1))
+
+    def work() -> object:
+        began.set()
+        return importing.work(job_id)
+
+    def act_on(act: Callable[[Importing, int, str], None], theirs: list[str]) -> None:
+        began.wait(10)
+        for each in theirs:
+            act(importing, list_id, each)
+
+    all_of(work, *[partial(act_on, act, theirs) for act, theirs in acting.items()])
+    task = importing.of_job(job_id)
+    assert task.status == "succeeded"
+    active = importing.active(list_id)
+    assert active.isdisjoint(acting[_leave])
+    mail = importing.stack.query(
+        "SELECT count(*) FROM subscriptions s JOIN users u ON u.id = s.user_id"
+        " WHERE list_id = %s AND email_enabled AND u.email = ANY(%s)",
+        *(list_id, acting[_silence]),
+    )
+    assert mail == [(0,)]
+    _require_no_erased(importing, list_id, acting[_erase])
+    assert set(people[60 * 4 :]) <= active
+    assert importing.count(list_id) == len(active) + _nameless(importing, list_id)
+
+
+def _leave(importing: Importing, list_id: int, address: str) -> None:
+    with importing.resources.unit_of_work() as uow:
+        person = uow.session.query(User).where(User.email == address).one()
+        of = lists.get(uow, list_id)
+        unsubscribe.leave(uow, importing.resources.keyring, of, person, READER)
+
+
+def _silence(importing: Importing, list_id: int, address: str) -> None:
+    with importing.resources.unit_of_work() as uow:
+        person = uow.session.query(User).where(User.email == address).one()
+        of = lists.get(uow, list_id)
+        unsubscribe.set_email(uow, importing.resources.keyring, of, person, READER, enabled=False)
+
+
+def _erase(importing: Importing, _: int, address: str) -> None:
+    with importing.resources.unit_of_work() as uow:
+        erasure.erase(uow, importing.resources.keyring, address)
+
+
+def _remove_and_add(importing: Importing, list_id: int, address: str) -> None:
+    with importing.resources.unit_of_work() as uow:
+        of = lists.get(uow, list_id)
+        subscribe.request(uow, importing.resources.keyring, of, address, OWNER)
+    with importing.resources.unit_of_work() as uow:
+        person = uow.session.query(User).where(User.email == address).one()
+        members.remove(uow, lists.get(uow, list_id), person.id, OWNER)
+
+
+def _require_no_erased(importing: Importing, list_id: int, addresses: list[str]) -> None:
+    """A record of somebody erased is blank; who came back with the address is somebody else."""
+    found = importing.stack.query(
+        "SELECT s.status, s.email, s.name FROM subscriptions s JOIN users u ON u.id = s.user_id"
+        " WHERE list_id = %s AND u.erased_at IS NOT NULL",
+        list_id,
+    )
+    assert set(found) <= {("removed", None, None)}
+    rows = importing.stack.query(
+        "SELECT s.email FROM subscriptions s JOIN users u ON u.id = s.user_id"
+        " WHERE list_id = %s AND s.email = ANY(%s) AND u.email <> s.email",
+        *(list_id, addresses),
+    )
+    assert rows == []
+
+
+def _nameless(importing: Importing, list_id: int) -> int:
+    [(found,)] = importing.stack.query(
+        "SELECT count(*) FROM subscriptions WHERE list_id = %s AND status = 'active'"
+        " AND email IS NULL",
+        list_id,
+    )
+    return int(str(found))
+
+
+def test_a_thousand_who_said_no_in_every_way_stay_out_and_the_owner_is_told(
+    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 300)
+    tag = random_hash_id()
+    left = [f"left{n}.{tag}@example.com" for n in range(1000)]
+    fresh = [f"new{n}.{tag}@example.com" for n in range(500)]
+    importing.bring(owner, list_id, shuffled(left[:500], 1))
+    with importing.resources.unit_of_work() as uow:
+        for each in left[500:]:
+            accounts.find_or_create_person(uow, each)
+    _say_no(importing, list_id, left)
+    before = importing.records(list_id)
+    task = importing.bring(owner, list_id, shuffled(left + fresh, 2))
+    assert (task.received, task.added, task.opted_out) == (1500, 500, 1000)
+    assert importing.active(list_id) == set(fresh)
+    told = {row[0]: row[-2] for row in importing.not_added(task.id)}
+    assert told == dict.fromkeys(left, "member.opted_out")
+    assert set(before) <= set(importing.records(list_id))
+
+
+def _say_no(importing: Importing, list_id: int, addresses: list[str]) -> None:
+    """By trace, by login; some are removed then, some erased, some said it under an older key."""
+    keyring = importing.resources.keyring
+    signer = opt_outs.signer(keyring)
+    doors = (READER, Actor(ActorKind.USER, Via.LOGIN), Actor(ActorKind.USER, Via.PAGE))
+    with importing.resources.unit_of_work() as uow:
+        of = lists.get(uow, list_id)
+        for number, each in enumerate(addresses):
+            person = uow.session.query(User).where(User.email == each).one()
+            unsubscribe.leave(uow, keyring, of, person, doors[number % 3])
+            if number % 5 == 0:
+                older = opt_outs.address_digests(signer, each)[1]
+                uow.session.execute(
+                    update(OptOut).where(OptOut.user_id == person.id).values(address_hmac=older)
+                )
+            if number % 7 == 0 and number < 500:
+                members.remove(uow, of, person.id, OWNER)
+    with importing.resources.unit_of_work() as uow:
+        for each in addresses[::10]:
+            erasure.erase(uow, keyring, each)
+    # Erasing keeps a no under the current key too; of these only the older one is to be left.
+    digests = [opt_outs.address_digests(signer, each)[0] for each in addresses[::10]]
+    importing.stack.query(
+        "DELETE FROM opt_outs WHERE list_id = %s AND user_id IS NULL AND address_hmac = ANY(%s)",
+        *(list_id, digests[::2]),
+    )
+
+
+def test_a_list_that_is_archived_meanwhile_gets_nobody(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    job_id = importing.begin(owner, list_id, csv_of([["a@example.com", ""]]))
+    with importing.resources.unit_of_work() as uow:
+        lists.archive(uow, lists.get(uow, list_id))
+    job = importing.work(job_id)
+    assert (job.status, (job.error or {}).get("code")) == ("failed", "list.not_found")
+    assert importing.of_job(job_id).status == "failed"
+    assert importing.active(list_id) == set()

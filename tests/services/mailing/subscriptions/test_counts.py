@@ -1,0 +1,140 @@
+"""How many subscribe is known exactly, whatever happens at once or breaks in the middle."""
+
+import itertools
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+
+import httpx
+
+from core.ids import random_hash_id
+from devstack.ports import PortPicker
+from services.mailing import subscriber_counts
+from tests.faults.size import sized
+from tests.services.mailing.subscriptions.acting import Acting, Person
+from tests.services.mailing.subscriptions.model import Reply
+from tests.services.mailing.subscriptions.racing import (
+    AT_ONCE,
+    Act,
+    at_once,
+    found_people,
+    require_consistent,
+    shown_count,
+    true_count,
+)
+from tests.stack import Owner, Stack, eventually
+
+MANY = sized(400, 20_000)
+
+
+def test_counts_are_true_after_many_changes_at_once_beside_their_folding(
+    acting: Acting, lists: list[int], owner: Owner
+) -> None:
+    with folding(acting):
+        replies = at_once(many_acts(acting, lists[0], owner))
+    assert set(replies) <= {(200, 1), (200, 0)}
+    assert true_count(acting, lists[0]) > 0
+    assert shown_count(acting, lists[0], owner) == true_count(acting, lists[0])
+    require_consistent(acting, lists, *found_people(acting, lists[0]))
+
+
+def many_acts(acting: Acting, list_id: int, owner: Owner) -> list[Act]:
+    """Half subscribe new people; the others leave, come back or are removed, some at once."""
+    known = [acting.new_person(with_login=True) for _ in range(MANY // 20)]
+
+    def ask() -> Reply:
+        return acting.ask(list_id, f"{random_hash_id()}@example.com")
+
+    def of(each: Person) -> list[Act]:
+        user_id = each.user_id or 0
+        path = f"/subscriptions/{list_id}/no-challenge"
+
+        def remove() -> Reply:
+            status, data = acting.remove(list_id, user_id, owner.key)
+            # Who has not come yet can't be removed.
+            return (200, 0) if data == "member.not_found" else (status, data)
+
+        return [
+            lambda: acting.reply("POST", path, key=each.key),
+            lambda: acting.leave(list_id, key=each.key),
+            lambda: acting.reply("POST", path, key=each.key),
+            remove,
+            lambda: acting.leave(list_id, user_id=user_id),
+            lambda: acting.ask(list_id, each.address),
+            lambda: acting.reply("POST", path, key=each.key),
+            remove,
+            lambda: acting.reply("POST", path, key=each.key),
+        ]
+
+    acts = [act for each in known for act in of(each)]
+    acts += [ask] * (MANY - len(acts))
+    random.Random(2).shuffle(acts)
+    return acts
+
+
+class folding:  # noqa: N801 - reads as what goes on
+    """Counts are folded all the while, by two at once."""
+
+    def __init__(self, acting: Acting) -> None:
+        self._stop, self._threads = threading.Event(), ThreadPoolExecutor(2)
+        self._runs = [self._threads.submit(self._run, acting) for _ in range(2)]
+
+    def _run(self, acting: Acting) -> None:
+        while not self._stop.wait(0.01):
+            with acting.resources.unit_of_work() as uow:
+                subscriber_counts.fold(uow, most=7)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for run in self._runs:
+            run.result(30)
+        self._threads.shutdown()
+
+
+def test_counts_are_true_after_the_api_is_killed_in_the_middle(
+    acting: Acting, lists: list[int], owner: Owner, home: Path
+) -> None:
+    for _ in range(sized(1, 30)):
+        _kill_in_the_middle(acting, lists[0], PortPicker(home / "killed.json").pick("api"))
+        eventually(lambda: _idle(acting.stack), what="the end of the killed process's connections")
+        assert shown_count(acting, lists[0], owner) == true_count(acting, lists[0])
+        require_consistent(acting, lists, *found_people(acting, lists[0]))
+
+
+def _kill_in_the_middle(acting: Acting, list_id: int, port: int) -> None:
+    running = acting.stack.start_api(port)
+    answered, enough = itertools.count(1), threading.Event()
+
+    def ask(client: httpx.Client) -> None:
+        while True:
+            body = {"email": f"{random_hash_id()}@example.com"}
+            try:
+                reply = client.post(f"/subscriptions/{list_id}", json=body)
+            except httpx.HTTPError:
+                return
+            assert reply.status_code == 200, reply.text
+            if next(answered) == 20:
+                enough.set()
+
+    with (
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client,
+        ThreadPoolExecutor(AT_ONCE) as threads,
+    ):
+        asking = [threads.submit(ask, client) for _ in range(AT_ONCE)]
+        enough.wait(30)
+        running.kill()
+        acting.stack.processes.remove(running)
+        for each in wait(asking).done:
+            each.result()
+
+
+def _idle(stack: Stack) -> bool:
+    [(busy,)] = stack.query(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND application_name = 'pressroom-api' AND state <> 'idle'"
+    )
+    return busy == 0

@@ -1,0 +1,145 @@
+"""Every mode and format against an independent reading of the same file.
+
+Lossless results must agree in every pixel that can be seen. Lossy ones may differ by MEAN levels
+on average and by MOST at worst.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from PIL import ExifTags, Image, ImageOps
+
+from services.media.images.conversion import convert
+from tests.services.media.images.reading import differences, read
+from tests.services.media.images.samples import chunk, encoded, opened, picture, quarters
+
+MEAN, MOST = 4.0, 32
+SIZE = (24, 18)
+
+
+def source(mode: str) -> Image.Image:
+    """The same scene in any mode, partly transparent where the mode can be."""
+    scene = picture(*SIZE)
+    if mode in ("LA", "RGBA"):
+        scene = scene.convert(mode)
+        scene.putalpha(Image.radial_gradient("L").resize(SIZE))
+        return scene
+    if mode == "P":
+        return scene.quantize(16)
+    if mode in ("I;16", "I"):
+        return scene.convert("L").convert("I").point(lambda level: level * 257).convert(mode)
+    return scene.convert(mode)
+
+
+FORMATS: dict[str, tuple[str, dict[str, object]]] = {
+    "png": ("PNG", {}),
+    "jpeg": ("JPEG", {"quality": 95, "subsampling": 0}),
+    "gif": ("GIF", {}),
+    "webp": ("WEBP", {"lossless": True, "exact": True}),
+    "lossy webp": ("WEBP", {"quality": 90}),
+    "ico": ("ICO", {"sizes": [(16, 16)]}),
+    "bitmap ico": ("ICO", {"sizes": [(16, 16)], "bitmap_format": "bmp"}),
+}
+MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "I", "F", "HSV", "LAB")
+LOSSY = ("jpeg", "lossy webp")
+
+
+def writable() -> Iterator[tuple[str, str]]:
+    for name, (format_name, options) in FORMATS.items():
+        for mode in MODES:
+            try:
+                encoded(source(mode), format_name, **options)
+            except (OSError, ValueError, KeyError):
+                continue
+            yield name, mode
+
+
+WRITABLE = list(writable())
+
+
+def test_every_format_is_tried_in_the_modes_it_is_known_to_take() -> None:
+    assert {("png", mode) for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")} <= set(WRITABLE)
+    assert {("jpeg", mode) for mode in ("1", "L", "RGB", "CMYK", "YCbCr")} <= set(WRITABLE)
+    assert {(name, "RGBA") for name in FORMATS if name != "jpeg"} <= set(WRITABLE)
+
+
+@pytest.mark.parametrize(("name", "mode"), WRITABLE)
+def test_still_of_every_mode_agrees_with_its_source(name: str, mode: str) -> None:
+    format_name, options = FORMATS[name]
+    data = encoded(source(mode), format_name, **options)
+    assert_agrees(data, lossy=name in LOSSY)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("png", 3), ("gif", 3), ("webp", 3), ("png", bytes(range(0, 256, 16)))],
+)
+def test_palette_with_transparency_agrees_with_its_source(name: str, key: int | bytes) -> None:
+    format_name, options = FORMATS[name]
+    image = source("P")
+    image.info["transparency"] = key
+    assert_agrees(encoded(image, format_name, **options), lossy=False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "key"), [("1", 255), ("L", 90), ("RGB", (255, 0, 0)), ("I;16", 0)]
+)
+def test_transparent_colour_agrees_with_its_source(mode: str, key: int | tuple[int, ...]) -> None:
+    image = quarters().convert("L").convert("I;16") if mode == "I;16" else quarters().convert(mode)
+    data = encoded(image, "PNG", transparency=1 if mode == "1" else key)
+    assert_agrees(data, lossy=False)
+
+
+def assert_agrees(data: bytes, *, lossy: bool) -> None:
+    found = differences(read(convert(data).data), read(data))
+    if lossy:
+        assert sum(found) / len(found) <= MEAN
+        assert max(found) <= MOST
+    else:
+        assert max(found) == 0
+
+
+# -- orientation ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["jpeg", "png", "webp", "lossy webp"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_still_is_turned_as_its_exif_says(name: str, orientation: int) -> None:
+    format_name, options = FORMATS[name]
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    data = encoded(quarters(), format_name, exif=exif, **options)
+    with opened(data) as image:
+        turned = ImageOps.exif_transpose(image).convert("RGB")
+    result = convert(data)
+    assert (result.width, result.height) == turned.size
+    assert CORNERS[orientation] == "".join(corners(opened(result.data).convert("RGB")))
+
+
+# Where the quarters of "RGBW", read as rows, are to be seen: by the definition in EXIF.
+CORNERS = {
+    1: "RGBW",
+    2: "GRWB",
+    3: "WBGR",
+    4: "BWRG",
+    5: "RBGW",
+    6: "BRWG",
+    7: "WGBR",
+    8: "GWRB",
+}
+
+
+def corners(image: Image.Image) -> Iterator[str]:
+    right, bottom = image.width - 5, image.height - 5
+    for at in ((4, 4), (right, 4), (4, bottom), (right, bottom)):
+        levels = image.getpixel(at)
+        assert isinstance(levels, tuple)
+        bright = [level > 128 for level in levels]
+        yield "W" if all(bright) else "RGB"[bright.index(True)]
+
+
+@pytest.mark.parametrize("exif", [b"", b"II*\0", b"Exif\0\0MM\0*\xff\xff\xff\xff", b"\xff" * 40])
+def test_broken_exif_does_not_refuse_a_png(exif: bytes) -> None:
+    data = encoded(quarters(), "PNG")
+    place = data.index(b"IDAT") - 4
+    assert_agrees(data[:place] + chunk(b"eXIf", exif) + data[place:], lossy=False)

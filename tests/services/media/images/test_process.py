@@ -1,0 +1,309 @@
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from PIL import Image
+
+from services.media.images import ConverterProcess, UnreadableImage
+from services.media.images import converter as process_module
+from services.media.images.conversion import convert
+from tests.services.media.images.samples import encoded, one_of_each, picture, png, rgba_rows
+
+ROOT = Path(__file__).parents[4]
+MB = 1024 * 1024
+
+
+def slow_image() -> bytes:
+    """Takes about half a second."""
+    return encoded(Image.effect_noise((1600, 1200), 90).convert("RGB"), "PNG", compress_level=1)
+
+
+def assert_works(converter: ConverterProcess) -> None:
+    data = one_of_each()["png"]
+    assert converter.convert(data) == convert(data)
+
+
+def eventually(true: Callable[[], bool], seconds: float = 5.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if true():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def running(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    try:
+        return status.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def pid_of(converter: ConverterProcess) -> int:
+    assert converter.pid is not None
+    return converter.pid
+
+
+@contextmanager
+def signal_soon(pid: int, number: signal.Signals, seconds: float) -> Iterator[None]:
+    timer = threading.Timer(seconds, os.kill, (pid, number))
+    timer.start()
+    yield
+    timer.join()
+
+
+@pytest.mark.parametrize("name", one_of_each())
+def test_child_gives_what_the_function_gives(converter: ConverterProcess, name: str) -> None:
+    data = one_of_each()[name]
+    assert converter.convert(data) == convert(data)
+
+
+def test_refusal_comes_through_with_its_code_and_message(converter: ConverterProcess) -> None:
+    data = one_of_each()["gif"][:-5]
+    with pytest.raises(UnreadableImage) as direct:
+        convert(data)
+    with pytest.raises(UnreadableImage) as piped:
+        converter.convert(data)
+    assert (piped.value.code, piped.value.message) == (direct.value.code, direct.value.message)
+    assert_works(converter)
+
+
+def test_five_megabytes_go_both_ways_without_a_deadlock(converter: ConverterProcess) -> None:
+    noise = Image.frombytes("RGB", (1300, 1300), random.Random(1).randbytes(3 * 1300 * 1300))
+    data = encoded(noise, "PNG", compress_level=0)
+    assert len(data) > 5_000_000
+    assert len(converter.convert(data).data) > 4_000_000
+
+
+def test_one_child_serves_many_images(converter: ConverterProcess) -> None:
+    assert_works(converter)
+    before = converter.pid
+    for _ in range(20):
+        assert_works(converter)
+    assert converter.pid == before
+
+
+def test_child_killed_while_idle_goes_unnoticed() -> None:
+    with ConverterProcess() as converter:
+        assert_works(converter)
+        killed = pid_of(converter)
+        os.kill(killed, signal.SIGKILL)
+        assert eventually(lambda: not running(killed))
+        assert_works(converter)
+
+
+def test_child_killed_at_work_fails_that_image_only_and_names_the_signal() -> None:
+    slow = slow_image()
+    with ConverterProcess() as converter:
+        assert_works(converter)
+        with (
+            signal_soon(pid_of(converter), signal.SIGKILL, 0.1),
+            pytest.raises(UnreadableImage, match="SIGKILL") as caught,
+        ):
+            converter.convert(slow)
+        assert caught.value.code == "image.crashed"
+        assert_works(converter)
+
+
+@pytest.mark.parametrize("size", [100, 5_000_000], ids=["answer", "request"])
+def test_child_that_hangs_is_killed_in_time(size: int) -> None:
+    with ConverterProcess(timeout=1.2) as converter:
+        assert_works(converter)
+        hung = pid_of(converter)
+        os.kill(hung, signal.SIGSTOP)
+        started = time.monotonic()
+        with pytest.raises(UnreadableImage) as caught:
+            converter.convert(bytes(size))
+        assert caught.value.code == "image.timeout"
+        assert time.monotonic() - started < 2.5
+        assert not running(hung)
+        assert_works(converter)
+
+
+def test_image_that_needs_too_much_memory_fails_alone() -> None:
+    large = png(7000, 7000, rgba_rows(7000, 7000, (1, 2, 3, 4)))
+    with ConverterProcess(memory_bytes=256 * MB) as converter:
+        with pytest.raises(UnreadableImage) as caught:
+            converter.convert(large)
+        assert caught.value.code == "image.out_of_memory"
+        assert_works(converter)
+
+
+def test_memory_returns_to_its_level() -> None:
+    photo = encoded(picture(3000, 2000), "JPEG")
+    with ConverterProcess() as converter:
+        converter.convert(photo)
+        for _ in range(4):
+            converter.convert(photo)
+        assert eventually(lambda: _resident(pid_of(converter)) < 80 * MB)
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+
+
+def test_child_is_replaced_after_its_share_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "_IMAGES_PER_CHILD", 2)
+    with ConverterProcess() as converter:
+        pids = []
+        for _ in range(3):
+            assert_works(converter)
+            pids.append(pid_of(converter))
+        assert pids[0] == pids[1] != pids[2]
+        assert not running(pids[0])
+
+
+def test_image_sent_to_a_child_that_has_just_retired_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real, stand_ins = process_module._started, [["true"]]
+
+    def started(memory_bytes: int) -> "subprocess.Popen[bytes]":
+        if not stand_ins:
+            return real(memory_bytes)
+        return subprocess.Popen(
+            stand_ins.pop(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+
+    monkeypatch.setattr(process_module, "_started", started)
+    with ConverterProcess() as converter:
+        assert_works(converter)
+
+
+def test_exception_in_mid_image_does_not_mix_up_answers() -> None:
+    def too_late(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError("the worker's own limit")
+
+    previous = signal.signal(signal.SIGUSR1, too_late)
+    try:
+        with ConverterProcess() as converter:
+            assert_works(converter)
+            slow = slow_image()
+            with signal_soon(os.getpid(), signal.SIGUSR1, 0.1), pytest.raises(TimeoutError):
+                converter.convert(slow)
+            assert_works(converter)
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+
+
+def test_child_has_no_secrets_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRESSROOM_ENCRYPTION_KEYS", "do-not-pass-on")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "do-not-pass-on")
+    with ConverterProcess() as converter:
+        assert_works(converter)
+        names = {
+            entry.partition("=")[0]
+            for entry in Path(f"/proc/{converter.pid}/environ").read_text().split("\0")
+            if entry
+        }
+    assert "PATH" in names
+    assert all(name == "PATH" or name.startswith("PYTHON") for name in names)
+
+
+def test_child_has_no_files_but_its_pipes() -> None:
+    secret = os.open(ROOT / "pyproject.toml", os.O_RDONLY)
+    os.set_inheritable(secret, True)
+    with ConverterProcess() as converter:
+        assert_works(converter)
+        links = {str(link.readlink()) for link in Path(f"/proc/{converter.pid}/fd").iterdir()}
+    os.close(secret)
+    assert not any("pyproject" in link for link in links)
+
+
+def test_child_may_not_write_files_or_dump_core() -> None:
+    with ConverterProcess() as converter:
+        assert_works(converter)
+        limits = Path(f"/proc/{converter.pid}/limits").read_text()
+    for name in ("Max core file size", "Max file size"):
+        (line,) = [line for line in limits.splitlines() if line.startswith(name)]
+        assert line.removeprefix(name).split()[:2] == ["0", "0"]
+
+
+def test_child_does_not_outlive_a_parent_killed_at_once() -> None:
+    script = (
+        "from services.media.images import ConverterProcess; import time\n"
+        "c = ConverterProcess(); c.start(); print(c.pid, flush=True); time.sleep(60)"
+    )
+    for loaded in (False, True):
+        parent = subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        assert parent.stdout
+        child = int(parent.stdout.readline())
+        if loaded:
+            assert eventually(partial(_has_pillow, child))
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+        assert eventually(partial(_ended, child))
+
+
+def test_child_at_work_dies_at_once_with_its_parent(tmp_path: Path) -> None:
+    image = tmp_path / "slow.png"
+    noise = Image.effect_noise((3000, 3000), 90).convert("RGB")
+    image.write_bytes(encoded(noise, "PNG", compress_level=1))
+    script = (
+        "import sys, pathlib; from services.media.images import ConverterProcess\n"
+        "c = ConverterProcess(); c.start(); data = pathlib.Path(sys.argv[1]).read_bytes()\n"
+        "print(c.pid, flush=True); c.convert(data)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, str(image)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert parent.stdout
+    child = int(parent.stdout.readline())
+    assert eventually(lambda: _resident(child) > 60 * MB)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert eventually(partial(_ended, child), seconds=0.5)
+
+
+def _has_pillow(pid: int) -> bool:
+    return "PIL" in Path(f"/proc/{pid}/maps").read_text()
+
+
+def _ended(pid: int) -> bool:
+    return not running(pid)
+
+
+def test_forked_worker_gets_a_child_of_its_own() -> None:
+    with ConverterProcess() as converter:
+        assert_works(converter)
+        ours = converter.pid
+        fork = os.fork()
+        if fork == 0:
+            try:
+                assert_works(converter)
+                os._exit(0 if converter.pid != ours else 3)
+            except BaseException:  # noqa: BLE001 - a fork of pytest must not return into it
+                os._exit(4)
+        assert os.waitpid(fork, 0)[1] == 0
+        assert_works(converter)
+        assert converter.pid == ours
+
+
+def test_closing_leaves_no_process_and_it_may_be_used_again() -> None:
+    converter = ConverterProcess()
+    converter.start()
+    first = pid_of(converter)
+    converter.close()
+    assert not running(first)
+    assert_works(converter)
+    converter.close()
+
+
+def test_importing_the_package_does_not_load_pillow() -> None:
+    script = "import services.media.images, sys; sys.exit('PIL' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0
