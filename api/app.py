@@ -13,23 +13,23 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
 from api import errors, openapi
-from api.audience import AudienceMiddleware
-from api.calling import Calls
 from api.cookies import cookies_of
-from api.hashing import Hashing
+from api.limits.password_hashing import Hashing
+from api.limits.rate_limits import Rates
+from api.middleware.body_limits import BodyLimitMiddleware
+from api.middleware.cors import AudienceMiddleware
 from api.middleware.deadlines import DeadlineMiddleware
 from api.middleware.headers import HeadersMiddleware
-from api.middleware.limits import BodyLimitMiddleware
 from api.middleware.paths import PathMiddleware
-from api.middleware.requests import BreakageMiddleware, RequestMiddleware
-from api.rates import Rates
+from api.middleware.request_log import BreakageMiddleware, RequestMiddleware
 from api.routers import (
+    account_pages,
     accounts,
-    adding,
     attachments,
+    bulk_members,
+    charges,
     composer,
     consent,
-    consuming,
     credits,
     exports,
     grants,
@@ -41,17 +41,18 @@ from api.routers import (
     members,
     oauth,
     operations,
-    own_account,
-    pages,
-    registering,
-    returning,
+    payment_returns,
+    registration,
+    subscription_pages,
     subscriptions,
     topups,
     webhooks,
 )
 from api.state import State
-from api.streams import Streams
-from api.waiting import Look, Subscriber, Waiters, running
+from api.waiting.event_streams import Streams
+from api.waiting.subscriber import Subscriber
+from api.waiting.waiters import Look, Waiters, running
+from api.waiting.worker_calls import Calls
 from core import signed_urls
 from core.logging import get_logger
 from core.settings import Settings
@@ -85,7 +86,7 @@ _WRITE_USES_SECONDS = 1.0
 
 # Looked through in this order: those that are asked most, and do least, come first.
 _RESOURCES = (
-    consuming,
+    charges,
     credits,
     composer,
     attachments,
@@ -93,26 +94,26 @@ _RESOURCES = (
     lists,
     subscriptions,
     members,
-    adding,
+    bulk_members,
     imports,
     exports,
     topups,
     webhooks,
-    returning,
+    payment_returns,
     jobs,
     accounts,
     oauth,
     grants,
-    pages,
+    subscription_pages,
     login,
-    registering,
-    own_account,
+    registration,
+    account_pages,
     consent,
     operations,
 )
 
 # What people look at, with a browser.
-_PAGES = (pages, returning, login, registering, own_account, consent)
+_PAGES = (subscription_pages, payment_returns, login, registration, account_pages, consent)
 
 
 def _middleware(settings: Settings) -> list[Middleware]:

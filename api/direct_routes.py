@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.routing import request_response
 
-from api.dependencies import Access
+from api.access.requirements import Access
 from services.access.api_keys import Caller
 
 # Raises what a caller is refused for.

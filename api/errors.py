@@ -15,9 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.audience import is_page
-from api.context import current_request_id
-from api.pages.problems import problem_page
+from api.pages.problems import is_page, problem_page
+from api.request_ids import current_request_id
 from core.errors import DomainError, FieldProblem, Kind, TransientError, unavailable
 from core.logging import get_logger
 

@@ -1,7 +1,5 @@
 """The OpenAPI document: FastAPI's, with what it can't know (credentials, scopes, refusals)."""
 
-import json
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +7,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
-from api.dependencies import Access
-from api.middleware.limits import limit_of
+from api.access.requirements import Access
+from api.middleware.body_limits import limit_of
 from api.schemas.envelope import FieldProblemSchema, Problem
 from core.scopes import EXPLANATIONS, Scope
 from services.oauth.metadata import AUTHORIZE_PATH, TOKEN_PATH
@@ -244,17 +242,3 @@ def _problem_response(status: int) -> dict[str, Any]:
 
 def _example(status: int, code: str, reason: str) -> dict[str, Any]:
     return {"status": status, "code": code, "detail": reason, "message": reason}
-
-
-def main() -> None:
-    """Print the document under default settings: python -m api.openapi > docs/openapi.json."""
-    from api.app import create_app
-    from core.settings import Settings
-
-    # Nothing is served, so the settings that name services may stay empty.
-    app = create_app(Settings.model_construct())
-    sys.stdout.write(json.dumps(app.openapi(), indent=2, ensure_ascii=False) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -2,12 +2,13 @@ from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
-from api.calling import Calls
 from api.cookies import Cookies
-from api.hashing import Hashing
-from api.rates import Rates
-from api.streams import Streams
-from api.waiting import Subscriber, Waiters
+from api.limits.password_hashing import Hashing
+from api.limits.rate_limits import Rates
+from api.waiting.event_streams import Streams
+from api.waiting.subscriber import Subscriber
+from api.waiting.waiters import Waiters
+from api.waiting.worker_calls import Calls
 from core.keyring import Signer
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels

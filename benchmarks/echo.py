@@ -12,10 +12,11 @@ import uvicorn
 from celery import Celery
 from fastapi import APIRouter, Request
 
+from api.access.requirements import needs
 from api.app import create_app
-from api.dependencies import StateOf, needs
-from api.presence import while_connected
+from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
+from api.waiting.disconnects import while_connected
 from core.lanes import Lane
 from core.logging import configure_logging
 from core.scopes import Scope

@@ -1,7 +1,7 @@
 """Word that something ended, for whoever waits.
 
 A notification is a hint, never the truth: one may be lost, so that waiters also look for
-themselves (``api.waiting``).
+themselves (``api.waiting.waiters``).
 """
 
 import redis

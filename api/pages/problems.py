@@ -3,6 +3,7 @@
 from http import HTTPStatus
 
 from fastapi.responses import Response
+from starlette.types import Scope
 
 from api.pages.frame import page
 
@@ -87,3 +88,16 @@ def problem_page(
     reply = page("problem.html", status=status, heading=heading, text=text, number=number)
     reply.headers.update(headers)
     return reply
+
+
+def mark_as_page(scope: Scope) -> None:
+    """Note that people look at the answer to this request."""
+    scope[_IS_PAGE] = True
+
+
+def is_page(scope: Scope) -> bool:
+    """Whether people look at the answer, a refusal included."""
+    return _IS_PAGE in scope
+
+
+_IS_PAGE = "pressroom.is_page"

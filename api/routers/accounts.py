@@ -2,9 +2,10 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from api.dependencies import ANY_CALLER, UNRESTRICTED, PathId, StateOf
-from api.json_bodies import JsonRoute
+from api.access.requirements import ANY_CALLER, UNRESTRICTED
+from api.bodies.json_route import JsonRoute
 from api.openapi import refuses
+from api.parameters import PathId, StateOf
 from api.schemas.accounts import ApiKeyRecord, CreatedApiKey, NewApiKey, UserRecord
 from api.schemas.envelope import Envelope, envelope
 from core.errors import forbidden

@@ -5,16 +5,17 @@ from fastapi.responses import JSONResponse
 from pydantic import BeforeValidator
 from starlette.concurrency import run_in_threadpool
 
-from api.context import current_request_id
-from api.dependencies import Limit, Offset, PreferenceOf, StateOf, idempotency_key, needs
-from api.json_bodies import JsonRoute
-from api.middleware.limits import release_body
-from api.multipart import file_named, read_form
+from api.access.requirements import needs
+from api.bodies.json_route import JsonRoute
+from api.bodies.multipart import file_named, read_form
+from api.middleware.body_limits import release_body
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
-from api.presence import while_connected
+from api.parameters import Limit, Offset, PreferenceOf, StateOf, idempotency_key
+from api.request_ids import current_request_id
 from api.schemas.attachments import AttachmentRecord, LinkRecord, NewLink
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State
+from api.waiting.disconnects import while_connected
 from core import clock
 from core.errors import DomainError
 from core.scopes import Scope

@@ -6,10 +6,10 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 
-from api.dependencies import Preference, PreferenceOf, StateOf, needs
-from api.json_bodies import JsonRoute
+from api.access.requirements import needs
+from api.bodies.json_route import JsonRoute
 from api.openapi import PATIENCE_PARAMETER, Responses, refuses
-from api.presence import while_connected
+from api.parameters import Preference, PreferenceOf, StateOf
 from api.schemas.composer import (
     GeneratedMetadata,
     GeneratedTweets,
@@ -20,6 +20,7 @@ from api.schemas.composer import (
 )
 from api.schemas.envelope import Envelope, envelope
 from api.state import State
+from api.waiting.disconnects import while_connected
 from core import ids
 from core.errors import malformed
 from core.lanes import Lane

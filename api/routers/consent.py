@@ -9,11 +9,20 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from api.dependencies import PUBLIC, StateOf
-from api.oauth_requests import asking_by_query
+from api.access.page_sessions import (
+    Fields,
+    FormOf,
+    Member,
+    acting,
+    lead_to_login,
+    page_for,
+    signed_in,
+)
+from api.access.requirements import PUBLIC
+from api.bodies.oauth_forms import asking_by_query
 from api.pages.frame import lead, see_other
+from api.parameters import StateOf
 from api.state import State
-from api.visitors import Fields, FormOf, Member, acting, lead_to_login, page_for, signed_in
 from core.errors import invalid
 from core.scopes import EXPLANATIONS, Scope
 from services.oauth import grants

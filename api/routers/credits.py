@@ -5,10 +5,11 @@ import orjson
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from api import decimal_bodies
-from api.dependencies import Limit, Offset, StateOf, needs
-from api.json_bodies import JsonRoute
+from api.access.requirements import needs
+from api.bodies import decimal_json
+from api.bodies.json_route import JsonRoute
 from api.openapi import refuses
+from api.parameters import Limit, Offset, StateOf
 from api.schemas.credits import CreditBalance, LedgerPage
 from api.schemas.envelope import Envelope
 from core.errors import malformed
@@ -27,7 +28,7 @@ _CURSOR = re.compile(r"[0-9]{1,18}\Z")
 def read_balance(state: StateOf, caller: Reader) -> Response:
     """The caller's credits. The first look opens an empty account."""
     database = state.resources.database
-    return decimal_bodies.answer_of_text(ledger.balance(database, caller.user_id))
+    return decimal_json.answer_of_text(ledger.balance(database, caller.user_id))
 
 
 @router.get(
@@ -57,6 +58,6 @@ def read_ledger(
         "next_cursor": found.next_cursor,
     }
     items = ",".join(found.entries)
-    return decimal_bodies.answer_of_text(
+    return decimal_json.answer_of_text(
         f'{{"pagination":{orjson.dumps(pagination).decode()},"items":[{items}]}}'
     )

@@ -6,15 +6,16 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from api.answering import ended, job_answer
-from api.context import current_request_id
-from api.dependencies import OF_EXPORT_KIND, UNCOUNTED, PathId, PreferenceOf, StateOf
-from api.files import LINK_INVALID, require_link
-from api.json_bodies import JsonRoute
+from api.access.requirements import OF_EXPORT_KIND, UNCOUNTED
+from api.bodies.json_route import JsonRoute
+from api.job_answers import ended, job_answer
 from api.openapi import PREFER_PARAMETER, refuses
+from api.parameters import PathId, PreferenceOf, StateOf
+from api.request_ids import current_request_id
 from api.routers.lists import NO_LIST, NOT_OWNER
 from api.schemas.envelope import Body, Envelope
 from api.schemas.jobs import JobRecord
+from api.signed_files import LINK_INVALID, require_link
 from api.state import State
 from services.access.api_keys import Caller
 from services.mailing import exports

@@ -2,9 +2,10 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from api.dependencies import UNRESTRICTED, PathId, StateOf
-from api.json_bodies import JsonRoute
+from api.access.requirements import UNRESTRICTED
+from api.bodies.json_route import JsonRoute
 from api.openapi import refuses
+from api.parameters import PathId, StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.oauth import GrantRecord
 from services.access.api_keys import Caller

@@ -5,26 +5,19 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from api.answering import ended, job_answer, number_answer
-from api.arriving import store_arriving
-from api.context import current_request_id
-from api.dependencies import (
-    UNCOUNTED,
-    Limit,
-    Offset,
-    PathId,
-    PreferenceOf,
-    StateOf,
-    needs,
-)
-from api.files import LINK_INVALID, errors_url, require_link
-from api.json_bodies import JsonRoute
+from api.access.requirements import UNCOUNTED, needs
+from api.bodies.json_route import JsonRoute
+from api.bodies.upload_stream import store_arriving
+from api.job_answers import ended, job_answer, number_answer
 from api.openapi import PREFER_PARAMETER, refuses
-from api.routers.adding import GOES_ON
+from api.parameters import Limit, Offset, PathId, PreferenceOf, StateOf
+from api.request_ids import current_request_id
+from api.routers.bulk_members import GOES_ON
 from api.routers.lists import NO_LIST, NOT_OWNER
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobRecord
+from api.signed_files import LINK_INVALID, errors_url, require_link
 from api.state import State
 from core.errors import malformed
 from core.scopes import Scope

@@ -8,14 +8,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from api.dependencies import OF_JOB_KIND, Limit, Offset, PathId, StateOf
-from api.files import shown_result
-from api.json_bodies import JsonRoute
+from api.access.requirements import OF_JOB_KIND
+from api.bodies.json_route import JsonRoute
 from api.openapi import refuses
+from api.parameters import Limit, Offset, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
+from api.signed_files import shown_result
 from api.state import State
-from api.streams import EventStream
+from api.waiting.event_streams import EventStream
 from models import FINISHED, Job
 from services.access.api_keys import Caller
 from services.jobs import kinds, records

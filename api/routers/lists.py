@@ -2,10 +2,11 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from api.channels import channel, channels
-from api.dependencies import Limit, Offset, PathId, StateOf, needs
-from api.json_bodies import JsonRoute
+from api.access.requirements import needs
+from api.bodies.json_route import JsonRoute
+from api.list_answers import channel, channels
 from api.openapi import refuses
+from api.parameters import Limit, Offset, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.lists import Channel, ListChanges, NewList
 from core.scopes import Scope

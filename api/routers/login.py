@@ -9,12 +9,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.browsers import name_of, own_path
-from api.dependencies import LOGIN, PUBLIC, StateOf
-from api.pacing import even_pace
-from api.speaking import client_address
-from api.state import State
-from api.visitors import (
+from api.access.actors import client_address
+from api.access.answer_timing import even_pace
+from api.access.browsers import name_of, own_path
+from api.access.page_sessions import (
     Fields,
     FormOf,
     Member,
@@ -24,6 +22,9 @@ from api.visitors import (
     require_own_form,
     signed_in,
 )
+from api.access.requirements import LOGIN, PUBLIC
+from api.parameters import StateOf
+from api.state import State
 from core.errors import DomainError, Kind
 from services.access import sessions
 from services.people import logins, passwords

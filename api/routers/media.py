@@ -4,12 +4,12 @@ from itertools import chain
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from api.dependencies import UNCOUNTED
+from api.access.identity import identify
+from api.access.requirements import UNCOUNTED
+from api.bodies.byte_ranges import ByteRange, Unsatisfiable, parse_range
+from api.bodies.json_route import JsonRoute
 from api.errors import problem
-from api.identity import identify
-from api.json_bodies import JsonRoute
 from api.openapi import refuses
-from api.ranges import ByteRange, Unsatisfiable, parse_range
 from api.state import State, state_of
 from core import clock
 from core.errors import DomainError, Kind

@@ -5,11 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BeforeValidator
 
-from api import speaking
-from api.channels import channels
-from api.dependencies import Limit, Offset, PathId, StateOf, needs
-from api.json_bodies import JsonRoute
+from api.access import actors
+from api.access.requirements import needs
+from api.bodies.json_route import JsonRoute
+from api.list_answers import channels
 from api.openapi import refuses
+from api.parameters import Limit, Offset, PathId, StateOf
 from api.routers.lists import NO_LIST, NOT_OWNER
 from api.schemas.envelope import Envelope, Page, envelope, enveloped, page
 from api.schemas.subscriptions import (
@@ -118,7 +119,7 @@ def transfer_member(
     """
     with state.resources.unit_of_work() as uow:
         source, target = lists.owned(uow, caller, list_id), lists.owned(uow, caller, dst_list_id)
-        keyring, actor = state.resources.keyring, speaking.as_owner(request, caller)
+        keyring, actor = state.resources.keyring, actors.as_owner(request, caller)
         return envelope(transfers.transfer(uow, keyring, source, target, user_id, actor=actor))
 
 
@@ -129,7 +130,7 @@ def remove_member(
     """Take a member off the list: 1, or 0 when they were off. They can be added again."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        actor = speaking.as_owner(request, caller)
+        actor = actors.as_owner(request, caller)
         return envelope(members.remove(uow, mailing_list, user_id, actor))
 
 
@@ -151,7 +152,7 @@ def set_member_email(
     """Switch the mail to a member off or on: 1, or 0 when it was so. An opt-out stays."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        keyring, actor = state.resources.keyring, speaking.as_owner(request, caller)
+        keyring, actor = state.resources.keyring, actors.as_owner(request, caller)
         return envelope(
             members.set_email(uow, keyring, mailing_list, user_id, actor, enabled=body.enabled)
         )
@@ -187,7 +188,7 @@ def change_member(
     """Set the list's own name for a member, their tier and when it ends; what isn't named stays."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        actor = speaking.as_owner(request, caller)
+        actor = actors.as_owner(request, caller)
         member = members.update(uow, mailing_list, user_id, body.sent(), actor)
         person = person_of(member, accounts.get(uow, user_id))
         return envelope(SubscriptionRecord.of(member, user=person))

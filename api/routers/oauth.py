@@ -5,8 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.dependencies import ANY_CALLER, PUBLIC, StateOf
-from api.oauth_requests import AskingOf, as_json
+from api.access.requirements import ANY_CALLER, PUBLIC
+from api.bodies.forms import FORM
+from api.bodies.oauth_forms import AskingOf, as_json
+from api.parameters import StateOf
 from api.schemas.oauth import (
     IntrospectionAnswer,
     Metadata,
@@ -15,7 +17,6 @@ from api.schemas.oauth import (
     UserInfo,
 )
 from api.state import State
-from api.submission import FORM
 from services.access.api_keys import Caller
 from services.oauth.metadata import (
     INTROSPECT_PATH,

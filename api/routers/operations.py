@@ -12,10 +12,10 @@ from redis.exceptions import RedisError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from api import llm_metrics
-from api.dependencies import UNCOUNTED
-from api.json_bodies import JsonRoute
-from api.metrics import JOBS, PHOTO_LIMIT, PHOTO_REMAINING
+from api.access.requirements import UNCOUNTED
+from api.bodies.json_route import JsonRoute
+from api.metrics import language_model
+from api.metrics.requests import JOBS, PHOTO_LIMIT, PHOTO_REMAINING
 from api.openapi import refuses
 from api.state import State, state_of
 from core.errors import TransientError, unauthenticated
@@ -65,7 +65,7 @@ def metrics(request: Request) -> Response:
         raise unauthenticated("auth.metrics_token", "Send the metrics token as a bearer token.")
     _count_jobs(state)
     _show_quotas(state)
-    llm_metrics.show(state.resources.redis)
+    language_model.show(state.resources.redis)
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 

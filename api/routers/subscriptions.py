@@ -5,18 +5,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 
-from api import speaking
-from api.channels import channel, channels
-from api.dependencies import PUBLIC, PathId, StateOf, needs, needs_unless_traced
-from api.json_bodies import JsonRoute
+from api.access import actors
+from api.access.actors import Speaker
+from api.access.answer_timing import even_pace
+from api.access.requirements import PUBLIC, needs, needs_unless_traced
+from api.bodies.forms import FORM, MULTIPART, SubmissionOf
+from api.bodies.json_route import JsonRoute
+from api.list_answers import channel, channels
 from api.openapi import refuses
-from api.pacing import even_pace
+from api.parameters import PathId, StateOf
 from api.routers.lists import NO_LIST
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import NewSubscription, Opponent, SubscriptionRecord
-from api.speaking import Speaker
 from api.state import State
-from api.submission import FORM, MULTIPART, SubmissionOf
 from core.errors import DomainError, FieldProblem, Kind, invalid, malformed
 from core.scopes import Scope
 from integrations.challenges.port import Answer, Challenge, Provider
@@ -82,7 +83,7 @@ async def subscribe(
     if mailing_list.challenge_enabled:
         challenge, answer = _challenge(request, state, mailing_list, body)
         await challenge.check(answer)
-    actor = speaking.as_stranger(request)
+    actor = actors.as_stranger(request)
     async with even_pace():
         await run_in_threadpool(_request, state, mailing_list.id, body.email, actor)
     return envelope(ACCEPTED)
@@ -105,7 +106,7 @@ def _challenge(
             f"body.challenge-provider: this list uses {mailing_list.challenge_provider}",
             field="body.challenge-provider",
         )
-    answer = Answer(token, body.challenge_action, speaking.client_address(request))
+    answer = Answer(token, body.challenge_action, actors.client_address(request))
     return state.challenges.challenge_for(Provider(provider)), answer
 
 
@@ -131,7 +132,7 @@ def subscribe_logged_in(
     """Subscribe the caller: 1, or 0 when they were subscribed. Who had left is back by this."""
     with state.resources.unit_of_work() as uow:
         person = accounts.get(uow, caller.user_id)
-        actor = speaking.as_user(request, caller)
+        actor = actors.as_user(request, caller)
         mailing_list = lists.get(uow, list_id)
         return envelope(joining.join(uow, state.resources.keyring, mailing_list, person, actor))
 
@@ -149,11 +150,11 @@ def unsubscribe(
 
     Only that person can come back; no owner and no import brings them.
     """
-    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    speaker = actors.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)
         person = speaker.person(uow, mailing_list)
-        actor = speaking.as_person(request, speaker)
+        actor = actors.as_person(request, speaker)
         leaving.leave(uow, state.resources.keyring, mailing_list, person, actor)
     return envelope(ACCEPTED)
 
@@ -168,7 +169,7 @@ def set_email(
     request: Request, state: StateOf, list_id: PathId, submission: SubmissionOf
 ) -> Envelope[int]:
     """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
-    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    speaker = actors.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
     _set_email(request, state, list_id, speaker, enabled=submission.flag("enabled"))
     return envelope(ACCEPTED)
 
@@ -183,7 +184,7 @@ def disable_email(
     request: Request, state: StateOf, list_id: PathId, submission: SubmissionOf
 ) -> Envelope[int]:
     """Switch a list's mail off at one click (RFC 8058), for whom the trace id names. Always 1."""
-    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    speaker = actors.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
     _set_email(request, state, list_id, speaker, enabled=False)
     return envelope(ACCEPTED)
 
@@ -194,7 +195,7 @@ def _set_email(
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id, archived=True)
         person = speaker.person(uow, mailing_list)
-        actor = speaking.as_person(request, speaker)
+        actor = actors.as_person(request, speaker)
         keyring = state.resources.keyring
         leaving.set_email(uow, keyring, mailing_list, person, actor, enabled=enabled)
 
@@ -242,7 +243,7 @@ def read_opponent(
     list_id: Annotated[PathId | None, Query(description="Which list, for a login")] = None,
 ) -> Envelope[Opponent]:
     """A list and the person's subscription to it: those of the trace id, or else the caller's."""
-    speaker = speaking.speaker_of(request, state, submission, Scope.SUBSCRIPTION_READ)
+    speaker = actors.speaker_of(request, state, submission, Scope.SUBSCRIPTION_READ)
     wanted = speaker.list_id if list_id is None else list_id
     if wanted is None:
         raise malformed("list_id.missing", "query.list_id is required without a trace_id")

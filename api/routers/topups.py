@@ -4,20 +4,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api import decimal_bodies
-from api.answering import ended
-from api.context import current_request_id
-from api.dependencies import (
-    OPTIONAL,
-    PUBLIC,
-    PathId,
-    PreferenceOf,
-    StateOf,
-    idempotency_key,
-    needs,
-)
-from api.json_bodies import JsonRoute
+from api.access.requirements import OPTIONAL, PUBLIC, needs
+from api.bodies import decimal_json
+from api.bodies.json_route import JsonRoute
+from api.job_answers import ended
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, reads_json, refuses
+from api.parameters import PathId, PreferenceOf, StateOf, idempotency_key
+from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope
 from api.schemas.topups import ClaimToken, NewOrderRecord, OrderRecord, record_of
 from api.state import State
@@ -99,7 +92,7 @@ async def topup_credit(
     rounded up to what can be paid, from `amount` the credits are rounded down to four decimals.
     """
     body = await request.body()
-    asked = _asked(decimal_bodies.read(request.headers.get("content-type", ""), body))
+    asked = _asked(decimal_json.read(request.headers.get("content-type", ""), body))
     accepted = await run_in_threadpool(
         checkout.accept,
         state.resources,
@@ -118,11 +111,11 @@ async def topup_credit(
 
 def _asked(fields: dict[str, Any]) -> Asked:
     return Asked(
-        amount=decimal_bodies.optional_number(fields, "amount"),
-        credit_amount=decimal_bodies.optional_number(fields, "credit_amount"),
-        currency=decimal_bodies.optional_string(fields, "currency"),
-        channel=decimal_bodies.optional_string(fields, "channel"),
-        redirect_url=decimal_bodies.string(fields, "redirect_url"),
+        amount=decimal_json.optional_number(fields, "amount"),
+        credit_amount=decimal_json.optional_number(fields, "credit_amount"),
+        currency=decimal_json.optional_string(fields, "currency"),
+        channel=decimal_json.optional_string(fields, "channel"),
+        redirect_url=decimal_json.string(fields, "redirect_url"),
     )
 
 
@@ -135,7 +128,7 @@ def _answer(state: State, accepted: Accepted) -> Response:
         "claim_token": state.claim_tokens.again(order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
-    return decimal_bodies.answer(record, headers)
+    return decimal_json.answer(record, headers)
 
 
 @router.post(
@@ -152,7 +145,7 @@ def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
     with state.resources.unit_of_work() as uow:
         order = claims.claim(uow, state.claim_tokens, caller.user_id, body.claim_token)
         uow.session.refresh(order)
-        return decimal_bodies.answer(record_of(order))
+        return decimal_json.answer(record_of(order))
 
 
 @router.post(
@@ -164,7 +157,7 @@ def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
 def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
     """An order as whoever has its `claim_token` sees it."""
     with state.resources.unit_of_work() as uow:
-        return decimal_bodies.answer(
+        return decimal_json.answer(
             record_of(claims.find(uow, state.claim_tokens, body.claim_token))
         )
 
@@ -177,4 +170,4 @@ def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
 def read_order(state: StateOf, caller: Reader, order_id: PathId) -> Response:
     """One of the caller's orders."""
     with state.resources.unit_of_work() as uow:
-        return decimal_bodies.answer(record_of(orders.get(uow, caller.user_id, order_id)))
+        return decimal_json.answer(record_of(orders.get(uow, caller.user_id, order_id)))

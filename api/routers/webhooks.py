@@ -1,8 +1,9 @@
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
-from api.dependencies import UNCOUNTED, StateOf
+from api.access.requirements import UNCOUNTED
 from api.openapi import refuses
+from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
 from services.money.topups import webhooks
 

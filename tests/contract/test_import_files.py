@@ -10,10 +10,10 @@ import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from api.arriving import store_arriving
-from api.middleware import limits
+from api.bodies.upload_stream import store_arriving
+from api.middleware import body_limits
+from api.middleware.body_limits import LIMITS, MOST_FILE_BYTES, Body, BodyRefused, Budget
 from api.middleware.deadlines import DeadlineMiddleware, extend_deadline
-from api.middleware.limits import LIMITS, MOST_FILE_BYTES, Body, BodyRefused, Budget
 from storage.parts import PART_BYTES
 from tests.contract.bulk import (
     addresses,
@@ -181,7 +181,7 @@ def test_a_declared_length_over_two_gigabytes_is_refused_before_any_byte(
     head = (
         f"POST /lists/{list_id}/imports HTTP/1.1",
         f"Authorization: Bearer {owner.key}",
-        f"Content-Length: {MOST_FILE_BYTES + limits.MULTIPART_OVERHEAD + 1}",
+        f"Content-Length: {MOST_FILE_BYTES + body_limits.MULTIPART_OVERHEAD + 1}",
     )
     with Raw(stack, *head) as request:
         status, refusal = request.answer()
@@ -222,7 +222,7 @@ def arrive(store: Store, pieces: list[bytes]) -> None:
 
 
 def test_a_file_is_counted_to_the_byte_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.arriving.MOST_FILE_BYTES", PART_BYTES + 10)
+    monkeypatch.setattr("api.bodies.upload_stream.MOST_FILE_BYTES", PART_BYTES + 10)
     fits, over = Store(), Store()
     arrive(fits, [b"x" * PART_BYTES, b"x" * 10])
     assert (len(fits.put_keys), fits.removed) == (2, [])
@@ -233,7 +233,7 @@ def test_a_file_is_counted_to_the_byte_while_it_comes(monkeypatch: pytest.Monkey
 
 def test_the_limit_of_an_import_is_two_gigabytes_whatever_is_declared() -> None:
     limit = next(each for each in LIMITS if each.path.match("/lists/7/imports"))
-    assert limit.most_bytes == 2 * 1024**3 + limits.MULTIPART_OVERHEAD
+    assert limit.most_bytes == 2 * 1024**3 + body_limits.MULTIPART_OVERHEAD
     assert (limit.refusal.code, limit.most_seconds) == ("import.too_large", 4 * 3600)
     assert not limit.path.match("/lists/7/imports/x")
 

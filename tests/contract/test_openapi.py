@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
 from openapi_spec_validator import validate
 
+from api.access.requirements import needs
 from api.app import create_app
-from api.dependencies import needs
 from api.openapi import access_of, api_routes
 from core.scopes import Scope
 from core.settings import Settings
@@ -286,13 +286,13 @@ def test_no_operation_announces_the_frameworks_errors(document: dict[str, Any]) 
 def test_committed_document_is_the_applications(document: dict[str, Any]) -> None:
     committed = json.loads((ROOT / "docs" / "openapi.json").read_text())
     assert committed == json.loads(json.dumps(document)), (
-        "Write it anew: python -m api.openapi > docs/openapi.json"
+        "Write it anew: python -m cli.openapi_document > docs/openapi.json"
     )
 
 
 def test_document_is_written_without_any_setting() -> None:
     written = subprocess.run(
-        [sys.executable, "-m", "api.openapi"],
+        [sys.executable, "-m", "cli.openapi_document"],
         cwd=ROOT,
         env={"PRESSROOM_API_KEY_HEADER": "X-Other"},
         capture_output=True,

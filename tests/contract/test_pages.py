@@ -7,7 +7,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from api.routers import pages
+from api.routers import subscription_pages as pages
 from models import MailedLink
 from services import erasure
 from services.mailing.subscriptions.mail_urls import confirm_url, one_click_url, unsubscribe_url

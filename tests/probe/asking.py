@@ -14,11 +14,12 @@ os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 import uvicorn
 from fastapi import APIRouter, Request
 
+from api.access.requirements import needs
 from api.app import create_app
-from api.dependencies import StateOf, needs
-from api.json_bodies import JsonRoute
-from api.presence import while_connected
+from api.bodies.json_route import JsonRoute
+from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
+from api.waiting.disconnects import while_connected
 from core.errors import TransientError, unavailable
 from core.lanes import Lane
 from core.logging import configure_logging

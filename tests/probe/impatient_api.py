@@ -5,13 +5,13 @@ import sys
 import uvicorn
 
 from api.app import create_app
-from api.middleware import limits
+from api.middleware import body_limits
 from core.logging import configure_logging
 from core.settings import load_settings
 
-limits.MOST_SILENCE_SECONDS = 1.0
-limits.MOST_SECONDS = 4.0
-limits.MOST_BYTES_AT_ONCE = 8 * limits.MEGABYTE
+body_limits.MOST_SILENCE_SECONDS = 1.0
+body_limits.MOST_SECONDS = 4.0
+body_limits.MOST_BYTES_AT_ONCE = 8 * body_limits.MEGABYTE
 
 if __name__ == "__main__":
     configure_logging(load_settings())

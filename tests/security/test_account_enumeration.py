@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from api.pacing import STEP_SECONDS
+from api.access.answer_timing import STEP_SECONDS
 from devstack.ports import LOOPBACK
 from models import User
 from services.people import passwords

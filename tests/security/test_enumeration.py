@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.pacing import STEP_SECONDS
+from api.access.answer_timing import STEP_SECONDS
 from devstack.ports import LOOPBACK
 from models import Plan
 from services.mailing.subscriptions import trace_ids

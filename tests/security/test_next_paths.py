@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from api.browsers import own_path
+from api.access.browsers import own_path
 from tests.stack import Stack
 from tests.visiting import Visitor, a_visitor, new_account
 

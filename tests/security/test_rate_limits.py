@@ -14,8 +14,8 @@ import limits
 import pytest
 
 from api.app import create_app
+from api.limits.rate_limits import Rate, name_of_address
 from api.openapi import access_of, api_routes
-from api.rates import Rate, name_of_address
 from core import rates
 from core.settings import Settings
 from devstack.ports import LOOPBACK, PortPicker

@@ -6,11 +6,11 @@ from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from api.files import shown_result
-from api.presence import while_connected
 from api.schemas.envelope import envelope
 from api.schemas.jobs import JobRecord
+from api.signed_files import shown_result
 from api.state import State
+from api.waiting.disconnects import while_connected
 from core.errors import DomainError, Kind
 from models import Job, JobStatus
 from storage.notifications import job_topic

@@ -10,8 +10,8 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import parse_options_header
 from starlette.concurrency import run_in_threadpool
 
+from api.middleware.body_limits import IMPORT_TOO_LARGE, MOST_FILE_BYTES, release_body
 from api.middleware.deadlines import extend_deadline
-from api.middleware.limits import IMPORT_TOO_LARGE, MOST_FILE_BYTES, release_body
 from core.errors import malformed
 from storage.objects import ObjectStore
 from storage.parts import PART_BYTES, PartWriter, remove_all

@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 from fastapi import Depends, Request
 from fastapi.responses import Response
 
-from api import browsers
-from api.browsers import CSRF_FIELD, form_value, require_ours, session_cookie
+from api.access import browsers
+from api.access.browsers import CSRF_FIELD, form_value, require_ours, session_cookie
+from api.bodies.forms import SubmissionOf
 from api.pages.frame import lead, page
 from api.state import State
-from api.submission import SubmissionOf
 from core.errors import DomainError, invalid, unsupported_type
 from services.access import sessions
 from services.access.api_keys import Caller

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 import orjson
 from fastapi import Depends, Query, Request
 
-from api.json_bodies import BYTE_ORDER_MARK
-from api.multipart import read_form
+from api.bodies.json_route import BYTE_ORDER_MARK
+from api.bodies.multipart import read_form
 from core.errors import (
     DomainError,
     FieldProblem,

@@ -2,8 +2,8 @@
 
 from fastapi import Request
 
-from api import browsers
-from api.rates import Rate, name_of_address, name_of_caller
+from api.access import browsers
+from api.limits.rate_limits import Rate, name_of_address, name_of_caller
 from api.state import State, state_of
 from core.errors import DomainError, Kind, unauthenticated
 from core.secret_form import ACCESS_TOKEN

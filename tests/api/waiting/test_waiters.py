@@ -3,9 +3,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
-from api import waiting
-from api.presence import CallerLeft, while_connected
-from api.waiting import Waiters, running
+from api.waiting import waiters as waiting
+from api.waiting.disconnects import CallerLeft, while_connected
+from api.waiting.waiters import Waiters, running
 from core.errors import DomainError
 
 

@@ -11,14 +11,15 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.context import current_request_id
-from api.dependencies import LOGIN, PUBLIC, StateOf
-from api.pacing import even_pace
+from api.access.actors import client_address
+from api.access.answer_timing import even_pace
+from api.access.page_sessions import Fields, FormOf, page_for_anybody, require_own_form, signed_in
+from api.access.requirements import LOGIN, PUBLIC
 from api.pages.frame import page, see_other
+from api.parameters import StateOf
+from api.request_ids import current_request_id
 from api.routers.login import Entered, begin_session, welcome
-from api.speaking import client_address
 from api.state import State
-from api.visitors import Fields, FormOf, page_for_anybody, require_own_form, signed_in
 from core.errors import DomainError, Kind
 from core.keyring import Keyring
 from services.people import account_mails, accounts, logins, passwords, registration

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from api.pacing import STEP_SECONDS, even_pace
+from api.access.answer_timing import STEP_SECONDS, even_pace
 
 
 async def paced(work: float = 0.0) -> float:

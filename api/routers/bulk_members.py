@@ -7,18 +7,13 @@ from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from api.answering import ended, number_answer
-from api.context import current_request_id
-from api.dependencies import (
-    PathId,
-    PreferenceOf,
-    StateOf,
-    idempotency_key,
-    needs,
-)
-from api.json_bodies import JsonRoute
-from api.middleware.limits import release_body
+from api.access.requirements import needs
+from api.bodies.json_route import JsonRoute
+from api.job_answers import ended, number_answer
+from api.middleware.body_limits import release_body
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, reads_json, refuses
+from api.parameters import PathId, PreferenceOf, StateOf, idempotency_key
+from api.request_ids import current_request_id
 from api.routers.lists import NO_LIST, NOT_OWNER
 from api.schemas.envelope import Envelope
 from api.schemas.imports import MembersInput

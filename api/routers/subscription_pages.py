@@ -12,12 +12,13 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from api import speaking
-from api.dependencies import BY_LINK, StateOf
+from api.access import actors
+from api.access.actors import Speaker
+from api.access.requirements import BY_LINK
+from api.bodies.forms import Submission, SubmissionOf
 from api.pages.frame import page, see_other, short_answer
-from api.speaking import Speaker
+from api.parameters import StateOf
 from api.state import State
-from api.submission import Submission, SubmissionOf
 from core.errors import invalid, malformed
 from core.keyring import Keyring
 from models import MailingList, User
@@ -77,7 +78,7 @@ def change_subscription(request: Request, state: StateOf, submission: Submission
 def _trace(state: State, submission: Submission) -> Trace:
     if submission.trace_id is None:
         raise malformed("trace.missing", "A trace_id is required.")
-    return speaking.read_trace(state, submission.trace_id)
+    return actors.read_trace(state, submission.trace_id)
 
 
 def _action(submission: Submission) -> str:
@@ -88,7 +89,7 @@ def _action(submission: Submission) -> str:
 
 
 def _act(request: Request, state: State, trace: Trace, action: str, via: Via) -> None:
-    actor = speaking.as_person(request, Speaker(trace.user_id, via, trace.list_id))
+    actor = actors.as_person(request, Speaker(trace.user_id, via, trace.list_id))
     with state.resources.unit_of_work() as uow:
         # A closed list can be left, and not joined.
         mailing_list = lists.get(uow, trace.list_id, archived=action in _LEAVING)
@@ -122,7 +123,7 @@ def confirm_subscription(
     with state.resources.unit_of_work() as uow:
         found = subscribe.read_confirmation(uow, keyring, secret)
         speaker = Speaker(found.record.user_id, Via.CONFIRMATION, found.mailing_list.id)
-        subscribe.confirm(uow, keyring, secret, speaking.as_person(request, speaker))
+        subscribe.confirm(uow, keyring, secret, actors.as_person(request, speaker))
     return see_other(urlencode({"token": secret}))
 
 

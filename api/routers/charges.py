@@ -6,10 +6,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api import decimal_bodies
-from api.dependencies import idempotency_key, needs
+from api.access.requirements import needs
+from api.bodies import decimal_json
 from api.direct_routes import Authorise, DirectRoute
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, reads_json, refuses
+from api.parameters import idempotency_key
 from api.schemas.credits import CreditEntryRecord
 from api.schemas.envelope import Envelope
 from api.state import state_of
@@ -64,14 +65,14 @@ async def consume_credit(request: Request, authorise: Spender) -> Response:
 
 def _consume(request: Request, authorise: Authorise, body: bytes) -> Response:
     caller = authorise()
-    fields = decimal_bodies.read(request.headers.get("content-type", ""), body)
+    fields = decimal_json.read(request.headers.get("content-type", ""), body)
     charge = ledger.consume(
         state_of(request).resources.database,
         caller.user_id,
-        amount=decimal_bodies.number(fields, "amount_credit"),
-        source_id=decimal_bodies.string(fields, "source_id"),
-        meta=decimal_bodies.optional_object(fields, "meta"),
+        amount=decimal_json.number(fields, "amount_credit"),
+        source_id=decimal_json.string(fields, "source_id"),
+        meta=decimal_json.optional_object(fields, "meta"),
         key=idempotency_key(request, caller, [body]),
     )
     replayed = {"Idempotent-Replayed": "true"} if charge.outcome is Outcome.REPLAYED else {}
-    return decimal_bodies.answer_of_text(charge.entry, replayed)
+    return decimal_json.answer_of_text(charge.entry, replayed)

@@ -13,7 +13,7 @@ import redis.asyncio
 from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
-from api.waiting import Waiters, within
+from api.waiting.waiters import Waiters, within
 from core.errors import DomainError, Kind, too_slow, unavailable
 from core.lanes import Lane
 from core.logging import get_logger

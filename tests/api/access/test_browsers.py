@@ -1,7 +1,7 @@
 import pytest
 from pydantic import AnyHttpUrl
 
-from api.browsers import name_of, origin_of
+from api.access.browsers import name_of, origin_of
 from api.cookies import cookies_of
 from core.settings import Settings
 

@@ -7,6 +7,8 @@ from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from api.pages.problems import mark_as_page
+
 _EXPOSED = (
     "X-Request-ID",
     "Location",
@@ -34,7 +36,7 @@ class AudienceMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].rstrip("/") in self._paths:
-            scope[_FOR_PEOPLE] = True
+            mark_as_page(scope)
             await self._app(scope, receive, send)
         elif scope["type"] == "http" and _came_from_no_page(scope):
             # Most do, and all that is left to say is that scripts of other origins are told more.
@@ -46,11 +48,3 @@ class AudienceMiddleware:
 
 def _came_from_no_page(scope: Scope) -> bool:
     return all(name != b"origin" for name, _ in scope["headers"])
-
-
-def is_page(scope: Scope) -> bool:
-    """Whether people look at the answer, a refusal included."""
-    return _FOR_PEOPLE in scope
-
-
-_FOR_PEOPLE = "pressroom.for_people"

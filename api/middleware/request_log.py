@@ -4,10 +4,10 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.context import adopt_request_id
 from api.errors import internal_error
-from api.metrics import observe_request
-from api.presence import CallerLeft
+from api.metrics.requests import observe_request
+from api.request_ids import adopt_request_id
+from api.waiting.disconnects import CallerLeft
 from core.logging import get_logger
 
 log = get_logger("api.access")

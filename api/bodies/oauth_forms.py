@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 from fastapi import Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from api.submission import FORM, MOST_FIELDS
+from api.bodies.forms import FORM, MOST_FIELDS
 from services.oauth.adapters import Asking, Reply
 
 Pairs = list[tuple[str, str]]

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from api.browsers import CSRF_FIELD
-from api.context import current_request_id
-from api.identity import count_stranger, count_trace, identify_counted
-from api.rates import Rate
+from api.access.browsers import CSRF_FIELD
+from api.access.identity import count_stranger, count_trace, identify_counted
+from api.bodies.forms import Submission
+from api.limits.rate_limits import Rate
+from api.request_ids import current_request_id
 from api.state import State
-from api.submission import Submission
 from core.errors import unauthenticated
 from core.scopes import Scope
 from models import MailingList, User

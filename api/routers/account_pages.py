@@ -7,13 +7,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.context import current_request_id
-from api.dependencies import LOGIN, PUBLIC, StateOf
-from api.pacing import even_pace
-from api.pages.frame import page
-from api.speaking import client_address
-from api.state import State
-from api.visitors import (
+from api.access.actors import client_address
+from api.access.answer_timing import even_pace
+from api.access.page_sessions import (
     Fields,
     FormOf,
     Member,
@@ -23,6 +19,11 @@ from api.visitors import (
     page_for,
     signed_in,
 )
+from api.access.requirements import LOGIN, PUBLIC
+from api.pages.frame import page
+from api.parameters import StateOf
+from api.request_ids import current_request_id
+from api.state import State
 from core import ids
 from core.errors import DomainError, Kind, not_found
 from models import User

@@ -3,8 +3,8 @@ import threading
 
 import pytest
 
-from api import hashing
-from api.hashing import AT_ONCE, MOST_WAITING, Hashing
+from api.limits import password_hashing
+from api.limits.password_hashing import AT_ONCE, MOST_WAITING, Hashing
 from core.errors import DomainError
 
 
@@ -37,4 +37,4 @@ def test_few_passwords_are_hashed_at_once_and_not_too_many_wait() -> None:
         assert await turns.run(lambda: 8) == 8
 
     asyncio.run(rush())
-    assert max(most) == hashing.AT_ONCE
+    assert max(most) == password_hashing.AT_ONCE

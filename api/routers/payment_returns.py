@@ -6,8 +6,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.dependencies import PUBLIC, StateOf
+from api.access.requirements import PUBLIC
 from api.pages.frame import HEADERS
+from api.parameters import StateOf
 from api.state import State
 from core.errors import DomainError, forbidden
 from core.lanes import Lane

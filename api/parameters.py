@@ -1,0 +1,100 @@
+"""Parameters that many routes take: ids, pages, the ``Prefer`` and ``Idempotency-Key`` headers."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import Depends, Query, Request
+from pydantic import BeforeValidator
+
+from api.state import State, state_of
+from core import ids
+from core.errors import malformed
+from services.access.api_keys import Caller
+from services.jobs.idempotency import IdempotencyKey
+
+MAX_LIMIT = 1000
+
+
+async def _shared(request: Request) -> State:
+    return state_of(request)
+
+
+StateOf = Annotated[State, Depends(_shared)]
+
+
+def _path_id(value: object) -> int:
+    """An unsigned 64-bit integer; one beyond every id we give becomes 0, which names nothing."""
+    text = str(value)
+    if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:
+        raise ValueError("must be an unsigned 64-bit integer")
+    return int(text) if int(text) <= ids.MAX_ID else 0
+
+
+PathId = Annotated[int, BeforeValidator(_path_id)]
+
+Offset = Annotated[int, Query(ge=0, le=ids.MAX_ID, description="How many to skip, newest first")]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many to answer at most")]
+
+
+@dataclass(frozen=True)
+class Preference:
+    """``Prefer`` (RFC 7240): how long to wait for slow work, in seconds.
+
+    ``respond-async`` alone is 0 where work goes on without its caller; beside ``wait=N`` it says
+    what N seconds of waiting say anyway.
+    """
+
+    wait: int | None
+    respond_async: bool
+
+    def seconds(self, default: float) -> float:
+        if self.wait is None:
+            return 0 if self.respond_async else default
+        return self.wait
+
+    def patience(self, most: float) -> float:
+        """The same for work that ends with the wait: there is nothing to respond to later."""
+        return most if self.wait is None else min(self.wait, most)
+
+
+MAX_WAIT_SECONDS = 60
+_WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,4})\"?\s*\Z", re.IGNORECASE)
+
+
+async def preference(request: Request) -> Preference:
+    wait: int | None = None
+    respond_async = False
+    # RFC 7240: what isn't understood is ignored; the first of a kind counts.
+    for part in ",".join(request.headers.getlist("prefer")).split(","):
+        name = part.partition(";")[0]
+        respond_async |= name.strip().lower() == "respond-async"
+        if wait is None and (match := _WAIT.match(name)):
+            wait = min(int(match[1]), MAX_WAIT_SECONDS)
+    return Preference(wait, respond_async)
+
+
+PreferenceOf = Annotated[Preference, Depends(preference)]
+
+_IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{16,255}\Z")
+
+
+def idempotency_key(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey | None:
+    """The request's ``Idempotency-Key`` with the fingerprint of what was sent under it."""
+    sent = request.headers.get("idempotency-key")
+    if sent is None:
+        return None
+    if not _IDEMPOTENCY_KEY.match(sent):
+        raise malformed(
+            "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 printable characters."
+        )
+    path = request.scope["path"]
+    query = urlencode(sorted(request.query_params.multi_items()))
+    digest = hashlib.sha256()
+    for part in (request.method.encode(), path.encode(), query.encode(), *body):
+        # The length before each part keeps ("ab", "c") apart from ("a", "bc").
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return IdempotencyKey(caller.user_id, f"{request.method} {path}", sent, digest.digest())

@@ -1,0 +1,65 @@
+"""Hears the notifications that other processes send through Redis."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+
+import redis.asyncio
+
+from core.logging import get_logger
+from storage.notifications import CHANNEL
+
+log = get_logger(__name__)
+
+# A connection that died without a word is given up after it.
+_LONGEST_SILENCE_SECONDS = 4
+_PAUSE_BEFORE_RECONNECTING_SECONDS = 0.3
+
+Listener = Callable[[str, str], None]
+
+
+class SubscriberSilent(Exception):
+    """The connection does not even answer a ping."""
+
+
+class Subscriber:
+    """Hears every notification of the deployment and passes topic and value on."""
+
+    def __init__(self, client: redis.asyncio.Redis) -> None:
+        self._client = client
+        self._listeners: list[Listener] = []
+
+    @contextmanager
+    def listening(self, listener: Listener) -> Iterator[None]:
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                async for message in self._messages():
+                    topic, _, value = message.partition(" ")
+                    for listener in tuple(self._listeners):
+                        listener(topic, value)
+            except Exception as error:  # noqa: BLE001 - whatever it heard, it must go on listening
+                log.warning("subscriber.reconnecting", reason=type(error).__name__)
+                await asyncio.sleep(_PAUSE_BEFORE_RECONNECTING_SECONDS)
+
+    async def _messages(self) -> AsyncIterator[str]:
+        async with self._client.pubsub() as pubsub:
+            await pubsub.subscribe(CHANNEL)
+            silent = 0
+            while silent < _LONGEST_SILENCE_SECONDS:
+                message = await pubsub.get_message(timeout=1.0)
+                if message is None:
+                    silent += 1
+                    # The answer is a message too: only a dead connection stays silent.
+                    await pubsub.ping()
+                    continue
+                silent = 0
+                if message["type"] == "message":
+                    yield message["data"].decode()
+        raise SubscriberSilent
