@@ -14,8 +14,8 @@ import psycopg2
 from psycopg2.extensions import connection
 
 from core.ids import random_ids
-from devstack.ports import PortPicker
-from devstack.stack import embedded_services
+from devstack.supervisor.embedded.stack import embedded_services
+from devstack.supervisor.processes.ports import PortPicker
 from services.mailing import lists
 from tests.stack import Owner, Running, Stack, open_stack
 

@@ -23,7 +23,7 @@ from core.scopes import Scope
 from core.settings import Settings, load_settings
 from services.access.api_keys import Caller
 from storage.request_work import Question
-from workers import process
+from workers import context
 from workers.declaration import TaskSet
 from workers.main import run
 
@@ -74,9 +74,9 @@ def main(role: str, *words: str) -> None:
         app.router.routes.insert(0, app.router.routes.pop())
         uvicorn.run(app, host="127.0.0.1", port=int(words[0]), log_config=None)
     elif role == "worker":
-        run(Lane.IO, process.IO_THREADS, TASKS)
+        run(Lane.IO, context.IO_THREADS, TASKS)
     else:
-        options = ["--pool=threads", f"--concurrency={process.IO_THREADS}", "--loglevel=WARNING"]
+        options = ["--pool=threads", f"--concurrency={context.IO_THREADS}", "--loglevel=WARNING"]
         app = bare_app(settings)
         app.conf.worker_hijack_root_logger = False
         ready_file = os.environ["PRESSROOM_READY_FILE"]

@@ -12,8 +12,9 @@ import psycopg2
 from psycopg2.extensions import cursor
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
-from devstack.ports import LOOPBACK, PortPicker
-from devstack.stack import embedded_services
+from devstack import LOOPBACK
+from devstack.supervisor.embedded.stack import embedded_services
+from devstack.supervisor.processes.ports import PortPicker
 from services.money.credits import ledger
 from services.money.credits.verify import faults
 from tests.stack import Owner, Stack, open_stack

@@ -15,8 +15,9 @@ from psycopg2.extensions import connection, cursor
 from sqlalchemy import event
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
-from devstack.ports import LOOPBACK, PortPicker
-from devstack.stack import embedded_services
+from devstack import LOOPBACK
+from devstack.supervisor.embedded.stack import embedded_services
+from devstack.supervisor.processes.ports import PortPicker
 from models import Tier
 from services.mailing import lists
 from services.mailing.subscriptions import member_pages

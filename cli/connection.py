@@ -31,9 +31,10 @@ def _attach_to_running_stack() -> None:
     """On a laptop, a command means the stack that `make run` started, if nothing else is named."""
     if "PRESSROOM_DATABASE_URL" in os.environ or find_spec("devstack") is None:
         return
-    from devstack import attaching, home
+    from devstack.supervisor import run_settings
+    from devstack.supervisor.home import home
 
-    for name, value in attaching.settings_of(home.from_environment()).items():
+    for name, value in run_settings.settings_of(home.from_environment()).items():
         os.environ.setdefault(name, value)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cli import devstack, processes
+from cli import processes, stack
 from core.errors import DomainError, TransientError
 from core.settings import SettingsError
 
@@ -21,8 +21,8 @@ _GROUPS = {
     "keys": "cli.accounts:keys",
     "oauth-clients": "cli.oauth_clients:app",
     "lists": "cli.lists:app",
-    "import": "cli.importing:app",
-    "export": "cli.exporting:app",
+    "import": "cli.imports:app",
+    "export": "cli.exports:app",
     "credits": "cli.credits:app",
     "jobs": "cli.jobs:app",
     "trace": "cli.trace:app",
@@ -49,7 +49,7 @@ app = typer.Typer(
 )
 # The image of a deployment ships without the development stack.
 if find_spec("devstack"):
-    devstack.register(app)
+    stack.register(app)
 processes.register(app)
 
 

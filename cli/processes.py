@@ -67,7 +67,7 @@ def worker(
 def beat(as_json: Json = False) -> None:
     """Run the clock that sends periodic tasks. Run one."""
     from core.settings import load_settings
-    from workers.clock import run
+    from workers.beat import run
 
     run(load_settings())
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AnyHttpUrl, Field, PlainSerializer, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode
 
-from core.mail import MailServer, Sender
+from core.mail_server import MailServer, Sender
 
 PREFIX = "PRESSROOM_"
 _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")

@@ -26,7 +26,7 @@ from core.currencies import DEFAULT_CURRENCIES, Currencies, Rate
 from core.keyring import Keyring
 from core.origins import Origins
 from core.provider_settings import PREFIX, BaseUrl, ProviderSettings, comma_separated
-from core.rates import RateLimits
+from core.rate_notation import RateLimits
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 

@@ -1,1 +1,4 @@
 """The development stack behind `make run`: embedded services, the sandbox and their supervisor."""
+
+# Everything of the development stack listens here alone.
+LOOPBACK = "127.0.0.1"

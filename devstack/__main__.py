@@ -5,7 +5,7 @@ import sys
 
 def main() -> int:
     # Imported here, so that Ctrl-C while that takes its moment is no traceback.
-    from devstack import commands
+    from devstack.supervisor import commands
 
     return commands.supervise(as_json="--json" in sys.argv[1:])
 

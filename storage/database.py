@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from core.settings import Settings
-from storage.links import TRUSTED_IDLE_SECONDS, Links, was_closed
+from storage.connections import TRUSTED_IDLE_SECONDS, Links, was_closed
 
 # Bounds for the statements of a request or task step: a stuck one must fail, not pile up.
 STATEMENT_TIMEOUT_MS = 10_000

@@ -7,9 +7,10 @@ import httpx
 import pytest
 import uvicorn
 
-from devstack.ports import LOOPBACK, PortPicker
+from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
-from devstack.stack import Services, embedded_services
+from devstack.supervisor.embedded.stack import Services, embedded_services
+from devstack.supervisor.processes.ports import PortPicker
 from tests.stack import Owner, Stack, eventually, open_stack
 
 

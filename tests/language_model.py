@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
-from devstack.llm import base_url
+from devstack.sandbox.llm_settings import base_url
 from integrations.llm import wire
 from integrations.llm.openai_protocol import OpenAIProtocol, Server
 from integrations.llm.port import Question, Usage

@@ -13,7 +13,7 @@ import uvicorn
 from pydantic import SecretStr
 
 from core import clock
-from devstack.ports import LOOPBACK
+from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
 from devstack.sandbox.providers import payments
 from devstack.sandbox.stripe.keys import Keys

@@ -19,14 +19,15 @@ from psycopg2 import sql
 from core.keyring import Key
 from core.scopes import Scope
 from core.settings import MAY_BE_EMPTY, Settings
-from devstack import challenges, payments, stock_photos
-from devstack.environment import cleaned
-from devstack.ports import LOOPBACK, PortPicker
-from devstack.program import Program
-from devstack.programs import answers
-from devstack.spawn import spawn
-from devstack.stack import Services
-from devstack.watcher_client import Watcher
+from devstack import LOOPBACK
+from devstack.sandbox import challenge_settings, payment_settings, stock_photo_settings
+from devstack.supervisor.embedded.stack import Services
+from devstack.supervisor.home.environment import cleaned
+from devstack.supervisor.processes.ports import PortPicker
+from devstack.supervisor.processes.program import Program
+from devstack.supervisor.processes.spawn import spawn
+from devstack.supervisor.processes.watcher_client import Watcher
+from devstack.supervisor.programs import answers
 from models import Plan
 from services.access import api_keys
 from services.people import accounts
@@ -177,9 +178,9 @@ class Stack:
         picker = PortPicker(self.home / f"{self.name}-sandbox-ports.json")
         port, smtp = picker.pick("sandbox"), picker.pick("smtp")
         self.sandbox_url = f"http://{LOOPBACK}:{port}"
-        self.environment |= challenges.sandbox_settings(self.sandbox_url, {})
-        self.environment |= payments.sandbox_settings(self.sandbox_url, {})
-        self.environment |= stock_photos.sandbox_settings(self.sandbox_url, {})
+        self.environment |= challenge_settings.sandbox_settings(self.sandbox_url, {})
+        self.environment |= payment_settings.sandbox_settings(self.sandbox_url, {})
+        self.environment |= stock_photo_settings.sandbox_settings(self.sandbox_url, {})
         self.environment["PRESSROOM_MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp}"
         return self.start(
             "sandbox",
@@ -188,7 +189,7 @@ class Stack:
             "--smtp-port",
             str(smtp),
             "--webhook-url",
-            f"{self.api_url}{payments.WEBHOOK_PATH}",
+            f"{self.api_url}{payment_settings.WEBHOOK_PATH}",
             module="devstack.sandbox",
             ready=lambda: answers(port, "/healthz"),
         )

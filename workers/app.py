@@ -11,7 +11,7 @@ from celery import Celery
 from core.lanes import Lane
 from core.settings import Settings
 from storage.broker import celery_app
-from workers import process, schedule, signals, sweeping
+from workers import context, schedule, signals, sweeper
 from workers.declaration import TaskSet
 from workers.tasks import (
     accounts,
@@ -36,7 +36,7 @@ class LaneProfile:
 
 # Threads serve calls that wait for other people's servers; processes do what needs a core.
 PROFILES = {
-    Lane.IO: LaneProfile("threads", process.IO_THREADS),
+    Lane.IO: LaneProfile("threads", context.IO_THREADS),
     Lane.MEDIA: LaneProfile("prefork", None),
     Lane.BULK: LaneProfile("prefork", 1),
 }
@@ -85,5 +85,5 @@ def build_app(settings: Settings, *more: TaskSet) -> Celery:
     ):
         tasks.bind(app)
     signals.connect()
-    sweeping.connect(app)
+    sweeper.connect(app)
     return app

@@ -8,8 +8,8 @@ from celery import Celery
 
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
-from workers.answering import Answer, answer_request
-from workers.running import run_job
+from workers.job_runner import run_job
+from workers.request_tasks import Answer, answer_request
 
 
 @dataclass(frozen=True)

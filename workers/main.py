@@ -3,14 +3,14 @@ import sys
 from core.lanes import Lane
 from core.settings import load_settings
 from storage.broker import queue_name
-from workers import process, transport
+from workers import context, transport
 from workers.app import PROFILES, build_app
 from workers.declaration import TaskSet
 
 
 def run(lane: Lane, concurrency: int | None, *more: TaskSet) -> None:
     """Work on one lane until told to stop; ends the process."""
-    process.serve(lane)
+    context.serve(lane)
     profile = PROFILES[lane]
     options = ["--pool", profile.pool, "--queues", queue_name(lane), "--hostname", f"{lane}@%h"]
     if concurrency or profile.concurrency:

@@ -8,7 +8,7 @@ from celery import signals
 from core.lanes import Lane
 from core.logging import configure_logging
 from core.settings import load_settings
-from workers import process
+from workers import context
 
 
 def connect() -> None:
@@ -33,15 +33,15 @@ def _keep_shared(**_: Any) -> None:
 
 def _warm_up(**_: Any) -> None:
     """In a new pool process: connect before the first job waits for it."""
-    process.resources()
-    if process.lane() is Lane.MEDIA:
-        process.converter().start()
+    context.resources()
+    if context.lane() is Lane.MEDIA:
+        context.converter().start()
 
 
 def _say_ready(**_: Any) -> None:
-    if process.lane() is Lane.IO:
+    if context.lane() is Lane.IO:
         # Here and not at the first request, which would wait for the writers' libraries.
-        process.writing()
+        context.writing()
     ready_file = load_settings().ready_file
     if ready_file:
         ready_file.touch()

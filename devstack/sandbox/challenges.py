@@ -15,7 +15,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
-from devstack.challenges import (
+from devstack.sandbox.challenge_settings import (
     HOSTNAME,
     SANDBOX_PREFIX,
     SITEVERIFY_PATHS,

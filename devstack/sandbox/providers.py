@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter
 
-from devstack import llm, stock_photos
-from devstack.challenges import SANDBOX_PREFIX
-from devstack.payments import SANDBOX_PREFIX as STRIPE_PREFIX
-from devstack.sandbox import challenges, mailbox_pages
+from devstack.sandbox import challenges, llm_settings, mailbox_pages, stock_photo_settings
+from devstack.sandbox.challenge_settings import SANDBOX_PREFIX
 from devstack.sandbox.llm import router as llm_router
 from devstack.sandbox.mailbox import Mailbox
+from devstack.sandbox.payment_settings import SANDBOX_PREFIX as STRIPE_PREFIX
 from devstack.sandbox.stock_photos import openverse, unsplash
 from devstack.sandbox.stripe.keys import Keys
 from devstack.sandbox.stripe.server import StripeServer
@@ -68,22 +67,22 @@ PROVIDERS: tuple[Provider, ...] = (
     payments(STRIPE),
     Provider(
         name="Language model",
-        path=llm.SANDBOX_PREFIX,
+        path=llm_settings.SANDBOX_PREFIX,
         stands_for="Answers chat completions as OpenAI does, with sentences of the post; the "
         "model's name says what goes wrong.",
         router=llm_router.make_router(),
-        page=llm.SANDBOX_PREFIX,
+        page=llm_settings.SANDBOX_PREFIX,
     ),
     Provider(
         name="Stock photos of Unsplash",
-        path=stock_photos.UNSPLASH_PREFIX,
+        path=stock_photo_settings.UNSPLASH_PREFIX,
         stands_for="Searches and downloads as Unsplash does, with pictures that it draws; words of "
         "a search say what goes wrong.",
         router=unsplash.make_router(),
     ),
     Provider(
         name="Stock photos of Openverse",
-        path=stock_photos.OPENVERSE_PREFIX,
+        path=stock_photo_settings.OPENVERSE_PREFIX,
         stands_for="Searches as Openverse does for those without an account, with the same kind of "
         "pictures.",
         router=openverse.make_router(),

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from devstack.ports import LOOPBACK
+from devstack import LOOPBACK
 from devstack.sandbox.mailbox import Mailbox, parse
 
 MOST_BYTES_OF_A_MAIL = 5 * 1024 * 1024

@@ -1,7 +1,7 @@
 """Picks who sends mail."""
 
 from core.errors import TransientError
-from core.mail import MailServer, Sender
+from core.mail_server import MailServer, Sender
 from core.settings import Settings
 from integrations.mail.port import Mail, Mailer
 from integrations.mail.smtp import SmtpMailer

@@ -8,8 +8,9 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from devstack.ports import LOOPBACK, PortPicker
-from devstack.programs import answers
+from devstack import LOOPBACK
+from devstack.supervisor.processes.ports import PortPicker
+from devstack.supervisor.programs import answers
 from tests.contract.replies import data, send
 from tests.pictures import photo
 from tests.stack import Owner, Stack, eventually

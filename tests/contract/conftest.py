@@ -7,7 +7,8 @@ import httpx
 import pytest
 
 from core.scopes import Scope
-from devstack.ports import LOOPBACK, PortPicker
+from devstack import LOOPBACK
+from devstack.supervisor.processes.ports import PortPicker
 from tests.contract.subscribers import Reader, a_reader, new_list
 from tests.payments import SandboxPayments
 from tests.stack import Owner, Stack

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from devstack.ports import LOOPBACK, PortPicker
+from devstack import LOOPBACK
+from devstack.supervisor.processes.ports import PortPicker
 from services.composer.post import Post
 from tests.contract.composing import METADATA, TWEETS, metadata_faults, tweets_faults
 from tests.contract.replies import data, problem

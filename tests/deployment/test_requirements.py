@@ -19,7 +19,7 @@ PRODUCTION = (
         "workers.app",
         "workers.main",
         "workers.monitor",
-        "workers.clock",
+        "workers.beat",
         "cli.main",
         "cli.processes",
     ),
@@ -36,9 +36,9 @@ PRODUCTION = (
     *("psycopg2", "httptools", "uvicorn.protocols.http.httptools_impl", "rich.table"),
 )
 DEVELOPMENT = (
-    "devstack.supervisor",
-    "devstack.commands",
-    "devstack.prepare",
+    "devstack.supervisor.supervisor",
+    "devstack.supervisor.commands",
+    "devstack.supervisor.prepare",
     "devstack.sandbox.__main__",
 )
 

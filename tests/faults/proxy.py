@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from devstack.ports import LOOPBACK
+from devstack import LOOPBACK
 
 T = TypeVar("T")
 _CHUNK = 64 * 1024

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from devstack.stack import Services
+from devstack.supervisor.embedded.stack import Services
 from models import JobStatus
 from services.jobs import outbox
 from storage.broker import Broker

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from devstack.programs import answers
-from devstack.stack import Services
+from devstack.supervisor.embedded.stack import Services
+from devstack.supervisor.programs import answers
 from models import Job, JobStatus
 from services.jobs import records
 from tests.faults.conftest import Fleet, pause, resume

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from core.ids import random_hash_id
-from devstack.stack import Services
+from devstack.supervisor.embedded.stack import Services
 from models import FINISHED
 from services.jobs.outbox import send
 from tests.faults.bulk import prepare, require_exact, succeeded, worker

@@ -27,7 +27,7 @@ from core.scopes import Scope
 from core.settings import load_settings
 from services.access.api_keys import Caller
 from storage.request_work import Question
-from workers import process
+from workers import context
 from workers.declaration import TaskSet
 from workers.main import run
 
@@ -41,10 +41,10 @@ router = APIRouter(route_class=JsonRoute)
 @TASKS.request(TASK)
 def answer(asked: Question) -> dict[str, Any]:
     question = asked.payload
-    process.resources().redis.incr(TAKEN)
+    context.resources().redis.incr(TAKEN)
     for _ in range(question["steps"]):
         asked.seconds_left()
-        process.resources().redis.incr(STEPS)
+        context.resources().redis.incr(STEPS)
         time.sleep(question["sleep"])
     match question["end"]:
         case "refuse":

@@ -10,7 +10,7 @@ from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from storage.unit_of_work import UnitOfWork
 from tests.probe.kind import PROBE
-from workers import process
+from workers import context
 from workers.declaration import TaskSet
 
 TASKS = TaskSet()
@@ -40,7 +40,7 @@ def run(lease: Lease) -> None:
 
 
 def _begin(lease: Lease) -> dict[str, Any]:
-    with process.resources().unit_of_work() as uow:
+    with context.resources().unit_of_work() as uow:
         _insert(uow, "probe_starts", lease)
         plan: dict[str, Any] = uow.session.scalar(
             text("SELECT plan FROM probe_plans WHERE id = :id"), {"id": lease.subject_id}
@@ -56,7 +56,7 @@ def _pause(lease: Lease, seconds: float) -> None:
 
 
 def _finish(lease: Lease) -> None:
-    with process.resources().unit_of_work() as uow:
+    with context.resources().unit_of_work() as uow:
         # The effect first: it is the fence after it that must take it back.
         _insert(uow, "probe_effects", lease)
         leases.succeed(uow, lease, {"pid": os.getpid()})
@@ -67,7 +67,7 @@ def _step_by_step(lease: Lease, plan: dict[str, Any]) -> None:
     first = _steps_done(lease)
     for step in range(first, total):
         _pause(lease, plan.get("step_sleep", 0.0))
-        with process.resources().unit_of_work() as uow:
+        with context.resources().unit_of_work() as uow:
             _insert(uow, "probe_effects", lease, step)
             leases.progress(uow, lease, done=step + 1, total=total)
             if step + 1 == first + turn and step + 1 < total:
@@ -75,12 +75,12 @@ def _step_by_step(lease: Lease, plan: dict[str, Any]) -> None:
                 return
         if step + 1 in plan.get("step_kills", []):
             os.kill(os.getpid(), signal.SIGKILL)
-    with process.resources().unit_of_work() as uow:
+    with context.resources().unit_of_work() as uow:
         leases.succeed(uow, lease, {"steps": total})
 
 
 def _steps_done(lease: Lease) -> int:
-    with process.resources().unit_of_work() as uow:
+    with context.resources().unit_of_work() as uow:
         done = uow.session.scalar(
             text("SELECT progress_done FROM jobs WHERE id = :id"), {"id": lease.job_id}
         )

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import pytest
 
 from api.access.answer_timing import STEP_SECONDS
-from devstack.ports import LOOPBACK
+from devstack import LOOPBACK
 from models import User
 from services.people import passwords
 from tests.security.test_enumeration import share_of_later_first

@@ -9,8 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from devstack.ports import LOOPBACK, PortPicker
-from devstack.programs import answers
+from devstack import LOOPBACK
+from devstack.supervisor.processes.ports import PortPicker
+from devstack.supervisor.programs import answers
 from tests.contract.subscribers import new_list
 from tests.pictures import encoded
 from tests.stack import Running, Stack, eventually

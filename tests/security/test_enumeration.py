@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from api.access.answer_timing import STEP_SECONDS
-from devstack.ports import LOOPBACK
+from devstack import LOOPBACK
 from models import Plan
 from services.mailing.subscriptions import trace_ids
 from services.mailing.subscriptions.trace_ids import Trace

@@ -6,7 +6,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from devstack.ports import LOOPBACK, PortPicker
+from devstack import LOOPBACK
+from devstack.supervisor.processes.ports import PortPicker
 from tests.contract.replies import data, send
 from tests.stack import Stack
 

@@ -16,10 +16,11 @@ import pytest
 from api.app import create_app
 from api.limits.rate_limits import Rate, name_of_address
 from api.openapi import access_of, api_routes
-from core import rates
+from core import rate_notation
 from core.settings import Settings
-from devstack.ports import LOOPBACK, PortPicker
-from storage.counters import Counters, limits_of
+from devstack import LOOPBACK
+from devstack.supervisor.processes.ports import PortPicker
+from storage.rate_counters import Counters, limits_of
 from tests.contract.replies import problem
 from tests.contract.subscribers import trace_for
 from tests.faults.proxy import Proxy, proxied
@@ -374,7 +375,7 @@ def test_one_process_gives_out_every_number_of_a_high_limit(stack: Stack) -> Non
     ],
 )
 def test_limits_are_written_as_the_library_reads_them(written: str, fits: bool) -> None:
-    assert _accepts(rates.check, written) == fits
+    assert _accepts(rate_notation.check, written) == fits
     assert _accepts(limits_of, written) == fits
     if fits and written:
         assert len(limits_of(written)) == len(limits.parse_many(written))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from devstack.programs import answers
+from devstack.supervisor.programs import answers
 from tests.pictures import photo
 from tests.stack import Owner, Running, Stack, eventually
 

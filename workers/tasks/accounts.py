@@ -1,6 +1,6 @@
 from services.jobs.lease import Lease
 from services.people import account_mails
-from workers import process
+from workers import context
 from workers.declaration import TaskSet
 
 TASKS = TaskSet()
@@ -8,4 +8,4 @@ TASKS = TaskSet()
 
 @TASKS.job(account_mails.SEND)
 def mail(lease: Lease) -> None:
-    account_mails.send(process.resources(), lease, process.mailer())
+    account_mails.send(context.resources(), lease, context.mailer())

@@ -1,7 +1,7 @@
 from services.jobs.lease import Lease
 from services.media.attachments import processing
 from services.media.attachments.upload import PROCESS
-from workers import process
+from workers import context
 from workers.declaration import TaskSet
 
 TASKS = TaskSet()
@@ -9,4 +9,4 @@ TASKS = TaskSet()
 
 @TASKS.job(PROCESS)
 def convert(lease: Lease) -> None:
-    processing.process(process.resources(), lease, process.converter())
+    processing.process(context.resources(), lease, context.converter())

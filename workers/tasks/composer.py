@@ -4,7 +4,7 @@ from integrations.stock_photos.port import Photo, ProviderName
 from services.composer.metadata_requests import Commission
 from services.composer.post import Part, Post
 from storage.request_work import Question
-from workers import process
+from workers import context
 from workers.declaration import TaskSet
 
 TASKS = TaskSet()
@@ -16,14 +16,14 @@ def write(question: Question) -> dict[str, Any]:
     commission = Commission(
         Post(asked["title"], asked["content"]), frozenset(map(Part, asked["wanted"]))
     )
-    written = process.writing().write(commission, question.seconds_left)
+    written = context.writing().write(commission, question.seconds_left)
     return {"fields": written.product, "source": written.source}
 
 
 @TASKS.request("photos.search")
 def search(question: Question) -> dict[str, Any]:
     asked = question.payload
-    found = process.photos().search(
+    found = context.photos().search(
         ProviderName(asked["provider"]),
         asked["query"],
         page=asked["page"],
@@ -38,4 +38,4 @@ def download_url(question: Question) -> dict[str, Any]:
     asked = question.payload
     photo = Photo(asked["id"], asked["mark"])
     provider = ProviderName(asked["provider"])
-    return {"url": process.photos().download_url(provider, photo, question.seconds_left)}
+    return {"url": context.photos().download_url(provider, photo, question.seconds_left)}

@@ -1,7 +1,7 @@
 from services.jobs.lease import Lease
 from services.mailing import exports
 from services.mailing.exports import JOBS, ExportKind
-from workers import process
+from workers import context
 from workers.declaration import TaskSet
 
 TASKS = TaskSet()
@@ -10,4 +10,4 @@ TASKS = TaskSet()
 @TASKS.job(JOBS[ExportKind.MEMBERS])
 @TASKS.job(JOBS[ExportKind.DELIVERY])
 def write(lease: Lease) -> None:
-    exports.run(process.resources(), lease)
+    exports.run(context.resources(), lease)

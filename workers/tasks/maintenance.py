@@ -8,7 +8,7 @@ from services.media.attachments import strays
 from services.media.attachments.files import ORIGINALS
 from services.oauth import codes, tokens
 from services.people import account_mails, logins, mailed_tokens
-from workers import process
+from workers import context
 from workers.declaration import TaskSet
 
 TASKS = TaskSet()
@@ -22,7 +22,7 @@ FOLDED_AT_ONCE = 10_000
 @TASKS.periodic("maintenance.sweep_uploads")
 def sweep_uploads() -> None:
     """Remove uploads that no attachment waits for any more: what a crash left behind."""
-    resources = process.resources()
+    resources = context.resources()
     for stray in strays.find(resources, now=clock.now(), prefixes=(ORIGINALS,)):
         strays.mend(resources, stray)
 
@@ -30,13 +30,13 @@ def sweep_uploads() -> None:
 @TASKS.periodic("maintenance.sweep_files")
 def sweep_files() -> None:
     """Remove files of imports and exports that are older than their time, and what a crash left."""
-    bulk_files.sweep(process.resources(), now=clock.now())
+    bulk_files.sweep(context.resources(), now=clock.now())
 
 
 @TASKS.periodic("maintenance.purge")
 def purge() -> None:
     """Forget what has outlived its time, a batch a transaction."""
-    resources = process.resources()
+    resources = context.resources()
     now = clock.now()
     while True:
         with resources.unit_of_work() as uow:
@@ -55,7 +55,7 @@ def purge() -> None:
 @TASKS.periodic("maintenance.fold_counts")
 def fold_counts() -> None:
     """Keep few enough differences that counting a list's subscribers stays quick."""
-    resources = process.resources()
+    resources = context.resources()
     folded = FOLDED_AT_ONCE
     while folded == FOLDED_AT_ONCE:
         with resources.unit_of_work() as uow:

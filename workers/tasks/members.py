@@ -3,7 +3,7 @@ from services.mailing.imports import import_jobs
 from services.mailing.imports import undo as undoing
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
 from services.mailing.imports.undo import UNDO
-from workers import process
+from workers import context
 from workers.declaration import TaskSet
 
 TASKS = TaskSet()
@@ -12,9 +12,9 @@ TASKS = TaskSet()
 @TASKS.job(ADD_MEMBERS)
 @TASKS.job(IMPORT_FILE)
 def bring(lease: Lease) -> None:
-    import_jobs.run(process.resources(), lease)
+    import_jobs.run(context.resources(), lease)
 
 
 @TASKS.job(UNDO)
 def undo(lease: Lease) -> None:
-    undoing.run(process.resources(), lease)
+    undoing.run(context.resources(), lease)

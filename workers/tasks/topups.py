@@ -4,7 +4,7 @@ from services.jobs.lease import Lease
 from services.money.topups import checkout, polling
 from services.money.topups.checkout import OPEN
 from storage.request_work import Question
-from workers import process
+from workers import context
 from workers.declaration import TaskSet
 
 TASKS = TaskSet()
@@ -12,17 +12,17 @@ TASKS = TaskSet()
 
 @TASKS.job(OPEN)
 def open_checkout(lease: Lease) -> None:
-    checkout.open_checkout(process.resources(), process.payments(), lease)
+    checkout.open_checkout(context.resources(), context.payments(), lease)
 
 
 @TASKS.request("topup.refresh")
 def refresh(question: Question) -> dict[str, Any]:
     """The state of an order whose payer has come back."""
-    status = polling.refresh(process.resources(), process.payments(), question.payload["order_id"])
+    status = polling.refresh(context.resources(), context.payments(), question.payload["order_id"])
     return {"status": status}
 
 
 @TASKS.periodic("topups.poll")
 def poll() -> None:
     """Settle orders whose webhook never came, and end those that nobody paid."""
-    polling.poll(process.resources(), process.payments())
+    polling.poll(context.resources(), context.payments())

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request, Response
 from fastapi.responses import HTMLResponse
 
-from devstack.llm import API_KEY, MODEL, SANDBOX_PREFIX
 from devstack.sandbox.llm.behaviours import BEHAVIOURS, ONCE, PREFIX, behaviour
 from devstack.sandbox.llm.runs import DEFAULT, Run, Runs
+from devstack.sandbox.llm_settings import API_KEY, MODEL, SANDBOX_PREFIX
 
 _LOOKS_EVERY_SECONDS = 0.1
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
+from devstack.sandbox.stock_photo_settings import OPENVERSE_PREFIX
 from devstack.sandbox.stock_photos.pictures import picture, size_of
 from devstack.sandbox.stock_photos.trouble import trouble
-from devstack.stock_photos import OPENVERSE_PREFIX
 
 LARGEST_PAGE = 20
 PHOTOS_A_SEARCH = 120

@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import JSONResponse, Response
 
+from devstack.sandbox.stock_photo_settings import ACCESS_KEY, UNSPLASH_PREFIX
 from devstack.sandbox.stock_photos.pictures import colour_of, picture, size_of
 from devstack.sandbox.stock_photos.trouble import trouble
-from devstack.stock_photos import ACCESS_KEY, UNSPLASH_PREFIX
 
 QUOTA = 5000
 PHOTOS_A_SEARCH = 200

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from devstack.programs import answers
+from devstack.supervisor.programs import answers
 from tests.probe.asking import STEPS, TAKEN
 from tests.stack import Running, Stack, eventually
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from core.errors import DomainError
 from core.settings import Settings
-from devstack.challenges import SANDBOX_PREFIX, SITEVERIFY_PATHS, sandbox_settings
+from devstack.sandbox.challenge_settings import SANDBOX_PREFIX, SITEVERIFY_PATHS, sandbox_settings
 from integrations.challenges.port import Answer, Provider
 from integrations.challenges.registry import Challenges
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from core.errors import DomainError, Kind
 from core.settings import Settings
-from devstack.challenges import sandbox_secret, sandbox_site_key
+from devstack.sandbox.challenge_settings import sandbox_secret, sandbox_site_key
 from integrations.challenges.port import Answer, Provider
 from integrations.challenges.registry import Challenges
 from tests.integrations.challenges.server import Server

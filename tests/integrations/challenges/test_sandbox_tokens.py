@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from devstack.challenges import sandbox_secret
+from devstack.sandbox.challenge_settings import sandbox_secret
 from devstack.sandbox.challenges import TOKENS, Desk
 from integrations.challenges.port import Answer, Provider
 from integrations.challenges.registry import Challenges

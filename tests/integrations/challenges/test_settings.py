@@ -5,8 +5,8 @@ import pytest
 
 from core.errors import DomainError, Kind
 from core.settings import Settings, SettingsError, load_settings
-from devstack import environment
-from devstack.challenges import sandbox_settings
+from devstack.sandbox.challenge_settings import sandbox_settings
+from devstack.supervisor.home import environment
 from integrations.challenges.port import Challenge, Provider
 from integrations.challenges.registry import Challenges
 from tests.integrations.challenges.setting import KEY, asking, of_sandbox, settings

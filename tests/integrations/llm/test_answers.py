@@ -6,7 +6,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from core.errors import DomainError, Kind
-from devstack.ports import LOOPBACK
+from devstack import LOOPBACK
 from integrations.llm import wire
 from integrations.llm.circuit import Circuit
 from integrations.llm.openai_protocol import OpenAIProtocol, Server

@@ -2,8 +2,8 @@ import pytest
 from pydantic import ValidationError
 
 from core.settings import Settings
-from devstack.environment import for_programs
-from devstack.llm import API_KEY, sandbox_settings
+from devstack.sandbox.llm_settings import API_KEY, sandbox_settings
+from devstack.supervisor.home.environment import for_programs
 from integrations.llm.registry import language_model
 from tests.integrations.challenges.setting import settings
 from tests.language_model import KEY, Run, question

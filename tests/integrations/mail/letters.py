@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping
 
-from core.mail import MailServer, Sender
+from core.mail_server import MailServer, Sender
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
 

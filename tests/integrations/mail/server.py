@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from devstack.ports import LOOPBACK
+from devstack import LOOPBACK
 from devstack.sandbox.mailbox import Mailbox
 from devstack.sandbox.smtp_server import smtp_server
 

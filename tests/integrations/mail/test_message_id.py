@@ -1,7 +1,7 @@
 import re
 from email import message_from_bytes
 
-from core.mail import Sender
+from core.mail_server import Sender
 from integrations.mail.message import compose
 from integrations.mail.port import Mail
 

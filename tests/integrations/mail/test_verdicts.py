@@ -6,7 +6,7 @@ import traceback
 import pytest
 
 from core.errors import DomainError, TransientError
-from devstack.ports import LOOPBACK
+from devstack import LOOPBACK
 from integrations.mail.registry import mailer as mailer_of
 from tests.integrations.challenges.setting import settings
 from tests.integrations.mail.letters import address, letter, mailer

@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import DomainError, Kind
 from core.settings import Settings
-from devstack.payments import sandbox_settings
+from devstack.sandbox.payment_settings import sandbox_settings
 from devstack.sandbox.stripe.keys import Keys
 from integrations.payments.port import Channel, OpenedCheckout
 from integrations.payments.registry import PaymentChannels

@@ -3,7 +3,7 @@ from pydantic import SecretStr
 
 from core.errors import DomainError
 from core.settings import Settings
-from devstack.stock_photos import sandbox_settings
+from devstack.sandbox.stock_photo_settings import sandbox_settings
 from integrations.stock_photos.port import ProviderName
 from integrations.stock_photos.registry import StockPhotoProviders
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 
 from core.ids import random_hash_id
-from devstack.ports import PortPicker
+from devstack.supervisor.processes.ports import PortPicker
 from services.mailing import subscriber_counts
 from tests.faults.size import sized
 from tests.services.mailing.subscriptions.acting import Acting, Person

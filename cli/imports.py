@@ -1,0 +1,113 @@
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, BinaryIO, cast
+
+import orjson
+import typer
+
+from cli.connection import connected
+from cli.output import Json, show, written
+from cli.progress import result_of, wait_for
+from core.errors import malformed
+from models import Job
+from services.mailing import lists
+from services.mailing.imports import accept
+from services.mailing.imports.accept import Options
+from services.mailing.imports.applying import verdicts
+from storage.parts import PartWriter
+from storage.resources import Resources
+
+NOT_ALL_VALID = 3
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def import_members(
+    list_name: Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of members; - for stdin.")],
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Judge every row, and change nothing.")
+    ] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Give active members the file's name and tier.")
+    ] = False,
+    mapping: Annotated[
+        str | None, typer.Option(help='What columns are, as JSON: {"Mail": "email"}.')
+    ] = None,
+    errors: Annotated[
+        Path | None, typer.Option(help="Write the rows that were not added to this CSV file.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Import members from a file, as the list's owner.
+
+    Exit codes: 0 every row is settled, 3 some rows are invalid, 1 it failed. It goes on when you
+    stop watching.
+    """
+    options = Options(dry_run, "update" if update else "skip", _mapping(mapping))
+    with connected() as resources:
+        job_id = _begin(resources, list_name, file, options)
+        job = wait_for(resources, job_id, what=f"import into {list_name}", quiet=as_json)
+        if errors is not None:
+            _write_errors(resources, job, errors)
+    _report(job, as_json=as_json)
+
+
+def _mapping(text: str | None) -> dict[str, str] | None:
+    if text is None:
+        return None
+    parsed: object
+    try:
+        parsed = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        parsed = None
+    if not accept.is_mapping(parsed):
+        raise malformed("import.mapping", "--mapping must be a JSON object of strings.")
+    return parsed
+
+
+def _begin(resources: Resources, list_name: str, file: Path, options: Options) -> int:
+    with resources.unit_of_work() as uow:
+        mailing_list = lists.get_named(uow, list_name)
+    prefix = accept.new_prefix()
+    stored = PartWriter(resources.objects, prefix)
+    with _opened(file) as source:
+        shutil.copyfileobj(source, cast("BinaryIO", stored), 1024 * 1024)
+    stored.close()
+    if not stored.size:
+        raise malformed("import.empty", "The file is empty.")
+    return accept.accept_file(
+        resources,
+        mailing_list.user_id,
+        mailing_list.id,
+        prefix=prefix,
+        filename=None if str(file) == "-" else file.name,
+        size=stored.size,
+        options=options,
+        request_id=None,
+    ).job_id
+
+
+def _opened(file: Path) -> BinaryIO:
+    if str(file) == "-":
+        return sys.stdin.buffer
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise malformed("import.file", f"{file}: {error.strerror}") from None
+
+
+def _write_errors(resources: Resources, job: Job, target: Path) -> None:
+    assert job.subject_id is not None
+    with written(target) as out:
+        out.writelines(verdicts.stream(resources, job.subject_id))
+
+
+def _report(job: Job, *, as_json: bool) -> None:
+    result = result_of(job)
+    show({"job_id": job.id, **result}, as_json=as_json)
+    if result["invalid"]:
+        raise typer.Exit(NOT_ALL_VALID)

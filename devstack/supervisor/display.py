@@ -1,0 +1,116 @@
+"""What a person sees of the stack: progress while it starts, a panel, and later events."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from devstack.supervisor.home.run_file import Run
+from devstack.supervisor.processes.children import Child, State
+
+_STYLES = {
+    State.WAITING: ("·", "dim"),
+    State.STARTING: ("…", "yellow"),
+    State.RESTARTING: ("!", "red"),
+    State.READY: ("✓", "green"),
+    State.DONE: ("✓", "green"),
+    State.STOPPED: ("·", "dim"),
+}
+
+
+class Display:
+    """Writes to the terminal. With `as_json`, standard output gets one document and no more."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self._as_json = as_json
+        self._console = Console(stderr=as_json, highlight=False)
+        self._live: Live | None = None
+        self._announced: set[str] = set()
+
+    def progress(self, children: Sequence[Child]) -> None:
+        """Show where the start is. Lines on a pipe, a table that redraws itself on a terminal."""
+        if not self._console.is_terminal:
+            self._progress_lines(children)
+            return
+        if self._live is None:
+            # Without its own thread: children must be started while there is only one.
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        self._live.update(_progress_table(children), refresh=True)
+
+    def say(self, sentence: str) -> None:
+        self._safely(lambda: self._console.print(sentence, soft_wrap=True, markup=False))
+
+    def ready(self, run: Run) -> None:
+        """Show how to use the stack."""
+        self.end_progress()
+        if self._as_json:
+            self._safely(lambda: print_json(run.model_dump(mode="json")))
+        else:
+            self._safely(lambda: show_run(self._console, run))
+
+    def end_progress(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            self._safely(live.stop)
+
+    def _progress_lines(self, children: Sequence[Child]) -> None:
+        for child in children:
+            if child.is_usable and child.name not in self._announced:
+                self._announced.add(child.name)
+                word = "done" if child.state is State.DONE else "ready"
+                self.say(f"{child.name} {word} after {child.took:.1f} s")
+
+    def _safely(self, write: Callable[[], object]) -> None:
+        # A terminal that was closed must not keep the stack from stopping in order.
+        with suppress(OSError):
+            write()
+
+
+def _progress_table(children: Sequence[Child]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for child in children:
+        mark, style = _STYLES[child.state]
+        seconds = f"{child.took:.1f} s" if child.state is not State.WAITING else ""
+        table.add_row(Text(mark, style), child.name, Text(child.state.value, style), seconds)
+    return table
+
+
+def show_run(console: Console, run: Run) -> None:
+    """The panel, and below it a command that can be copied: a frame would be copied with it."""
+    table = Table.grid(padding=(0, 3))
+    table.add_column(style="bold")
+    rows = {
+        "API": run.api_url,
+        "Documentation": f"{run.api_url}/docs",
+        "Flower": run.flower_url,
+        "    login": f"{run.flower_user} / {run.flower_password}",
+        "Sandbox": run.sandbox_url,
+        "Mailbox": run.mailbox_url,
+        "Demo login": f"{run.demo.email} / {run.demo.password}",
+        "API key": run.demo.api_key,
+        "Data and logs": str(run.home),
+    }
+    for name, value in rows.items():
+        table.add_row(name, Text(value, overflow="fold"))
+    console.print(Panel(table, title="Pressroom is ready", border_style="green"))
+    console.print("Upload a picture:", style="bold")
+    console.print(upload_command(run), soft_wrap=True, markup=False)
+    console.print("\nStop with Ctrl-C or `pressroom down`.", markup=False)
+
+
+def upload_command(run: Run) -> str:
+    words = ["curl", "-sS", "-H", f"Authorization: Bearer {run.demo.api_key}"]
+    return shlex.join([*words, "-F", f"file=@{run.sample_photo}", f"{run.api_url}/attachments"])
+
+
+def print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    sys.stdout.flush()

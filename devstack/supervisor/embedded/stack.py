@@ -1,0 +1,183 @@
+"""The three services that Pressroom stands on, embedded: Postgres, Valkey and S3.
+
+Tests use `embedded_services` alone; the supervisor runs the same programs among its others.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from devstack.supervisor.embedded.postgres import Postgres
+from devstack.supervisor.embedded.s3 import S3, pick_ports
+from devstack.supervisor.embedded.valkey import Valkey
+from devstack.supervisor.errors import StackError
+from devstack.supervisor.home.home import STOPPING_TIMEOUT, Home, Lock
+from devstack.supervisor.home.secrets_file import Secrets, load_or_create
+from devstack.supervisor.processes.group import Group
+from devstack.supervisor.processes.ports import PortPicker
+from devstack.supervisor.processes.program import Program
+from devstack.supervisor.processes.watcher_client import Watcher
+
+BUCKET = "pressroom"
+SERVICE_STAGE = ("s3", "valkey", "postgres")
+
+_START_TIMEOUT = 60.0
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """The services' programs, and the settings under which they are reached."""
+
+    programs: tuple[Program, ...]
+    environment: dict[str, str]
+
+
+def embed(
+    home: Home,
+    secrets: Secrets,
+    picker: PortPicker,
+    lock: Lock,
+    own: Mapping[str, str] | None = None,
+) -> Embedded:
+    """Plan an embedded server for each service that the user's `own` settings do not name."""
+    own = own or {}
+    programs: list[Program] = []
+    settings: dict[str, str] = {}
+    # The lock lives on in each server, so it is taken for as long as any of them runs.
+    keep_open = (lock.descriptor,)
+    # The order is that of the start: S3 takes longest, and initdb holds up what comes after it.
+    if "PRESSROOM_S3_ENDPOINT" not in own:
+        s3 = _s3(home, secrets, picker, own)
+        programs.append(s3.program(keep_open))
+        settings |= _s3_settings(s3)
+    if "PRESSROOM_REDIS_URL" not in own:
+        valkey = Valkey(home, picker.pick("valkey"), secrets.valkey_password)
+        programs.append(valkey.program(keep_open))
+        settings["PRESSROOM_REDIS_URL"] = valkey.url
+    if "PRESSROOM_DATABASE_URL" not in own:
+        postgres = Postgres(home, picker.pick("postgres"), secrets.postgres_password)
+        programs.append(postgres.program(keep_open))
+        settings["PRESSROOM_DATABASE_URL"] = postgres.url
+    return Embedded(tuple(programs), settings)
+
+
+def _s3(home: Home, secrets: Secrets, picker: PortPicker, own: Mapping[str, str]) -> S3:
+    return S3(
+        home=home,
+        ports=pick_ports(picker),
+        access_key=own.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key),
+        secret_key=own.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key),
+        internal_key=secrets.s3_internal_key,
+        bucket=own.get("PRESSROOM_S3_BUCKET", BUCKET),
+    )
+
+
+def _s3_settings(s3: S3) -> dict[str, str]:
+    return {
+        "PRESSROOM_S3_ENDPOINT": s3.endpoint,
+        "PRESSROOM_S3_ACCESS_KEY": s3.access_key,
+        "PRESSROOM_S3_SECRET_KEY": s3.secret_key,
+        "PRESSROOM_S3_BUCKET": s3.bucket,
+    }
+
+
+def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
+    """The settings that don't depend on where the services are."""
+    return {
+        "PRESSROOM_PUBLIC_URL": api_url,
+        "PRESSROOM_SECRET_KEYS": secrets.secret_keys,
+        "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,
+        # Whoever builds a shop of theirs against it serves that from this machine too.
+        "PRESSROOM_REDIRECT_ORIGINS": "loopback",
+        # Everything comes from one address here, load tests too: enough to see the headers.
+        "PRESSROOM_RATE_LIMIT_DEFAULT": "600000/minute",
+        "PRESSROOM_RATE_LIMIT_ANONYMOUS": "600000/minute",
+        "PRESSROOM_RATE_LIMIT_LOGIN": "600/minute",
+        "PRESSROOM_METRICS_TOKEN": secrets.metrics_token,
+        "PRESSROOM_FLOWER_USER": secrets.flower_user,
+        "PRESSROOM_FLOWER_PASSWORD": secrets.flower_password,
+    }
+
+
+@dataclass(frozen=True)
+class Services:
+    """Running services.
+
+    Attributes:
+        environment: the PRESSROOM_ settings under which a program of ours reaches them.
+    """
+
+    environment: dict[str, str]
+    group: Group
+
+    @property
+    def pids(self) -> dict[str, int]:
+        return self.group.pids
+
+    def restart(self, name: str) -> None:
+        """Kill `postgres`, `valkey` or `s3` outright and return when it works again."""
+        self.group[name].kill()
+        while self.group[name].is_usable:
+            self.group.tick()
+            time.sleep(0.01)
+        await_ready(self.group)
+
+
+def await_ready(group: Group, timeout: float = _START_TIMEOUT) -> None:
+    """Tick until every child is ready; StackError with the log's end when one can't be."""
+    deadline = time.monotonic() + timeout
+    while True:
+        group.tick()
+        if group.is_ready:
+            return
+        group.check_start()
+        if time.monotonic() > deadline:
+            raise StackError(f"Not ready after {timeout:.0f} s: {group.not_ready()}.")
+        time.sleep(0.02)
+
+
+@contextmanager
+def services_lock(home: Home, say: Callable[[str], None] = lambda _: None) -> Iterator[Lock]:
+    """Hold the lock that the servers inherit; waits for those of a killed run to end."""
+    lock = Lock(home.services_lock)
+    if not lock.acquire():
+        say("Waiting for the servers of an earlier run to end.")
+        _acquire_patiently(lock, home)
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+def _acquire_patiently(lock: Lock, home: Home) -> None:
+    if not lock.acquire(wait=STOPPING_TIMEOUT):
+        raise StackError(
+            f"Servers of an earlier run still use {home.path}. "
+            f"`fuser {home.services_lock}` shows which processes to end."
+        )
+
+
+@contextmanager
+def embedded_services(home: Path) -> Iterator[Services]:
+    """Run Postgres, Valkey and S3 in a directory, whatever the user's settings name.
+
+    Call it from the main thread: Linux ends the servers when the thread that started them ends.
+    """
+    place = Home(home.resolve())
+    place.create()
+    secrets = load_or_create(place)
+    with services_lock(place) as lock:
+        picker = PortPicker(place.ports_file)
+        embedded = embed(place, secrets, picker, lock)
+        picker.keep()
+        settings = common_settings(secrets, api_url="http://127.0.0.1:8000")
+        watcher = Watcher(keep_open=(lock.descriptor,))
+        group = Group(embedded.programs, watcher, say=lambda _: None)
+        try:
+            await_ready(group)
+            yield Services({**settings, **embedded.environment}, group)
+        finally:
+            group.stop([SERVICE_STAGE])
+            watcher.close()

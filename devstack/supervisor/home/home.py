@@ -1,0 +1,181 @@
+"""The directory that keeps a stack's data, secrets and logs between runs, and its two locks."""
+
+import errno
+import fcntl
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from devstack.supervisor.errors import StackError
+from devstack.supervisor.home.private_files import UNFINISHED
+
+STOPPING_TIMEOUT = 20.0  # seconds; S3 alone takes 2.4 to stop
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where everything of one stack lives; `path` is absolute."""
+
+    path: Path
+
+    @property
+    def postgres(self) -> Path:
+        return self.path / "postgres"
+
+    @property
+    def valkey(self) -> Path:
+        return self.path / "valkey"
+
+    @property
+    def s3(self) -> Path:
+        return self.path / "s3"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def work(self) -> Path:
+        """Files that mean nothing after a stop: readiness marks, schedules."""
+        return self.path / "work"
+
+    @property
+    def run_file(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def secrets_file(self) -> Path:
+        return self.path / "secrets.json"
+
+    @property
+    def everything(self) -> tuple[Path, ...]:
+        """All that the stack keeps in its home but its locks, and nothing that others put there."""
+        directories = (self.postgres, self.unfinished_postgres, self.valkey, self.s3)
+        files = (self.run_file, self.secrets_file, self.demo_file, self.schema_file)
+        more = (self.ports_file, self.s3_logins, self.postgres_password, self.sample_photo)
+        unfinished = self.path.glob(f"{UNFINISHED}*")
+        return (*directories, *files, *more, *unfinished, self.logs, self.work, self.bytecode)
+
+    @property
+    def bytecode(self) -> Path:
+        """Compiled Python modules, where they can't be kept beside the sources."""
+        return self.path / "bytecode"
+
+    @property
+    def unfinished_postgres(self) -> Path:
+        return self.path / "postgres.new"
+
+    @property
+    def postgres_password(self) -> Path:
+        """The password while initdb reads it."""
+        return self.path / "postgres.password"
+
+    @property
+    def s3_logins(self) -> Path:
+        return self.path / "s3-logins.json"
+
+    @property
+    def ports_file(self) -> Path:
+        return self.path / "ports.json"
+
+    @property
+    def demo_file(self) -> Path:
+        return self.path / "demo.json"
+
+    @property
+    def schema_file(self) -> Path:
+        return self.path / "schema"
+
+    @property
+    def sample_photo(self) -> Path:
+        return self.path / "sample.jpg"
+
+    @property
+    def supervisor_lock(self) -> Path:
+        return self.path / "supervisor.lock"
+
+    @property
+    def services_lock(self) -> Path:
+        return self.path / "services.lock"
+
+    def log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def create(self) -> None:
+        """Make the directories, readable by their owner only; raise StackError if they can't be."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+            for directory in (self.logs, self.work):
+                directory.mkdir(mode=0o700, exist_ok=True)
+            probe = self.work / "probe"
+            probe.write_bytes(b"\0" * 65536)
+            probe.unlink()
+        except OSError as error:
+            raise StackError(
+                f"Cannot write to the stack's home {self.path}: {error.strerror}. "
+                "Point PRESSROOM_HOME to a directory of yours on a disk with room.",
+                exit_code=2,
+            ) from error
+
+
+def from_environment() -> Home:
+    """The home that PRESSROOM_HOME names, or `.pressroom` in the current directory."""
+    named = os.environ.get("PRESSROOM_HOME") or ".pressroom"
+    return Home(Path(named).expanduser().resolve())
+
+
+class Lock:
+    """An flock on a file. It ends with the last process that inherited it, however that died."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.descriptor = -1
+
+    def acquire(self, *, wait: float = 0.0) -> bool:
+        """Try for `wait` seconds; True when this process now holds the lock."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + wait
+        while not _locked(descriptor):
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                return False
+            time.sleep(0.05)
+        self.descriptor = descriptor
+        return True
+
+    def note(self, text: str) -> None:
+        """Write who holds the lock, for those who find it taken."""
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, text.encode(), 0)
+
+    def release(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def supervisor_pid(home: Home) -> int | None:
+    """The pid of the supervisor that runs on this home now, or None when none does."""
+    try:
+        descriptor = os.open(home.supervisor_lock, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        if _locked(descriptor):
+            return None
+        text = os.pread(descriptor, 32, 0)
+        return int(text) if text else None
+    finally:
+        os.close(descriptor)

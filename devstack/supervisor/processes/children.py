@@ -1,0 +1,149 @@
+"""One supervised child: its process, its state and its restarts."""
+
+import enum
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+
+from devstack.supervisor.errors import StackError
+from devstack.supervisor.processes.program import Program
+from devstack.supervisor.processes.spawn import spawn
+from devstack.supervisor.processes.watcher_client import Watcher
+
+_FIRST_DELAY = 0.5
+_LONGEST_DELAY = 10.0
+_RUNS_WELL_AFTER = 30.0
+
+
+class State(enum.StrEnum):
+    WAITING = "waiting"
+    STARTING = "starting"
+    READY = "ready"
+    RESTARTING = "restarting"
+    DONE = "done"
+    STOPPED = "stopped"
+
+
+@dataclass
+class Child:
+    """One program's current process, and its past as far as restarts need it."""
+
+    program: Program
+    watcher: Watcher
+    process: subprocess.Popen[bytes] | None = None
+    state: State = State.WAITING
+    started_at: float = 0.0
+    ready_at: float | None = None
+    failures: int = 0
+    start_again_at: float = 0.0
+    last_end: str = ""
+    was_ready: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.program.name
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process else None
+
+    @property
+    def took(self) -> float:
+        """Seconds from its start until it was ready, or until now."""
+        return (self.ready_at or time.monotonic()) - self.started_at
+
+    @property
+    def is_usable(self) -> bool:
+        return self.state in (State.READY, State.DONE)
+
+    def start(self) -> None:
+        """Start it; a start that fails counts as an end, and is tried again like one."""
+        self.started_at = time.monotonic()
+        try:
+            self.program.prepare()
+            self.process = spawn(self.program, self.watcher)
+        except (OSError, subprocess.SubprocessError, StackError) as error:
+            self.last_end = f"could not be started: {error}"
+            self._schedule_restart()
+        else:
+            self.state = State.STARTING
+
+    def notice_ready(self) -> bool:
+        """Ask a starting child whether it is ready; True at the moment it becomes so."""
+        if self.state is not State.STARTING or self.program.once or not self.program.ready():
+            return False
+        self.ready_at = time.monotonic()
+        self.state = State.READY
+        self.was_ready = True
+        return True
+
+    def notice_end(self) -> bool:
+        """Whether the process has ended since the last look; settles what happens next."""
+        if self.process is None or self.process.poll() is None:
+            return False
+        code = self._bury()
+        if self.program.once and code == 0:
+            self.state, self.was_ready = State.DONE, True
+            self.ready_at = time.monotonic()
+            return True
+        self._schedule_restart()
+        return True
+
+    def send_stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(self.program.stop_signal)
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+
+    def notice_stopped(self) -> bool:
+        """Whether nothing of it runs any more, once it was told to stop."""
+        if self.process is not None:
+            if self.process.poll() is None:
+                return False
+            self._bury()
+        self.state = State.STOPPED
+        return True
+
+    def _bury(self) -> int:
+        """Forget an ended process and end what it left behind in its group."""
+        assert self.process is not None
+        pid, code = self.process.pid, self.process.returncode
+        end_group(pid)
+        self.watcher.forget(pid)
+        self.process = None
+        self.last_end = describe_end(code)
+        self.program.after_end()
+        return code
+
+    def _schedule_restart(self) -> None:
+        now = time.monotonic()
+        if self.ready_at is not None and now - self.ready_at >= _RUNS_WELL_AFTER:
+            self.failures = 0
+        delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2**self.failures)
+        self.failures += 1
+        self.ready_at = None
+        self.start_again_at = now + delay
+        self.state = State.RESTARTING
+
+
+def describe_end(code: int) -> str:
+    """An exit code in words: `ended with code 3`, `was killed by SIGKILL`."""
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def end_group(pid: int) -> None:
+    """Kill what is left of a process group whose leader has ended."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        # Nothing is left, or only zombies, which macOS answers with a refusal.
+        return

@@ -1,0 +1,104 @@
+"""Several children together: started in their order of need, restarted, and stopped in stages."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from devstack.supervisor.errors import StackError
+from devstack.supervisor.processes.children import Child, State
+from devstack.supervisor.processes.logs import last_lines
+from devstack.supervisor.processes.program import Program
+from devstack.supervisor.processes.watcher_client import Watcher
+
+_TRIES_AT_START = 3
+_HURRIED_GRACE = 2.0
+
+
+class Group:
+    """The children of one supervisor.
+
+    `say` is told, in one sentence each, about ends and returns that nobody asked for.
+    """
+
+    def __init__(
+        self, programs: Iterable[Program], watcher: Watcher, say: Callable[[str], None]
+    ) -> None:
+        self.children = [Child(program, watcher) for program in programs]
+        self._by_name = {child.name: child for child in self.children}
+        self._watcher = watcher
+        self._say = say
+
+    def __getitem__(self, name: str) -> Child:
+        return self._by_name[name]
+
+    @property
+    def is_ready(self) -> bool:
+        return all(child.is_usable for child in self.children)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        return {child.name: child.pid for child in self.children if child.pid is not None}
+
+    def tick(self) -> None:
+        """Look at every child once: bury the ended, start what is due, notice the ready."""
+        self._watcher.keep_alive()
+        for child in self.children:
+            failures = child.failures
+            child.notice_end()
+            if self._is_due(child):
+                child.start()
+            if child.failures > failures:
+                self._tell_end(child)
+            if child.notice_ready() and child.failures:
+                self._say(f"{child.name} is back (pid {child.pid}).")
+
+    def check_start(self) -> None:
+        """Raise StackError once a child has failed too often without ever having worked."""
+        for child in self.children:
+            if child.failures >= _TRIES_AT_START and not child.was_ready:
+                raise StackError(
+                    f"{child.name} does not start: it {child.last_end}.\n"
+                    f"The end of {child.program.log}:\n{last_lines(child.program.log)}"
+                )
+
+    def not_ready(self) -> str:
+        return ", ".join(child.name for child in self.children if not child.is_usable)
+
+    def stop(
+        self, stages: Sequence[Sequence[str]], is_hurried: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Stop stage after stage; whatever outstays its grace is killed."""
+        for names in stages:
+            stopping = [self._by_name[name] for name in names if name in self._by_name]
+            for child in stopping:
+                child.send_stop()
+            self._await_stop(stopping, is_hurried)
+
+    def _await_stop(self, stopping: list[Child], is_hurried: Callable[[], bool]) -> None:
+        began = time.monotonic()
+        hurried_at: float | None = None
+        left = stopping
+        while left := [child for child in left if not child.notice_stopped()]:
+            now = time.monotonic()
+            if hurried_at is None and is_hurried():
+                hurried_at = now
+            for child in left:
+                hurried = hurried_at is not None and now - hurried_at > _HURRIED_GRACE
+                if hurried or now - began > child.program.grace:
+                    child.kill()
+            time.sleep(0.02)
+
+    def _is_due(self, child: Child) -> bool:
+        if child.state is State.RESTARTING:
+            if time.monotonic() < child.start_again_at:
+                return False
+        elif child.state is not State.WAITING:
+            return False
+        needed = (self._by_name.get(name) for name in child.program.needs)
+        return all(each is None or each.is_usable for each in needed)
+
+    def _tell_end(self, child: Child) -> None:
+        delay = child.start_again_at - time.monotonic()
+        self._say(
+            f"{child.name} {child.last_end}; starting it again in {max(delay, 0):.1f} s. "
+            f"Its log: {child.program.log}"
+        )

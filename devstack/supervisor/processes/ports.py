@@ -1,0 +1,97 @@
+"""Choosing loopback ports and saying who holds one that is taken."""
+
+import os
+import random
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from devstack import LOOPBACK
+from devstack.supervisor.errors import StackError
+from devstack.supervisor.home.private_files import read_json_object, write_private_json
+
+# Below the ports that Linux hands to outgoing connections (32768 and up), and low enough that
+# ten thousand more, where the S3 server puts each listener's gRPC twin, is still below them.
+_RANGE = range(15_000, 22_700)
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this loopback port now."""
+    with socket.socket() as probe:
+        # As servers do it: connections of a former server that linger are no hindrance.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+class PortPicker:
+    """Hands out free ports, each once, and the same ones as in the last run where they are free.
+
+    Args:
+        file: where the choice is kept between runs.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        kept = read_json_object(file) or {}
+        self.last = {name: port for name, port in kept.items() if isinstance(port, int)}
+        self.chosen: dict[str, int] = {}
+
+    def pick(self, name: str, usable: Callable[[int], bool] = lambda _: True) -> int:
+        """A port that nobody listens on and that `usable` approves of."""
+        # Random, so that two stacks that start together do not race for the same one.
+        candidates = random.sample(_RANGE, len(_RANGE))
+        for port in [self.last.get(name, 0), *candidates]:
+            if port and port not in self.chosen.values() and is_free(port) and usable(port):
+                self.chosen[name] = port
+                return port
+        raise StackError("No free loopback port between 15000 and 22700.")
+
+    def keep(self) -> None:
+        write_private_json(self._file, self.chosen)
+
+
+def from_setting(name: str, default: int) -> int:
+    """The port an environment variable names; StackError when it is no port or is taken."""
+    text = os.environ.get(name) or str(default)
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:  # noqa: PLR2004
+        raise StackError(f"{name} is {text!r}, which is not a port number.", exit_code=2)
+    port = int(text)
+    if port < 1024 and os.geteuid() != 0 and not is_free(port):  # noqa: PLR2004
+        raise StackError(
+            f"Port {port} may not be opened by this user, or is taken. "
+            f"Set {name} to one above 1023, for example {name}=8080.",
+            exit_code=2,
+        )
+    if not is_free(port):
+        raise StackError(
+            f"Port {port} is taken{_holder(port)}. End that program, or set {name} "
+            f"to another port, for example {name}={_next_free(port)}.",
+            exit_code=2,
+        )
+    return port
+
+
+def _next_free(port: int) -> int:
+    return next((each for each in range(port + 1, 65536) if is_free(each)), port)
+
+
+def _holder(port: int) -> str:
+    """Who listens, as ` by name (pid 12)`; empty where the system does not tell."""
+    try:
+        connections = psutil.net_connections("tcp")
+        pids = [
+            each.pid
+            for each in connections
+            if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port
+        ]
+        pid = next((each for each in pids if each), None)
+        return f" by {psutil.Process(pid).name()} (pid {pid})" if pid else ""
+    except psutil.Error:
+        return ""

@@ -1,0 +1,107 @@
+"""Starting a process that never outlives the supervisor."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from devstack.supervisor.processes.logs import rotate
+from devstack.supervisor.processes.program import Program
+from devstack.supervisor.processes.watcher_client import Watcher
+
+_PR_SET_PDEATHSIG = 1
+
+# Looked up before any fork: a child between fork and exec must do as little as possible.
+_prctl: Callable[..., int] | None = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+
+def _tie(stop_signal: int) -> Callable[[], None]:
+    """What a child does between fork and exec: ask to be ended when its parent dies."""
+    parent = os.getpid()
+
+    def tie_to_parent() -> None:
+        if _prctl is not None and _prctl(_PR_SET_PDEATHSIG, stop_signal, 0, 0, 0) != 0:
+            os._exit(127)
+        if os.getppid() != parent:
+            os._exit(127)
+
+    return tie_to_parent
+
+
+def _tie_and_announce(stop_signal: int, watcher: Watcher) -> Callable[[], None]:
+    tie = _tie(stop_signal)
+
+    def announce() -> None:
+        # By the child itself, so that no instant exists in which it runs unwatched.
+        watcher.announce_self(stop_signal)
+        tie()
+
+    return announce
+
+
+def _identity(run_as: tuple[int, int] | None) -> dict[str, Any]:
+    if run_as is None:
+        return {}
+    return {"user": run_as[0], "group": run_as[1], "extra_groups": []}
+
+
+def spawn(program: Program, watcher: Watcher) -> subprocess.Popen[bytes]:
+    """Start the program in a session of its own: a terminal's Ctrl-C is the supervisor's alone.
+
+    Linux sends the death signal when the *thread* that forked ends, so this must be called
+    from the main thread; and before-exec code is safe only while that is the only one.
+    """
+    rotate(program.log)
+    with program.log.open("ab") as log:
+        process = subprocess.Popen(  # noqa: S603 - we compose the command lines ourselves
+            program.argv,
+            stdin=subprocess.PIPE if program.stdin else subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=dict(program.environment),
+            start_new_session=True,
+            pass_fds=program.keep_open,
+            preexec_fn=_tie_and_announce(int(program.stop_signal), watcher),  # noqa: PLW1509
+            cwd=program.directory,
+            **_identity(program.run_as),
+        )
+    watcher.remember(process.pid, int(program.stop_signal))
+    if process.stdin is not None:
+        _feed(process, program.stdin)
+    return process
+
+
+def _feed(process: subprocess.Popen[bytes], text: bytes) -> None:
+    assert process.stdin is not None
+    try:
+        with process.stdin as pipe:
+            pipe.write(text)
+    except BrokenPipeError:
+        # It ended before it read its settings; the next look at it tells why.
+        return
+
+
+def run_to_end(
+    argv: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    run_as: tuple[int, int] | None = None,
+    keep_open: tuple[int, ...] = (),
+) -> subprocess.CompletedProcess[str]:
+    """Run a short program that must not outlive us either, and return what it wrote."""
+    return subprocess.run(  # noqa: S603 - we compose the command lines ourselves
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        env=dict(environment),
+        start_new_session=True,
+        pass_fds=keep_open,
+        preexec_fn=_tie(signal.SIGKILL),
+        **_identity(run_as),
+    )

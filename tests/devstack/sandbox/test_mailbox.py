@@ -1,0 +1,212 @@
+import asyncio
+from email.message import EmailMessage
+from typing import Any
+
+import httpx
+import pytest
+from aiosmtpd.smtp import SMTP, Envelope, Session
+from fastapi import FastAPI
+
+from devstack.sandbox import mailbox as mailbox_module
+from devstack.sandbox.mailbox import MOST_MAILS, Mailbox
+from devstack.sandbox.mailbox_pages import router
+from devstack.sandbox.smtp_server import Reception
+from devstack.supervisor import programs
+from devstack.supervisor.home import environment
+
+
+def written(subject: str = "Hello", text: str = "Text", html: str | None = "<p>Html") -> bytes:
+    message = EmailMessage()
+    message["From"] = "Pressroom <news@pressroom.example>"
+    message["To"] = "reader@example.com"
+    message["Subject"] = subject
+    message["List-Unsubscribe"] = "<https://pressroom.example/unsubscribe>"
+    message.set_content(text)
+    if html is not None:
+        message.add_alternative(html, subtype="html")
+    return message.as_bytes()
+
+
+def call(mailbox: Mailbox, path: str = "", method: str = "GET", **query: str) -> httpx.Response:
+    app = FastAPI()
+    app.include_router(router(mailbox), prefix="/mail")
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://sandbox") as client:
+            return await client.request(method, f"/mail{path}", params=query)
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture
+def mailbox() -> Mailbox:
+    box = Mailbox()
+    for name in ("first", "second", "third"):
+        to = "other@example.com" if name == "second" else "Reader@example.com"
+        box.keep((to,), written(f"The {name} one"))
+    return box
+
+
+def subjects(listed: httpx.Response) -> list[str]:
+    return [each["subject"] for each in listed.json()]
+
+
+def test_the_newest_is_first_and_an_address_finds_its_own(mailbox: Mailbox) -> None:
+    listed = call(mailbox, "/messages")
+    assert subjects(listed) == ["The third one", "The second one", "The first one"]
+    mine = call(mailbox, "/messages", to="reader@EXAMPLE.com")
+    assert subjects(mine) == ["The third one", "The first one"]
+    assert call(mailbox, "/messages", to="eader@example.com").json() == []
+    page = call(mailbox, to="other@example.com").text
+    assert "The second one" in page
+    assert "The first one" not in page
+
+
+def test_json_has_all_that_a_script_needs(mailbox: Mailbox) -> None:
+    [mail] = call(mailbox, "/messages", to="other@example.com").json()
+    assert mail.pop("received_at").endswith("+00:00")
+    assert mail.pop("headers")["List-Unsubscribe"] == "<https://pressroom.example/unsubscribe>"
+    assert mail == {
+        "id": 2,
+        "to": "other@example.com",
+        "from": "Pressroom <news@pressroom.example>",
+        "subject": "The second one",
+        "text": "Text\n",
+        "html": "<p>Html\n",
+    }
+
+
+def test_mails_are_forgotten_on_demand(mailbox: Mailbox) -> None:
+    removed = call(mailbox, "/messages", "DELETE", to="other@example.com")
+    assert removed.json() == {"removed": 1}
+    assert len(call(mailbox, "/messages").json()) == 2
+    assert call(mailbox, "/messages", "DELETE").json() == {"removed": 2}
+    assert "There is no mail" in call(mailbox).text
+
+
+def test_what_is_kept_is_bounded_in_number_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    mailbox = Mailbox()
+    for number in range(MOST_MAILS + 2):
+        mailbox.keep(("a@example.com",), written(str(number), html=None))
+    kept = mailbox.newest_first()
+    assert len(kept) == MOST_MAILS
+    assert kept[-1].subject == "2"
+    assert mailbox.find(1) is None
+    monkeypatch.setattr(mailbox_module, "MOST_BYTES", 100_000)
+    for _ in range(3):
+        mailbox.keep(("a@example.com",), written(text="x" * 40_000, html=None))
+    assert sum(len(each.raw) for each in mailbox) <= 100_000
+    assert mailbox.newest_first()[0].subject == "Hello"
+
+
+def test_a_mail_is_shown_with_headers_text_source_and_its_html_apart() -> None:
+    mailbox = Mailbox()
+    mailbox.keep(("reader@example.com",), written("<i>Tricky</i>", "See https://a.example/?b=1&c"))
+    page = call(mailbox, "/messages/1").text
+    assert "<h1>&lt;i&gt;Tricky&lt;/i&gt;</h1>" in page
+    assert '<a href="https://a.example/?b=1&amp;c" rel="noopener" target="_blank">' in page
+    assert '<a href="https://pressroom.example/unsubscribe"' in page
+    assert 'sandbox="allow-popups allow-popups-to-escape-sandbox"' in page
+    assert "<script" not in page
+    assert "Html" not in page
+    source = call(mailbox, "/messages/1/raw")
+    assert source.headers["content-type"].startswith("text/plain")
+    assert source.content == mailbox.newest_first()[0].raw
+
+
+@pytest.mark.parametrize(
+    ("html", "shown"),
+    [
+        ("<p>Hi", '<base target="_blank"><p>Hi\n'),
+        ("<!doctype html><p>Hi", '<!doctype html><base target="_blank"><p>Hi\n'),
+        (
+            '<!DOCTYPE html><html lang="en"><head ></head><header>',
+            '<!DOCTYPE html><html lang="en"><head ><base target="_blank"></head><header>\n',
+        ),
+    ],
+)
+def test_the_html_part_may_do_nothing_but_open_links_in_a_tab(html: str, shown: str) -> None:
+    mailbox = Mailbox()
+    mailbox.keep(("reader@example.com",), written(html=html))
+    part = call(mailbox, "/messages/1/html")
+    assert part.text == shown
+    policy = part.headers["content-security-policy"].split("; ")
+    assert "sandbox allow-popups allow-popups-to-escape-sandbox" in policy
+    assert "default-src 'none'" in policy
+    assert "img-src data: http://127.0.0.1:* http://localhost:*" in policy
+    assert not any("script" in directive for directive in policy)
+    assert part.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_mail_without_html_has_its_text_and_nothing_in_a_frame() -> None:
+    mailbox = Mailbox()
+    mailbox.keep(("reader@example.com",), written(html=None))
+    page = call(mailbox, "/messages/1").text
+    assert "Text" in page
+    assert "<iframe" not in page
+    assert call(mailbox, "/messages/1/html").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/messages/4", "/messages/4/html", "/messages/4/raw"])
+def test_a_mail_that_is_not_there_is_404(mailbox: Mailbox, path: str) -> None:
+    assert call(mailbox, path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"no header at all",
+        b"Subject: \xff\xfe\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n\xff\xfe",
+        b"Content-Type: multipart/alternative\r\n\r\nno boundary",
+        b"Content-Type: text/plain; charset=unheard-of\r\n\r\ntext",
+        b"From: @@@ <\r\nTo: ,,,\r\nDate: never\r\nSubject: =?x?q?y?=\r\n\r\ntext",
+    ],
+)
+def test_a_broken_mail_is_shown_as_far_as_it_goes(raw: bytes) -> None:
+    mailbox = Mailbox()
+    mailbox.keep(("reader@example.com",), raw)
+    for path in ("", "/messages", "/messages/1", "/messages/1/raw"):
+        assert call(mailbox, path).status_code == 200
+
+
+def test_a_mail_server_of_the_users_own_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = programs.Ports(api=1, flower=2, sandbox=3, smtp=4)
+    monkeypatch.delenv("PRESSROOM_MAIL_URL", raising=False)
+    chosen = environment.for_programs(programs.mail_settings(ports))
+    assert chosen["PRESSROOM_MAIL_URL"] == "smtp://127.0.0.1:4"
+    monkeypatch.setenv("PRESSROOM_MAIL_URL", "smtps://mail.example.com")
+    chosen = environment.for_programs(programs.mail_settings(ports))
+    assert chosen["PRESSROOM_MAIL_URL"] == "smtps://mail.example.com"
+
+
+def receive(reception: Reception, to: str, subject: str) -> list[str]:
+    """The replies to one recipient and the message."""
+    envelope: Any = Envelope()
+    envelope.content = written(subject)
+    # Neither is looked at.
+    server: SMTP = None  # type: ignore[assignment]
+    session: Session = None  # type: ignore[assignment]
+
+    async def talk() -> list[str]:
+        taken = await reception.handle_RCPT(server, session, envelope, to, [])
+        return [taken, await reception.handle_DATA(server, session, envelope)]
+
+    return [reply[:3] for reply in asyncio.run(talk())]
+
+
+def test_each_subject_is_put_off_twice_for_each_recipient_called_later() -> None:
+    mailbox = Mailbox()
+    reception = Reception(mailbox)
+    assert receive(reception, "later@a.example", "One") == ["250", "451"]
+    assert receive(reception, "later@a.example", "Two") == ["250", "451"]
+    assert receive(reception, "Later@b.example", "One") == ["250", "451"]
+    assert receive(reception, "later@a.example", "One") == ["250", "451"]
+    assert mailbox.newest_first() == []
+    assert receive(reception, "LATER@a.example", "One") == ["250", "250"]
+    assert receive(reception, "later@a.example", "Two") == ["250", "451"]
+    assert [mail.subject for mail in mailbox] == ["One"]
+    assert receive(reception, "sooner.or.later@a.example", "One") == ["250", "250"]
+    assert receive(reception, "later+me@a.example", "Three") == ["250", "451"]
+    assert receive(reception, "later+you@a.example", "Three") == ["250", "451"]

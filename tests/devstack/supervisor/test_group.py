@@ -1,0 +1,179 @@
+"""Restarts and stops, with small programs that behave badly on purpose."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devstack.supervisor.embedded.stack import await_ready
+from devstack.supervisor.errors import StackError
+from devstack.supervisor.processes.group import Group
+from devstack.supervisor.processes.program import Program
+from devstack.supervisor.processes.watcher_client import Watcher
+from tests.devstack.supervisor.waiting import runs, until
+
+SLEEP = "import time; time.sleep(600)"
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+
+
+@pytest.fixture
+def watcher() -> Iterator[Watcher]:
+    watcher = Watcher()
+    yield watcher
+    watcher.close()
+
+
+def program(directory: Path, name: str, code: str, **rest: Any) -> Program:
+    return Program(
+        name=name,
+        argv=(sys.executable, "-S", "-c", code),
+        log=directory / f"{name}.log",
+        environment=dict(os.environ),
+        **rest,
+    )
+
+
+def until_ticked(group: Group, condition: Callable[[], bool]) -> None:
+    def holds() -> bool:
+        group.tick()
+        return condition()
+
+    until(holds)
+
+
+def test_a_killed_child_comes_back_and_the_reason_is_said(tmp_path: Path, watcher: Watcher) -> None:
+    said: list[str] = []
+    group = Group([program(tmp_path, "clock", SLEEP)], watcher, said.append)
+    await_ready(group)
+    first = group.pids["clock"]
+    os.kill(first, signal.SIGKILL)
+    until_ticked(group, lambda: group.pids.get("clock", first) != first)
+    assert "clock was killed by SIGKILL" in said[0]
+    assert str(tmp_path / "clock.log") in said[0]
+    assert "clock is back" in said[1]
+    group.stop([["clock"]])
+
+
+def test_restarts_back_off_exponentially(tmp_path: Path, watcher: Watcher) -> None:
+    said: list[str] = []
+    group = Group([program(tmp_path, "crash", "raise SystemExit(7)")], watcher, said.append)
+    starts = [0.0]
+
+    def third_end() -> bool:
+        group.tick()
+        if group["crash"].started_at != starts[-1]:
+            starts.append(group["crash"].started_at)
+        return len(said) >= 3 and group["crash"].failures == 3
+
+    until(third_end)
+    assert starts[2] - starts[1] >= 0.5
+    assert starts[3] - starts[2] >= 1.0
+    assert 1.5 < group["crash"].start_again_at - time.monotonic() <= 2.0
+    assert "ended with code 7" in said[0]
+
+
+def test_a_program_that_cannot_start_is_named_with_the_end_of_its_log(
+    tmp_path: Path, watcher: Watcher
+) -> None:
+    broken = program(tmp_path, "broken", "raise SystemExit('no such table')", ready=lambda: False)
+    group = Group([broken], watcher, lambda _: None)
+    with pytest.raises(StackError, match=r"(?s)broken does not start.*no such table"):
+        await_ready(group)
+
+
+def test_a_program_that_is_not_there_is_tried_again_and_then_named(
+    tmp_path: Path, watcher: Watcher
+) -> None:
+    missing = Program("gone", ("/nonexistent/server",), tmp_path / "gone.log", {})
+    group = Group([missing], watcher, lambda _: None)
+    with pytest.raises(StackError, match=r"gone does not start: it could not be started"):
+        await_ready(group)
+
+
+def test_what_a_killed_child_left_behind_ends_with_it(tmp_path: Path, watcher: Watcher) -> None:
+    fork = f"import os, signal\nif os.fork() == 0: signal.signal(15, signal.SIG_IGN)\n{SLEEP}"
+    pool = program(tmp_path, "pool", fork)
+    group = Group([pool], watcher, lambda _: None)
+    await_ready(group)
+    leader = group.pids["pool"]
+    until(lambda: len(members(leader)) == 2)
+    (left,) = members(leader) - {leader}
+    os.kill(leader, signal.SIGKILL)
+    until_ticked(group, lambda: not runs(left))
+    group.stop([["pool"]])
+
+
+def members(leader: int) -> set[int]:
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getpgid(int(entry.name)) == leader:
+                found.add(int(entry.name))
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def test_who_needs_another_starts_after_it(tmp_path: Path, watcher: Watcher) -> None:
+    mark = tmp_path / "mark"
+    code = f"import time, pathlib; time.sleep(0.1); pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
+    first = program(tmp_path, "first", code, ready=mark.exists)
+    needing = f"import pathlib; assert pathlib.Path({str(mark)!r}).exists(); {SLEEP}"
+    second = program(tmp_path, "second", needing, needs=frozenset({"first"}))
+    group = Group([second, first], watcher, lambda _: None)
+    await_ready(group)
+    assert group["second"].started_at >= (group["first"].ready_at or 0.0)
+    group.stop([["second", "first"]])
+    assert not group.pids
+
+
+def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(
+    tmp_path: Path, watcher: Watcher
+) -> None:
+    mark = tmp_path / "mark"
+    code = f"{DEAF}; import pathlib; pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
+    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=0.3)], watcher, print)
+    await_ready(group)
+    pid, began = group.pids["deaf"], time.monotonic()
+    group.stop([["deaf"]])
+    assert 0.3 <= time.monotonic() - began < 3.0
+    assert not runs(pid)
+
+
+def test_a_second_wish_hurries_the_stop(tmp_path: Path, watcher: Watcher) -> None:
+    mark = tmp_path / "mark"
+    code = f"{DEAF}; import pathlib; pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
+    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=60)], watcher, print)
+    await_ready(group)
+    began = time.monotonic()
+    group.stop([["deaf"]], is_hurried=lambda: True)
+    assert time.monotonic() - began < 5.0
+
+
+def test_stages_end_one_after_the_other(tmp_path: Path, watcher: Watcher) -> None:
+    order = tmp_path / "order"
+    order.touch()
+
+    def noting(name: str, delay: float) -> Program:
+        mark = tmp_path / f"{name}.mark"
+        code = (
+            "import signal, sys, time, pathlib\n"
+            "def end(*_):\n"
+            f"    time.sleep({delay})\n"
+            f"    open({str(order)!r}, 'a').write('{name} ')\n"
+            "    sys.exit()\n"
+            "signal.signal(signal.SIGTERM, end)\n"
+            f"pathlib.Path({str(mark)!r}).touch()\n"
+            "while True: time.sleep(60)\n"
+        )
+        return program(tmp_path, name, code, ready=mark.exists)
+
+    group = Group([noting("store", 0.0), noting("api", 0.2)], watcher, print)
+    await_ready(group)
+    group.stop([["api"], ["store"]])
+    assert order.read_text() == "api store "

@@ -1,0 +1,113 @@
+import os
+import stat
+import subprocess
+import sys
+from importlib.util import cache_from_source, find_spec
+from pathlib import Path
+
+import pytest
+
+from core.keyring import Keyring
+from devstack.supervisor.errors import StackError
+from devstack.supervisor.home import secrets_file
+from devstack.supervisor.home.home import Home, Lock, from_environment, supervisor_pid
+from devstack.supervisor.home.private_files import write_private, write_private_json
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path / "home")
+    home.create()
+    return home
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_home_and_secrets_are_their_owners_alone(home: Home) -> None:
+    secrets_file.load_or_create(home)
+    assert mode(home.path) == 0o700
+    assert mode(home.logs) == 0o700
+    assert mode(home.secrets_file) == 0o600
+
+
+def test_secrets_stay_the_same_and_a_newer_releases_ones_are_kept(home: Home) -> None:
+    first = secrets_file.load_or_create(home)
+    assert secrets_file.load_or_create(home) == first
+    home.secrets_file.write_text('{"valkey_password": "old", "of_a_newer_release": "x"}')
+    second = secrets_file.load_or_create(home)
+    assert second.valkey_password == "old"
+    assert second.postgres_password
+    assert "of_a_newer_release" in home.secrets_file.read_text()
+
+
+def test_damaged_secrets_are_never_replaced_silently(home: Home) -> None:
+    home.secrets_file.write_text('{"encryption_keys": "k1:')
+    with pytest.raises(StackError, match="damaged"):
+        secrets_file.load_or_create(home)
+    assert home.secrets_file.read_text() == '{"encryption_keys": "k1:'
+
+
+def test_generated_keys_are_ones_the_settings_take(home: Home) -> None:
+    secrets = secrets_file.load_or_create(home)
+    Keyring.parse(secrets.secret_keys)
+    Keyring.parse(secrets.encryption_keys)
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(home: Home) -> None:
+    write_private_json(home.run_file, {"a": 1})
+    with pytest.raises(UnicodeEncodeError):
+        write_private(home.run_file, "\udcff")
+    assert home.run_file.read_text() == '{\n  "a": 1\n}\n'
+    assert {path.name for path in home.path.iterdir()} == {"logs", "work", "run.json"}
+
+
+def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StackError, match="PRESSROOM_HOME") as refused:
+        Home(tmp_path / "file" / "home").create()
+    assert refused.value.exit_code == 2
+
+
+def test_the_lock_tells_who_runs_and_a_stale_file_tells_nothing(home: Home) -> None:
+    assert supervisor_pid(home) is None
+    lock = Lock(home.supervisor_lock)
+    assert lock.acquire()
+    lock.note("4711")
+    assert supervisor_pid(home) == 4711
+    assert not Lock(home.supervisor_lock).acquire()
+    lock.release()
+    assert home.supervisor_lock.read_text() == "4711"
+    assert supervisor_pid(home) is None
+
+
+def test_the_home_is_named_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PRESSROOM_HOME", raising=False)
+    assert from_environment().path == tmp_path / ".pressroom"
+    monkeypatch.setenv("PRESSROOM_HOME", "elsewhere")
+    assert from_environment().path == tmp_path / "elsewhere"
+
+
+def test_compiled_modules_go_to_the_home_only_where_they_cannot_stay_beside_the_sources(
+    home: Home,
+) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from devstack.supervisor.home import bytecode, home\n"
+        f"bytecode.keep(home.Home(Path({str(home.path)!r})))\nimport wave\n"
+    )
+    kept_elsewhere = {**os.environ, "PYTHONPYCACHEPREFIX": str(home.path / "elsewhere")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=kept_elsewhere)
+    assert not home.bytecode.exists()
+    forbidden = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    forbidden.pop("PYTHONPYCACHEPREFIX", None)
+    subprocess.run([sys.executable, "-c", code], check=True, env=forbidden)
+    spec = find_spec("sqlalchemy")
+    assert spec is not None
+    assert spec.origin is not None
+    is_compiled = Path(cache_from_source(spec.origin)).exists()
+    assert bool(list(home.bytecode.rglob("wave*.pyc"))) is not is_compiled

@@ -1,0 +1,57 @@
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devstack.supervisor.errors import StackError
+from devstack.supervisor.processes.ports import PortPicker, from_setting, is_free
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_taken_port_names_itself_its_setting_and_its_holder(
+    taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORT", str(taken))
+    with pytest.raises(StackError) as refused:
+        from_setting("PORT", 8000)
+    assert refused.value.exit_code == 2
+    assert f"Port {taken} is taken" in str(refused.value)
+    assert f"pid {os.getpid()}" in str(refused.value)
+    assert "PORT=" in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["http", "0", "65536", "-1", "80.5", "²"])
+def test_what_is_no_port_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOWER_PORT", text)
+    with pytest.raises(StackError, match="FLOWER_PORT"):
+        from_setting("FLOWER_PORT", 5555)
+
+
+def test_a_port_is_free_again_once_its_server_has_ended() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not is_free(port)
+    assert is_free(port)
+
+
+def test_the_next_run_gets_the_same_ports_where_they_are_free(tmp_path: Path) -> None:
+    file = tmp_path / "ports.json"
+    first = PortPicker(file)
+    ports = {first.pick("a"), first.pick("b")}
+    first.keep()
+    second = PortPicker(file)
+    assert {second.pick("a"), second.pick("b")} == ports
+    with socket.create_server(("127.0.0.1", first.chosen["a"])):
+        assert PortPicker(file).pick("a") != first.chosen["a"]
+
+
+def test_no_port_is_given_twice(tmp_path: Path) -> None:
+    picker = PortPicker(tmp_path / "ports.json")
+    assert len({picker.pick(str(n)) for n in range(50)}) == 50

@@ -1,0 +1,213 @@
+"""The three embedded services, really running."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import psutil
+import psycopg2
+import pytest
+import urllib3
+from minio import Minio
+from minio.error import S3Error
+
+from core.settings import Settings
+from devstack.supervisor.embedded.stack import Services, embedded_services
+from tests.devstack.supervisor.ordinary_user import OrdinaryUser
+from tests.devstack.supervisor.waiting import runs, until, users_of
+
+RUN_UNTIL_KILLED = """
+import sys, time
+from pathlib import Path
+from devstack.supervisor.embedded.stack import embedded_services
+with embedded_services(Path(sys.argv[1])) as services:
+    print(*services.pids.values(), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    # Deep, because socket names have a limit that a deep home must not run into.
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory) / ("a-rather-long-name/" * 5) / "home"
+
+
+@pytest.fixture(scope="module")
+def services(home: Path) -> Iterator[Services]:
+    running = embedded_services(home)
+    with pytest.MonkeyPatch.context() as patch:
+        # What a developer's shell may well hold, and what must not reach the servers.
+        patch.setenv("AWS_ACCESS_KEY_ID", "strangers-key")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "strangers-secret")
+        patch.setenv("PGSSLMODE", "require")
+        patch.setenv("PGHOST", "database.example")
+        services = running.__enter__()
+    try:
+        yield services
+    finally:
+        running.__exit__(None, None, None)
+
+
+def query(services: Services, statement: str) -> list[tuple[object, ...]]:
+    session = psycopg2.connect(services.environment["PRESSROOM_DATABASE_URL"])
+    try:
+        with session, session.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+    finally:
+        session.close()
+
+
+def valkey(services: Services, *lines: str, password: str | None = None) -> bytes:
+    url = urllib3.util.parse_url(services.environment["PRESSROOM_REDIS_URL"])
+    assert url.auth is not None
+    login = password or url.auth.removeprefix(":")
+    with socket.create_connection((url.host or "", url.port or 0), timeout=5) as link:
+        link.sendall("\r\n".join([f"AUTH {login}", *lines, "QUIT", ""]).encode())
+        return link.makefile("rb").read()
+
+
+def s3(services: Services, access_key: str | None = None, secret: str | None = None) -> Minio:
+    settings = services.environment
+    return Minio(
+        settings["PRESSROOM_S3_ENDPOINT"].removeprefix("http://"),
+        access_key=access_key or settings["PRESSROOM_S3_ACCESS_KEY"],
+        secret_key=secret or settings["PRESSROOM_S3_SECRET_KEY"],
+        secure=False,
+        region="us-east-1",
+        http_client=urllib3.PoolManager(retries=False, timeout=5),
+    )
+
+
+def test_the_environment_is_one_that_the_settings_take(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in services.environment.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings()
+    assert settings.s3_bucket == services.environment["PRESSROOM_S3_BUCKET"]
+    assert settings.metrics_token is not None
+
+
+def test_what_was_acknowledged_outlives_a_kill_of_each_server(services: Services) -> None:
+    query(services, "CREATE TABLE kept (word text)")
+    query(services, "INSERT INTO kept VALUES ('ß é å')")
+    assert valkey(services, "SET kept 1").endswith(b"+OK\r\n+OK\r\n")
+    bucket = services.environment["PRESSROOM_S3_BUCKET"]
+    s3(services).put_object(bucket, "kept", BytesIO(b"picture"), 7)
+    for name in ("postgres", "valkey", "s3"):
+        before = services.pids[name]
+        services.restart(name)
+        assert services.pids[name] != before
+        assert not runs(before)
+    assert query(services, "SELECT upper(word) FROM kept") == [("ß É Å",)]
+    assert b"$1\r\n1\r\n" in valkey(services, "GET kept")
+    with s3(services).get_object(bucket, "kept") as reply:
+        assert reply.data == b"picture"
+
+
+def test_the_queue_is_durable_and_only_expiring_keys_may_be_evicted(services: Services) -> None:
+    assert b"always" in valkey(services, "CONFIG GET appendfsync")
+    assert b"volatile-lru" in valkey(services, "CONFIG GET maxmemory-policy")
+
+
+def test_no_server_opens_without_its_login(services: Services) -> None:
+    assert b"WRONGPASS" in valkey(services, "PING", password="wrong")
+    url = services.environment["PRESSROOM_DATABASE_URL"]
+    with pytest.raises(psycopg2.OperationalError, match="password"):
+        psycopg2.connect(url, password="wrong")
+    for access_key, secret in [("strangers-key", "strangers-secret"), ("x" * 20, "y" * 20)]:
+        with pytest.raises(S3Error, match="InvalidAccessKeyId"):
+            s3(services, access_key, secret).list_buckets()
+
+
+def test_the_servers_inner_ports_serve_no_object_without_a_login(
+    services: Services, home: Path
+) -> None:
+    bucket = services.environment["PRESSROOM_S3_BUCKET"]
+    s3(services).put_object(bucket, "private", BytesIO(b"secret"), 6)
+    assert s3(services).stat_object(bucket, "private").size == 6
+    filer = json.loads((home / "ports.json").read_text())["s3.filer"]
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"http://127.0.0.1:{filer}/buckets/{bucket}/private", timeout=5)
+    assert refused.value.code == 401
+
+
+def test_no_secret_is_in_the_process_list_or_readable_by_others(
+    services: Services, home: Path
+) -> None:
+    secrets = [
+        value
+        for name, value in services.environment.items()
+        if name.endswith(("_KEY", "_KEYS", "_TOKEN", "_PASSWORD"))
+    ]
+    seen = "\n".join(users_of(home))
+    assert "weed" in seen
+    assert not [secret for secret in secrets if secret in seen]
+    for file in home.iterdir():
+        if file.is_file():
+            assert file.stat().st_mode & 0o077 == 0, file.name
+
+
+def test_every_listener_is_on_the_loopback_address(services: Services) -> None:
+    for pid in services.pids.values():
+        for connection in psutil.Process(pid).net_connections("inet"):
+            if connection.status == psutil.CONN_LISTEN:
+                assert connection.laddr.ip == "127.0.0.1"
+
+
+def test_a_killed_run_leaves_nothing_and_its_home_starts_again_at_once(tmp_path: Path) -> None:
+    first = subprocess.Popen(
+        [sys.executable, "-c", RUN_UNTIL_KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert first.stdout is not None
+    pids = [int(word) for word in first.stdout.readline().split()]
+    assert len(pids) == 3
+    first.kill()
+    first.wait()
+    # Waits for the killed run's servers by itself: two on the same data would destroy it.
+    with embedded_services(tmp_path) as services:
+        assert not any(map(runs, pids))
+        assert query(services, "SELECT 1") == [(1,)]
+    until(lambda: not users_of(tmp_path))
+
+
+def test_two_stacks_run_side_by_side(services: Services, tmp_path: Path) -> None:
+    with embedded_services(tmp_path) as other:
+        assert not set(other.pids.values()) & set(services.pids.values())
+        assert query(other, "SELECT to_regclass('kept')") == [(None,)]
+        assert query(services, "SELECT 1") == [(1,)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_an_ordinary_user_can_run_it(ordinary_user: OrdinaryUser) -> None:
+    code = RUN_UNTIL_KILLED.replace("time.sleep(600)", "")
+    done = ordinary_user.run_python("-c", code, str(ordinary_user.directory))
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split()) == 3
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user needs no such way")
+def test_root_without_user_namespaces_runs_postgres_as_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = Path(tempfile.mkdtemp(dir="/tmp"))
+    monkeypatch.setenv("PATH", "/nonexistent")
+    try:
+        for _ in range(2):  # the second run finds the data that belongs to nobody
+            with embedded_services(home) as services:
+                status = Path(f"/proc/{services.pids['postgres']}/status").read_text()
+                assert "Uid:\t65534\t65534" in status
+                assert query(services, "SELECT 1") == [(1,)]
+    finally:
+        shutil.rmtree(home)

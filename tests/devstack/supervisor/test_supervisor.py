@@ -1,0 +1,308 @@
+"""The whole stack, run as a person runs it."""
+
+import json
+import os
+import shlex
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import psycopg2
+import pytest
+
+from core.mail_server import MailServer, Sender
+from integrations.mail.port import Mail
+from integrations.mail.smtp import SmtpMailer
+from tests.devstack.supervisor.ordinary_user import OrdinaryUser
+from tests.devstack.supervisor.waiting import runs, until, users_of
+
+PROCESSES = {
+    "postgres", "valkey", "s3", "api", "worker-io", "worker-media", "worker-bulk",
+    "beat", "flower", "sandbox", "supervisor",
+}  # fmt: skip
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@dataclass
+class Stack:
+    home: Path
+    variables: dict[str, str]
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "cli.main", *words],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            env={**os.environ, **self.variables},
+        )
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "cli.main", "up", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **self.variables},
+        )
+
+    def is_ready_under(self, supervisor: int) -> bool:
+        # The file of a killed run stays until the next one begins.
+        file = self.home / "run.json"
+        return file.exists() and self.run["pids"]["supervisor"] == supervisor
+
+    @property
+    def run(self) -> dict[str, Any]:
+        run: dict[str, Any] = json.loads((self.home / "run.json").read_text())
+        return run
+
+
+def stack_at(home: Path) -> Stack:
+    variables = {
+        "PRESSROOM_HOME": str(home),
+        "PORT": str(free_port()),
+        "FLOWER_PORT": str(free_port()),
+    }
+    return Stack(home, variables)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stack") / "home"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let the commands below share compiled modules where the environment forbids to keep any."""
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.dont_write_bytecode:
+            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+            patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def place(home: Path) -> Iterator[Stack]:
+    stack = stack_at(home)
+    try:
+        yield stack
+    finally:
+        stopped = stack.command("down")
+    assert stopped.returncode == 0
+    assert users_of(home) == []
+
+
+@pytest.fixture
+def stack(place: Stack) -> Stack:
+    """A running stack, the same one until a test ends it."""
+    if not (place.home / "run.json").exists():
+        started = place.command("up", "--detach", "--json")
+        assert started.returncode == 0, started.stderr
+        assert json.loads(started.stdout) == place.run
+    return place
+
+
+def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
+    run = stack.run
+    assert set(run["pids"]) == PROCESSES
+    assert all(map(runs, run["pids"].values()))
+    assert stat.S_IMODE((stack.home / "run.json").stat().st_mode) == 0o600
+    assert httpx.get(run["api_url"] + "/readyz").status_code == 200
+    assert httpx.get(run["sandbox_url"] + "/healthz").status_code == 200
+    assert httpx.get(run["mailbox_url"]).status_code == 200
+    assert httpx.get(run["flower_url"]).status_code == 401
+    login = (run["flower_user"], run["flower_password"])
+    assert httpx.get(run["flower_url"], auth=login, follow_redirects=True).status_code == 200
+    assert set(run["s3"]) == {"endpoint", "access_key", "secret_key", "bucket"}
+
+
+def test_mail_of_the_stack_lands_in_its_mailbox(stack: Stack) -> None:
+    worker = psutil.Process(stack.run["pids"]["worker-io"]).environ()
+    server = MailServer.parse(worker["PRESSROOM_MAIL_URL"])
+    sender = Sender.parse(worker["PRESSROOM_MAIL_FROM"])
+    SmtpMailer(server, sender).send(Mail("reader@example.com", "Hello", "Text", "<p>Html"))
+    [mail] = httpx.get(stack.run["mailbox_url"] + "/messages").json()
+    assert (mail["to"], mail["subject"]) == ("reader@example.com", "Hello")
+
+
+def test_the_api_checks_challenges_in_the_sandbox(stack: Stack) -> None:
+    api = Path(f"/proc/{stack.run['pids']['api']}/environ").read_text().split("\0")
+    given = dict(each.split("=", 1) for each in api if each.startswith("PRESSROOM_"))
+    assert given["PRESSROOM_CHALLENGE_HOSTNAMES"] == "localhost"
+    for provider in ("TURNSTILE", "HCAPTCHA", "RECAPTCHA"):
+        url = given[f"PRESSROOM_{provider}_URL"]
+        assert url.startswith(stack.run["sandbox_url"])
+        form = {"secret": given[f"PRESSROOM_{provider}_SECRET"], "response": "pass-supervised"}
+        assert httpx.post(url, data=form).json()["success"] is True
+
+
+def test_the_api_is_told_of_payments_in_the_sandbox(stack: Stack) -> None:
+    given = psutil.Process(stack.run["pids"]["api"]).environ()
+    url = given["PRESSROOM_PAYMENTS_SANDBOX_URL"]
+    assert url.startswith(stack.run["sandbox_url"])
+    headers = {"Authorization": f"Bearer {given['PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY']}"}
+    assert httpx.get(f"{url}/v1/events", headers=headers).json()["data"] == []
+    sandbox = psutil.Process(stack.run["pids"]["sandbox"])
+    secret = "PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"
+    assert sandbox.environ()[secret] == given[secret]
+    assert f"{stack.run['api_url']}/webhooks/stripe" in sandbox.cmdline()
+    assert not [each for each in sandbox.cmdline() if given[secret] in each]
+
+
+def test_the_demo_owner_pays_and_has_the_list(stack: Stack) -> None:
+    demo = stack.run["demo"]
+    assert demo["email"] == "demo@pressroom.example"
+    assert demo["list_slug"] == "the-daily-demo"
+    with psycopg2.connect(stack.run["database_url"]) as session, session.cursor() as cursor:
+        cursor.execute(
+            "SELECT users.plan, lists.slug FROM users JOIN lists ON lists.user_id = users.id "
+            "WHERE users.id = %s AND lists.id = %s",
+            (demo["user_id"], demo["list_id"]),
+        )
+        assert cursor.fetchall() == [("paid", "the-daily-demo")]
+
+
+def test_commands_mean_the_running_stack_unless_settings_name_another(stack: Stack) -> None:
+    listed = stack.command("users", "list", "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert "demo@pressroom.example" in {user["email"] for user in json.loads(listed.stdout)}
+    made = stack.command("keys", "create", "demo@pressroom.example", "--name", "cli", "--json")
+    key = json.loads(made.stdout)["key"]
+    me = httpx.get(f"{stack.run['api_url']}/users/me", headers={"X-API-Key": key})
+    assert me.json()["data"]["email"] == "demo@pressroom.example"
+    elsewhere = {**stack.variables, "PRESSROOM_DATABASE_URL": "postgresql://x@127.0.0.1:1/x"}
+    refused = Stack(stack.home, elsewhere).command("users", "list")
+    assert refused.returncode == 2
+    assert "PRESSROOM_REDIS_URL" in refused.stderr
+
+
+def test_the_printed_curl_line_uploads_as_it_is(stack: Stack) -> None:
+    shown = stack.command("up").stdout
+    line = next(line for line in shown.splitlines() if line.startswith("curl "))
+    words = [*shlex.split(line), "-o", os.devnull, "-w", "%{http_code}"]
+    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout in {"200", "201", "202"}
+
+
+def test_a_second_up_says_that_it_runs_and_changes_nothing(stack: Stack) -> None:
+    before = stack.run
+    second = stack.command("up")
+    assert second.returncode == 0
+    assert "already running" in second.stdout
+    assert before["api_url"] in second.stdout
+    assert stack.run == before
+
+
+def test_status_shows_each_process(stack: Stack) -> None:
+    shown = stack.command("status", "--json")
+    assert shown.returncode == 0
+    status = json.loads(shown.stdout)
+    assert set(status["processes"]) == PROCESSES
+    assert {each["state"] for each in status["processes"].values()} == {"running"}
+    assert all(each["uptime_seconds"] > 0 for each in status["processes"].values())
+    assert "worker-media" in stack.command("status").stdout
+
+
+@pytest.mark.parametrize("name", ["postgres", "valkey", "s3", "worker-media", "beat", "api"])
+def test_a_killed_process_comes_back(stack: Stack, name: str) -> None:
+    before = stack.run["pids"][name]
+    os.kill(before, signal.SIGKILL)
+    until(lambda: stack.run["pids"].get(name, before) != before)
+    log = stack.home / "logs" / "supervisor.log"
+    until(lambda: f"{name} is back (pid {stack.run['pids'][name]})" in log.read_text())
+    assert f"{name} was killed by SIGKILL" in log.read_text()
+    until(lambda: answers(stack.run["api_url"] + "/readyz"))
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_a_killed_stack_leaves_nothing_starts_again_and_ends_with_ctrl_c(stack: Stack) -> None:
+    first = stack.run
+    os.kill(first["pids"]["supervisor"], signal.SIGKILL)
+    until(lambda: users_of(stack.home) == [], timeout=8)
+    assert stack.command("status").returncode == 3
+
+    process = stack.start()
+    until(lambda: stack.is_ready_under(process.pid), timeout=60)
+    # Demo data and keys are those of the first time.
+    assert stack.run["demo"] == first["demo"]
+    assert stack.run["database_url"] == first["database_url"]
+
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=40)
+    assert process.returncode == 0, output
+    assert not (stack.home / "run.json").exists()
+    assert users_of(stack.home) == []
+
+
+def test_ctrl_c_during_the_start_stops_it_too(tmp_path: Path) -> None:
+    stack = stack_at(tmp_path / "home")
+    process = stack.start()
+    until((stack.home / "logs" / "valkey.log").exists)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=40)
+    assert process.returncode == 0, output
+    assert users_of(stack.home) == []
+
+
+@pytest.mark.parametrize("setting", ["PORT", "FLOWER_PORT"])
+def test_a_taken_port_is_said_before_anything_starts(tmp_path: Path, setting: str) -> None:
+    stack = stack_at(tmp_path / "home")
+    with socket.create_server(("127.0.0.1", int(stack.variables[setting]))):
+        for words in (["up"], ["up", "--detach"]):
+            refused = stack.command(*words)
+            assert refused.returncode == 2
+            assert f"Port {stack.variables[setting]} is taken" in refused.stderr
+            assert f"set {setting}" in refused.stderr
+    assert not (stack.home / "postgres").exists()
+    assert users_of(stack.home) == []
+
+
+def test_without_a_stack_the_commands_say_so(tmp_path: Path) -> None:
+    stack = stack_at(tmp_path / "home")
+    assert stack.command("status").returncode == 3
+    assert json.loads(stack.command("status", "--json").stdout)["status"] == "stopped"
+    assert json.loads(stack.command("down", "--json").stdout)["was_running"] is False
+
+
+def test_reset_deletes_its_own_and_nothing_else(tmp_path: Path) -> None:
+    stack = stack_at(tmp_path)
+    (tmp_path / "novel.txt").write_text("mine")
+    for name in ("postgres", "s3", "valkey", "logs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data").write_text("")
+    (tmp_path / "secrets.json").write_text("{}")
+    assert stack.command("reset").returncode != 0  # nobody answers the question
+    assert (tmp_path / "postgres").exists()
+    assert stack.command("reset", "--yes").returncode == 0
+    assert (tmp_path / "novel.txt").read_text() == "mine"
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"novel.txt", "supervisor.lock", "services.lock"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_home_of_somebody_else_is_refused_by_name(
+    ordinary_user: OrdinaryUser,
+) -> None:
+    refused = ordinary_user.run_python("-m", "devstack", PRESSROOM_HOME="/usr/pressroom")
+    assert refused.returncode == 2
+    assert "/usr/pressroom" in refused.stderr
+    assert "Traceback" not in refused.stderr

@@ -1,0 +1,58 @@
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg2
+import pytest
+
+from storage.connections import IN_USE_SECONDS
+from storage.database import Database, Statement
+from tests.stack import Stack, eventually
+
+_WHICH = Statement("SELECT pg_backend_pid()")
+_SLOWLY = Statement("SELECT pg_backend_pid() FROM pg_sleep(:seconds)")
+
+
+@pytest.fixture
+def database(stack: Stack) -> Database:
+    return stack.resources.database
+
+
+def which(database: Database) -> object:
+    [(found,)] = database.rows(_WHICH)
+    return found
+
+
+def test_what_a_statement_did_is_committed(stack: Stack, database: Database) -> None:
+    user_id = stack.new_owner().user_id
+    rename = Statement("UPDATE users SET name = 'Renamed' WHERE id = :user_id")
+    assert database.rows(rename, user_id=user_id) == []
+    assert stack.query("SELECT name FROM users WHERE id = %s", user_id) == [("Renamed",)]
+
+
+def test_threads_at_the_same_time_have_connections_of_their_own(database: Database) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(database.rows, _SLOWLY, seconds=0.3) for _ in range(4)]
+        assert len({each.result()[0] for each in found}) == 4
+
+
+def test_refused_statement_leaves_its_connection_as_it_was(database: Database) -> None:
+    before = which(database)
+    with pytest.raises(psycopg2.DataError):
+        database.rows(Statement("SELECT 1 / CAST(:zero AS int)"), zero=0)
+    assert which(database) == before
+
+
+def test_connection_that_the_server_closed_is_not_used_again(
+    stack: Stack, database: Database
+) -> None:
+    before = which(database)
+    stack.query("SELECT pg_terminate_backend(%s)", before)
+    gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = %s"
+    eventually(lambda: stack.query(gone, before) == [(True,)], what="the connection's end")
+    time.sleep(2 * IN_USE_SECONDS)
+    assert which(database) != before
+
+
+def test_a_value_that_was_forgotten_is_no_null(database: Database) -> None:
+    with pytest.raises(KeyError, match="wanted"):
+        database.rows(Statement("SELECT :wanted"))

@@ -1,0 +1,132 @@
+"""The life of one job in a worker: claim, hold, work, end."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+import structlog
+from celery import current_task
+from celery.exceptions import SoftTimeLimitExceeded
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from core.errors import DomainError, TransientError
+from core.logging import get_logger
+from services.jobs import lease as leases
+from services.jobs.kinds import kind_named
+from services.jobs.lease import RENEW_EVERY_SECONDS, JobCancelled, Lease, LeaseLost
+from storage.resources import Resources
+from workers import context
+
+log = get_logger(__name__)
+
+_FIRST_RETRY_SECONDS = 1.0
+_SLOWEST_RETRY_SECONDS = 60.0
+
+# A database that restarts, or is out of connections, is no fault of the job.
+_MAY_PASS = (TransientError, OperationalError, InterfaceError, PoolTimeoutError)
+
+Work = Callable[[Lease], None]
+
+
+def run_job(job_id: int, work: Work) -> None:
+    """Do the job unless somebody else does or did: a second delivery ends at the claim."""
+    resources = context.resources()
+    with resources.unit_of_work() as uow:
+        lease = leases.claim(uow, job_id)
+    if lease is None:
+        log.debug("job.not_claimed", job_id=job_id)
+        return
+    with (
+        structlog.contextvars.bound_contextvars(
+            job_id=job_id, kind=lease.kind, attempt=lease.attempt, request_id=lease.request_id
+        ),
+        _heartbeat(resources, lease),
+    ):
+        _work(resources, lease, work)
+
+
+def _work(resources: Resources, lease: Lease, work: Work) -> None:
+    began = time.monotonic()
+    try:
+        try:
+            lease.check_cancelled()
+            work(lease)
+        except SystemExit:
+            # How a pool process learns that the worker's shutdown waited long enough; or that it
+            # hangs, which counts as a crash.
+            if time.monotonic() - began < current_task.time_limit:
+                _hand_back(resources, lease)
+            raise
+        except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
+            _end_badly(resources, lease, error)
+    except LeaseLost:
+        log.warning("job.lease_lost")
+    else:
+        log.info("job.ended")
+
+
+def _hand_back(resources: Resources, lease: Lease) -> None:
+    with suppress(LeaseLost, SQLAlchemyError), resources.unit_of_work() as uow:
+        leases.hand_back(uow, lease)
+        log.info("job.handed_back")
+
+
+def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
+    with resources.unit_of_work() as uow:
+        match error:
+            case LeaseLost():
+                raise error
+            case JobCancelled():
+                leases.cancel(uow, lease)
+            case DomainError():
+                leases.fail(uow, lease, code=error.code, message=error.message)
+            case SoftTimeLimitExceeded():
+                leases.fail(uow, lease, code="job.too_slow", message="The job took too long.")
+            case _ if _may_pass(error) and lease.retries < kind_named(lease.kind).max_retries:
+                log.warning("job.retried", reason=str(error))
+                leases.retry_later(uow, lease, _backoff(lease.retries))
+            case _:
+                log.error("job.broke", exc_info=error)
+                leases.fail(
+                    uow, lease, code="job.internal_error", message="The job failed unexpectedly."
+                )
+
+
+def _may_pass(error: Exception) -> bool:
+    # psycopg2 has several exceptions for a connection that broke; SQLAlchemy knows them all.
+    cut = isinstance(error, DBAPIError) and error.connection_invalidated
+    return cut or isinstance(error, _MAY_PASS)
+
+
+def _backoff(retries: int) -> timedelta:
+    """Exponential, half of it chance, so that what failed together does not return together."""
+    longest = min(_FIRST_RETRY_SECONDS * 2 ** min(retries, 10), _SLOWEST_RETRY_SECONDS)
+    return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret
+
+
+@contextmanager
+def _heartbeat(resources: Resources, lease: Lease) -> Iterator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=_renew, args=(resources, lease, stop), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _renew(resources: Resources, lease: Lease, stop: threading.Event) -> None:
+    while not stop.wait(RENEW_EVERY_SECONDS):
+        try:
+            with resources.unit_of_work() as uow:
+                leases.renew(uow, lease)
+        except LeaseLost:
+            # The work's own write finds out too; until then it may go on in vain.
+            return
+        except SQLAlchemyError as error:
+            log.warning("lease.not_renewed", job_id=lease.job_id, reason=type(error).__name__)
