@@ -14,14 +14,14 @@ from starlette.middleware import Middleware
 
 from api import errors, openapi
 from api.cookies import cookies_of
-from api.limits.password_hashing import Hashing
-from api.limits.rate_limits import Rates
+from api.limits.password_hashing import HashingPool
+from api.limits.rate_limits import RateLimiter
 from api.middleware.body_limits import BodyLimitMiddleware
-from api.middleware.cors import AudienceMiddleware
+from api.middleware.cors import ApiCorsMiddleware
 from api.middleware.deadlines import DeadlineMiddleware
 from api.middleware.headers import HeadersMiddleware
 from api.middleware.paths import PathMiddleware
-from api.middleware.request_log import BreakageMiddleware, RequestMiddleware
+from api.middleware.request_log import InternalErrorMiddleware, RequestMiddleware
 from api.routers import (
     account_pages,
     accounts,
@@ -49,10 +49,10 @@ from api.routers import (
     webhooks,
 )
 from api.state import State
-from api.waiting.event_streams import Streams
+from api.waiting.event_streams import StreamCounter
 from api.waiting.subscriber import Subscriber
-from api.waiting.waiters import Look, Waiters, running
-from api.waiting.worker_calls import Calls
+from api.waiting.waiters import Lookup, Waiters, background_loops
+from api.waiting.worker_calls import WorkerCalls
 from core import signed_urls
 from core.logging import get_logger
 from core.settings import Settings
@@ -61,9 +61,9 @@ from integrations.payments.registry import PaymentChannels
 from integrations.stock_photos.registry import StockPhotoProviders
 from models import FINISHED
 from services.access import api_keys, sessions
-from services.access.api_keys import Uses
-from services.composer.metadata_requests import Shelf
-from services.composer.photos import Photos, note_quotas
+from services.access.api_keys import LastUseBuffer
+from services.composer.metadata_requests import MetadataCache
+from services.composer.photos import CachedStockPhotos, note_quotas
 from services.jobs import records
 from services.mailing.subscriptions import trace_ids
 from services.media.attachments import signed_links
@@ -120,8 +120,8 @@ def _middleware(settings: Settings) -> list[Middleware]:
     return [
         Middleware(HeadersMiddleware, settings=settings),
         Middleware(RequestMiddleware),
-        Middleware(AudienceMiddleware, pages=[each.router for each in _PAGES]),
-        Middleware(BreakageMiddleware),
+        Middleware(ApiCorsMiddleware, pages=[each.router for each in _PAGES]),
+        Middleware(InternalErrorMiddleware),
         Middleware(PathMiddleware),
         Middleware(DeadlineMiddleware),
         Middleware(BodyLimitMiddleware),
@@ -165,7 +165,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     state = State(
         resources=resources,
         key_signer=api_keys.signer(settings.keyring),
-        key_uses=Uses(),
+        key_uses=LastUseBuffer(),
         session_signer=sessions.signer(settings.keyring),
         login_signer=logins.signer(settings.keyring),
         oauth_signers=Signers.of(settings.keyring),
@@ -178,18 +178,20 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
         payments=PaymentChannels(settings),
         subscriber=Subscriber(redis),
         jobs=Waiters(_finished_jobs(resources)),
-        calls=Calls(resources, redis),
-        shelf=Shelf(settings, resources.keyring, resources.cache),
+        calls=WorkerCalls(resources, redis),
+        shelf=MetadataCache(settings, resources.keyring, resources.cache),
         photos=_photos(resources),
-        streams=Streams(),
+        streams=StreamCounter(),
         cookies=cookies_of(settings),
-        hashing=Hashing(),
-        rates=Rates(settings),
+        hashing=HashingPool(),
+        rates=RateLimiter(settings),
     )
     hearing = state.subscriber
     with hearing.listening(partial(_hear_job, state.jobs)), hearing.listening(state.calls.hear):
         writing = _write_uses(state.key_uses, resources.database)
-        async with running(hearing.run(), state.jobs.run(), state.calls.results.run(), writing):
+        async with background_loops(
+            hearing.run(), state.jobs.run(), state.calls.results.run(), writing
+        ):
             # All that was made so far stays until the end; looking through it for garbage again
             # and again costs more than a request does.
             gc.collect()
@@ -205,7 +207,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     resources.close()
 
 
-async def _write_uses(uses: Uses, database: Database) -> None:
+async def _write_uses(uses: LastUseBuffer, database: Database) -> None:
     while True:
         await asyncio.sleep(_WRITE_USES_SECONDS)
         try:
@@ -215,10 +217,10 @@ async def _write_uses(uses: Uses, database: Database) -> None:
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)
 
 
-def _photos(resources: Resources) -> Photos:
+def _photos(resources: Resources) -> CachedStockPhotos:
     # Workers do the asking; here is only judged what may be asked.
     providers = StockPhotoProviders(resources.settings, partial(note_quotas, resources.redis))
-    return Photos(providers, resources.keyring, resources.cache)
+    return CachedStockPhotos(providers, resources.keyring, resources.cache)
 
 
 def _hear_job(waiters: Waiters[bool], topic: str, status: str) -> None:
@@ -227,7 +229,7 @@ def _hear_job(waiters: Waiters[bool], topic: str, status: str) -> None:
         waiters.nudge(topic)
 
 
-def _finished_jobs(resources: Resources) -> Look[bool]:
+def _finished_jobs(resources: Resources) -> Lookup[bool]:
     def read(topics: list[str]) -> Mapping[str, bool]:
         wanted = {topic: job_of(topic) for topic in topics}
         finished = records.finished_among(resources.database, list(wanted.values()))

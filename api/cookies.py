@@ -31,7 +31,7 @@ class Cookies:
         return f"{self.prefix}pressroom_known"
 
     def keep_session(self, reply: Response, value: str) -> None:
-        self._set(reply, self.session, value, int(sessions.LIFETIME.total_seconds()))
+        self._set(reply, self.session, value, int(sessions.SESSION_LIFETIME.total_seconds()))
 
     def drop_session(self, reply: Response) -> None:
         self._set(reply, self.session, "", 0)

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.pages.problems import is_page, problem_page
+from api.pages.problems import is_for_browser, problem_page
 from api.request_ids import current_request_id
 from core.errors import DomainError, FieldProblem, Kind, TransientError, unavailable
 from core.logging import get_logger
@@ -43,7 +43,7 @@ STATUS_OF = {
 _CODES = {404: "route.not_found", 405: "route.method_not_allowed"}
 
 
-def problem(error: DomainError) -> Response:
+def problem_response(error: DomainError) -> Response:
     """The reply for a refusal; needs no request, so that middleware can use it too."""
     headers = {}
     if error.retry_after is not None:
@@ -117,7 +117,7 @@ class _Problem(Response):
         self._more = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not is_page(scope):
+        if not is_for_browser(scope):
             await super().__call__(scope, receive, send)
             return
         status, code, request_id = (self._body[key] for key in ("status", "code", "request_id"))
@@ -126,7 +126,7 @@ class _Problem(Response):
 
 async def _domain_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, DomainError)
-    return problem(error)
+    return problem_response(error)
 
 
 async def _http_exception(request: Request, error: Exception) -> Response:
@@ -154,7 +154,9 @@ def _allowed(request: Request) -> str:
 
 async def _unreachable(_: Request, error: Exception) -> Response:
     log.warning("dependency.unreachable", reason=f"{type(error).__name__}: {error}")
-    return problem(unavailable("service.unavailable", "A part of the service is not reachable."))
+    return problem_response(
+        unavailable("service.unavailable", "A part of the service is not reachable.")
+    )
 
 
 async def _validation_error(_: Request, error: Exception) -> Response:

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.schemas.envelope import envelope
 from api.schemas.jobs import JobRecord
-from api.signed_files import shown_result
+from api.signed_files import result_with_links
 from api.state import State
 from api.waiting.disconnects import while_connected
 from core.errors import DomainError, Kind
@@ -16,7 +16,7 @@ from models import Job, JobStatus
 from storage.notifications import job_topic
 
 
-async def ended(request: Request, state: State, job_id: int, seconds: float) -> Job:
+async def wait_for_job(request: Request, state: State, job_id: int, seconds: float) -> Job:
     """The job once it has ended or the wait is over; raises the reason of one that failed."""
     await while_connected(request.receive, state.jobs.wait(job_topic(job_id), seconds))
     job = await run_in_threadpool(_read, state, job_id)
@@ -52,16 +52,16 @@ def _read(state: State, job_id: int) -> Job:
         return uow.session.get_one(Job, job_id)
 
 
-def job_answer(state: State, job: Job) -> JSONResponse:
+def job_response(state: State, job: Job) -> JSONResponse:
     """The job's record: 200 when it has ended well, 202 and where to look while it goes on."""
-    record = JobRecord.of(job, shown_result(state, job))
+    record = JobRecord.of(job, result_with_links(state, job))
     status, headers = HTTPStatus.OK, {}
     if job.status != JobStatus.SUCCEEDED:
         status, headers = HTTPStatus.ACCEPTED, {"Location": f"/jobs/{job.id}"}
     return JSONResponse(envelope(record).model_dump(mode="json"), status, headers)
 
 
-def number_answer(job: Job, number: str, *, replayed: bool = False) -> JSONResponse:
+def count_response(job: Job, number: str, *, replayed: bool = False) -> JSONResponse:
     """A number of the job's result; while it goes on, 202 and the job's id."""
     headers = {"Idempotent-Replayed": "true"} if replayed else {}
     if job.status == JobStatus.SUCCEEDED:

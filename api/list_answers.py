@@ -2,24 +2,24 @@ from collections.abc import Sequence
 
 from api.schemas.lists import Channel
 from api.state import State
-from integrations.challenges.port import Provider
+from integrations.challenges.port import ChallengeProviderName
 from models import MailingList
 from services.mailing import subscriber_counts
 from storage.unit_of_work import UnitOfWork
 
 
-def channels(uow: UnitOfWork, state: State, lists: Sequence[MailingList]) -> list[Channel]:
+def list_responses(uow: UnitOfWork, state: State, lists: Sequence[MailingList]) -> list[Channel]:
     """Lists as callers see them, with how many subscribe and what a challenge's widget needs."""
-    subscribers = subscriber_counts.of_lists(uow, {each.id for each in lists})
+    subscribers = subscriber_counts.count_subscribers(uow, {each.id for each in lists})
     return [Channel.of(each, subscribers[each.id], _site_key(state, each)) for each in lists]
 
 
-def channel(uow: UnitOfWork, state: State, mailing_list: MailingList) -> Channel:
-    return channels(uow, state, [mailing_list])[0]
+def list_response(uow: UnitOfWork, state: State, mailing_list: MailingList) -> Channel:
+    return list_responses(uow, state, [mailing_list])[0]
 
 
 def _site_key(state: State, mailing_list: MailingList) -> str | None:
     provider = mailing_list.challenge_provider
     if provider is None or provider not in state.challenges.configured:
         return None
-    return state.challenges.challenge_for(Provider(provider)).site_key
+    return state.challenges.challenge_for(ChallengeProviderName(provider)).site_key

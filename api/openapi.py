@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from api.access.requirements import Access
-from api.middleware.body_limits import limit_of
+from api.middleware.body_limits import body_limit_of
 from api.schemas.envelope import FieldProblemSchema, Problem
 from core.scopes import EXPLANATIONS, Scope
 from services.oauth.metadata import AUTHORIZE_PATH, TOKEN_PATH
@@ -41,7 +41,7 @@ SESSION_SCHEME = {
     "Writes need our own Origin or the header X-CSRF-Token too. Where the API is reached over http "
     "on its own machine, the name has no __Host-.",
 }
-PATIENCE_PARAMETER = {
+WAIT_PARAMETER = {
     "name": "Prefer",
     "in": "header",
     "description": "wait=N: seconds to wait at most. What takes longer is 504, and not done.",
@@ -60,7 +60,7 @@ _RATE_LIMITED = (429, "rate.limited", "Too many requests; try again later.")
 Responses = dict[int | str, dict[str, Any]]
 
 
-def reads_json(
+def json_request_body(
     properties: dict[str, Any], *, required: list[str], parameters: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """``openapi_extra`` of a route that reads the JSON object in its body itself."""
@@ -156,7 +156,7 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
         operation = path[method.lower()]
         _replace_validation_error(operation)
         if "requestBody" in operation:
-            refusal = limit_of(route.path_format or "").refusal
+            refusal = body_limit_of(route.path_format or "").refusal
             _add_refusals(operation["responses"], (413, refusal.code, refusal.message))
         if access and access.stranger:
             _add_refusals(operation["responses"], _RATE_LIMITED)

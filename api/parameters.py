@@ -15,7 +15,7 @@ from core.errors import malformed
 from services.access.api_keys import Caller
 from services.jobs.idempotency import IdempotencyKey
 
-MAX_LIMIT = 1000
+MAX_PAGE_ITEMS = 1000
 
 
 async def _shared(request: Request) -> State:
@@ -36,7 +36,7 @@ def _path_id(value: object) -> int:
 PathId = Annotated[int, BeforeValidator(_path_id)]
 
 Offset = Annotated[int, Query(ge=0, le=ids.MAX_ID, description="How many to skip, newest first")]
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many to answer at most")]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_ITEMS, description="How many to answer at most")]
 
 
 @dataclass(frozen=True)

@@ -14,24 +14,24 @@ from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
 LINK_INVALID = (403, "link.invalid", "The link is not valid, or not any more; ask for a new one.")
 
 
-def errors_url(state: State, import_id: int) -> str:
+def import_errors_url(state: State, import_id: int) -> str:
     """Where the rows of an import that were not added can be fetched, from now on for a while."""
     return _link(state, f"/imports/{import_id}/errors.csv")
 
 
-def shown_result(state: State, job: Job) -> dict[str, Any] | None:
+def result_with_links(state: State, job: Job) -> dict[str, Any] | None:
     """A job's result with fresh links to what it made."""
     result = job.result
     if result is None:
         return None
     if job.kind in {ADD_MEMBERS.name, IMPORT_FILE.name}:
-        return {**result, "errors_url": errors_url(state, result["import_id"])}
-    if job.kind in {kind.name for kind in exports.JOBS.values()}:
+        return {**result, "errors_url": import_errors_url(state, result["import_id"])}
+    if job.kind in {kind.name for kind in exports.EXPORT_JOBS.values()}:
         return {**result, "url": _link(state, f"/exports/{result['export_id']}/file.csv.gz")}
     return result
 
 
-def require_link(request: Request) -> None:
+def require_signed_url(request: Request) -> None:
     """Raises ``link.invalid`` unless the request's path was signed and the link still lasts."""
     fits = signed_urls.opens(
         state_of(request).file_signer,

@@ -3,18 +3,18 @@ from dataclasses import dataclass
 from starlette.requests import HTTPConnection
 
 from api.cookies import Cookies
-from api.limits.password_hashing import Hashing
-from api.limits.rate_limits import Rates
-from api.waiting.event_streams import Streams
+from api.limits.password_hashing import HashingPool
+from api.limits.rate_limits import RateLimiter
+from api.waiting.event_streams import StreamCounter
 from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters
-from api.waiting.worker_calls import Calls
+from api.waiting.worker_calls import WorkerCalls
 from core.keyring import Signer
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
-from services.access.api_keys import Uses
-from services.composer.metadata_requests import Shelf
-from services.composer.photos import Photos
+from services.access.api_keys import LastUseBuffer
+from services.composer.metadata_requests import MetadataCache
+from services.composer.photos import CachedStockPhotos
 from services.money.topups.claims import ClaimTokens
 from services.oauth.signers import Signers
 from storage.resources import Resources
@@ -26,7 +26,7 @@ class State:
 
     resources: Resources
     key_signer: Signer
-    key_uses: Uses
+    key_uses: LastUseBuffer
     session_signer: Signer
     login_signer: Signer
     oauth_signers: Signers
@@ -39,13 +39,13 @@ class State:
     payments: PaymentChannels
     subscriber: Subscriber
     jobs: Waiters[bool]
-    calls: Calls
-    shelf: Shelf
-    photos: Photos
-    streams: Streams
+    calls: WorkerCalls
+    shelf: MetadataCache
+    photos: CachedStockPhotos
+    streams: StreamCounter
     cookies: Cookies
-    hashing: Hashing
-    rates: Rates
+    hashing: HashingPool
+    rates: RateLimiter
 
 
 def state_of(connection: HTTPConnection) -> State:

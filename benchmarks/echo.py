@@ -12,7 +12,7 @@ import uvicorn
 from celery import Celery
 from fastapi import APIRouter, Request
 
-from api.access.requirements import needs
+from api.access.requirements import requires_scope
 from api.app import create_app
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
@@ -22,7 +22,7 @@ from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import Settings, load_settings
 from services.access.api_keys import Caller
-from storage.request_work import Question
+from storage.request_work import RequestLease
 from workers import context
 from workers.declaration import TaskSet
 from workers.main import run
@@ -34,7 +34,7 @@ router = APIRouter()
 
 
 @TASKS.request(TASK)
-def echo(asked: Question) -> dict[str, Any]:
+def echo(asked: RequestLease) -> dict[str, Any]:
     time.sleep(asked.payload["seconds"])
     return asked.payload
 
@@ -43,7 +43,7 @@ def echo(asked: Question) -> dict[str, Any]:
 async def echo_route(
     request: Request,
     state: StateOf,
-    _: Annotated[Caller, needs(Scope.COMPOSER)],
+    _: Annotated[Caller, requires_scope(Scope.COMPOSER)],
     seconds: float = 0.0,
 ) -> Envelope[dict[str, Any]]:
     """What every route of the request lane does, with no work in between."""

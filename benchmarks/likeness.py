@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from services.composer.offline.tokens import tokenizer
-from services.composer.text.words import folded, words_of
+from services.composer.text.words import fold_word, words_of
 
 _CHARACTER = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 
@@ -23,7 +23,7 @@ def precision(tags: Sequence[str], reference: Sequence[str], language: str) -> f
 
 
 def _units(text: str, language: str) -> list[str]:
-    plain = folded(text)
+    plain = fold_word(text)
     return _CHARACTER.findall(plain) if language == "zh" else words_of(plain)
 
 
@@ -40,5 +40,5 @@ def _common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
 
 def _form(tag: str, language: str) -> str:
     if language == "zh":
-        return folded(tag)
-    return " ".join(word.key or folded(word.surface) for word in tokenizer(language)(tag))
+        return fold_word(tag)
+    return " ".join(word.key or fold_word(word.surface) for word in tokenizer(language)(tag))

@@ -21,7 +21,7 @@ from devstack.supervisor.processes.ports import PortPicker
 from models import Tier
 from services.mailing import lists
 from services.mailing.subscriptions import member_pages
-from services.mailing.subscriptions.member_pages import Filters
+from services.mailing.subscriptions.member_pages import MemberFilters
 from tests.stack import Owner, Stack, open_stack
 
 MEMBERS = 1_000_000
@@ -45,7 +45,7 @@ class Page:
 
     name: str
     query: dict[str, Any] = field(default_factory=dict)
-    filters: Filters = Filters()  # noqa: RUF009 - it is frozen
+    filters: MemberFilters = MemberFilters()  # noqa: RUF009 - it is frozen
 
     def path(self, list_id: int) -> str:
         return f"/lists/{list_id}/subscriptions?{urlencode(self.query)}"
@@ -59,15 +59,15 @@ def _pages(deep: int, address: str) -> list[Page]:
         _by_email("email, whole", address),
         _by_email("email, few begin so", address.partition("@")[0][:-1] + "*"),
         _by_email("email, many begin so", address.partition(".")[0] + "*"),
-        Page("premium", {"premium": "1"}, Filters(premium=True)),
-        Page("not premium", {"premium": "0"}, Filters(premium=False)),
-        Page("gold", {"premium": "gold"}, Filters(premium=Tier.GOLD)),
+        Page("premium", {"premium": "1"}, MemberFilters(premium=True)),
+        Page("not premium", {"premium": "0"}, MemberFilters(premium=False)),
+        Page("gold", {"premium": "gold"}, MemberFilters(premium=Tier.GOLD)),
         Page("1,000 at a time", {"limit": 1000}),
     ]
 
 
 def _by_email(name: str, email: str) -> Page:
-    return Page(name, {"email": email}, Filters(email=email))
+    return Page(name, {"email": email}, MemberFilters(email=email))
 
 
 def run() -> list[Finding]:

@@ -14,7 +14,7 @@ from benchmarks.corpus import LANGUAGES, samples
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from services.composer import offline
 from services.composer.offline.tokens import tokenizer
-from services.composer.post import Part, PlainPost, Post
+from services.composer.post import MetadataField, PlainPost, Post
 from services.composer.text.markup import read
 from services.composer.text.sentences import sentences_of
 from services.composer.text.words import words_of
@@ -54,7 +54,7 @@ def _finding(subject: _Subject) -> Finding:
 
 
 def _write(subject: _Subject) -> None:
-    offline.metadata(subject.plain, frozenset(Part), "0" * 64)
+    offline.metadata(subject.plain, frozenset(MetadataField), "0" * 64)
 
 
 def _library_steps(subject: _Subject) -> dict[str, Callable[[], object]]:

@@ -9,11 +9,11 @@ from benchmarks.likeness import precision, rouge_l
 from benchmarks.measure import Finding
 from services.composer import offline, rules
 from services.composer.offline.tokens import tokenizer
-from services.composer.post import Part, PlainPost
+from services.composer.post import MetadataField, PlainPost
 from services.composer.text.markup import read
 from services.composer.text.sentences import sentences_of
 
-_EVERY_PART = frozenset(Part)
+_EVERY_PART = frozenset(MetadataField)
 _HASH = "0" * 64
 
 
@@ -93,7 +93,7 @@ def _judge(sample: Sample) -> _Judged:
 def _first_sentences(plain: PlainPost, language: str) -> str:
     """As many as a summary has room for."""
     kept: list[str] = []
-    room = rules.MOST_SUMMARY_CHARACTERS
+    room = rules.MAX_SUMMARY_CHARACTERS
     for paragraph in plain.paragraphs:
         for sentence in sentences_of(paragraph, language):
             if len(sentence) > room:

@@ -29,7 +29,7 @@ def export_list(
     with connected() as resources:
         with resources.unit_of_work() as uow:
             mailing_list = lists.get_named(uow, list_name)
-            job_id = exports.begin_for(uow, mailing_list.user_id, mailing_list, kind).id
+            job_id = exports.enqueue_export(uow, mailing_list.user_id, mailing_list, kind).id
         job = wait_for(resources, job_id, what=f"export of {list_name}", quiet=as_json)
         target = output or Path(f"{mailing_list.slug}-{kind}.csv.gz")
         result = result_of(job)

@@ -13,7 +13,7 @@ from core.errors import malformed
 from models import Job
 from services.mailing import lists
 from services.mailing.imports import accept
-from services.mailing.imports.accept import Options
+from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
 from storage.parts import PartWriter
 from storage.resources import Resources
@@ -47,7 +47,7 @@ def import_members(
     Exit codes: 0 every row is settled, 3 some rows are invalid, 1 it failed. It goes on when you
     stop watching.
     """
-    options = Options(dry_run, "update" if update else "skip", _mapping(mapping))
+    options = ImportOptions(dry_run, "update" if update else "skip", _mapping(mapping))
     with connected() as resources:
         job_id = _begin(resources, list_name, file, options)
         job = wait_for(resources, job_id, what=f"import into {list_name}", quiet=as_json)
@@ -69,7 +69,7 @@ def _mapping(text: str | None) -> dict[str, str] | None:
     return parsed
 
 
-def _begin(resources: Resources, list_name: str, file: Path, options: Options) -> int:
+def _begin(resources: Resources, list_name: str, file: Path, options: ImportOptions) -> int:
     with resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name)
     prefix = accept.new_prefix()
@@ -103,7 +103,7 @@ def _opened(file: Path) -> BinaryIO:
 def _write_errors(resources: Resources, job: Job, target: Path) -> None:
     assert job.subject_id is not None
     with written(target) as out:
-        out.writelines(verdicts.stream(resources, job.subject_id))
+        out.writelines(verdicts.stream_rejects(resources, job.subject_id))
 
 
 def _report(job: Job, *, as_json: bool) -> None:

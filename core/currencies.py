@@ -61,5 +61,5 @@ def _read(value: object) -> object:
 
 
 # As settings.
-Rate = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
+CreditsPerUsd = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
 Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(_read)]

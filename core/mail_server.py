@@ -10,7 +10,7 @@ _ADDRESS = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9.-]*[A-Za-z0-9]"
 _SENDER = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<address>{_ADDRESS})>|(?P<bare>{_ADDRESS}))\Z")
 
 
-class Security(StrEnum):
+class MailSecurity(StrEnum):
     """What protects the connection; the value is the scheme of a URL."""
 
     NONE = "smtp"
@@ -18,11 +18,11 @@ class Security(StrEnum):
     STARTTLS = "smtp+starttls"
 
 
-_PORTS = {Security.NONE: 25, Security.TLS: 465, Security.STARTTLS: 587}
+_PORTS = {MailSecurity.NONE: 25, MailSecurity.TLS: 465, MailSecurity.STARTTLS: 587}
 
 
 @dataclass(frozen=True)
-class Login:
+class SmtpLogin:
     user: str
     password: str
 
@@ -31,15 +31,15 @@ class Login:
 class MailServer:
     host: str
     port: int
-    security: Security
-    login: Login | None = None
+    security: MailSecurity
+    login: SmtpLogin | None = None
 
     @classmethod
     def parse(cls, url: str) -> Self:
         """Read ``smtp://[user:password@]host[:port]``; a ValueError never shows what is in it."""
         try:
             parts = urlsplit(url)
-            security, port = Security(parts.scheme), parts.port
+            security, port = MailSecurity(parts.scheme), parts.port
         except ValueError:
             # The library's own words would hold a part of the URL, perhaps of the password.
             parts, security, port = None, None, None
@@ -57,10 +57,10 @@ def _names_a_server(parts: SplitResult) -> bool:
     return is_host and parts.port != 0 and not is_more
 
 
-def _login(parts: SplitResult) -> Login | None:
+def _login(parts: SplitResult) -> SmtpLogin | None:
     if parts.username is None:
         return None
-    login = Login(unquote(parts.username), unquote(parts.password or ""))
+    login = SmtpLogin(unquote(parts.username), unquote(parts.password or ""))
     if not (login.user and login.password):
         raise ValueError("must have a user and a password, or neither")
     if not (login.user + login.password).isascii():
@@ -69,7 +69,7 @@ def _login(parts: SplitResult) -> Login | None:
 
 
 @dataclass(frozen=True)
-class Sender:
+class MailSender:
     name: str
     address: str
 

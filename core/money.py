@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 PLACES = 4
-LARGEST = Decimal("99999999999.9999")
+MAX_AMOUNT = Decimal("99999999999.9999")
 
 # How many decimals an amount has where it is paid (ISO 4217 and docs.stripe.com/currencies). Left
 # out are currencies of which the two pages disagree (ISK, MGA, UGX), and those with three decimals,
@@ -22,7 +22,7 @@ _MINOR_DIGITS = dict.fromkeys(_WITH_NONE.split(), 0) | dict.fromkeys(_WITH_TWO.s
 def is_storable(amount: Decimal) -> bool:
     """Whether it is finite, has at most four decimals and fits NUMERIC(15,4)."""
     # Copying and comparing do not round; ``abs`` does, and breaks on exponents that JSON may have.
-    if not amount.is_finite() or amount.copy_abs() > LARGEST:
+    if not amount.is_finite() or amount.copy_abs() > MAX_AMOUNT:
         return False
     return amount == amount.quantize(Decimal(1).scaleb(-PLACES))
 

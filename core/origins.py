@@ -10,7 +10,7 @@ from pydantic_settings import NoDecode
 LOOPBACK_WORD = "loopback"
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
-_LARGEST_PORT = 65_535
+_MAX_PORT = 65_535
 # Of a host's many spellings only the plain ones: no user, no escapes, no numbers in other systems.
 ORIGIN = re.compile(
     r"(?P<scheme>https?)://(?P<host>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])"
@@ -22,15 +22,15 @@ ORIGIN = re.compile(
 def read(text: str) -> str | None:
     """The origin in lower case and without the scheme's own port; ``None`` where it is none."""
     match = ORIGIN.fullmatch(text)
-    return None if match is None else of(match)
+    return None if match is None else origin_of(match)
 
 
-def of(match: re.Match[str]) -> str | None:
+def origin_of(match: re.Match[str]) -> str | None:
     """The origin that a match of ``ORIGIN`` says; ``None`` for a port that there isn't."""
     scheme, host, port = match["scheme"].lower(), match["host"].lower(), match["port"]
     if port is None or port == _DEFAULT_PORTS[scheme]:
         return f"{scheme}://{host}"
-    if port != str(int(port)) or not 0 < int(port) <= _LARGEST_PORT:
+    if port != str(int(port)) or not 0 < int(port) <= _MAX_PORT:
         return None
     return f"{scheme}://{host}:{port}"
 

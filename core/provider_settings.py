@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AnyHttpUrl, Field, PlainSerializer, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode
 
-from core.mail_server import MailServer, Sender
+from core.mail_server import MailSender, MailServer
 
 PREFIX = "PRESSROOM_"
 _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")
@@ -165,7 +165,7 @@ class ProviderSettings(BaseSettings):
     @field_validator("mail_from")
     @classmethod
     def _one_sender(cls, value: str) -> str:
-        Sender.parse(value)
+        MailSender.parse(value)
         return value
 
     @field_validator("challenge_hostnames")

@@ -16,11 +16,11 @@ _LIMIT = rf"\s*{_AMOUNT}\s*(?:/|per)\s*(?:{_MULTIPLE}\s*)?{_UNIT}\s*"
 _LIMITS = re.compile(rf"{_LIMIT}(?:[,;|]{_LIMIT})*\Z", re.IGNORECASE)
 
 
-def check(value: str) -> str:
+def check_rate_limits(value: str) -> str:
     """The limits as they were written, empty for none; raises ``ValueError``."""
     if value.strip() and not _LIMITS.match(value):
         raise ValueError("must be like 600/minute or 10/second;200/hour, or empty for no limit")
     return value.strip()
 
 
-RateLimits = Annotated[str, AfterValidator(check)]
+RateLimits = Annotated[str, AfterValidator(check_rate_limits)]

@@ -22,7 +22,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from core.currencies import DEFAULT_CURRENCIES, Currencies, Rate
+from core.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
 from core.keyring import Keyring
 from core.origins import Origins
 from core.provider_settings import PREFIX, BaseUrl, ProviderSettings, comma_separated
@@ -75,7 +75,7 @@ class Settings(ProviderSettings):
         default=(),
         description="Addresses or networks whose forwarded headers count, comma separated",
     )
-    credits_per_usd: Rate = Field(
+    credits_per_usd: CreditsPerUsd = Field(
         default=Decimal(100), description="How many credits a US dollar buys"
     )
     currencies: Currencies = Field(

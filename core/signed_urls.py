@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from core.keyring import Keyring, Signer
 
-LIFETIME = timedelta(minutes=15)
+FILE_LINK_LIFETIME = timedelta(minutes=15)
 _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
 
@@ -16,7 +16,7 @@ def signer(keyring: Keyring) -> Signer:
 
 def create(signer: Signer, path: str, *, base: str, now: datetime) -> str:
     """An absolute URL for the path of a route that serves a file."""
-    expires = int((now + LIFETIME).timestamp())
+    expires = int((now + FILE_LINK_LIFETIME).timestamp())
     query = urlencode({"expires": expires, "signature": signer.sign(_signed(path, expires))})
     return f"{base}{path}?{query}"
 

@@ -36,7 +36,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True)
-class Erased:
+class ErasureSummary:
     """Who was erased, and how much of each kind was blanked or forgotten, or outlives them."""
 
     user_id: int
@@ -48,7 +48,7 @@ class Erased:
     jobs: int
 
 
-def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> Erased:
+def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     """Blank the person wherever they are kept; raises ``user.not_found``, ``user.owns_lists``.
 
     Opt-outs stay under an HMAC of the address. Records that others rely on (a list's history, a
@@ -63,10 +63,10 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> Erased:
     jobs = _forget(uow, delete(Job).where(Job.user_id == person.id))
     _forget_bulk_files(uow, person)
     _blank_orders(uow, person)
-    erased = Erased(
+    erased = ErasureSummary(
         user_id=person.id,
         subscriptions=_blank_subscriptions(uow, person),
-        opt_outs_kept=opt_outs.outlive(uow, opt_outs.signer(keyring), person),
+        opt_outs_kept=opt_outs.keep_for_erasure(uow, opt_outs.signer(keyring), person),
         lists=_blank_lists(uow, person),
         attachments=attachments,
         keys=_forget(uow, delete(ApiKey).where(ApiKey.user_id == person.id)),
@@ -103,7 +103,7 @@ def _hold(uow: UnitOfWork, email: str) -> User:
     query = select(User).where(User.email == accounts.normalise_email(email)).with_for_update()
     person = uow.session.scalar(query)
     if person is None:
-        raise accounts.no_user_of(email)
+        raise accounts.user_not_found(email)
     return person
 
 

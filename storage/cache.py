@@ -15,7 +15,7 @@ from storage.breaker import Breaker
 log = get_logger(__name__)
 
 # Queues share the memory, so an entry that stays larger than this is not kept.
-MOST_BYTES = 32 * 1024
+MAX_ENTRY_BYTES = 32 * 1024
 
 
 class Cache:
@@ -35,7 +35,7 @@ class Cache:
 
     def put(self, key: str, text: str, *, seconds: int) -> None:
         packed = zlib.compress(text.encode())
-        if self._breaker.is_open or len(packed) > MOST_BYTES:
+        if self._breaker.is_open or len(packed) > MAX_ENTRY_BYTES:
             return
         try:
             self._client.set(_name(key), packed, ex=seconds)

@@ -15,7 +15,7 @@ TRUSTED_IDLE_SECONDS = 1.0
 _KEPT_IDLE_SECONDS = 60.0
 
 
-class Links:
+class ConnectionPool:
     """Autocommitting connections; each is one thread's at a time, the one used last first.
 
     As many are open as threads were using one at once; what nobody needed for a minute is closed.
@@ -59,7 +59,7 @@ class Links:
             pass
 
 
-def was_closed(link: connection) -> bool:
+def peer_closed(link: connection) -> bool:
     """Whether an idle connection's socket has something to read: its end, or a farewell."""
     poll = select.poll()
     poll.register(link.fileno(), select.POLLIN)
@@ -69,7 +69,7 @@ def was_closed(link: connection) -> bool:
 def _lives(link: connection, idled: float) -> bool:
     if idled < IN_USE_SECONDS:
         return True
-    return not was_closed(link) and (idled < TRUSTED_IDLE_SECONDS or _answers(link))
+    return not peer_closed(link) and (idled < TRUSTED_IDLE_SECONDS or _answers(link))
 
 
 def _answers(link: connection) -> bool:

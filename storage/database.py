@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from core.settings import Settings
-from storage.connections import TRUSTED_IDLE_SECONDS, Links, was_closed
+from storage.connections import TRUSTED_IDLE_SECONDS, ConnectionPool, peer_closed
 
 # Bounds for the statements of a request or task step: a stuck one must fail, not pile up.
 STATEMENT_TIMEOUT_MS = 10_000
@@ -41,7 +41,7 @@ class Statement:
 class Database:
     engine: Engine
     sessions: sessionmaker[Session]
-    links: Links
+    links: ConnectionPool
 
     def rows(self, statement: Statement, **values: object) -> list[tuple[Any, ...]]:
         """What a statement returns that is a transaction of its own: it has been committed.
@@ -92,7 +92,7 @@ def open_database(settings: Settings, *, pool_size: int, application_name: str) 
         pool_recycle=1800,
     )
     _check_before_use(engine)
-    return Database(engine, sessionmaker(engine, expire_on_commit=False), Links(connect))
+    return Database(engine, sessionmaker(engine, expire_on_commit=False), ConnectionPool(connect))
 
 
 def _check_before_use(engine: Engine) -> None:
@@ -115,7 +115,7 @@ def _check_before_use(engine: Engine) -> None:
         if idle_since is None:
             return
         idled = time.monotonic() - idle_since
-        if was_closed(cast("psycopg2.extensions.connection", connection)) or (
+        if peer_closed(cast("psycopg2.extensions.connection", connection)) or (
             idled > TRUSTED_IDLE_SECONDS and not _answers(engine, connection)
         ):
             # Those that idle beside it are most likely as dead.

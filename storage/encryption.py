@@ -28,7 +28,7 @@ class WrappedKey:
     data: bytes
 
 
-class Envelope:
+class KeyWrapper:
     def __init__(self, keyring: Keyring) -> None:
         self._keyring = keyring
 

@@ -12,7 +12,7 @@ from urllib3.exceptions import HTTPError
 from core.errors import TransientError
 from core.settings import Settings
 
-CHUNK_BYTES = 128 * 1024
+STREAM_BYTES = 128 * 1024
 
 
 class ObjectMissing(Exception):
@@ -59,7 +59,7 @@ class ObjectStore:
         with _translated(key):
             response = self._client.get_object(self._bucket, key, offset=offset, length=length)
             try:
-                yield from response.stream(CHUNK_BYTES)
+                yield from response.stream(STREAM_BYTES)
             finally:
                 response.close()
                 response.release_conn()

@@ -19,12 +19,12 @@ from storage.redis import open_counting_redis
 log = get_logger(__name__)
 
 _PREFIX = "pressroom:rate"
-_BLOCKS_IN_A_LIMIT = 300
-_MOST_KEYS = 10_000
+_BLOCKS_PER_LIMIT = 300
+_MAX_KEYS = 10_000
 
 
 @dataclass(frozen=True)
-class Standing:
+class RateLimitStatus:
     """How somebody stands with a limit: of ``most`` in ``window`` seconds, what is ``left``.
 
     ``left`` is below 0 for what is beyond the limit; after ``reset`` seconds all is there again.
@@ -40,7 +40,7 @@ class Standing:
         return cls(most, item.get_expiry(), most - count, reset)
 
 
-class Counters:
+class RateCounters:
     """In Redis, all processes together; in this process alone while Redis is away.
 
     The windows are those of the clock, so that the count alone says how somebody stands. Of a high
@@ -59,18 +59,18 @@ class Counters:
         self._breaker = Breaker()
         self._blocks = _Blocks()
 
-    def count(self, item: RateLimitItem, *names: str) -> Standing | None:
+    def count(self, item: RateLimitItem, *names: str) -> RateLimitStatus | None:
         """One more; ``None`` when Redis can't be asked."""
         key, reset = _window(item, names)
         number = self._blocks.take(key)
         if number is None:
             number = self._ask(item, key)
-        return None if number is None else Standing.of(item, item.amount, number, reset)
+        return None if number is None else RateLimitStatus.of(item, item.amount, number, reset)
 
     def _ask(self, item: RateLimitItem, key: str) -> int | None:
         if self._breaker.is_open:
             return None
-        size = max(item.amount // _BLOCKS_IN_A_LIMIT, 1)
+        size = max(item.amount // _BLOCKS_PER_LIMIT, 1)
         try:
             last = self._shared.incr(key, item.get_expiry(), size)
         except RedisError as error:
@@ -82,11 +82,11 @@ class Counters:
             self._blocks.put(key, range(first + 1, last + 1))
         return first
 
-    def count_here(self, item: RateLimitItem, *names: str) -> Standing:
+    def count_here(self, item: RateLimitItem, *names: str) -> RateLimitStatus:
         """One more in this process, which allows half: it does not know of the others."""
         key, reset = _window(item, names)
         count = self._own.incr(key, item.get_expiry())
-        return Standing.of(item, max(item.amount // 2, 1), count, reset)
+        return RateLimitStatus.of(item, max(item.amount // 2, 1), count, reset)
 
     def close(self) -> None:
         self._client.close()
@@ -110,14 +110,14 @@ class _Blocks:
 
     def put(self, key: str, numbers: range) -> None:
         with self._lock:
-            if len(self._left) >= _MOST_KEYS:
+            if len(self._left) >= _MAX_KEYS:
                 # Windows end, and their keys never come again.
                 self._left.clear()
             # Threads that ask at the same time each bring a block.
             self._left.setdefault(key, deque()).append(iter(numbers))
 
 
-def limits_of(setting: str) -> tuple[RateLimitItem, ...]:
+def parse_limits(setting: str) -> tuple[RateLimitItem, ...]:
     return tuple(parse_many(setting)) if setting else ()
 
 

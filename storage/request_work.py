@@ -31,7 +31,7 @@ RESULT_SECONDS = 60
 LEASE_SECONDS = 5.0
 RENEW_EVERY_SECONDS = 1.0
 # A larger result is only announced: those who wait fetch it, and no other process is sent it.
-_MOST_TOLD_CHARACTERS = 8 * 1024
+_MAX_ANNOUNCED_CHARACTERS = 8 * 1024
 
 _PREAMBLE = """
 local waiting, input, running, result, told = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -98,12 +98,12 @@ return 1
 """
 
 
-class NobodyWaits(Exception):
+class AllCallersLeft(Exception):
     """Who asked for the work has left; what is left of it would be for nobody."""
 
 
 @dataclass(frozen=True)
-class Taken:
+class RequestInput:
     payload: dict[str, Any]
     # How long the most patient of those who wait goes on waiting.
     seconds: float
@@ -136,14 +136,14 @@ class RequestWork:
         """Wait no longer. With the last one goes the work, unless a worker is at it."""
         self._leave(_keys(request_id), [asker])
 
-    def take(self, request_id: str, worker: str) -> Taken | None:
+    def take(self, request_id: str, worker: str) -> RequestInput | None:
         """What is asked, for the first who takes it; ``None`` when nobody waits for it any more,
         or another worker is at it or has done it."""
         found = self._take(_keys(request_id), [worker, _milliseconds(LEASE_SECONDS)])
         if found is None:
             return None
         text, patience = found
-        return Taken(orjson.loads(text), patience / 1000)
+        return RequestInput(orjson.loads(text), patience / 1000)
 
     def attend(self, request_id: str, worker: str) -> float:
         """Renew the lease, or take it again; for how many seconds somebody still waits, 0 when
@@ -158,13 +158,13 @@ class RequestWork:
     def finish(self, request_id: str, worker: str, result: dict[str, Any]) -> None:
         """Tell the result to those who wait."""
         text = orjson.dumps(result).decode()
-        told = text if len(text) <= _MOST_TOLD_CHARACTERS else ""
+        told = text if len(text) <= _MAX_ANNOUNCED_CHARACTERS else ""
         word = message(result_topic(request_id), told)
         self._finish(_keys(request_id), [worker, text, RESULT_SECONDS, CHANNEL, word])
 
 
 @dataclass(frozen=True)
-class Question:
+class RequestLease:
     """What a worker is asked, and whether anybody still wants to know."""
 
     payload: dict[str, Any]
@@ -175,14 +175,14 @@ class Question:
     until: float
 
     def seconds_left(self) -> float:
-        """How long somebody still waits. Raises ``NobodyWaits``: ask before whatever costs."""
+        """How long somebody still waits. Raises ``AllCallersLeft``: ask before whatever costs."""
         try:
             left = self.work.attend(self.request_id, self.worker)
         except RedisError as error:
             log.warning("request.not_attended", reason=type(error).__name__)
             left = self.until - time.monotonic()
         if left <= 0:
-            raise NobodyWaits
+            raise AllCallersLeft
         return left
 
     def renew(self) -> None:

@@ -7,7 +7,7 @@ from core.settings import Settings
 from storage.broker import Broker
 from storage.cache import Cache
 from storage.database import Database, open_database
-from storage.encryption import Envelope
+from storage.encryption import KeyWrapper
 from storage.notifications import Notifier
 from storage.objects import ObjectStore
 from storage.redis import open_redis
@@ -25,7 +25,7 @@ class Resources:
     broker: Broker
     notifier: Notifier
     objects: ObjectStore
-    envelope: Envelope
+    envelope: KeyWrapper
     keyring: Keyring
 
     def unit_of_work(self) -> UnitOfWork:
@@ -50,6 +50,6 @@ def open_resources(settings: Settings, *, concurrency: int, name: str) -> Resour
         broker=Broker(settings),
         notifier=Notifier(client),
         objects=ObjectStore(settings, connections=concurrency),
-        envelope=Envelope(settings.encryption_keyring),
+        envelope=KeyWrapper(settings.encryption_keyring),
         keyring=settings.keyring,
     )

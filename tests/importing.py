@@ -15,7 +15,7 @@ from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.mailing import lists, subscriber_counts
 from services.mailing.imports import accept, import_jobs, records, undo
-from services.mailing.imports.accept import Options
+from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
 from storage.parts import PartWriter
 from storage.resources import Resources
@@ -56,7 +56,7 @@ class Importing:
             prefix=prefix,
             filename=name,
             size=len(file),
-            options=Options(**options),
+            options=ImportOptions(**options),
             request_id=None,
         ).job_id
 
@@ -83,7 +83,7 @@ class Importing:
     def work(self, job_id: int) -> Job:
         """Take turns at the job until it has ended, as a worker does."""
         job = self.job(job_id)
-        run = undo.run if job.kind == undo.UNDO.name else import_jobs.run
+        run = undo.run if job.kind == undo.UNDO_IMPORT.name else import_jobs.run
         for _ in range(_MOST_TURNS):
             lease = self.claim(job_id)
             if lease is None:
@@ -155,11 +155,11 @@ class Importing:
     def count(self, list_id: int) -> int:
         """As the list shows it."""
         with self.resources.unit_of_work() as uow:
-            return subscriber_counts.of_lists(uow, [list_id])[list_id]
+            return subscriber_counts.count_subscribers(uow, [list_id])[list_id]
 
     def not_added(self, import_id: int) -> list[list[str]]:
         """The file of rows that were not added, without its header."""
-        text = b"".join(verdicts.stream(self.resources, import_id)).decode()
+        text = b"".join(verdicts.stream_rejects(self.resources, import_id)).decode()
         return list(csv.reader(io.StringIO(text)))[1:]
 
 

@@ -10,8 +10,8 @@ from pydantic import SecretStr
 
 from devstack.sandbox.llm_settings import base_url
 from integrations.llm import wire
-from integrations.llm.openai_protocol import OpenAIProtocol, Server
-from integrations.llm.port import Question, Usage
+from integrations.llm.openai_protocol import LlmServerState, OpenAIProtocol
+from integrations.llm.port import CompletionRequest, Usage
 
 KEY = "sk-never-to-be-seen-0123456789"
 PRIVATE = "Zanzibar"
@@ -29,7 +29,7 @@ class Run:
 
     sandbox: str
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
-    server: Server = field(default_factory=Server)
+    server: LlmServerState = field(default_factory=LlmServerState)
     usages: list[Usage] = field(default_factory=list)
 
     @property
@@ -81,8 +81,8 @@ class Run:
         return shown
 
 
-def question(seconds: float = 20.0) -> Question:
-    return Question(
+def question(seconds: float = 20.0) -> CompletionRequest:
+    return CompletionRequest(
         instructions="Sum it up.",
         material=f"<post>\nTitle: {PRIVATE}\n\nBees live in {PRIVATE}. They make honey.\n</post>",
         schema=SCHEMA,

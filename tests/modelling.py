@@ -22,7 +22,7 @@ class Modelled:
         self.stack.environment |= {
             "PRESSROOM_LLM_PROVIDER": "openai",
             "PRESSROOM_LLM_BASE_URL": llm_settings.base_url(self.stack.sandbox_url, RUN),
-            "PRESSROOM_LLM_API_KEY": llm_settings.API_KEY,
+            "PRESSROOM_LLM_API_KEY": llm_settings.SANDBOX_API_KEY,
             "PRESSROOM_LLM_MODEL": SOURCE.removeprefix("openai/"),
         }
         self.stack.start_api()

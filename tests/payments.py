@@ -16,9 +16,9 @@ from core import clock
 from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
 from devstack.sandbox.providers import payments
-from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.keys import StripeKeys
 from devstack.sandbox.stripe.server import StripeServer
-from integrations.payments.port import Channel, Checkout
+from integrations.payments.port import Checkout, PaymentChannel
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.stack import eventually
 
@@ -183,7 +183,7 @@ class SandboxPayments:
 
 
 @contextlib.contextmanager
-def serving(keys: Keys) -> Iterator[str]:
+def serving(keys: StripeKeys) -> Iterator[str]:
     """The stand-in alone, in this process; its sandbox's URL."""
     app = create_app((payments(StripeServer(keys)),))
     config = uvicorn.Config(app, host=LOOPBACK, port=0, log_config=None)
@@ -198,9 +198,9 @@ def serving(keys: Keys) -> Iterator[str]:
     thread.join()
 
 
-def account_at(url: str, keys: Keys, **chosen: float) -> StripeCheckout:
+def account_at(url: str, keys: StripeKeys, **chosen: float) -> StripeCheckout:
     return StripeCheckout(
-        Channel.SANDBOX,
+        PaymentChannel.SANDBOX,
         base_url=url,
         secret_key=SecretStr(keys.secret_key),
         webhook_secret=SecretStr(keys.webhook_secret),

@@ -12,13 +12,13 @@ from integrations.mail.port import Mailer
 from integrations.payments.registry import PaymentChannels
 from integrations.stock_photos.registry import StockPhotoProviders
 from services.composer import model_usage
-from services.composer.metadata_requests import Shelf
-from services.composer.photos import Photos, note_quotas
+from services.composer.metadata_requests import MetadataCache
+from services.composer.photos import CachedStockPhotos, note_quotas
 from services.media.images import ConverterProcess
 from storage.resources import Resources, open_resources
 
 if TYPE_CHECKING:
-    from services.composer.writers import Writing
+    from services.composer.writers import MetadataWriter
 
 IO_THREADS = 16
 # A job's own work and its heartbeat.
@@ -27,7 +27,7 @@ _CONNECTIONS_PER_JOB = 2
 _lanes: list[Lane] = []
 
 
-def serve(lane: Lane) -> None:
+def set_lane(lane: Lane) -> None:
     """Say which lane this process and those it forks work for."""
     _lanes[:] = [lane]
 
@@ -50,30 +50,30 @@ def mailer() -> Mailer:
     return registry.mailer(load_settings())
 
 
-def writing() -> "Writing":
+def writing() -> "MetadataWriter":
     return _writing_of(os.getpid())
 
 
-def photos() -> Photos:
+def photos() -> CachedStockPhotos:
     return _photos_of(os.getpid())
 
 
 @lru_cache(maxsize=1)
-def _writing_of(_pid: int) -> "Writing":
+def _writing_of(_pid: int) -> "MetadataWriter":
     given = resources()
     # The writers' libraries take seconds and memory, which the other lanes' workers are spared.
-    from services.composer.writers import Writing
+    from services.composer.writers import MetadataWriter
 
-    shelf = Shelf(given.settings, given.keyring, given.cache)
+    shelf = MetadataCache(given.settings, given.keyring, given.cache)
     llm = language_model(given.settings, partial(model_usage.note, given.redis))
-    return Writing(given.settings, shelf, llm)
+    return MetadataWriter(given.settings, shelf, llm)
 
 
 @lru_cache(maxsize=1)
-def _photos_of(_pid: int) -> Photos:
+def _photos_of(_pid: int) -> CachedStockPhotos:
     given = resources()
     providers = StockPhotoProviders(given.settings, partial(note_quotas, given.redis))
-    return Photos(providers, given.keyring, given.cache)
+    return CachedStockPhotos(providers, given.keyring, given.cache)
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ from celery import Celery
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
 from workers.job_runner import run_job
-from workers.request_tasks import Answer, answer_request
+from workers.request_tasks import RequestHandler, answer_request
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class TaskSet:
 
         return declare
 
-    def request(self, name: str) -> Callable[[Answer], Answer]:
+    def request(self, name: str) -> Callable[[RequestHandler], RequestHandler]:
         """Declare what does request-only work: from the caller's payload to its result."""
 
-        def declare(answer: Answer) -> Answer:
+        def declare(answer: RequestHandler) -> RequestHandler:
             def task(*, request_id: str) -> None:
                 answer_request(request_id, answer)
 

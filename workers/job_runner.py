@@ -23,8 +23,8 @@ from workers import context
 
 log = get_logger(__name__)
 
-_FIRST_RETRY_SECONDS = 1.0
-_SLOWEST_RETRY_SECONDS = 60.0
+_MIN_RETRY_SECONDS = 1.0
+_MAX_RETRY_SECONDS = 60.0
 
 # A database that restarts, or is out of connections, is no fault of the job.
 _MAY_PASS = (TransientError, OperationalError, InterfaceError, PoolTimeoutError)
@@ -104,7 +104,7 @@ def _may_pass(error: Exception) -> bool:
 
 def _backoff(retries: int) -> timedelta:
     """Exponential, half of it chance, so that what failed together does not return together."""
-    longest = min(_FIRST_RETRY_SECONDS * 2 ** min(retries, 10), _SLOWEST_RETRY_SECONDS)
+    longest = min(_MIN_RETRY_SECONDS * 2 ** min(retries, 10), _MAX_RETRY_SECONDS)
     return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret
 
 

@@ -10,7 +10,7 @@ from workers.declaration import TaskSet
 
 def run(lane: Lane, concurrency: int | None, *more: TaskSet) -> None:
     """Work on one lane until told to stop; ends the process."""
-    context.serve(lane)
+    context.set_lane(lane)
     profile = PROFILES[lane]
     options = ["--pool", profile.pool, "--queues", queue_name(lane), "--hostname", f"{lane}@%h"]
     if concurrency or profile.concurrency:

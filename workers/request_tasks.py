@@ -9,15 +9,15 @@ from typing import Any
 
 from core.errors import DomainError, Kind, TransientError
 from core.logging import get_logger
-from storage.request_work import RENEW_EVERY_SECONDS, NobodyWaits, Question, RequestWork
+from storage.request_work import RENEW_EVERY_SECONDS, AllCallersLeft, RequestLease, RequestWork
 from workers import context
 
 log = get_logger(__name__)
 
-Answer = Callable[[Question], dict[str, Any]]
+RequestHandler = Callable[[RequestLease], dict[str, Any]]
 
 
-def answer_request(request_id: str, answer: Answer) -> None:
+def answer_request(request_id: str, answer: RequestHandler) -> None:
     work = RequestWork(context.resources().redis)
     worker = secrets.token_urlsafe(12)
     taken = work.take(request_id, worker)
@@ -25,11 +25,11 @@ def answer_request(request_id: str, answer: Answer) -> None:
         log.info("request.dropped", work=request_id)
         return
     until = time.monotonic() + taken.seconds
-    question = Question(taken.payload, work, request_id, worker, until)
+    question = RequestLease(taken.payload, work, request_id, worker, until)
     try:
         with _leases.kept(question):
             outcome = _outcome(answer, question)
-    except NobodyWaits:
+    except AllCallersLeft:
         log.info("request.abandoned", work=request_id)
         return
     work.finish(request_id, worker, outcome)
@@ -42,11 +42,11 @@ class _Leases:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[str, Question] = {}
+        self._held: dict[str, RequestLease] = {}
         self._keeper: threading.Thread | None = None
 
     @contextmanager
-    def kept(self, question: Question) -> Iterator[None]:
+    def kept(self, question: RequestLease) -> Iterator[None]:
         with self._lock:
             self._held[question.worker] = question
             # Not before: threads don't survive the fork that makes a worker's process.
@@ -71,10 +71,10 @@ class _Leases:
 _leases = _Leases()
 
 
-def _outcome(answer: Answer, question: Question) -> dict[str, Any]:
+def _outcome(answer: RequestHandler, question: RequestLease) -> dict[str, Any]:
     try:
         return {"result": answer(question)}
-    except NobodyWaits:
+    except AllCallersLeft:
         raise
     except DomainError as error:
         return _refusal(error)

@@ -15,20 +15,20 @@ log = get_logger(__name__)
 
 SWEEP_EVERY_SECONDS = 1.0
 # A round takes milliseconds; one that hangs on a server must not keep the pool from its repair.
-_LONGEST_WAIT_TO_FORK = 5.0
+_MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()
 _round = threading.Lock()
 
 
 def connect(app: Celery) -> None:
-    app.steps["worker"].add(Sweeping)
+    app.steps["worker"].add(SweepStep)
     signals.worker_shutting_down.connect(_stop)
     # A pool process forked in the middle of a round would inherit locks that nobody releases.
     os.register_at_fork(before=_await_round, after_in_parent=_go_on, after_in_child=_go_on)
 
 
-class Sweeping(bootsteps.StartStopStep):  # type: ignore[misc]
+class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
     """Begins once the pool stands and before the broker is connected: what keeps a worker from
     connecting, such as a broker filled by queues, may be what the sweep mends."""
 
@@ -61,7 +61,7 @@ _waited: list[bool] = []
 
 
 def _await_round() -> None:
-    _waited.append(_round.acquire(timeout=_LONGEST_WAIT_TO_FORK))
+    _waited.append(_round.acquire(timeout=_MAX_FORK_WAIT_SECONDS))
 
 
 def _go_on() -> None:

@@ -11,18 +11,18 @@ from typing import Any
 from kombu.transport import TRANSPORT_ALIASES, redis
 
 
-class Channel(redis.Channel):
+class RedisChannel(redis.Channel):
     def _connparams(self, asynchronous: bool = False) -> Any:
         if self.connection is None or self.connection.client is None:
             raise ConnectionResetError("the channel is closed")
         return super()._connparams(asynchronous=asynchronous)  # type: ignore[no-untyped-call]
 
 
-class Transport(redis.Transport):
-    Channel = Channel
+class RedisTransport(redis.Transport):
+    Channel = RedisChannel
 
 
 def install() -> None:
     """From now on a ``redis`` URL means this transport."""
     for scheme in ("redis", "rediss"):
-        TRANSPORT_ALIASES[scheme] = f"{__name__}:{Transport.__name__}"
+        TRANSPORT_ALIASES[scheme] = f"{__name__}:{RedisTransport.__name__}"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from api.access.browsers import CSRF_FIELD
-from api.access.identity import count_stranger, count_trace, identify_counted
-from api.bodies.forms import Submission
-from api.limits.rate_limits import Rate
+from api.access.identity import count_anonymous, count_trace, identify_and_count
+from api.bodies.forms import FormOrJsonBody
+from api.limits.rate_limits import RateLimitName
 from api.request_ids import current_request_id
 from api.state import State
 from core.errors import unauthenticated
@@ -22,7 +22,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True)
-class Speaker:
+class Principal:
     user_id: int
     via: Via
     # The list that a trace id is for; a login may speak of any.
@@ -31,47 +31,49 @@ class Speaker:
     def person(self, uow: UnitOfWork, mailing_list: MailingList | None = None) -> User:
         """Raises ``trace.invalid`` for a trace id of another list."""
         if mailing_list is not None and self.list_id not in (None, mailing_list.id):
-            raise trace_ids.not_ours()
+            raise trace_ids.invalid_trace()
         return accounts.get(uow, self.user_id)
 
 
-def speaker_of(request: Request, state: State, submission: Submission, scope: Scope) -> Speaker:
+def identify_principal(
+    request: Request, state: State, submission: FormOrJsonBody, scope: Scope
+) -> Principal:
     """A trace id counts alone: with one, cookies and other credentials are ignored.
 
     Raises ``trace.invalid``, or what credentials can break where there is no trace id.
     """
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):
-            count_stranger(request, Rate.ANONYMOUS)
+            count_anonymous(request, RateLimitName.ANONYMOUS)
         trace = read_trace(state, submission.trace_id)
         via = Via.ONE_CLICK if submission.is_one_click else Via.TRACE
-        return Speaker(trace.user_id, via, trace.list_id)
-    caller = identify_counted(request, csrf_token=submission.fields.get(CSRF_FIELD))
+        return Principal(trace.user_id, via, trace.list_id)
+    caller = identify_and_count(request, csrf_token=submission.fields.get(CSRF_FIELD))
     if caller is None:
         raise unauthenticated(
             "auth.credentials_missing", "Send a trace_id, or credentials of your own."
         )
     require_scope(caller, scope)
-    return Speaker(caller.user_id, Via.LOGIN, None)
+    return Principal(caller.user_id, Via.LOGIN, None)
 
 
 def read_trace(state: State, token: str) -> Trace:
     return trace_ids.read(state.trace_signer, token)
 
 
-def as_person(request: Request, speaker: Speaker) -> Actor:
+def actor_of_principal(request: Request, speaker: Principal) -> Actor:
     return _actor(request, ActorKind.USER, speaker.via, speaker.user_id)
 
 
-def as_owner(request: Request, caller: Caller) -> Actor:
+def owner_actor(request: Request, caller: Caller) -> Actor:
     return _actor(request, ActorKind.OWNER, Via.LOGIN, caller.user_id)
 
 
-def as_user(request: Request, caller: Caller) -> Actor:
+def user_actor(request: Request, caller: Caller) -> Actor:
     return _actor(request, ActorKind.USER, Via.LOGIN, caller.user_id)
 
 
-def as_stranger(request: Request) -> Actor:
+def stranger_actor(request: Request) -> Actor:
     return _actor(request, ActorKind.STRANGER, Via.CHALLENGE, None)
 
 

@@ -10,7 +10,7 @@ STEP_SECONDS = 0.2
 
 
 @asynccontextmanager
-async def even_pace() -> AsyncIterator[None]:
+async def padded_duration() -> AsyncIterator[None]:
     """Let the block take a whole number of steps, whether it ends well or not."""
     loop = asyncio.get_running_loop()
     began = loop.time()

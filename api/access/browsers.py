@@ -25,24 +25,24 @@ def session_cookie(request: Request, state: State) -> str | None:
     return request.cookies.get(state.cookies.session) or None
 
 
-def require_ours(request: Request, state: State, cookie: str | None, token: object = None) -> None:
+def require_csrf(request: Request, state: State, cookie: str | None, token: object = None) -> None:
     """Refuse a write that another site's page may have sent; raises ``auth.csrf``.
 
     ``token`` is that of a form; a header says it as well.
     """
-    if request.headers.get("origin") == origin_of(state.resources.settings):
+    if request.headers.get("origin") == public_origin(state.resources.settings):
         return
     for sent in (token, request.headers.get(CSRF_HEADER)):
-        if cookie and isinstance(sent, str) and is_token_of(state, cookie, sent):
+        if cookie and isinstance(sent, str) and is_csrf_token_of(state, cookie, sent):
             return
-    raise not_ours()
+    raise csrf_refused()
 
 
-def is_token_of(state: State, cookie: str, sent: str) -> bool:
+def is_csrf_token_of(state: State, cookie: str, sent: str) -> bool:
     return sessions.is_csrf_token(state.session_signer, cookie, sent)
 
 
-def origin_of(settings: Settings) -> str:
+def public_origin(settings: Settings) -> str:
     """As browsers write it: without the scheme's own port, a path or a user."""
     url = settings.public_url
     default = {"http": 80, "https": 443}[url.scheme]
@@ -50,13 +50,13 @@ def origin_of(settings: Settings) -> str:
     return f"{url.scheme}://{url.host}{port}"
 
 
-def not_ours() -> DomainError:
+def csrf_refused() -> DomainError:
     return forbidden(
         "auth.csrf", f"With a session, a write needs our own Origin or the {CSRF_HEADER} header."
     )
 
 
-def form_value(request: Request, state: State) -> str:
+def form_cookie_value(request: Request, state: State) -> str:
     """What ties a form to this browser: what its cookie says, or will."""
     sent = request.cookies.get(state.cookies.form, "")
     return sent if _FORM_VALUE.match(sent) else secrets.token_urlsafe(32)
@@ -67,7 +67,7 @@ def form_value(request: Request, state: State) -> str:
 _OWN_PATH = re.compile(r"/(?!/)[!-\[\]-~]{0,8000}\Z")
 
 
-def own_path(sent: object) -> str | None:
+def local_path(sent: object) -> str | None:
     """Where a page may lead after a login, if that is below our own address."""
     if not isinstance(sent, str) or not _OWN_PATH.match(sent):
         return None
@@ -75,7 +75,7 @@ def own_path(sent: object) -> str | None:
     return None if parts.scheme or parts.netloc else sent
 
 
-def name_of(user_agent: str | None) -> str | None:
+def browser_name(user_agent: str | None) -> str | None:
     """Words by which a person knows their browser, such as "Firefox on Linux"."""
     text = (user_agent or "")[:1000]
     browser = next((name for mark, name in _BROWSERS if mark in text), None)

@@ -3,7 +3,7 @@
 from fastapi import Request
 
 from api.access import browsers
-from api.limits.rate_limits import Rate, name_of_address, name_of_caller
+from api.limits.rate_limits import RateLimitName, rate_key_of_address, rate_key_of_caller
 from api.state import State, state_of
 from core.errors import DomainError, Kind, unauthenticated
 from core.secret_form import ACCESS_TOKEN
@@ -13,9 +13,9 @@ from services.mailing.subscriptions import trace_ids
 from services.oauth import tokens
 
 
-def identify_counted(
+def identify_and_count(
     request: Request,
-    stranger: Rate | None = Rate.ANONYMOUS,
+    stranger: RateLimitName | None = RateLimitName.ANONYMOUS,
     *,
     csrf_token: object = None,
 ) -> Caller | None:
@@ -27,21 +27,21 @@ def identify_counted(
         caller = identify(request, csrf_token)
     except DomainError as refusal:
         if refusal.kind is Kind.UNAUTHENTICATED:
-            count_stranger(request, stranger)
+            count_anonymous(request, stranger)
         raise
     if caller is None:
-        count_stranger(request, stranger)
+        count_anonymous(request, stranger)
     else:
         rates = state_of(request).rates
-        rates.count(request.scope, Rate.DEFAULT, name_of_caller(caller))
+        rates.count(request.scope, RateLimitName.DEFAULT, rate_key_of_caller(caller))
     return caller
 
 
-def count_stranger(request: Request, rate: Rate | None) -> None:
+def count_anonymous(request: Request, rate: RateLimitName | None) -> None:
     if rate is not None:
         # The server has put a trusted proxy's word here already.
         address = request.client.host if request.client else None
-        state_of(request).rates.count(request.scope, rate, name_of_address(address))
+        state_of(request).rates.count(request.scope, rate, rate_key_of_address(address))
 
 
 def count_trace(request: Request, token: str) -> bool:
@@ -54,7 +54,9 @@ def count_trace(request: Request, token: str) -> bool:
         trace = trace_ids.read(state.trace_signer, token)
     except DomainError:
         return False
-    state.rates.count(request.scope, Rate.DEFAULT, f"trace-{trace.list_id}-{trace.user_id}")
+    state.rates.count(
+        request.scope, RateLimitName.DEFAULT, f"trace-{trace.list_id}-{trace.user_id}"
+    )
     return True
 
 
@@ -78,7 +80,7 @@ def identify(request: Request, csrf_token: object = None) -> Caller | None:
         return None
     caller = _by_cookie(state, cookie)
     if request.method not in browsers.SAFE_METHODS:
-        browsers.require_ours(request, state, cookie, csrf_token)
+        browsers.require_csrf(request, state, cookie, csrf_token)
     return caller
 
 

@@ -11,19 +11,19 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from api.access import browsers
-from api.access.browsers import CSRF_FIELD, form_value, require_ours, session_cookie
-from api.bodies.forms import SubmissionOf
-from api.pages.frame import lead, page
+from api.access.browsers import CSRF_FIELD, form_cookie_value, require_csrf, session_cookie
+from api.bodies.forms import FormOrJsonBodyOf
+from api.pages.frame import page, redirect
 from api.state import State
 from core.errors import DomainError, invalid, unsupported_type
 from services.access import sessions
 from services.access.api_keys import Caller
 from services.people.page_urls import LOGIN_PATH
 
-Fields = dict[str, str]
+FormFields = dict[str, str]
 
 
-async def read_form(submission: SubmissionOf) -> Fields:
+async def read_page_form(submission: FormOrJsonBodyOf) -> FormFields:
     """The fields of a page's form. Raises for what pages don't send."""
     if submission.fields and not submission.is_form:
         raise unsupported_type("body.unsupported_type", "Send a form.")
@@ -34,11 +34,11 @@ async def read_form(submission: SubmissionOf) -> Fields:
     return fields
 
 
-FormOf = Annotated[Fields, Depends(read_form)]
+FormOf = Annotated[FormFields, Depends(read_page_form)]
 
 
 @dataclass(frozen=True)
-class Member:
+class PageSession:
     """Somebody who is logged in."""
 
     caller: Caller
@@ -49,7 +49,7 @@ class Member:
         return self.caller.user_id
 
 
-def signed_in(request: Request, state: State) -> Member | None:
+def page_session(request: Request, state: State) -> PageSession | None:
     """Who is logged in in this browser."""
     cookie = session_cookie(request, state)
     if cookie is None:
@@ -59,34 +59,34 @@ def signed_in(request: Request, state: State) -> Member | None:
         caller = sessions.authenticate(database, state.session_signer, cookie)
     except DomainError:
         return None
-    return Member(caller, cookie)
+    return PageSession(caller, cookie)
 
 
-def acting(request: Request, state: State, form: Fields) -> Member | None:
+def page_session_of_form(request: Request, state: State, form: FormFields) -> PageSession | None:
     """Who is logged in and sent this form of ours; raises ``auth.csrf``."""
-    member = signed_in(request, state)
+    member = page_session(request, state)
     if member is not None:
-        require_ours(request, state, member.cookie, form.get(CSRF_FIELD))
+        require_csrf(request, state, member.cookie, form.get(CSRF_FIELD))
     return member
 
 
-def require_own_form(request: Request, state: State, form: Fields) -> None:
+def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
     """What is sent by somebody who need not be logged in; raises ``auth.csrf``."""
     cookie = request.cookies.get(state.cookies.form)
-    require_ours(request, state, cookie, form.get(CSRF_FIELD))
+    require_csrf(request, state, cookie, form.get(CSRF_FIELD))
 
 
-def page_for_anybody(
+def anonymous_page(
     request: Request, state: State, template: str, *, status: int = 200, **values: Any
 ) -> Response:
-    value = form_value(request, state)
+    value = form_cookie_value(request, state)
     reply = _page(state, value, template, status, values)
     state.cookies.keep_form(reply, value)
     return reply
 
 
-def page_for(
-    member: Member, state: State, template: str, *, status: int = 200, **values: Any
+def session_page(
+    member: PageSession, state: State, template: str, *, status: int = 200, **values: Any
 ) -> Response:
     return _page(state, member.cookie, template, status, values)
 
@@ -97,14 +97,14 @@ def _page(state: State, cookie: str, template: str, status: int, values: Any) ->
     return page(template, status=status, base=base, csrf_token=token, **values)
 
 
-def lead_to(state: State, path: str) -> Response:
+def redirect_to_path(state: State, path: str) -> Response:
     """Lead to a path of ours, which nothing that was sent turns into another's address."""
-    return lead(state.resources.settings.public_base + path)
+    return redirect(state.resources.settings.public_base + path)
 
 
-def lead_to_login(request: Request, state: State) -> Response:
+def redirect_to_login(request: Request, state: State) -> Response:
     """First the login, and then back here."""
     wanted = request.scope["path"]
     if request.method in browsers.SAFE_METHODS and request.url.query:
         wanted += f"?{request.url.query}"
-    return lead_to(state, f"{LOGIN_PATH}?{urlencode({'next': wanted})}")
+    return redirect_to_path(state, f"{LOGIN_PATH}?{urlencode({'next': wanted})}")

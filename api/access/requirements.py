@@ -5,8 +5,8 @@ from typing import Any
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from api.access.identity import count_stranger, count_trace, identify_counted
-from api.limits.rate_limits import Rate
+from api.access.identity import count_anonymous, count_trace, identify_and_count
+from api.limits.rate_limits import RateLimitName
 from api.state import state_of
 from core.errors import forbidden, unauthenticated
 from core.scopes import Scope
@@ -39,7 +39,7 @@ class Access:
         of_export_kind: bool = False,
         or_trace: bool = False,
         or_link: bool = False,
-        stranger: Rate | None = Rate.ANONYMOUS,
+        stranger: RateLimitName | None = RateLimitName.ANONYMOUS,
     ) -> None:
         self.scope = scope
         self.public = public
@@ -60,17 +60,17 @@ class Access:
                 await run_in_threadpool(self._count_stranger, request)
             return None
         if self.optional:
-            return await run_in_threadpool(identify_counted, request, self.stranger)
+            return await run_in_threadpool(identify_and_count, request, self.stranger)
         return await run_in_threadpool(self.authorise, request)
 
     def _count_stranger(self, request: Request) -> None:
         trace = request.query_params.get("trace_id") if self.or_link else None
         if trace is None or not count_trace(request, trace):
-            count_stranger(request, self.stranger)
+            count_anonymous(request, self.stranger)
 
     def authorise(self, request: Request) -> Caller:
         """The caller, who may do this; raises what a caller is refused for."""
-        caller = identify_counted(request, self.stranger)
+        caller = identify_and_count(request, self.stranger)
         if caller is None:
             raise unauthenticated(
                 "auth.credentials_missing",
@@ -88,20 +88,20 @@ class Access:
 PUBLIC = Depends(Access(public=True))
 # What many people's calls for come from few addresses (a mail provider's image proxy, a CDN, a
 # payment provider), and what opens to nothing but a secret or a signature in the request.
-UNCOUNTED = Depends(Access(public=True, stranger=None))
+UNLIMITED = Depends(Access(public=True, stranger=None))
 # Where passwords could be guessed, or people be mailed in a stranger's name.
-LOGIN = Depends(Access(public=True, stranger=Rate.LOGIN))
+LOGIN = Depends(Access(public=True, stranger=RateLimitName.LOGIN))
 BY_LINK = Depends(Access(public=True, or_link=True))
-OPTIONAL = Depends(Access(optional=True, stranger=Rate.LOGIN))
+OPTIONAL = Depends(Access(optional=True, stranger=RateLimitName.LOGIN))
 ANY_CALLER = Depends(Access())
 UNRESTRICTED = Depends(Access(unrestricted=True))
 OF_JOB_KIND = Depends(Access(of_job_kind=True))
 OF_EXPORT_KIND = Depends(Access(of_export_kind=True))
 
 
-def needs(scope: Scope) -> Any:
+def requires_scope(scope: Scope) -> Any:
     return Depends(Access(scope))
 
 
-def needs_unless_traced(scope: Scope) -> Any:
+def requires_scope_or_trace(scope: Scope) -> Any:
     return Depends(Access(scope, or_trace=True))

@@ -15,7 +15,7 @@ class ByteRange:
         return self.end - self.start + 1
 
 
-class Unsatisfiable(Exception):
+class RangeNotSatisfiable(Exception):
     """A range that begins behind the end."""
 
 
@@ -23,7 +23,7 @@ def parse_range(header: str | None, size: int) -> ByteRange | None:
     """The one range asked for (RFC 9110, 14.2), ``None`` for the whole.
 
     What isn't understood, several ranges included, is ignored, as the RFC allows. Raises
-    ``Unsatisfiable``.
+    ``RangeNotSatisfiable``.
     """
     match = _RANGE.match(header) if header else None
     if match is None or match.groups() == ("", ""):
@@ -38,5 +38,5 @@ def parse_range(header: str | None, size: int) -> ByteRange | None:
             return None
         satisfiable = start < size
     if not satisfiable:
-        raise Unsatisfiable
+        raise RangeNotSatisfiable
     return ByteRange(start, end)

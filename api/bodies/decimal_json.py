@@ -33,7 +33,7 @@ def read(content_type: str, body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise malformed("body.not_json", "The body is not JSON.") from None
     if not isinstance(parsed, dict):
-        raise wrong("body", "must be an object")
+        raise invalid_field("body", "must be an object")
     return parsed
 
 
@@ -59,7 +59,7 @@ def number(fields: dict[str, Any], name: str) -> Decimal:
     """A required number; raises ``body.invalid``."""
     value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise wrong(f"body.{name}", "must be a number")
+        raise invalid_field(f"body.{name}", "must be a number")
     return Decimal(value)
 
 
@@ -75,7 +75,7 @@ def string(fields: dict[str, Any], name: str) -> str:
     """A required string; raises ``body.invalid``."""
     value = fields.get(name)
     if not isinstance(value, str) or "\0" in value or not _is_whole(value):
-        raise wrong(f"body.{name}", "must be a string without NUL characters and half ones")
+        raise invalid_field(f"body.{name}", "must be a string without NUL characters and half ones")
     return value
 
 
@@ -91,16 +91,16 @@ def _is_whole(value: str) -> bool:
 def optional_object(fields: dict[str, Any], name: str) -> dict[str, Any] | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, dict):
-        raise wrong(f"body.{name}", "must be an object")
+        raise invalid_field(f"body.{name}", "must be an object")
     return value
 
 
-def answer(data: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
+def decimal_response(data: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
     """The envelope around a record whose decimals are written as they are, never as binary."""
-    return answer_of_text(orjson.dumps(data, default=_as_written).decode(), headers)
+    return decimal_response_of_text(orjson.dumps(data, default=_as_written).decode(), headers)
 
 
-def answer_of_text(data: str, headers: dict[str, str] | None = None) -> Response:
+def decimal_response_of_text(data: str, headers: dict[str, str] | None = None) -> Response:
     """The same for a record that the database wrote as JSON."""
     body = f'{{"data":{data},"ts":{int(time.time())}}}'
     return Response(body, headers=headers, media_type="application/json")
@@ -112,6 +112,6 @@ def _as_written(value: object) -> orjson.Fragment:
     raise TypeError(type(value).__name__)
 
 
-def wrong(field: str, rule: str) -> DomainError:
+def invalid_field(field: str, rule: str) -> DomainError:
     problem = FieldProblem(field, "type", rule)
     return DomainError(Kind.INVALID, "body.invalid", f"{field}: {rule}", problems=(problem,))

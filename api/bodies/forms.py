@@ -23,16 +23,16 @@ from core.errors import (
 
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
-MOST_FIELDS = 100
+MAX_FORM_FIELDS = 100
 # RFC 8058, 3.1: what a mail client's own unsubscribe button posts.
 _ONE_CLICK = ("List-Unsubscribe", "One-Click")
 _WORDS = {"true": True, "1": True, "false": False, "0": False}
 
-Fields = list[tuple[str, Any]]
+BodyFields = list[tuple[str, Any]]
 
 
 @dataclass(frozen=True)
-class Submission:
+class FormOrJsonBody:
     """The fields of a request's body, whatever its form, and the one trace id of the request."""
 
     fields: dict[str, Any]
@@ -53,32 +53,32 @@ class Submission:
         return value
 
 
-async def read_submission(
+async def read_form_or_json(
     request: Request,
     trace_id: Annotated[
         str | None,
         Query(description="From a mail of the list; stands for the person it was mailed to"),
     ] = None,
-) -> Submission:
+) -> FormOrJsonBody:
     """Raises ``trace.ambiguous`` for two that differ, and what a body of its kind can break."""
     fields, is_form = await _body_fields(request)
     sent = {*request.query_params.getlist("trace_id"), *_trace_ids(fields)} - {""}
     if len(sent) > 1:
         raise malformed("trace.ambiguous", "The request carries trace ids that differ.")
-    return Submission(dict(fields), is_form, sent.pop() if sent else None)
+    return FormOrJsonBody(dict(fields), is_form, sent.pop() if sent else None)
 
 
-SubmissionOf = Annotated[Submission, Depends(read_submission)]
+FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 
 
-def _trace_ids(fields: Fields) -> set[str]:
+def _trace_ids(fields: BodyFields) -> set[str]:
     named = [value for name, value in fields if name == "trace_id" and value is not None]
     if not all(isinstance(value, str) for value in named):
         raise _wrong_field("trace_id", "must be a string")
     return set(named)
 
 
-async def _body_fields(request: Request) -> tuple[Fields, bool]:
+async def _body_fields(request: Request) -> tuple[BodyFields, bool]:
     """In a form, a name may come more than once."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == MULTIPART:
@@ -94,14 +94,14 @@ async def _body_fields(request: Request) -> tuple[Fields, bool]:
     raise unsupported_type("body.unsupported_type", "Send JSON or a form.")
 
 
-def _form_fields(body: bytes) -> Fields:
+def _form_fields(body: bytes) -> BodyFields:
     try:
-        return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
     except ValueError:
         raise malformed("body.malformed", "The form can't be read.") from None
 
 
-def _json_fields(body: bytes) -> Fields:
+def _json_fields(body: bytes) -> BodyFields:
     try:
         parsed = orjson.loads(body.removeprefix(BYTE_ORDER_MARK))
     except orjson.JSONDecodeError:

@@ -8,7 +8,7 @@ from python_multipart.multipart import parse_options_header
 from core.errors import DomainError, malformed
 
 # Each part costs far more than its bytes; a form of ours needs one.
-MOST_PARTS = 100
+MAX_MULTIPART_PARTS = 100
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class FilePart:
 
 
 @dataclass(frozen=True)
-class Form:
+class MultipartForm:
     files: list[FilePart] = field(default_factory=list)
     fields: list[tuple[str, bytes]] = field(default_factory=list)
 
@@ -30,18 +30,18 @@ class Form:
         return [piece for pair in named for piece in pair]
 
 
-async def read_form(request: Request) -> Form:
+async def read_form(request: Request) -> MultipartForm:
     """A multipart body, read as it arrives and held in memory alone.
 
     The body limit of the route bounds it; nothing is spooled to a file, so that an upload to be
     encrypted leaves no plain bytes behind. Raises ``body.not_multipart``, ``body.malformed``.
     """
-    form = Form()
+    form = MultipartForm()
     parser = _parser(request.headers.get("content-type", ""), form)
     try:
         async for chunk in request.stream():
             parser.write(chunk)
-            if len(form.files) + len(form.fields) > MOST_PARTS:
+            if len(form.files) + len(form.fields) > MAX_MULTIPART_PARTS:
                 raise _broken()
         parser.finalize()
     except FormParserError as error:
@@ -49,7 +49,7 @@ async def read_form(request: Request) -> Form:
     return form
 
 
-def file_named(form: Form, name: str) -> FilePart:
+def file_named(form: MultipartForm, name: str) -> FilePart:
     """The one file of that name.
 
     Raises ``attachment.file_missing``, ``attachment.several_files``. A browser's form in which
@@ -65,7 +65,7 @@ def file_named(form: Form, name: str) -> FilePart:
     return files[0]
 
 
-def _parser(content_type: str, form: Form) -> FormParser:
+def _parser(content_type: str, form: MultipartForm) -> FormParser:
     kind, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if kind != b"multipart/form-data" or not boundary:
@@ -97,5 +97,5 @@ def _text(value: bytes | None) -> str:
 def _broken() -> DomainError:
     return malformed(
         "body.malformed",
-        f"The multipart body is malformed, cut short or over {MOST_PARTS} parts.",
+        f"The multipart body is malformed, cut short or over {MAX_MULTIPART_PARTS} parts.",
     )

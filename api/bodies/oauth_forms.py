@@ -6,8 +6,8 @@ from urllib.parse import parse_qsl
 from fastapi import Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from api.bodies.forms import FORM, MOST_FIELDS
-from services.oauth.adapters import Asking, Reply
+from api.bodies.forms import FORM, MAX_FORM_FIELDS
+from services.oauth.adapters import OAuthRequest, OAuthResponse
 
 Pairs = list[tuple[str, str]]
 
@@ -19,24 +19,24 @@ async def _read_form(request: Request) -> Pairs:
         return []
     try:
         text = (await request.body()).decode()
-        return parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
     except ValueError:
         return []
 
 
-async def _asking(request: Request, form: Annotated[Pairs, Depends(_read_form)]) -> Asking:
+async def _asking(request: Request, form: Annotated[Pairs, Depends(_read_form)]) -> OAuthRequest:
     header = ", ".join(request.headers.getlist("authorization"))
-    return Asking(request.method, request.scope["path"], form, header or None)
+    return OAuthRequest(request.method, request.scope["path"], form, header or None)
 
 
-AskingOf = Annotated[Asking, Depends(_asking)]
+AskingOf = Annotated[OAuthRequest, Depends(_asking)]
 
 
-def asking_by_query(request: Request) -> Asking:
-    return Asking("GET", request.scope["path"], request.query_params.multi_items())
+def oauth_request_of_query(request: Request) -> OAuthRequest:
+    return OAuthRequest("GET", request.scope["path"], request.query_params.multi_items())
 
 
-def as_json(reply: Reply) -> Response:
+def oauth_response(reply: OAuthResponse) -> Response:
     # A client keeps the tokens; nobody on the way does.
     headers = {"Cache-Control": "no-store", **reply.headers}
     headers.pop("Content-Type", None)

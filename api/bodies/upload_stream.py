@@ -10,7 +10,7 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import parse_options_header
 from starlette.concurrency import run_in_threadpool
 
-from api.middleware.body_limits import IMPORT_TOO_LARGE, MOST_FILE_BYTES, release_body
+from api.middleware.body_limits import IMPORT_TOO_LARGE, MAX_IMPORT_FILE_BYTES, release_body
 from api.middleware.deadlines import extend_deadline
 from core.errors import malformed
 from storage.objects import ObjectStore
@@ -18,21 +18,21 @@ from storage.parts import PART_BYTES, PartWriter, remove_all
 
 
 @dataclass
-class Arrived:
+class ReceivedFile:
     prefix: str
     filename: str | None
     size: int = 0
 
 
-async def store_arriving(
+async def store_upload(
     request: Request, objects: ObjectStore, prefix: str, filename: str | None
-) -> Arrived:
+) -> ReceivedFile:
     """Store the body, or its part `file`, as numbered objects; nothing of it stays if it breaks.
 
     Raises ``body.malformed``, ``import.file_missing``, ``import.several_files``, ``import.empty``,
     ``import.too_large``.
     """
-    arrived = Arrived(prefix, filename)
+    arrived = ReceivedFile(prefix, filename)
     try:
         await _store(request, objects, arrived)
     except BaseException:
@@ -42,14 +42,14 @@ async def store_arriving(
     return arrived
 
 
-async def _store(request: Request, objects: ObjectStore, arrived: Arrived) -> None:
+async def _store(request: Request, objects: ObjectStore, arrived: ReceivedFile) -> None:
     writer = PartWriter(objects, arrived.prefix)
     held = bytearray()
     async for data in _content(request, arrived):
         held += data
         extend_deadline(request.scope)
         arrived.size += len(data)
-        if arrived.size > MOST_FILE_BYTES:
+        if arrived.size > MAX_IMPORT_FILE_BYTES:
             raise IMPORT_TOO_LARGE
         if len(held) >= PART_BYTES:
             await run_in_threadpool(writer.write, bytes(held))
@@ -63,7 +63,7 @@ async def _store(request: Request, objects: ObjectStore, arrived: Arrived) -> No
         raise malformed("import.empty", "The file is empty.")
 
 
-def _content(request: Request, arrived: Arrived) -> AsyncIterator[bytes]:
+def _content(request: Request, arrived: ReceivedFile) -> AsyncIterator[bytes]:
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     if kind != b"multipart/form-data":
         return request.stream()
@@ -113,7 +113,7 @@ class _Parts:
         self.ended = True
 
 
-async def _part(request: Request, boundary: bytes, arrived: Arrived) -> AsyncIterator[bytes]:
+async def _part(request: Request, boundary: bytes, arrived: ReceivedFile) -> AsyncIterator[bytes]:
     """The content of the part `file`, as it comes."""
     parts = _Parts()
     try:

@@ -7,22 +7,22 @@ from anyio import CapacityLimiter, to_thread
 
 from core.errors import unavailable
 
-AT_ONCE = 4
-MOST_WAITING = 60
+MAX_CONCURRENT_HASHES = 4
+MAX_WAITING_HASHES = 60
 
 _Result = TypeVar("_Result")
 
 
-class Hashing:
+class HashingPool:
     """Runs such work in threads of its own, so that a rush of logins holds up nothing else."""
 
     def __init__(self) -> None:
-        self._turns = CapacityLimiter(AT_ONCE)
+        self._turns = CapacityLimiter(MAX_CONCURRENT_HASHES)
         self._waiting = 0
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
         """Raises ``login.busy`` where too many wait already."""
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= MAX_WAITING_HASHES:
             raise unavailable("login.busy", "Too many people log in at once.", retry_after=5)
         self._waiting += 1
         try:

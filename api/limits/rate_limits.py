@@ -12,13 +12,13 @@ from typing import Any
 from core.errors import rate_limited
 from core.settings import Settings
 from services.access.api_keys import Caller
-from storage.rate_counters import Counters, Standing, limits_of
+from storage.rate_counters import RateCounters, RateLimitStatus, parse_limits
 
 # One customer of a network has at least this much of IPv6.
 _IPV6_PREFIX = 64
 
 
-class Rate(StrEnum):
+class RateLimitName(StrEnum):
     """Which limit a call counts against; its name in the ``RateLimit`` headers too."""
 
     DEFAULT = "default"
@@ -27,22 +27,22 @@ class Rate(StrEnum):
 
 
 # Those that are kept even when Redis is away.
-_STRICT = frozenset({Rate.LOGIN})
+_STRICT = frozenset({RateLimitName.LOGIN})
 
 
-class Rates:
+class RateLimiter:
     def __init__(self, settings: Settings) -> None:
-        self._counters = Counters(settings)
+        self._counters = RateCounters(settings)
         self._limits = {
-            Rate.DEFAULT: limits_of(settings.rate_limit_default),
-            Rate.ANONYMOUS: limits_of(settings.rate_limit_anonymous),
-            Rate.LOGIN: limits_of(settings.rate_limit_login),
+            RateLimitName.DEFAULT: parse_limits(settings.rate_limit_default),
+            RateLimitName.ANONYMOUS: parse_limits(settings.rate_limit_anonymous),
+            RateLimitName.LOGIN: parse_limits(settings.rate_limit_login),
         }
 
-    def counts(self, rate: Rate) -> bool:
+    def counts(self, rate: RateLimitName) -> bool:
         return bool(self._limits[rate])
 
-    def count(self, scope: MutableMapping[str, Any], rate: Rate, who: str) -> None:
+    def count(self, scope: MutableMapping[str, Any], rate: RateLimitName, who: str) -> None:
         """Count a call; raises ``rate.limited`` where it is one too many."""
         standings = []
         for item in self._limits[rate]:
@@ -62,7 +62,7 @@ class Rates:
         self._counters.close()
 
 
-def name_of_caller(caller: Caller) -> str:
+def rate_key_of_caller(caller: Caller) -> str:
     for kind, found in (
         ("key", caller.key_id),
         ("session", caller.session_id),
@@ -73,7 +73,7 @@ def name_of_caller(caller: Caller) -> str:
     return f"user-{caller.user_id}"
 
 
-def name_of_address(address: str | None) -> str:
+def rate_key_of_address(address: str | None) -> str:
     """IPv6 by its network: whoever has one address of it has 2 to the power of 64."""
     try:
         parsed = ipaddress.ip_address(address or "")
@@ -86,7 +86,7 @@ def name_of_address(address: str | None) -> str:
     return str(ipaddress.ip_network((int(parsed), _IPV6_PREFIX), strict=False).network_address)
 
 
-def _headers(rate: Rate, standings: list[Standing]) -> list[tuple[bytes, bytes]]:
+def _headers(rate: RateLimitName, standings: list[RateLimitStatus]) -> list[tuple[bytes, bytes]]:
     """``RateLimit-Policy`` and ``RateLimit``, as draft-ietf-httpapi-ratelimit-headers has them."""
     if not standings:
         return []

@@ -41,7 +41,7 @@ _USAGE = _Usage()
 REGISTRY.register(_USAGE)
 
 
-def show(client: redis.Redis) -> None:
+def collect_llm_usage(client: redis.Redis) -> None:
     """Of the whole deployment; nothing while Redis is away."""
     try:
         _USAGE.sums = model_usage.noted(client)

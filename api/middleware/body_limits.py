@@ -10,22 +10,22 @@ from typing import NoReturn
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import problem
+from api.errors import problem_response
 from core.errors import DomainError, malformed, stalled, too_large, unavailable
-from services.media.attachments.upload import MAX_BYTES, file_too_large
+from services.media.attachments.upload import MAX_IMAGE_BYTES, file_too_large
 
 MEGABYTE = 1024 * 1024
 # Part headers, boundaries and a few small fields around the file.
-MULTIPART_OVERHEAD = 64 * 1024
+MULTIPART_OVERHEAD_BYTES = 64 * 1024
 # Fifty of the largest uploads; a body counts until it is stored.
-MOST_BYTES_AT_ONCE = 256 * MEGABYTE
+MAX_HELD_BODY_BYTES = 256 * MEGABYTE
 # Between two pieces of a body, and for all of it: 5 MB in that time is 60 KB/s.
-MOST_SILENCE_SECONDS = 20.0
-MOST_SECONDS = 90.0
+MAX_BODY_SILENCE_SECONDS = 20.0
+MAX_BODY_SECONDS = 90.0
 # A file of members goes on to object storage as it arrives, so it may take its time: 2 GB in four
 # hours are 150 KB/s.
-MOST_FILE_BYTES = 2 * 1024 * MEGABYTE
-MOST_FILE_SECONDS = 4 * 3600.0
+MAX_IMPORT_FILE_BYTES = 2 * 1024 * MEGABYTE
+MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 IMPORT_TOO_LARGE = too_large("import.too_large", "A file has at most 2 GB (2,147,483,648 bytes).")
 
 
@@ -47,12 +47,14 @@ def _json_limit(path: str, megabytes: int) -> BodyLimit:
 LIMITS = (
     BodyLimit(
         re.compile(r"/lists/[^/]+/imports$"),
-        MOST_FILE_BYTES + MULTIPART_OVERHEAD,
+        MAX_IMPORT_FILE_BYTES + MULTIPART_OVERHEAD_BYTES,
         IMPORT_TOO_LARGE,
-        most_seconds=MOST_FILE_SECONDS,
+        most_seconds=MAX_IMPORT_FILE_SECONDS,
     ),
     _json_limit(r"/auxilia/subscriptions/[^/]+/members/add$", 32),
-    BodyLimit(re.compile(r"/attachments$"), MAX_BYTES + MULTIPART_OVERHEAD, file_too_large()),
+    BodyLimit(
+        re.compile(r"/attachments$"), MAX_IMAGE_BYTES + MULTIPART_OVERHEAD_BYTES, file_too_large()
+    ),
     _json_limit(r"/webhooks/", 1),
     _json_limit(r"(/auxilia)?/composer/", 8),
     _json_limit(r"", 2),
@@ -60,11 +62,11 @@ LIMITS = (
 
 
 @lru_cache(maxsize=1024)
-def limit_of(path: str) -> BodyLimit:
+def body_limit_of(path: str) -> BodyLimit:
     return next(limit for limit in LIMITS if limit.path.match(path))
 
 
-class Budget:
+class BodyMemoryBudget:
     """How many bytes of unfinished bodies this process holds at a time, all requests together."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -84,17 +86,19 @@ class BodyRefused(Exception):
     """Unwinds whatever was reading; never leaves the middleware."""
 
 
-class Body:
+class BoundedBody:
     """One request's body while it arrives. ``refusal`` says why no more of it is read."""
 
-    def __init__(self, limit: BodyLimit, receive: Receive, budget: Budget) -> None:
+    def __init__(self, limit: BodyLimit, receive: Receive, budget: BodyMemoryBudget) -> None:
         self._limit = limit
         self._receive = receive
         self._budget = budget
         self._held = 0
         self._read = 0
         self._complete = False
-        self._deadline = asyncio.get_running_loop().time() + (limit.most_seconds or MOST_SECONDS)
+        self._deadline = asyncio.get_running_loop().time() + (
+            limit.most_seconds or MAX_BODY_SECONDS
+        )
         self.refusal: DomainError | None = None
 
     async def receive(self) -> Message:
@@ -120,7 +124,7 @@ class Body:
     async def _next(self) -> Message:
         left = self._deadline - asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(max(min(left, MOST_SILENCE_SECONDS), 0)):
+            async with asyncio.timeout(max(min(left, MAX_BODY_SILENCE_SECONDS), 0)):
                 return await self._receive()
         except TimeoutError:
             self._refuse(stalled("body.too_slow", "The body arrives too slowly."))
@@ -133,24 +137,24 @@ class Body:
 class BodyLimitMiddleware:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._budget = Budget(MOST_BYTES_AT_ONCE)
+        self._budget = BodyMemoryBudget(MAX_HELD_BODY_BYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = limit_of(scope["path"])
+        limit = body_limit_of(scope["path"])
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdigit():
             refusal = malformed("body.length_invalid", "Content-Length must be a number.")
-            await problem(refusal)(scope, receive, send)
+            await problem_response(refusal)(scope, receive, send)
         elif int(declared) > limit.most_bytes:
-            await problem(limit.refusal)(scope, receive, send)
+            await problem_response(limit.refusal)(scope, receive, send)
         else:
             await self._bounded(limit, scope, receive, send)
 
     async def _bounded(self, limit: BodyLimit, scope: Scope, receive: Receive, send: Send) -> None:
-        body = Body(limit, receive, self._budget)
+        body = BoundedBody(limit, receive, self._budget)
         scope["pressroom.body"] = body
         started = False
 
@@ -168,7 +172,7 @@ class BodyLimitMiddleware:
         finally:
             body.release()
         if body.refusal and not started:
-            await problem(body.refusal)(scope, receive, send)
+            await problem_response(body.refusal)(scope, receive, send)
 
 
 def release_body(scope: Scope) -> None:

@@ -18,7 +18,7 @@ _EXPOSED = (
 )
 
 
-class AudienceMiddleware:
+class ApiCorsMiddleware:
     """Opens the API to scripts of any origin, without credentials, and keeps them off the pages."""
 
     def __init__(self, app: ASGIApp, *, pages: Iterable[APIRouter]) -> None:

@@ -2,7 +2,7 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import problem
+from api.errors import problem_response
 from core.errors import too_slow
 
 # Above the longest time for a body (90 s) and the longest wait a caller may ask for (60 s).
@@ -39,7 +39,7 @@ class DeadlineMiddleware:
             if started:
                 raise
             late = too_slow("request.too_slow", f"No answer within {self._seconds:g} s.")
-            await problem(late)(scope, receive, send)
+            await problem_response(late)(scope, receive, send)
 
 
 def extend_deadline(scope: Scope) -> None:

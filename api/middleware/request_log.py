@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.errors import internal_error
 from api.metrics.requests import observe_request
 from api.request_ids import adopt_request_id
-from api.waiting.disconnects import CallerLeft
+from api.waiting.disconnects import CallerDisconnected
 from core.logging import get_logger
 
 log = get_logger("api.access")
@@ -34,7 +34,7 @@ class RequestMiddleware:
             exchange.record()
 
 
-class BreakageMiddleware:
+class InternalErrorMiddleware:
     """An answer for a request that broke; inside of CORS, so that pages elsewhere can read it."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -53,7 +53,7 @@ class BreakageMiddleware:
 
         try:
             await self._app(scope, receive, watching_send)
-        except (CallerLeft, ClientDisconnect):
+        except (CallerDisconnected, ClientDisconnect):
             # Nobody is left to answer; the log has it as 499.
             return
         except Exception:  # whatever broke, its caller gets an answer that tells nothing of it

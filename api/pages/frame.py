@@ -48,7 +48,7 @@ def see_other(query: str) -> Response:
     return Response(status_code=303, headers={**HEADERS, "Location": f"?{query}"})
 
 
-def lead(address: str) -> Response:
+def redirect(address: str) -> Response:
     """Go on there, by GET."""
     return Response(status_code=303, headers={**HEADERS, "Location": address})
 

@@ -95,7 +95,7 @@ def mark_as_page(scope: Scope) -> None:
     scope[_IS_PAGE] = True
 
 
-def is_page(scope: Scope) -> bool:
+def is_for_browser(scope: Scope) -> bool:
     """Whether people look at the answer, a refusal included."""
     return _IS_PAGE in scope
 

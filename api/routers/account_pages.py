@@ -8,16 +8,16 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from api.access.actors import client_address
-from api.access.answer_timing import even_pace
+from api.access.answer_timing import padded_duration
 from api.access.page_sessions import (
-    Fields,
+    FormFields,
     FormOf,
-    Member,
-    acting,
-    lead_to,
-    lead_to_login,
-    page_for,
-    signed_in,
+    PageSession,
+    page_session,
+    page_session_of_form,
+    redirect_to_login,
+    redirect_to_path,
+    session_page,
 )
 from api.access.requirements import LOGIN, PUBLIC
 from api.pages.frame import page
@@ -55,12 +55,12 @@ _WRONG_PASSWORD = "That isn’t your present password."  # noqa: S105 - a senten
 
 @router.get(ACCOUNT_PATH, dependencies=[PUBLIC])
 def show_account(request: Request, state: StateOf, done: Note = None) -> Response:
-    member = signed_in(request, state)
+    member = page_session(request, state)
     if member is None:
-        return lead_to_login(request, state)
+        return redirect_to_login(request, state)
     with state.resources.unit_of_work() as uow:
         person = accounts.get(uow, member.user_id)
-        return page_for(
+        return session_page(
             member,
             state,
             "account.html",
@@ -75,16 +75,16 @@ def show_account(request: Request, state: StateOf, done: Note = None) -> Respons
 @router.post(SESSIONS_PATH, dependencies=[PUBLIC])
 def end_sessions(request: Request, state: StateOf, form: FormOf) -> Response:
     """End another session of the person's, or all others."""
-    member = acting(request, state, form)
+    member = page_session_of_form(request, state, form)
     if member is None:
-        return lead_to_login(request, state)
+        return redirect_to_login(request, state)
     wanted = form.get("session", "")
     with state.resources.unit_of_work() as uow:
         if wanted == "others":
             sessions.end_all(uow, member.user_id, but=member.caller.session_id)
         else:
             sessions.end(uow, _session_id(wanted), user_id=member.user_id)
-    return lead_to(state, f"{ACCOUNT_PATH}?done=sessions")
+    return redirect_to_path(state, f"{ACCOUNT_PATH}?done=sessions")
 
 
 def _session_id(wanted: str) -> int:
@@ -95,18 +95,18 @@ def _session_id(wanted: str) -> int:
 
 @router.get(PASSWORD_PATH, dependencies=[PUBLIC])
 def show_password(request: Request, state: StateOf) -> Response:
-    member = signed_in(request, state)
+    member = page_session(request, state)
     if member is None:
-        return lead_to_login(request, state)
+        return redirect_to_login(request, state)
     return _password_page(state, member, _person(state, member).email)
 
 
 @router.post(PASSWORD_PATH, dependencies=[LOGIN])
 async def change_password(request: Request, state: StateOf, form: FormOf) -> Response:
     """Set a new password, whoever knows the present one, and end other sessions."""
-    member = await run_in_threadpool(acting, request, state, form)
+    member = await run_in_threadpool(page_session_of_form, request, state, form)
     if member is None:
-        return lead_to_login(request, state)
+        return redirect_to_login(request, state)
     person = await run_in_threadpool(_person, state, member)
     try:
         passwords.require_length(form.get("password", ""))
@@ -117,10 +117,10 @@ async def change_password(request: Request, state: StateOf, form: FormOf) -> Res
         return _password_page(state, member, person.email, error)
     made = await state.hashing.run(partial(passwords.make, form["password"]))
     await run_in_threadpool(_set_password, state, member, attempt, made)
-    return lead_to(state, f"{ACCOUNT_PATH}?done=password")
+    return redirect_to_path(state, f"{ACCOUNT_PATH}?done=password")
 
 
-def _set_password(state: State, member: Member, attempt: Attempt, made: str) -> None:
+def _set_password(state: State, member: PageSession, attempt: Attempt, made: str) -> None:
     with state.resources.unit_of_work() as uow:
         registration.change_password(
             uow,
@@ -134,9 +134,9 @@ def _set_password(state: State, member: Member, attempt: Attempt, made: str) -> 
 
 @router.get(EMAIL_PATH, dependencies=[PUBLIC])
 def show_email(request: Request, state: StateOf, sent: Note = None) -> Response:
-    member = signed_in(request, state)
+    member = page_session(request, state)
     if member is None:
-        return lead_to_login(request, state)
+        return redirect_to_login(request, state)
     if sent is not None:
         return page("mailed.html")
     return _email_page(state, member, _person(state, member).email)
@@ -145,26 +145,26 @@ def show_email(request: Request, state: StateOf, sent: Note = None) -> Response:
 @router.post(EMAIL_PATH, dependencies=[LOGIN])
 async def ask_for_address(request: Request, state: StateOf, form: FormOf) -> Response:
     """Mail a link to the new address, or that it is taken: answered alike."""
-    member = await run_in_threadpool(acting, request, state, form)
+    member = await run_in_threadpool(page_session_of_form, request, state, form)
     if member is None:
-        return lead_to_login(request, state)
+        return redirect_to_login(request, state)
     person = await run_in_threadpool(_person, state, member)
     typed = form.get("email", "").strip()
     try:
         email = accounts.normalise_email(typed)
-        async with even_pace():
+        async with padded_duration():
             await _proven(request, state, person.email, form)
             await run_in_threadpool(_ask_for_address, state, member, email)
     except DomainError as error:
         if error.kind not in {Kind.INVALID, Kind.RATE_LIMITED}:
             raise
         return _email_page(state, member, person.email, typed=typed, error=error)
-    return lead_to(state, f"{EMAIL_PATH}?sent=yes")
+    return redirect_to_path(state, f"{EMAIL_PATH}?sent=yes")
 
 
-def _ask_for_address(state: State, member: Member, email: str) -> None:
+def _ask_for_address(state: State, member: PageSession, email: str) -> None:
     with state.resources.unit_of_work() as uow:
-        account_mails.ask(
+        account_mails.request_mail(
             uow,
             MailKind.NEW_ADDRESS,
             email,
@@ -176,23 +176,23 @@ def _ask_for_address(state: State, member: Member, email: str) -> None:
 @router.get(CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def show_new_address(request: Request, state: StateOf, token: Token = "") -> Response:
     """Only to the person who asked for it: else somebody could talk another into confirming."""
-    member = signed_in(request, state)
+    member = page_session(request, state)
     if member is None:
-        return lead_to_login(request, state)
+        return redirect_to_login(request, state)
     with state.resources.unit_of_work() as uow:
         keyring = state.resources.keyring
         email = registration.read_new_address(uow, keyring, token, member.user_id)
         current = accounts.get(uow, member.user_id).email
-    return page_for(
+    return session_page(
         member, state, "confirm_email.html", token=token, email=email, current_email=current
     )
 
 
 @router.post(CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def change_address(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
-    member = acting(request, state, form)
+    member = page_session_of_form(request, state, form)
     if member is None:
-        return lead_to_login(request, state)
+        return redirect_to_login(request, state)
     with state.resources.unit_of_work() as uow:
         email = registration.change_address(
             uow,
@@ -201,12 +201,12 @@ def change_address(request: Request, state: StateOf, form: FormOf, token: Token 
             member.user_id,
             request_id=current_request_id(),
         )
-    reply = lead_to(state, f"{ACCOUNT_PATH}?done=address")
-    state.cookies.keep_known(reply, logins.remember(state.login_signer, email))
+    reply = redirect_to_path(state, f"{ACCOUNT_PATH}?done=address")
+    state.cookies.keep_known(reply, logins.known_browser_token(state.login_signer, email))
     return reply
 
 
-async def _proven(request: Request, state: State, email: str, form: Fields) -> Attempt:
+async def _proven(request: Request, state: State, email: str, form: FormFields) -> Attempt:
     """The person typed their password once more, as counted as at a login.
 
     Raises ``password.wrong`` and ``login.paused``.
@@ -232,30 +232,30 @@ async def _proven(request: Request, state: State, email: str, form: Fields) -> A
     return attempt
 
 
-def _person(state: State, member: Member) -> User:
+def _person(state: State, member: PageSession) -> User:
     with state.resources.unit_of_work() as uow:
         return accounts.get(uow, member.user_id)
 
 
 def _password_page(
-    state: State, member: Member, email: str, error: DomainError | None = None
+    state: State, member: PageSession, email: str, error: DomainError | None = None
 ) -> Response:
     problem = None if error is None else error.message
     status = _status(error)
-    return page_for(
+    return session_page(
         member, state, "change_password.html", status=status, email=email, problem=problem
     )
 
 
 def _email_page(
     state: State,
-    member: Member,
+    member: PageSession,
     current: str,
     *,
     typed: str = "",
     error: DomainError | None = None,
 ) -> Response:
-    return page_for(
+    return session_page(
         member,
         state,
         "change_email.html",

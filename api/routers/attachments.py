@@ -5,7 +5,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BeforeValidator
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import needs
+from api.access.requirements import requires_scope
 from api.bodies.json_route import JsonRoute
 from api.bodies.multipart import file_named, read_form
 from api.middleware.body_limits import release_body
@@ -22,14 +22,14 @@ from core.scopes import Scope
 from models import AttachmentStatus
 from services.access.api_keys import Caller
 from services.media.attachments import records, signed_links, upload
-from services.media.attachments.upload import Accepted, Upload, clean_filename
+from services.media.attachments.upload import AcceptedUpload, Upload, clean_filename
 from storage.notifications import job_topic
 
 router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 
 WAIT_SECONDS = 15.0
 
-AttachmentCaller = Annotated[Caller, needs(Scope.ATTACHMENT)]
+AttachmentCaller = Annotated[Caller, requires_scope(Scope.ATTACHMENT)]
 _NOT_FOUND = refuses((404, "attachment.not_found", "There is no such attachment."))
 
 
@@ -119,7 +119,9 @@ async def upload_attachment(
     return await run_in_threadpool(_answer, state, accepted)
 
 
-async def _accept(request: Request, state: State, caller: Caller, *, encrypted: bool) -> Accepted:
+async def _accept(
+    request: Request, state: State, caller: Caller, *, encrypted: bool
+) -> AcceptedUpload:
     """A function of its own, so that nothing holds the file's bytes while the caller waits."""
     form = await read_form(request)
     part = file_named(form, "file")
@@ -137,7 +139,7 @@ async def _accept(request: Request, state: State, caller: Caller, *, encrypted: 
     return accepted
 
 
-def _answer(state: State, accepted: Accepted) -> JSONResponse:
+def _answer(state: State, accepted: AcceptedUpload) -> JSONResponse:
     with state.resources.unit_of_work() as uow:
         attachment = records.outcome(uow, accepted)
     if isinstance(attachment, DomainError):

@@ -7,11 +7,11 @@ from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import needs
+from api.access.requirements import requires_scope
 from api.bodies.json_route import JsonRoute
-from api.job_answers import ended, number_answer
+from api.job_answers import count_response, wait_for_job
 from api.middleware.body_limits import release_body
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, reads_json, refuses
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, json_request_body, refuses
 from api.parameters import PathId, PreferenceOf, StateOf, idempotency_key
 from api.request_ids import current_request_id
 from api.routers.lists import NO_LIST, NOT_OWNER
@@ -22,14 +22,14 @@ from core.errors import malformed, too_large, unsupported_type
 from core.scopes import Scope
 from services.access.api_keys import Caller
 from services.mailing.imports import accept
-from services.mailing.imports.accept import MOST_MEMBERS, Accepted
+from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST, AcceptedImport
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
-Owner = Annotated[Caller, needs(Scope.SUBSCRIPTION_FULL)]
+Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
 WAIT_SECONDS = 30.0
-_MOST_PROBLEMS = 100
+_MAX_FIELD_PROBLEMS = 100
 
 GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
 _MEMBERS = TypeAdapter(MembersInput)
@@ -37,12 +37,12 @@ _MEMBERS = TypeAdapter(MembersInput)
 
 @router.post(
     "/auxilia/subscriptions/{list_id}/members/add",
-    openapi_extra=reads_json(
+    openapi_extra=json_request_body(
         {
             "members": {
                 "type": "array",
                 "minItems": 1,
-                "maxItems": MOST_MEMBERS,
+                "maxItems": MAX_MEMBERS_PER_REQUEST,
                 "items": {
                     "type": "object",
                     "required": ["email"],
@@ -83,11 +83,13 @@ async def add_members(
     what was not added. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
     accepted = await _accept_members(request, state, caller, list_id)
-    job = await ended(request, state, accepted.job_id, preference.seconds(WAIT_SECONDS))
-    return number_answer(job, "added", replayed=accepted.replayed)
+    job = await wait_for_job(request, state, accepted.job_id, preference.seconds(WAIT_SECONDS))
+    return count_response(job, "added", replayed=accepted.replayed)
 
 
-async def _accept_members(request: Request, state: State, caller: Caller, list_id: int) -> Accepted:
+async def _accept_members(
+    request: Request, state: State, caller: Caller, list_id: int
+) -> AcceptedImport:
     """A function of its own, so that nothing holds the body while the caller waits."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not kind.endswith(("/json", "+json")):
@@ -115,12 +117,14 @@ def _check_members(body: bytes) -> None:
     except orjson.JSONDecodeError:
         raise malformed("body.not_json", "The body is not JSON.") from None
     members = parsed.get("members") if isinstance(parsed, dict) else None
-    if isinstance(members, list) and len(members) > MOST_MEMBERS:
-        raise too_large("members.too_many", f"A request has at most {MOST_MEMBERS:,} members.")
+    if isinstance(members, list) and len(members) > MAX_MEMBERS_PER_REQUEST:
+        raise too_large(
+            "members.too_many", f"A request has at most {MAX_MEMBERS_PER_REQUEST:,} members."
+        )
     try:
         _MEMBERS.validate_python(parsed)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False)[:_MOST_PROBLEMS]
+        problems = error.errors(include_url=False, include_input=False)[:_MAX_FIELD_PROBLEMS]
         raise RequestValidationError(
             [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
         ) from None

@@ -6,27 +6,27 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import needs
+from api.access.requirements import requires_scope
 from api.bodies import decimal_json
 from api.direct_routes import Authorise, DirectRoute
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, reads_json, refuses
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, json_request_body, refuses
 from api.parameters import idempotency_key
 from api.schemas.credits import CreditEntryRecord
 from api.schemas.envelope import Envelope
 from api.state import state_of
 from core.scopes import Scope
 from services.money.credits import ledger
-from services.money.credits.ledger import Outcome
+from services.money.credits.ledger import ChargeOutcome
 
 router = APIRouter(tags=["Credits"], route_class=DirectRoute)
 
-Spender = Annotated[Authorise, needs(Scope.CREDIT_FULL)]
+Spender = Annotated[Authorise, requires_scope(Scope.CREDIT_FULL)]
 
 
 @router.post(
     "/auxilia/credits/consume",
     response_model=Envelope[CreditEntryRecord],
-    openapi_extra=reads_json(
+    openapi_extra=json_request_body(
         {
             "amount_credit": {
                 "type": "number",
@@ -36,7 +36,7 @@ Spender = Annotated[Authorise, needs(Scope.CREDIT_FULL)]
             "source_id": {
                 "type": "string",
                 "minLength": 1,
-                "maxLength": ledger.MOST_SOURCE_CHARACTERS,
+                "maxLength": ledger.MAX_SOURCE_ID_CHARACTERS,
                 "description": "What was bought; not unique",
             },
             "meta": {"type": "object", "description": "At most 8 KB"},
@@ -74,5 +74,5 @@ def _consume(request: Request, authorise: Authorise, body: bytes) -> Response:
         meta=decimal_json.optional_object(fields, "meta"),
         key=idempotency_key(request, caller, [body]),
     )
-    replayed = {"Idempotent-Replayed": "true"} if charge.outcome is Outcome.REPLAYED else {}
-    return decimal_json.answer_of_text(charge.entry, replayed)
+    replayed = {"Idempotent-Replayed": "true"} if charge.outcome is ChargeOutcome.REPLAYED else {}
+    return decimal_json.decimal_response_of_text(charge.entry, replayed)

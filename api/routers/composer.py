@@ -6,9 +6,9 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import needs
+from api.access.requirements import requires_scope
 from api.bodies.json_route import JsonRoute
-from api.openapi import PATIENCE_PARAMETER, Responses, refuses
+from api.openapi import WAIT_PARAMETER, Responses, refuses
 from api.parameters import Preference, PreferenceOf, StateOf
 from api.schemas.composer import (
     GeneratedMetadata,
@@ -27,16 +27,16 @@ from core.lanes import Lane
 from core.scopes import Scope
 from services.access.api_keys import Caller
 from services.composer import metadata_requests, photos
-from services.composer.metadata_requests import Commission
-from services.composer.post import Part
+from services.composer.metadata_requests import MetadataRequest
+from services.composer.post import MetadataField
 
 _routes = APIRouter(tags=["Composer"], route_class=JsonRoute)
 
-Author = Annotated[Caller, needs(Scope.COMPOSER)]
+Author = Annotated[Caller, requires_scope(Scope.COMPOSER)]
 
 _SOURCE = "Pressroom-Source"
-_PREFER = {"parameters": [PATIENCE_PARAMETER]}
-_MOST_PHOTOS = 30
+_PREFER = {"parameters": [WAIT_PARAMETER]}
+_MAX_PHOTOS_PER_PAGE = 30
 
 
 def _answers(source: str) -> Responses:
@@ -56,16 +56,16 @@ def _answers(source: str) -> Responses:
 _WRITTEN = _answers("Who wrote it: offline or openai/<model>; with '; fallback' or '; cached'")
 
 
-def _wanted(request: Request) -> frozenset[Part]:
+def _wanted(request: Request) -> frozenset[MetadataField]:
     named = ",".join(request.query_params.getlist("includes")).split(",")
     try:
-        wanted = frozenset(Part(name.strip()) for name in named if name.strip())
+        wanted = frozenset(MetadataField(name.strip()) for name in named if name.strip())
     except ValueError:
-        allowed = ", ".join(Part)
+        allowed = ", ".join(MetadataField)
         raise malformed(
             "composer.unknown_part", f"query.includes may name {allowed}, separated by commas."
         ) from None
-    return wanted or frozenset(Part)
+    return wanted or frozenset(MetadataField)
 
 
 @_routes.post(
@@ -90,7 +90,7 @@ async def generate_metadata(
     """Write a slug, a summary and tags for a post, in the post's own language."""
     del includes  # Documented as one text; a caller may also repeat it.
     wanted = _wanted(request)
-    return await _written(request, state, Commission(body.post(), wanted), preference)
+    return await _written(request, state, MetadataRequest(body.post(), wanted), preference)
 
 
 @_routes.post(
@@ -103,11 +103,11 @@ async def generate_tweets(
     request: Request, state: StateOf, _: Author, body: PostBody, preference: PreferenceOf
 ) -> Response:
     """Write tweets about a post, with no link or mention that the post doesn't have."""
-    return await _written(request, state, Commission(body.post()), preference)
+    return await _written(request, state, MetadataRequest(body.post()), preference)
 
 
 async def _written(
-    request: Request, state: State, asked: Commission, preference: Preference
+    request: Request, state: State, asked: MetadataRequest, preference: Preference
 ) -> Response:
     name = await run_in_threadpool(state.shelf.name, asked)
     kept = await run_in_threadpool(state.shelf.find, name)
@@ -118,7 +118,7 @@ async def _written(
         "content": asked.post.content,
         "wanted": sorted(asked.wanted),
     }
-    seconds = preference.patience(metadata_requests.MOST_SECONDS)
+    seconds = preference.patience(metadata_requests.MAX_WRITING_SECONDS)
     call = state.calls.call("composer.write", Lane.IO, question, seconds=seconds, same=name)
     answer = await while_connected(request.receive, call)
     return _fields(answer["fields"], answer["source"])
@@ -160,7 +160,9 @@ async def search_photos(
     query: Annotated[str, AfterValidator(_not_blank), Query(description="What is searched for")],
     preference: PreferenceOf,
     page: Annotated[int, Query(ge=1, le=ids.MAX_ID)] = 1,
-    limit: Annotated[int, Query(ge=1, le=_MOST_PHOTOS, description="Photos on a page")] = 10,
+    limit: Annotated[
+        int, Query(ge=1, le=_MAX_PHOTOS_PER_PAGE, description="Photos on a page")
+    ] = 10,
 ) -> Response:
     """Search stock photos. The data is the provider's payload, unchanged.
 
@@ -172,7 +174,7 @@ async def search_photos(
     if kept is not None:
         return _payload(kept.product, kept.source)
     question = {"provider": chosen, "query": query, "page": page, "limit": limit}
-    seconds = preference.patience(photos.MOST_SECONDS)
+    seconds = preference.patience(photos.MAX_PHOTO_SECONDS)
     call = state.calls.call("photos.search", Lane.IO, question, seconds=seconds, same=name)
     answer = await while_connected(request.receive, call)
     return _payload(answer["payload"], answer["source"])
@@ -221,7 +223,7 @@ async def locate_download(
     chosen = provider.named(state.photos.providers.default)
     photo = state.photos.providers.named(chosen).photo_at(endpoint)
     question: dict[str, Any] = {"provider": chosen, "id": photo.id, "mark": photo.mark}
-    seconds = preference.patience(photos.MOST_SECONDS)
+    seconds = preference.patience(photos.MAX_PHOTO_SECONDS)
     call = state.calls.call("photos.download_url", Lane.IO, question, seconds=seconds)
     answer = await while_connected(request.receive, call)
     return envelope(PhotoFile(url=answer["url"]))

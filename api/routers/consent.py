@@ -10,25 +10,25 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from api.access.page_sessions import (
-    Fields,
+    FormFields,
     FormOf,
-    Member,
-    acting,
-    lead_to_login,
-    page_for,
-    signed_in,
+    PageSession,
+    page_session,
+    page_session_of_form,
+    redirect_to_login,
+    session_page,
 )
 from api.access.requirements import PUBLIC
-from api.bodies.oauth_forms import asking_by_query
-from api.pages.frame import lead, see_other
+from api.bodies.oauth_forms import oauth_request_of_query
+from api.pages.frame import redirect, see_other
 from api.parameters import StateOf
 from api.state import State
 from core.errors import invalid
 from core.scopes import EXPLANATIONS, Scope
 from services.oauth import grants
-from services.oauth.adapters import Reply
+from services.oauth.adapters import OAuthResponse
 from services.oauth.metadata import AUTHORIZE_PATH, GRANTS_PATH
-from services.oauth.server import Asked, Server
+from services.oauth.server import AuthorizationRequest, OAuthServer
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
@@ -41,23 +41,23 @@ def show_consent(request: Request, state: StateOf) -> Response:
     """Ask the person. Who asks, and where the answer goes, is checked before anything else."""
     with state.resources.unit_of_work() as uow:
         asked = _ask(request, state, uow)
-        if isinstance(asked, Reply):
+        if isinstance(asked, OAuthResponse):
             return _sent_back(asked)
-        member = signed_in(request, state)
+        member = page_session(request, state)
         if member is None:
-            return lead_to_login(request, state)
+            return redirect_to_login(request, state)
         return _consent_page(state, uow, asked, member)
 
 
 @router.post(AUTHORIZE_PATH)
 def decide(request: Request, state: StateOf, form: FormOf) -> Response:
     """What was pressed on the page. The request is the address's, and is judged once more."""
-    member = acting(request, state, form)
+    member = page_session_of_form(request, state, form)
     if member is None:
-        return lead(f"?{request.url.query}")
+        return redirect(f"?{request.url.query}")
     with state.resources.unit_of_work() as uow:
         asked = _ask(request, state, uow)
-        if isinstance(asked, Reply):
+        if isinstance(asked, OAuthResponse):
             return _sent_back(asked)
         return _sent_back(_decision(asked, member, form))
 
@@ -65,11 +65,11 @@ def decide(request: Request, state: StateOf, form: FormOf) -> Response:
 @router.get(GRANTS_PATH)
 def show_grants(request: Request, state: StateOf) -> Response:
     """The programs that may act for the person."""
-    member = signed_in(request, state)
+    member = page_session(request, state)
     if member is None:
-        return lead_to_login(request, state)
+        return redirect_to_login(request, state)
     with state.resources.unit_of_work() as uow:
-        return page_for(
+        return session_page(
             member,
             state,
             "grants.html",
@@ -82,9 +82,9 @@ def show_grants(request: Request, state: StateOf) -> Response:
 @router.post(GRANTS_PATH)
 def take_back(request: Request, state: StateOf, form: FormOf) -> Response:
     """End what one of them may do."""
-    member = acting(request, state, form)
+    member = page_session_of_form(request, state, form)
     if member is None:
-        return lead_to_login(request, state)
+        return redirect_to_login(request, state)
     grant_id = form.get("grant_id", "")
     if not re.fullmatch("[0-9]{1,18}", grant_id):
         raise invalid("body.invalid", "body.grant_id: a grant's id")
@@ -93,12 +93,12 @@ def take_back(request: Request, state: StateOf, form: FormOf) -> Response:
     return see_other("")
 
 
-def _ask(request: Request, state: State, uow: UnitOfWork) -> Asked | Reply:
-    server = Server(uow, state.oauth_signers, state.resources.settings.public_base)
-    return server.ask(asking_by_query(request))
+def _ask(request: Request, state: State, uow: UnitOfWork) -> AuthorizationRequest | OAuthResponse:
+    server = OAuthServer(uow, state.oauth_signers, state.resources.settings.public_base)
+    return server.ask(oauth_request_of_query(request))
 
 
-def _decision(asked: Asked, member: Member, form: Fields) -> Reply:
+def _decision(asked: AuthorizationRequest, member: PageSession, form: FormFields) -> OAuthResponse:
     decision = form.get("decision")
     if decision == "deny":
         return asked.deny()
@@ -107,9 +107,11 @@ def _decision(asked: Asked, member: Member, form: Fields) -> Reply:
     return asked.allow(member.user_id, [each for each in Scope if f"scope.{each}" in form])
 
 
-def _consent_page(state: State, uow: UnitOfWork, asked: Asked, member: Member) -> Response:
+def _consent_page(
+    state: State, uow: UnitOfWork, asked: AuthorizationRequest, member: PageSession
+) -> Response:
     target = urlsplit(asked.redirect_uri)
-    return page_for(
+    return session_page(
         member,
         state,
         "consent.html",
@@ -123,7 +125,7 @@ def _consent_page(state: State, uow: UnitOfWork, asked: Asked, member: Member) -
     )
 
 
-def _sent_back(reply: Reply) -> Response:
+def _sent_back(reply: OAuthResponse) -> Response:
     # By 303, so that no browser posts to the client what was pressed here.
     assert reply.location
-    return lead(reply.location)
+    return redirect(reply.location)

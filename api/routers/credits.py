@@ -5,7 +5,7 @@ import orjson
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from api.access.requirements import needs
+from api.access.requirements import requires_scope
 from api.bodies import decimal_json
 from api.bodies.json_route import JsonRoute
 from api.openapi import refuses
@@ -19,7 +19,7 @@ from services.money.credits import ledger
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
-Reader = Annotated[Caller, needs(Scope.CREDIT_READ)]
+Reader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
 
 _CURSOR = re.compile(r"[0-9]{1,18}\Z")
 
@@ -28,7 +28,7 @@ _CURSOR = re.compile(r"[0-9]{1,18}\Z")
 def read_balance(state: StateOf, caller: Reader) -> Response:
     """The caller's credits. The first look opens an empty account."""
     database = state.resources.database
-    return decimal_json.answer_of_text(ledger.balance(database, caller.user_id))
+    return decimal_json.decimal_response_of_text(ledger.balance(database, caller.user_id))
 
 
 @router.get(
@@ -58,6 +58,6 @@ def read_ledger(
         "next_cursor": found.next_cursor,
     }
     items = ",".join(found.entries)
-    return decimal_json.answer_of_text(
+    return decimal_json.decimal_response_of_text(
         f'{{"pagination":{orjson.dumps(pagination).decode()},"items":[{items}]}}'
     )

@@ -6,16 +6,16 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import OF_EXPORT_KIND, UNCOUNTED
+from api.access.requirements import OF_EXPORT_KIND, UNLIMITED
 from api.bodies.json_route import JsonRoute
-from api.job_answers import ended, job_answer
+from api.job_answers import job_response, wait_for_job
 from api.openapi import PREFER_PARAMETER, refuses
 from api.parameters import PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
 from api.routers.lists import NO_LIST, NOT_OWNER
 from api.schemas.envelope import Body, Envelope
 from api.schemas.jobs import JobRecord
-from api.signed_files import LINK_INVALID, require_link
+from api.signed_files import LINK_INVALID, require_signed_url
 from api.state import State
 from services.access.api_keys import Caller
 from services.mailing import exports
@@ -62,8 +62,8 @@ async def export_list(
     `delivery`, for who sends the list's mail: those who get it, each with a trace id and headers.
     """
     job_id = await run_in_threadpool(_begin, state, caller, list_id, body.kind)
-    job = await ended(request, state, job_id, preference.seconds(WAIT_SECONDS))
-    return job_answer(state, job)
+    job = await wait_for_job(request, state, job_id, preference.seconds(WAIT_SECONDS))
+    return job_response(state, job)
 
 
 def _begin(state: State, caller: Caller, list_id: int, kind: ExportKind) -> int:
@@ -73,7 +73,7 @@ def _begin(state: State, caller: Caller, list_id: int, kind: ExportKind) -> int:
 
 @router.get(
     "/exports/{export_id}/file.csv.gz",
-    dependencies=[UNCOUNTED],
+    dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses={
         200: {"content": {"application/gzip": {}}, "description": "The file"},
@@ -82,7 +82,7 @@ def _begin(state: State, caller: Caller, list_id: int, kind: ExportKind) -> int:
 )
 def read_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
     """The file of an export, by a signed link; it is kept for seven days."""
-    require_link(request)
+    require_signed_url(request)
     with state.resources.unit_of_work() as uow:
         export, mailing_list = exports.get_finished(uow, export_id)
     assert export.size is not None

@@ -5,10 +5,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import UNCOUNTED, needs
+from api.access.requirements import UNLIMITED, requires_scope
 from api.bodies.json_route import JsonRoute
-from api.bodies.upload_stream import store_arriving
-from api.job_answers import ended, job_answer, number_answer
+from api.bodies.upload_stream import store_upload
+from api.job_answers import count_response, job_response, wait_for_job
 from api.openapi import PREFER_PARAMETER, refuses
 from api.parameters import Limit, Offset, PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
@@ -17,19 +17,19 @@ from api.routers.lists import NO_LIST, NOT_OWNER
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobRecord
-from api.signed_files import LINK_INVALID, errors_url, require_link
+from api.signed_files import LINK_INVALID, import_errors_url, require_signed_url
 from api.state import State
 from core.errors import malformed
 from core.scopes import Scope
 from services.access.api_keys import Caller
 from services.mailing.imports import accept, records
-from services.mailing.imports.accept import Options
+from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
-Reader = Annotated[Caller, needs(Scope.SUBSCRIPTION_READ)]
-Owner = Annotated[Caller, needs(Scope.SUBSCRIPTION_FULL)]
+Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
+Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
 UNDO_WAIT_SECONDS = 30.0
 # An import is watched rather than waited for.
@@ -105,9 +105,9 @@ async def import_file(
     Ghost, Buttondown, Kit and beehiiv are read as they are. Answers 202 with the job once the file
     is stored; `Prefer: wait=N` waits for its end.
     """
-    options = Options(dry_run, on_existing, _mapping(mapping))
+    options = ImportOptions(dry_run, on_existing, _mapping(mapping))
     await run_in_threadpool(_check_owner, state, caller, list_id)
-    arrived = await store_arriving(request, state.resources.objects, accept.new_prefix(), filename)
+    arrived = await store_upload(request, state.resources.objects, accept.new_prefix(), filename)
     accepted = await run_in_threadpool(
         accept.accept_file,
         state.resources,
@@ -119,8 +119,10 @@ async def import_file(
         options=options,
         request_id=current_request_id(),
     )
-    job = await ended(request, state, accepted.job_id, preference.seconds(IMPORT_WAIT_SECONDS))
-    return job_answer(state, job)
+    job = await wait_for_job(
+        request, state, accepted.job_id, preference.seconds(IMPORT_WAIT_SECONDS)
+    )
+    return job_response(state, job)
 
 
 def _mapping(text: str | None) -> dict[str, str] | None:
@@ -152,7 +154,7 @@ def list_imports(
     """The caller's imports, newest first."""
     with state.resources.unit_of_work() as uow:
         found = records.list_of(uow, caller, list_id=list_id, offset=offset, limit=limit)
-    items = [ImportRecord.of(task, errors_url(state, task.id)) for task in found]
+    items = [ImportRecord.of(task, import_errors_url(state, task.id)) for task in found]
     return envelope(page(items, offset=offset, limit=limit))
 
 
@@ -161,12 +163,12 @@ def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[I
     """One of the caller's imports: what was asked, how far it is and what came of it."""
     with state.resources.unit_of_work() as uow:
         task = records.get(uow, caller, import_id)
-    return envelope(ImportRecord.of(task, errors_url(state, task.id)))
+    return envelope(ImportRecord.of(task, import_errors_url(state, task.id)))
 
 
 @router.get(
     "/imports/{import_id}/errors.csv",
-    dependencies=[UNCOUNTED],
+    dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses={
         200: {"content": {"text/csv": {}}, "description": "The original columns, then ours"},
@@ -175,13 +177,13 @@ def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[I
 )
 def read_errors(request: Request, state: StateOf, import_id: PathId) -> StreamingResponse:
     """The rows that were not added, each with its line, code and reason; by a signed link."""
-    require_link(request)
+    require_signed_url(request)
     headers = {
         "Content-Disposition": f'attachment; filename="import-{import_id}-not-added.csv"',
         "Cache-Control": "private, no-store",
         "X-Content-Type-Options": "nosniff",
     }
-    lines = verdicts.stream(state.resources, import_id)
+    lines = verdicts.stream_rejects(state.resources, import_id)
     content = iter(()) if "pressroom.head" in request.scope else lines
     return StreamingResponse(content, headers=headers, media_type="text/csv; charset=utf-8")
 
@@ -206,8 +208,8 @@ async def undo_import(
     job_id = await run_in_threadpool(_undo, state, caller, import_id)
     if job_id is None:
         return JSONResponse(envelope(0).model_dump())
-    job = await ended(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
-    return number_answer(job, "undone")
+    job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
+    return count_response(job, "undone")
 
 
 def _undo(state: State, caller: Caller, import_id: int) -> int | None:

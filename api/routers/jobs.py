@@ -14,7 +14,7 @@ from api.openapi import refuses
 from api.parameters import Limit, Offset, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
-from api.signed_files import shown_result
+from api.signed_files import result_with_links
 from api.state import State
 from api.waiting.event_streams import EventStream
 from models import FINISHED, Job
@@ -130,7 +130,7 @@ async def _pause(changed: asyncio.Event) -> float:
 
 
 def _record(state: State, job: Job) -> JobRecord:
-    return JobRecord.of(job, shown_result(state, job))
+    return JobRecord.of(job, result_with_links(state, job))
 
 
 def _event(state: State, job: Job) -> str:

@@ -2,9 +2,9 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from api.access.requirements import needs
+from api.access.requirements import requires_scope
 from api.bodies.json_route import JsonRoute
-from api.list_answers import channel, channels
+from api.list_answers import list_response, list_responses
 from api.openapi import refuses
 from api.parameters import Limit, Offset, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
@@ -15,8 +15,8 @@ from services.mailing import lists
 
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
-Reader = Annotated[Caller, needs(Scope.SUBSCRIPTION_READ)]
-Editor = Annotated[Caller, needs(Scope.SUBSCRIPTION_FULL)]
+Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
+Editor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
 NO_LIST = (404, "list.not_found", "There is no such list.")
 NOT_OWNER = (403, "list.not_owner", "This list belongs to somebody else.")
@@ -41,7 +41,7 @@ def create_list(state: StateOf, caller: Editor, body: NewList) -> Envelope[Chann
             fields=body.sent(),
             providers=state.challenges.configured,
         )
-        return envelope(channel(uow, state, made))
+        return envelope(list_response(uow, state, made))
 
 
 @router.get("/lists")
@@ -51,7 +51,7 @@ def list_lists(
     """The caller's lists, newest first, without archived ones."""
     with state.resources.unit_of_work() as uow:
         found = lists.list_of(uow, caller.user_id, offset=offset, limit=limit)
-        return envelope(page(channels(uow, state, found), offset=offset, limit=limit))
+        return envelope(page(list_responses(uow, state, found), offset=offset, limit=limit))
 
 
 @router.get(
@@ -63,7 +63,7 @@ def list_lists(
 def read_list(state: StateOf, caller: Reader, list_id: str) -> Envelope[Channel]:
     """A list, by its id or slug; anybody's."""
     with state.resources.unit_of_work() as uow:
-        return envelope(channel(uow, state, lists.get_named(uow, list_id)))
+        return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
 
 
 @router.patch("/lists/{list_id}", responses=refuses(NO_LIST, NOT_OWNER, *_RULES))
@@ -75,7 +75,7 @@ def change_list(
         mailing_list = lists.owned(uow, caller, list_id)
         lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
         uow.session.refresh(mailing_list)
-        return envelope(channel(uow, state, mailing_list))
+        return envelope(list_response(uow, state, mailing_list))
 
 
 @router.delete("/lists/{list_id}", responses=refuses(NO_LIST, NOT_OWNER))

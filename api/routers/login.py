@@ -10,17 +10,17 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from api.access.actors import client_address
-from api.access.answer_timing import even_pace
-from api.access.browsers import name_of, own_path
+from api.access.answer_timing import padded_duration
+from api.access.browsers import browser_name, local_path
 from api.access.page_sessions import (
-    Fields,
+    FormFields,
     FormOf,
-    Member,
-    acting,
-    lead_to,
-    page_for_anybody,
-    require_own_form,
-    signed_in,
+    PageSession,
+    anonymous_page,
+    page_session,
+    page_session_of_form,
+    redirect_to_path,
+    require_form_csrf,
 )
 from api.access.requirements import LOGIN, PUBLIC
 from api.parameters import StateOf
@@ -37,7 +37,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True)
-class Entered:
+class LoginCookies:
     """What a browser keeps once somebody is logged in."""
 
     session: str
@@ -51,17 +51,17 @@ def show_login(
     next: Annotated[str | None, Query()] = None,  # noqa: A002
 ) -> Response:
     """The form, or where it would lead whoever is logged in already."""
-    if signed_in(request, state) is not None:
-        return lead_to(state, own_path(next) or ACCOUNT_PATH)
+    if page_session(request, state) is not None:
+        return redirect_to_path(state, local_path(next) or ACCOUNT_PATH)
     return _form(request, state, {"next": next or ""})
 
 
 @router.post(LOGIN_PATH, dependencies=[LOGIN])
 async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin a session. Its answer, and its time, are the same for addresses without an account."""
-    require_own_form(request, state, form)
+    require_form_csrf(request, state, form)
     try:
-        async with even_pace():
+        async with padded_duration():
             entered = await _enter(request, state, form)
     except DomainError as error:
         if error.kind is not Kind.RATE_LIMITED:
@@ -70,23 +70,23 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     if entered is None:
         problem = "This address and this password don’t belong together."
         return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
-    return welcome(state, entered, own_path(form.get("next")) or ACCOUNT_PATH)
+    return welcome(state, entered, local_path(form.get("next")) or ACCOUNT_PATH)
 
 
 @router.post(LOGOUT_PATH, dependencies=[PUBLIC])
 def log_out(request: Request, state: StateOf, form: FormOf) -> Response:
     """End the session of this browser."""
-    member = acting(request, state, form)
+    member = page_session_of_form(request, state, form)
     if member is not None and member.caller.session_id is not None:
         with state.resources.unit_of_work() as uow:
             sessions.end(uow, member.caller.session_id)
-    reply = lead_to(state, f"{LOGIN_PATH}")
+    reply = redirect_to_path(state, f"{LOGIN_PATH}")
     state.cookies.drop_session(reply)
     return reply
 
 
-def welcome(state: State, entered: Entered, path: str) -> Response:
-    reply = lead_to(state, path)
+def welcome(state: State, entered: LoginCookies, path: str) -> Response:
+    reply = redirect_to_path(state, path)
     state.cookies.keep_session(reply, entered.session)
     state.cookies.keep_known(reply, entered.known)
     return reply
@@ -98,17 +98,17 @@ def begin_session(
     uow: UnitOfWork,
     user_id: int,
     email: str,
-    before: Member | None,
-) -> Entered:
+    before: PageSession | None,
+) -> LoginCookies:
     """A session of its own secret; the one that this browser had, whoever's, is over."""
     if before is not None and before.caller.session_id is not None:
         sessions.end(uow, before.caller.session_id)
-    browser = name_of(request.headers.get("user-agent"))
+    browser = browser_name(request.headers.get("user-agent"))
     value = sessions.begin(uow, state.session_signer, user_id, browser=browser)
-    return Entered(value, logins.remember(state.login_signer, email))
+    return LoginCookies(value, logins.known_browser_token(state.login_signer, email))
 
 
-async def _enter(request: Request, state: State, form: Fields) -> Entered | None:
+async def _enter(request: Request, state: State, form: FormFields) -> LoginCookies | None:
     attempt = await run_in_threadpool(_attempt, request, state, form.get("email", ""))
     # Not within a transaction: nobody's connection waits for a turn to hash.
     verdict = await state.hashing.run(
@@ -131,9 +131,9 @@ def _attempt(request: Request, state: State, email: str) -> Attempt:
 
 
 def _succeed(
-    request: Request, state: State, attempt: Attempt, verdict: passwords.Verdict
-) -> Entered | None:
-    before = signed_in(request, state)
+    request: Request, state: State, attempt: Attempt, verdict: passwords.PasswordCheck
+) -> LoginCookies | None:
+    before = page_session(request, state)
     with state.resources.unit_of_work() as uow:
         user_id = logins.succeed(uow, attempt, verdict)
         if user_id is None:
@@ -141,7 +141,7 @@ def _succeed(
         return begin_session(request, state, uow, user_id, attempt.email, before)
 
 
-def _paused(request: Request, state: State, form: Fields, error: DomainError) -> Response:
+def _paused(request: Request, state: State, form: FormFields, error: DomainError) -> Response:
     seconds = error.retry_after or 1
     wait = f"{seconds} seconds" if seconds < 120 else f"{round(seconds / 60)} minutes"  # noqa: PLR2004
     problem = (
@@ -154,15 +154,15 @@ def _paused(request: Request, state: State, form: Fields, error: DomainError) ->
 
 
 def _form(
-    request: Request, state: State, form: Fields, problem: str | None = None, status: int = 200
+    request: Request, state: State, form: FormFields, problem: str | None = None, status: int = 200
 ) -> Response:
-    return page_for_anybody(
+    return anonymous_page(
         request,
         state,
         "login.html",
         status=status,
         problem=problem,
         notice=None,
-        next=own_path(form.get("next")),
+        next=local_path(form.get("next")),
         email=form.get("email", ""),
     )

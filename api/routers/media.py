@@ -5,10 +5,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
 from api.access.identity import identify
-from api.access.requirements import UNCOUNTED
-from api.bodies.byte_ranges import ByteRange, Unsatisfiable, parse_range
+from api.access.requirements import UNLIMITED
+from api.bodies.byte_ranges import ByteRange, RangeNotSatisfiable, parse_range
 from api.bodies.json_route import JsonRoute
-from api.errors import problem
+from api.errors import problem_response
 from api.openapi import refuses
 from api.state import State, state_of
 from core import clock
@@ -29,7 +29,7 @@ _FOREVER = "public, max-age=31536000, immutable"
 
 @router.get(
     "/media/{filename}",
-    dependencies=[UNCOUNTED],
+    dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses={
         200: {"content": {"image/webp": {}, "image/png": {}}, "description": "The file"},
@@ -54,7 +54,7 @@ def read_media(request: Request, filename: str) -> Response:
         return Response(status_code=304, headers=headers)
     try:
         byte_range = parse_range(_range(request, headers["ETag"]), attachment.size)
-    except Unsatisfiable:
+    except RangeNotSatisfiable:
         return _unsatisfiable(attachment)
     return _file(request, state, attachment, byte_range, headers)
 
@@ -107,7 +107,7 @@ def _unsatisfiable(attachment: Attachment) -> Response:
     error = DomainError(
         Kind.RANGE, "media.range_unsatisfiable", "The range begins behind the end of the file."
     )
-    response = problem(error)
+    response = problem_response(error)
     response.headers["Content-Range"] = f"bytes */{attachment.size}"
     return response
 

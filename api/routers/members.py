@@ -6,9 +6,9 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BeforeValidator
 
 from api.access import actors
-from api.access.requirements import needs
+from api.access.requirements import requires_scope
 from api.bodies.json_route import JsonRoute
-from api.list_answers import channels
+from api.list_answers import list_responses
 from api.openapi import refuses
 from api.parameters import Limit, Offset, PathId, StateOf
 from api.routers.lists import NO_LIST, NOT_OWNER
@@ -20,20 +20,20 @@ from api.schemas.subscriptions import (
     MembersPage,
     SubscriptionRecord,
     member_item,
-    person_of,
+    person_record,
 )
 from core.scopes import Scope
 from models import SubscriptionStatus, Tier
 from services.access.api_keys import Caller
 from services.mailing import lists
 from services.mailing.subscriptions import member_pages, members, transfers
-from services.mailing.subscriptions.member_pages import Filters
+from services.mailing.subscriptions.member_pages import MemberFilters
 from services.people import accounts
 
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
-Reader = Annotated[Caller, needs(Scope.SUBSCRIPTION_READ)]
-Owner = Annotated[Caller, needs(Scope.SUBSCRIPTION_FULL)]
+Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
+Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
 _NO_MEMBER = (404, "member.not_found", "There is no such member on this list.")
 _OWNERS = refuses(NOT_OWNER, NO_LIST)
@@ -80,7 +80,7 @@ def list_subscriptions(
     status: SubscriptionStatus = SubscriptionStatus.ACTIVE,
 ) -> Response:
     """A list's subscriptions, newest first; its owner alone sees them."""
-    filters = Filters(status, email, premium)
+    filters = MemberFilters(status, email, premium)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         found = member_pages.page(
@@ -119,7 +119,7 @@ def transfer_member(
     """
     with state.resources.unit_of_work() as uow:
         source, target = lists.owned(uow, caller, list_id), lists.owned(uow, caller, dst_list_id)
-        keyring, actor = state.resources.keyring, actors.as_owner(request, caller)
+        keyring, actor = state.resources.keyring, actors.owner_actor(request, caller)
         return envelope(transfers.transfer(uow, keyring, source, target, user_id, actor=actor))
 
 
@@ -130,7 +130,7 @@ def remove_member(
     """Take a member off the list: 1, or 0 when they were off. They can be added again."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        actor = actors.as_owner(request, caller)
+        actor = actors.owner_actor(request, caller)
         return envelope(members.remove(uow, mailing_list, user_id, actor))
 
 
@@ -152,7 +152,7 @@ def set_member_email(
     """Switch the mail to a member off or on: 1, or 0 when it was so. An opt-out stays."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        keyring, actor = state.resources.keyring, actors.as_owner(request, caller)
+        keyring, actor = state.resources.keyring, actors.owner_actor(request, caller)
         return envelope(
             members.set_email(uow, keyring, mailing_list, user_id, actor, enabled=body.enabled)
         )
@@ -167,10 +167,10 @@ def list_member_subscriptions(
         mailing_list = lists.owned(uow, caller, list_id)
         found = members.subscriptions_to_owner(uow, mailing_list, user_id)
         person = accounts.get(uow, user_id)
-        of = channels(uow, state, [each for _, each in found])
+        of = list_responses(uow, state, [each for _, each in found])
         return envelope(
             [
-                SubscriptionRecord.of(record, user=person_of(record, person), channel=each)
+                SubscriptionRecord.of(record, user=person_record(record, person), channel=each)
                 for (record, _), each in zip(found, of, strict=True)
             ]
         )
@@ -188,9 +188,9 @@ def change_member(
     """Set the list's own name for a member, their tier and when it ends; what isn't named stays."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
-        actor = actors.as_owner(request, caller)
+        actor = actors.owner_actor(request, caller)
         member = members.update(uow, mailing_list, user_id, body.sent(), actor)
-        person = person_of(member, accounts.get(uow, user_id))
+        person = person_record(member, accounts.get(uow, user_id))
         return envelope(SubscriptionRecord.of(member, user=person))
 
 

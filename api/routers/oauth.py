@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from api.access.requirements import ANY_CALLER, PUBLIC
 from api.bodies.forms import FORM
-from api.bodies.oauth_forms import AskingOf, as_json
+from api.bodies.oauth_forms import AskingOf, oauth_response
 from api.parameters import StateOf
 from api.schemas.oauth import (
     IntrospectionAnswer,
@@ -26,7 +26,7 @@ from services.oauth.metadata import (
     USERINFO_PATH,
     metadata,
 )
-from services.oauth.server import Server
+from services.oauth.server import OAuthServer
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
@@ -71,7 +71,7 @@ def give_tokens(state: StateOf, asking: AskingOf) -> Response:
     A code or refresh token that comes a second time ends all that came of the first.
     """
     with state.resources.unit_of_work() as uow:
-        return as_json(_server(state, uow).token(asking))
+        return oauth_response(_server(state, uow).token(asking))
 
 
 @router.post(
@@ -83,7 +83,7 @@ def give_tokens(state: StateOf, asking: AskingOf) -> Response:
 def revoke_token(state: StateOf, asking: AskingOf) -> Response:
     """End a token (RFC 7009). A refresh token ends with every token of the same login."""
     with state.resources.unit_of_work() as uow:
-        return as_json(_server(state, uow).revoke(asking))
+        return oauth_response(_server(state, uow).revoke(asking))
 
 
 @router.post(
@@ -97,7 +97,7 @@ def introspect_token(state: StateOf, asking: AskingOf) -> Response:
     """Whether a token still counts, and for what (RFC 7662): for the client that it was given to,
     which has a secret."""
     with state.resources.unit_of_work() as uow:
-        return as_json(_server(state, uow).introspect(asking))
+        return oauth_response(_server(state, uow).introspect(asking))
 
 
 @router.get(USERINFO_PATH, response_model_exclude_none=True)
@@ -114,5 +114,5 @@ async def read_metadata(state: StateOf) -> Metadata:
     return Metadata(**metadata(state.resources.settings.public_base))
 
 
-def _server(state: State, uow: UnitOfWork) -> Server:
-    return Server(uow, state.oauth_signers, state.resources.settings.public_base)
+def _server(state: State, uow: UnitOfWork) -> OAuthServer:
+    return OAuthServer(uow, state.oauth_signers, state.resources.settings.public_base)

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.access.requirements import UNCOUNTED
+from api.access.requirements import UNLIMITED
 from api.bodies.json_route import JsonRoute
 from api.metrics import language_model
 from api.metrics.requests import JOBS, PHOTO_LIMIT, PHOTO_REMAINING
@@ -23,7 +23,7 @@ from services.composer.photos import noted_quotas
 from services.jobs import records
 from storage.resources import Resources
 
-router = APIRouter(tags=["Operations"], dependencies=[UNCOUNTED], route_class=JsonRoute)
+router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=JsonRoute)
 
 
 @router.get("/healthz")
@@ -65,7 +65,7 @@ def metrics(request: Request) -> Response:
         raise unauthenticated("auth.metrics_token", "Send the metrics token as a bearer token.")
     _count_jobs(state)
     _show_quotas(state)
-    language_model.show(state.resources.redis)
+    language_model.collect_llm_usage(state.resources.redis)
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 

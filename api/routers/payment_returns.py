@@ -43,7 +43,7 @@ async def return_from_payment(
     is_unpaid = status in {OrderStatus.PENDING, OrderStatus.EXPIRED}
     if is_unpaid and "pressroom.head" not in request.scope:
         status = await _asked(state, found)
-    location = return_urls.with_result(found.redirect_url, found.id, status)
+    location = return_urls.add_result(found.redirect_url, found.id, status)
     return Response(status_code=303, headers={**HEADERS, "Location": location})
 
 

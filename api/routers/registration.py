@@ -12,13 +12,19 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from api.access.actors import client_address
-from api.access.answer_timing import even_pace
-from api.access.page_sessions import Fields, FormOf, page_for_anybody, require_own_form, signed_in
+from api.access.answer_timing import padded_duration
+from api.access.page_sessions import (
+    FormFields,
+    FormOf,
+    anonymous_page,
+    page_session,
+    require_form_csrf,
+)
 from api.access.requirements import LOGIN, PUBLIC
 from api.pages.frame import page, see_other
 from api.parameters import StateOf
 from api.request_ids import current_request_id
-from api.routers.login import Entered, begin_session, welcome
+from api.routers.login import LoginCookies, begin_session, welcome
 from api.state import State
 from core.errors import DomainError, Kind
 from core.keyring import Keyring
@@ -91,14 +97,14 @@ def show_registration(request: Request, state: StateOf, token: Token = "") -> Re
 @router.post(REGISTRATION_PATH, dependencies=[LOGIN])
 async def register(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Make the account of whoever reads that mail, and log them in."""
-    require_own_form(request, state, form)
+    require_form_csrf(request, state, form)
     secret = form.get("token") or token
     read = registration.read_registration
     found = await _choice(request, state, form, read, _REGISTRATION, secret)
     if isinstance(found, Response):
         return found
 
-    def finish(uow: UnitOfWork, keyring: Keyring) -> registration.Changed:
+    def finish(uow: UnitOfWork, keyring: Keyring) -> registration.AccountIdentity:
         name = form.get("name", "")
         return registration.register(uow, keyring, secret, name=name, password_hash=found)
 
@@ -113,14 +119,14 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 @router.post(RESET_PATH, dependencies=[LOGIN])
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Set the new password, and log in who has proven by mail that they may, pauses or not."""
-    require_own_form(request, state, form)
+    require_form_csrf(request, state, form)
     secret = form.get("token") or token
     found = await _choice(request, state, form, registration.read_reset, _RESET, secret)
     if isinstance(found, Response):
         return found
     request_id = current_request_id()
 
-    def finish(uow: UnitOfWork, keyring: Keyring) -> registration.Changed:
+    def finish(uow: UnitOfWork, keyring: Keyring) -> registration.AccountIdentity:
         return registration.reset(uow, keyring, secret, password_hash=found, request_id=request_id)
 
     return await _finished(request, state, finish)
@@ -128,24 +134,24 @@ async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "
 
 _Words = dict[str, Any]
 _Read = Callable[[UnitOfWork, Keyring, str], str]
-_Finish = Callable[[UnitOfWork, Keyring], registration.Changed]
+_Finish = Callable[[UnitOfWork, Keyring], registration.AccountIdentity]
 
 
 def _asking(request: Request, state: State, words: _Words, sent: str | None) -> Response:
     if sent is not None:
         return page("mailed.html")
-    return page_for_anybody(request, state, "ask_mail.html", problem=None, email="", **words)
+    return anonymous_page(request, state, "ask_mail.html", problem=None, email="", **words)
 
 
 async def _ask(
-    request: Request, state: State, form: Fields, kind: MailKind, words: _Words
+    request: Request, state: State, form: FormFields, kind: MailKind, words: _Words
 ) -> Response:
-    require_own_form(request, state, form)
+    require_form_csrf(request, state, form)
     typed = form.get("email", "").strip()
     try:
         email = accounts.normalise_email(typed)
     except DomainError as error:
-        return page_for_anybody(
+        return anonymous_page(
             request,
             state,
             "ask_mail.html",
@@ -154,14 +160,14 @@ async def _ask(
             email=typed,
             **words,
         )
-    async with even_pace():
+    async with padded_duration():
         await run_in_threadpool(_ask_for_mail, state, kind, email)
     return see_other("sent=yes")
 
 
 def _ask_for_mail(state: State, kind: MailKind, email: str) -> None:
     with state.resources.unit_of_work() as uow:
-        account_mails.ask(uow, kind, email, request_id=current_request_id())
+        account_mails.request_mail(uow, kind, email, request_id=current_request_id())
 
 
 def _choosing(request: Request, state: State, read: _Read, words: _Words, secret: str) -> Response:
@@ -180,7 +186,7 @@ def _choice_page(
     name: str = "",
     problem: str | None = None,
 ) -> Response:
-    return page_for_anybody(
+    return anonymous_page(
         request,
         state,
         "new_password.html",
@@ -194,7 +200,7 @@ def _choice_page(
 
 
 async def _choice(
-    request: Request, state: State, form: Fields, read: _Read, words: _Words, secret: str
+    request: Request, state: State, form: FormFields, read: _Read, words: _Words, secret: str
 ) -> str | Response:
     """The hash of the chosen password, or the page once more with what is wrong about it."""
     email = await run_in_threadpool(_read, state, read, secret)
@@ -217,10 +223,10 @@ async def _finished(request: Request, state: State, finish: _Finish) -> Response
     return welcome(state, entered, ACCOUNT_PATH)
 
 
-def _finish(request: Request, state: State, finish: _Finish) -> Entered:
-    before = signed_in(request, state)
+def _finish(request: Request, state: State, finish: _Finish) -> LoginCookies:
+    before = page_session(request, state)
     with state.resources.unit_of_work() as uow:
         changed = finish(uow, state.resources.keyring)
         client = client_address(request)
-        logins.forgive(uow, state.login_signer, email=changed.email, client=client)
+        logins.reset_attempts(uow, state.login_signer, email=changed.email, client=client)
         return begin_session(request, state, uow, changed.user_id, changed.email, before)

@@ -13,9 +13,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from api.access import actors
-from api.access.actors import Speaker
+from api.access.actors import Principal
 from api.access.requirements import BY_LINK
-from api.bodies.forms import Submission, SubmissionOf
+from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
 from api.pages.frame import page, see_other, short_answer
 from api.parameters import StateOf
 from api.state import State
@@ -46,7 +46,7 @@ _ACTIONS: dict[str, _Act] = {
 
 
 @router.get(UNSUBSCRIBE_PATH)
-def show_subscription(state: StateOf, submission: SubmissionOf) -> Response:
+def show_subscription(state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     """How the person stands with the list, and what they may do about it."""
     trace = _trace(state, submission)
     with state.resources.unit_of_work() as uow:
@@ -63,7 +63,7 @@ def show_subscription(state: StateOf, submission: SubmissionOf) -> Response:
 
 
 @router.post(UNSUBSCRIBE_PATH)
-def change_subscription(request: Request, state: StateOf, submission: SubmissionOf) -> Response:
+def change_subscription(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     """What was pressed on the page, or a mail client's one click (RFC 8058), which stops the mail.
 
     The latter is never answered by a redirect: its standard forbids that.
@@ -75,13 +75,13 @@ def change_subscription(request: Request, state: StateOf, submission: Submission
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
-def _trace(state: State, submission: Submission) -> Trace:
+def _trace(state: State, submission: FormOrJsonBody) -> Trace:
     if submission.trace_id is None:
         raise malformed("trace.missing", "A trace_id is required.")
     return actors.read_trace(state, submission.trace_id)
 
 
-def _action(submission: Submission) -> str:
+def _action(submission: FormOrJsonBody) -> str:
     action = submission.fields.get("action")
     if not isinstance(action, str) or action not in _ACTIONS:
         raise invalid("body.invalid", f"body.action: one of {', '.join(_ACTIONS)}")
@@ -89,7 +89,7 @@ def _action(submission: Submission) -> str:
 
 
 def _act(request: Request, state: State, trace: Trace, action: str, via: Via) -> None:
-    actor = actors.as_person(request, Speaker(trace.user_id, via, trace.list_id))
+    actor = actors.actor_of_principal(request, Principal(trace.user_id, via, trace.list_id))
     with state.resources.unit_of_work() as uow:
         # A closed list can be left, and not joined.
         mailing_list = lists.get(uow, trace.list_id, archived=action in _LEAVING)
@@ -115,15 +115,15 @@ def show_confirmation(state: StateOf, token: Annotated[str | None, Query()] = No
 def confirm_subscription(
     request: Request,
     state: StateOf,
-    submission: SubmissionOf,
+    submission: FormOrJsonBodyOf,
     token: Annotated[str | None, Query()] = None,
 ) -> Response:
     secret = _secret(token, submission.fields.get("token"))
     keyring = state.resources.keyring
     with state.resources.unit_of_work() as uow:
         found = subscribe.read_confirmation(uow, keyring, secret)
-        speaker = Speaker(found.record.user_id, Via.CONFIRMATION, found.mailing_list.id)
-        subscribe.confirm(uow, keyring, secret, actors.as_person(request, speaker))
+        speaker = Principal(found.record.user_id, Via.CONFIRMATION, found.mailing_list.id)
+        subscribe.confirm(uow, keyring, secret, actors.actor_of_principal(request, speaker))
     return see_other(urlencode({"token": secret}))
 
 

@@ -6,12 +6,12 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from api.access import actors
-from api.access.actors import Speaker
-from api.access.answer_timing import even_pace
-from api.access.requirements import PUBLIC, needs, needs_unless_traced
-from api.bodies.forms import FORM, MULTIPART, SubmissionOf
+from api.access.actors import Principal
+from api.access.answer_timing import padded_duration
+from api.access.requirements import PUBLIC, requires_scope, requires_scope_or_trace
+from api.bodies.forms import FORM, MULTIPART, FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
-from api.list_answers import channel, channels
+from api.list_answers import list_response, list_responses
 from api.openapi import refuses
 from api.parameters import PathId, StateOf
 from api.routers.lists import NO_LIST
@@ -20,7 +20,7 @@ from api.schemas.subscriptions import NewSubscription, Opponent, SubscriptionRec
 from api.state import State
 from core.errors import DomainError, FieldProblem, Kind, invalid, malformed
 from core.scopes import Scope
-from integrations.challenges.port import Answer, Challenge, Provider
+from integrations.challenges.port import Challenge, ChallengeProviderName, ChallengeResponse
 from models import MailingList
 from services.access.api_keys import Caller
 from services.mailing import lists
@@ -32,9 +32,9 @@ from services.people import accounts
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
-Reader = Annotated[Caller, needs(Scope.SUBSCRIPTION_READ)]
-Subscriber = Annotated[Caller, needs(Scope.SUBSCRIPTION_FULL)]
-BY_TRACE = needs_unless_traced(Scope.SUBSCRIPTION_FULL)
+Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
+Subscriber = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
+BY_TRACE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
 
 # Calls that need no credentials answer this whatever was so before: nobody learns who subscribes.
 ACCEPTED = 1
@@ -83,8 +83,8 @@ async def subscribe(
     if mailing_list.challenge_enabled:
         challenge, answer = _challenge(request, state, mailing_list, body)
         await challenge.check(answer)
-    actor = actors.as_stranger(request)
-    async with even_pace():
+    actor = actors.stranger_actor(request)
+    async with padded_duration():
         await run_in_threadpool(_request, state, mailing_list.id, body.email, actor)
     return envelope(ACCEPTED)
 
@@ -96,7 +96,7 @@ def _read_list(state: State, list_id: int) -> MailingList:
 
 def _challenge(
     request: Request, state: State, mailing_list: MailingList, body: NewSubscription
-) -> tuple[Challenge, Answer]:
+) -> tuple[Challenge, ChallengeResponse]:
     provider, token = body.challenge_provider, body.challenge_token
     if not provider or not token or not body.challenge_action:
         raise _challenge_missing(body)
@@ -106,8 +106,8 @@ def _challenge(
             f"body.challenge-provider: this list uses {mailing_list.challenge_provider}",
             field="body.challenge-provider",
         )
-    answer = Answer(token, body.challenge_action, actors.client_address(request))
-    return state.challenges.challenge_for(Provider(provider)), answer
+    answer = ChallengeResponse(token, body.challenge_action, actors.client_address(request))
+    return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
 
 
 def _challenge_missing(body: NewSubscription) -> DomainError:
@@ -132,7 +132,7 @@ def subscribe_logged_in(
     """Subscribe the caller: 1, or 0 when they were subscribed. Who had left is back by this."""
     with state.resources.unit_of_work() as uow:
         person = accounts.get(uow, caller.user_id)
-        actor = actors.as_user(request, caller)
+        actor = actors.user_actor(request, caller)
         mailing_list = lists.get(uow, list_id)
         return envelope(joining.join(uow, state.resources.keyring, mailing_list, person, actor))
 
@@ -144,17 +144,17 @@ def subscribe_logged_in(
     responses=refuses(_NAME_INVALID, *_TRACE_REFUSALS),
 )
 def unsubscribe(
-    request: Request, state: StateOf, list_id: str, submission: SubmissionOf
+    request: Request, state: StateOf, list_id: str, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Leave a list, by its id or slug: the person of the trace id, or else the caller. Always 1.
 
     Only that person can come back; no owner and no import brings them.
     """
-    speaker = actors.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    speaker = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)
         person = speaker.person(uow, mailing_list)
-        actor = actors.as_person(request, speaker)
+        actor = actors.actor_of_principal(request, speaker)
         leaving.leave(uow, state.resources.keyring, mailing_list, person, actor)
     return envelope(ACCEPTED)
 
@@ -166,10 +166,10 @@ def unsubscribe(
     responses=refuses(*_TRACE_REFUSALS),
 )
 def set_email(
-    request: Request, state: StateOf, list_id: PathId, submission: SubmissionOf
+    request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
-    speaker = actors.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    speaker = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
     _set_email(request, state, list_id, speaker, enabled=submission.flag("enabled"))
     return envelope(ACCEPTED)
 
@@ -181,21 +181,21 @@ def set_email(
     responses=refuses(*_TRACE_REFUSALS),
 )
 def disable_email(
-    request: Request, state: StateOf, list_id: PathId, submission: SubmissionOf
+    request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Switch a list's mail off at one click (RFC 8058), for whom the trace id names. Always 1."""
-    speaker = actors.speaker_of(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    speaker = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
     _set_email(request, state, list_id, speaker, enabled=False)
     return envelope(ACCEPTED)
 
 
 def _set_email(
-    request: Request, state: State, list_id: int, speaker: Speaker, *, enabled: bool
+    request: Request, state: State, list_id: int, speaker: Principal, *, enabled: bool
 ) -> None:
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id, archived=True)
         person = speaker.person(uow, mailing_list)
-        actor = actors.as_person(request, speaker)
+        actor = actors.actor_of_principal(request, speaker)
         keyring = state.resources.keyring
         leaving.set_email(uow, keyring, mailing_list, person, actor, enabled=enabled)
 
@@ -208,8 +208,8 @@ def read_relation(state: StateOf, caller: Reader, list_id: str) -> Envelope[Subs
     """How the caller stands with a list, by its id or slug, whatever the status."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)
-        record = reading.relation(uow, mailing_list.id, caller.user_id)
-        of = channel(uow, state, mailing_list)
+        record = reading.own_subscription(uow, mailing_list.id, caller.user_id)
+        of = list_response(uow, state, mailing_list)
         return envelope(SubscriptionRecord.of(record, channel=of))
 
 
@@ -217,8 +217,8 @@ def read_relation(state: StateOf, caller: Reader, list_id: str) -> Envelope[Subs
 def list_my_subscriptions(state: StateOf, caller: Reader) -> Envelope[list[SubscriptionRecord]]:
     """What the caller subscribes to, pending ones too, newest first; at most 1,000."""
     with state.resources.unit_of_work() as uow:
-        found = reading.mine(uow, caller.user_id)
-        of = channels(uow, state, [mailing_list for _, mailing_list in found])
+        found = reading.own_subscriptions(uow, caller.user_id)
+        of = list_responses(uow, state, [mailing_list for _, mailing_list in found])
         return envelope(
             [
                 SubscriptionRecord.of(record, channel=each)
@@ -229,7 +229,7 @@ def list_my_subscriptions(state: StateOf, caller: Reader) -> Envelope[list[Subsc
 
 @router.get(
     "/subscriptions/opponent",
-    dependencies=[needs_unless_traced(Scope.SUBSCRIPTION_READ)],
+    dependencies=[requires_scope_or_trace(Scope.SUBSCRIPTION_READ)],
     responses=refuses(
         (400, "list_id.missing", "query.list_id is required without a trace_id"),
         *_TRACE_REFUSALS,
@@ -239,17 +239,17 @@ def list_my_subscriptions(state: StateOf, caller: Reader) -> Envelope[list[Subsc
 def read_opponent(
     request: Request,
     state: StateOf,
-    submission: SubmissionOf,
+    submission: FormOrJsonBodyOf,
     list_id: Annotated[PathId | None, Query(description="Which list, for a login")] = None,
 ) -> Envelope[Opponent]:
     """A list and the person's subscription to it: those of the trace id, or else the caller's."""
-    speaker = actors.speaker_of(request, state, submission, Scope.SUBSCRIPTION_READ)
+    speaker = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_READ)
     wanted = speaker.list_id if list_id is None else list_id
     if wanted is None:
         raise malformed("list_id.missing", "query.list_id is required without a trace_id")
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, wanted, archived=True)
         person = speaker.person(uow, mailing_list)
-        record = reading.relation(uow, mailing_list.id, person.id)
-        of = channel(uow, state, mailing_list)
+        record = reading.own_subscription(uow, mailing_list.id, person.id)
+        of = list_response(uow, state, mailing_list)
         return envelope(Opponent(list=of, sub=SubscriptionRecord.of(record)))

@@ -4,11 +4,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import OPTIONAL, PUBLIC, needs
+from api.access.requirements import OPTIONAL, PUBLIC, requires_scope
 from api.bodies import decimal_json
 from api.bodies.json_route import JsonRoute
-from api.job_answers import ended
-from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, reads_json, refuses
+from api.job_answers import wait_for_job
+from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, json_request_body, refuses
 from api.parameters import PathId, PreferenceOf, StateOf, idempotency_key
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope
@@ -19,18 +19,18 @@ from core.scopes import Scope
 from models import JobStatus, PaymentOrder
 from services.access.api_keys import Caller
 from services.money.topups import checkout, claims, orders
-from services.money.topups.checkout import Accepted, Asked
+from services.money.topups.checkout import AcceptedOrder, OrderRequest
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
 WAIT_SECONDS = 20.0
 
 Payer = Annotated[Caller | None, OPTIONAL]
-Reader = Annotated[Caller, needs(Scope.CREDIT_READ)]
-Claimer = Annotated[Caller, needs(Scope.CREDIT_FULL)]
+Reader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
+Claimer = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 
 _NOT_FOUND = (404, "order.not_found", "There is no such order.")
-_TOPUP = reads_json(
+_TOPUP = json_request_body(
     {
         "amount": {
             "type": "number",
@@ -103,14 +103,14 @@ async def topup_credit(
         key=idempotency_key(request, caller, [body]) if caller else None,
         request_id=current_request_id(),
     )
-    job = await ended(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
+    job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:
         raise too_slow("request.too_slow", "The page was not opened in time.")
     return await run_in_threadpool(_answer, state, accepted)
 
 
-def _asked(fields: dict[str, Any]) -> Asked:
-    return Asked(
+def _asked(fields: dict[str, Any]) -> OrderRequest:
+    return OrderRequest(
         amount=decimal_json.optional_number(fields, "amount"),
         credit_amount=decimal_json.optional_number(fields, "credit_amount"),
         currency=decimal_json.optional_string(fields, "currency"),
@@ -119,7 +119,7 @@ def _asked(fields: dict[str, Any]) -> Asked:
     )
 
 
-def _answer(state: State, accepted: Accepted) -> Response:
+def _answer(state: State, accepted: AcceptedOrder) -> Response:
     with state.resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, accepted.order_id)
     # Whoever ordered wants the page, even where somebody has paid on it meanwhile.
@@ -128,7 +128,7 @@ def _answer(state: State, accepted: Accepted) -> Response:
         "claim_token": state.claim_tokens.again(order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
-    return decimal_json.answer(record, headers)
+    return decimal_json.decimal_response(record, headers)
 
 
 @router.post(
@@ -145,7 +145,7 @@ def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
     with state.resources.unit_of_work() as uow:
         order = claims.claim(uow, state.claim_tokens, caller.user_id, body.claim_token)
         uow.session.refresh(order)
-        return decimal_json.answer(record_of(order))
+        return decimal_json.decimal_response(record_of(order))
 
 
 @router.post(
@@ -157,7 +157,7 @@ def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
 def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
     """An order as whoever has its `claim_token` sees it."""
     with state.resources.unit_of_work() as uow:
-        return decimal_json.answer(
+        return decimal_json.decimal_response(
             record_of(claims.find(uow, state.claim_tokens, body.claim_token))
         )
 
@@ -170,4 +170,4 @@ def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
 def read_order(state: StateOf, caller: Reader, order_id: PathId) -> Response:
     """One of the caller's orders."""
     with state.resources.unit_of_work() as uow:
-        return decimal_json.answer(record_of(orders.get(uow, caller.user_id, order_id)))
+        return decimal_json.decimal_response(record_of(orders.get(uow, caller.user_id, order_id)))

@@ -1,13 +1,13 @@
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import UNCOUNTED
+from api.access.requirements import UNLIMITED
 from api.openapi import refuses
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
 from services.money.topups import webhooks
 
-router = APIRouter(tags=["Credits"], dependencies=[UNCOUNTED])
+router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED])
 
 
 @router.post(

@@ -5,14 +5,14 @@ from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.schemas.envelope import Body
-from integrations.stock_photos.port import ProviderName
-from services.composer.post import MOST_CONTENT_CHARACTERS, MOST_TITLE_CHARACTERS, Post
+from integrations.stock_photos.port import PhotoProviderName
+from services.composer.post import MAX_POST_CONTENT_CHARACTERS, MAX_POST_TITLE_CHARACTERS, Post
 
 
 class PostBody(Body):
-    title: Annotated[str, Field(max_length=MOST_TITLE_CHARACTERS)]
+    title: Annotated[str, Field(max_length=MAX_POST_TITLE_CHARACTERS)]
     content: Annotated[
-        str, Field(max_length=MOST_CONTENT_CHARACTERS, description="Plain, Markdown or HTML")
+        str, Field(max_length=MAX_POST_CONTENT_CHARACTERS, description="Plain, Markdown or HTML")
     ]
 
     @model_validator(mode="after")
@@ -61,5 +61,5 @@ class StockPhotoSource(StrEnum):
     UNSPLASH = "unsplash"
     OPENVERSE = "openverse"
 
-    def named(self, configured: ProviderName) -> ProviderName:
-        return configured if self is StockPhotoSource.CONFIGURED else ProviderName(self.value)
+    def named(self, configured: PhotoProviderName) -> PhotoProviderName:
+        return configured if self is StockPhotoSource.CONFIGURED else PhotoProviderName(self.value)

@@ -30,7 +30,7 @@ class Person(Schema):
     )
 
 
-def person_of(record: Subscription, user: User) -> Person:
+def person_record(record: Subscription, user: User) -> Person:
     """The member as an owner sees them."""
     return Person(id=user.id, name=user.name if record.source == Via.LOGIN else None)
 

@@ -7,12 +7,12 @@ from starlette.types import Receive
 T = TypeVar("T")
 
 
-class CallerLeft(Exception):
+class CallerDisconnected(Exception):
     """Nobody is there to hear the answer."""
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Do the work until its caller hangs up, which cancels it and raises ``CallerLeft``.
+    """Do the work until its caller hangs up, which cancels it and raises ``CallerDisconnected``.
 
     The request's body must have been read: what comes after it is the end of the connection.
     """
@@ -21,7 +21,7 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise CallerLeft
+            raise CallerDisconnected
         return working.result()
     finally:
         working.cancel()

@@ -7,10 +7,10 @@ from starlette.types import Receive, Scope, Send
 
 from core.errors import DomainError, Kind
 
-MOST_PER_USER = 10
+MAX_STREAMS_PER_USER = 10
 
 
-class Streams:
+class StreamCounter:
     """How many event streams each user holds open on this process."""
 
     def __init__(self) -> None:
@@ -19,11 +19,11 @@ class Streams:
     @contextmanager
     def counted(self, user_id: int) -> Iterator[None]:
         """One more for as long as the block lasts; raises ``jobs.too_many_streams``."""
-        if self._open[user_id] >= MOST_PER_USER:
+        if self._open[user_id] >= MAX_STREAMS_PER_USER:
             raise DomainError(
                 Kind.RATE_LIMITED,
                 "jobs.too_many_streams",
-                f"At most {MOST_PER_USER} event streams a user.",
+                f"At most {MAX_STREAMS_PER_USER} event streams a user.",
                 retry_after=5,
             )
         self._open[user_id] += 1
@@ -39,7 +39,7 @@ class EventStream(StreamingResponse):
     """Server-sent events, counted from before the first byte until the connection ends."""
 
     def __init__(
-        self, streams: Streams, user_id: int, events: AsyncIterable[str] | Iterable[str]
+        self, streams: StreamCounter, user_id: int, events: AsyncIterable[str] | Iterable[str]
     ) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(events, headers=headers, media_type="text/event-stream")

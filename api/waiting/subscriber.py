@@ -12,13 +12,13 @@ from storage.notifications import CHANNEL
 log = get_logger(__name__)
 
 # A connection that died without a word is given up after it.
-_LONGEST_SILENCE_SECONDS = 4
+_MAX_SILENCE_SECONDS = 4
 _PAUSE_BEFORE_RECONNECTING_SECONDS = 0.3
 
 Listener = Callable[[str, str], None]
 
 
-class SubscriberSilent(Exception):
+class NotificationsSilent(Exception):
     """The connection does not even answer a ping."""
 
 
@@ -52,7 +52,7 @@ class Subscriber:
         async with self._client.pubsub() as pubsub:
             await pubsub.subscribe(CHANNEL)
             silent = 0
-            while silent < _LONGEST_SILENCE_SECONDS:
+            while silent < _MAX_SILENCE_SECONDS:
                 message = await pubsub.get_message(timeout=1.0)
                 if message is None:
                     silent += 1
@@ -62,4 +62,4 @@ class Subscriber:
                 silent = 0
                 if message["type"] == "message":
                     yield message["data"].decode()
-        raise SubscriberSilent
+        raise NotificationsSilent

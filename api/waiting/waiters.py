@@ -19,11 +19,11 @@ from core.logging import get_logger
 log = get_logger(__name__)
 
 LOOK_EVERY_SECONDS = 0.3
-MOST_WAITING = 2_000
+MAX_WAITING_REQUESTS = 2_000
 
 V = TypeVar("V")
 
-Look = Callable[[list[str]], Awaitable[Mapping[str, V]]]
+Lookup = Callable[[list[str]], Awaitable[Mapping[str, V]]]
 
 
 class Waiters(Generic[V]):
@@ -32,7 +32,7 @@ class Waiters(Generic[V]):
     ``look`` answers for those topics that are done, and leaves the others out.
     """
 
-    def __init__(self, look: Look[V]) -> None:
+    def __init__(self, look: Lookup[V]) -> None:
         self._look = look
         self._futures: dict[str, set[asyncio.Future[V]]] = defaultdict(set)
         self._nudged: set[str] = set()
@@ -45,7 +45,7 @@ class Waiters(Generic[V]):
         """
         with self.registered(topic) as future:
             self.nudge(topic)
-            return await within(future, seconds)
+            return await result_within(future, seconds)
 
     def nudge(self, topic: str) -> None:
         """Something may have happened to the topic: look at once."""
@@ -84,7 +84,7 @@ class Waiters(Generic[V]):
 
     @contextmanager
     def registered(self, topic: str) -> Iterator[asyncio.Future[V]]:
-        if len(self._futures) >= MOST_WAITING:
+        if len(self._futures) >= MAX_WAITING_REQUESTS:
             raise unavailable("queue.too_many_waiters", "Too many requests wait for a worker.")
         future: asyncio.Future[V] = asyncio.get_running_loop().create_future()
         self._futures[topic].add(future)
@@ -98,7 +98,7 @@ class Waiters(Generic[V]):
                 del self._futures[topic]
 
 
-async def within(future: asyncio.Future[V], seconds: float) -> V | None:
+async def result_within(future: asyncio.Future[V], seconds: float) -> V | None:
     """What the future is fulfilled with, or ``None`` when the time runs out."""
     with suppress(TimeoutError):
         return await asyncio.wait_for(future, seconds)
@@ -106,7 +106,7 @@ async def within(future: asyncio.Future[V], seconds: float) -> V | None:
 
 
 @asynccontextmanager
-async def running(*loops: Awaitable[None]) -> AsyncIterator[None]:
+async def background_loops(*loops: Awaitable[None]) -> AsyncIterator[None]:
     """Run endless loops for as long as the block lasts."""
     tasks = [asyncio.ensure_future(loop) for loop in loops]
     try:

@@ -13,7 +13,7 @@ import redis.asyncio
 from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
-from api.waiting.waiters import Waiters, within
+from api.waiting.waiters import Waiters, result_within
 from core.errors import DomainError, Kind, too_slow, unavailable
 from core.lanes import Lane
 from core.logging import get_logger
@@ -24,7 +24,7 @@ from storage.resources import Resources
 log = get_logger(__name__)
 
 
-class Calls:
+class WorkerCalls:
     def __init__(self, resources: Resources, client: redis.asyncio.Redis) -> None:
         self._broker = resources.broker
         self._client = client
@@ -72,7 +72,7 @@ class Calls:
                         )
                     )
                     await asyncio.shield(submitting)
-                    result = await within(future, seconds)
+                    result = await result_within(future, seconds)
             except RedisError:
                 raise _unavailable() from None
             finally:

@@ -8,7 +8,7 @@ from importlib.resources import files
 from fastapi import FastAPI, Response
 from fastapi.responses import HTMLResponse
 
-from devstack.sandbox.providers import MAILBOX, PROVIDERS, STRIPE, Provider
+from devstack.sandbox.providers import MAILBOX, PROVIDERS, STRIPE, SandboxProvider
 from devstack.sandbox.smtp_server import smtp_server
 
 _NONE_YET = (
@@ -18,7 +18,7 @@ _NONE_YET = (
 
 
 def create_app(
-    providers: tuple[Provider, ...] = PROVIDERS, smtp_port: int | None = None
+    providers: tuple[SandboxProvider, ...] = PROVIDERS, smtp_port: int | None = None
 ) -> FastAPI:
     """The sandbox; it takes mail too while it runs, if it is given a port for that."""
 
@@ -51,7 +51,7 @@ def create_app(
     return app
 
 
-def _page(providers: tuple[Provider, ...]) -> str:
+def _page(providers: tuple[SandboxProvider, ...]) -> str:
     listed = "".join(map(_entry, providers))
     return _file("overview.html").replace(
         "{{ providers }}", f"<ul>{listed}</ul>" if listed else _NONE_YET
@@ -62,7 +62,7 @@ def _file(name: str) -> str:
     return (files("devstack.sandbox") / name).read_text(encoding="utf-8")
 
 
-def _entry(provider: Provider) -> str:
+def _entry(provider: SandboxProvider) -> str:
     name = escape(provider.name)
     if provider.page is not None:
         name = f'<a href="{escape(provider.page)}">{name}</a>'

@@ -39,18 +39,18 @@ TOKENS = (
 )
 
 _SLOW_SECONDS = 10.0
-_REMEMBERED = 10_000
+_MAX_KEPT_TOKENS = 10_000
 _USED = {
     "turnstile": "timeout-or-duplicate",
     "hcaptcha": "already-seen-response",
     "recaptcha": "timeout-or-duplicate",
 }
 
-Reply = dict[str, object]
+SiteVerifyReply = dict[str, object]
 
 
 @dataclass
-class Desk:
+class ChallengeStub:
     """One provider's side of the protocol, with the tokens that it has seen."""
 
     provider: str
@@ -66,7 +66,7 @@ class Desk:
             await asyncio.sleep(_SLOW_SECONDS)
         return JSONResponse(reply)
 
-    def _reply(self, secret: str, token: str, site_key: str) -> Reply:
+    def _reply(self, secret: str, token: str, site_key: str) -> SiteVerifyReply:
         if not secret:
             return _failure("missing-input-secret")
         if secret != sandbox_secret(self.provider):
@@ -84,11 +84,11 @@ class Desk:
         if token in self._used:
             return False
         self._used[token] = None
-        if len(self._used) > _REMEMBERED:
+        if len(self._used) > _MAX_KEPT_TOKENS:
             self._used.popitem(last=False)
         return True
 
-    def _success(self, token: str) -> Reply | None:
+    def _success(self, token: str) -> SiteVerifyReply | None:
         """What the provider says of a good token; None when it isn't one."""
         if token.startswith("hostname-"):
             return self._passed(ACTION, hostname=ELSEWHERE)
@@ -101,9 +101,11 @@ class Desk:
                 return self._passed(action)
         return None
 
-    def _passed(self, action: str, *, hostname: str = HOSTNAME, score: float = 0.9) -> Reply:
+    def _passed(
+        self, action: str, *, hostname: str = HOSTNAME, score: float = 0.9
+    ) -> SiteVerifyReply:
         solved = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        reply: Reply = {"success": True, "challenge_ts": solved, "hostname": hostname}
+        reply: SiteVerifyReply = {"success": True, "challenge_ts": solved, "hostname": hostname}
         if self.provider == "turnstile":
             reply |= {"error-codes": [], "action": action, "cdata": ""}
         if self.provider == "hcaptcha":
@@ -122,11 +124,11 @@ def make_router() -> APIRouter:
         return page
 
     for provider, path in SITEVERIFY_PATHS.items():
-        _add(router, path, Desk(provider))
+        _add(router, path, ChallengeStub(provider))
     return router
 
 
-def _add(router: APIRouter, path: str, desk: Desk) -> None:
+def _add(router: APIRouter, path: str, desk: ChallengeStub) -> None:
     @router.post(path, response_class=JSONResponse)
     async def siteverify(
         secret: Annotated[str, Form()] = "",
@@ -136,7 +138,7 @@ def _add(router: APIRouter, path: str, desk: Desk) -> None:
         return await desk.verify(secret, response, sitekey)
 
 
-def _failure(code: str) -> Reply:
+def _failure(code: str) -> SiteVerifyReply:
     return {"success": False, "error-codes": [code]}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 SANDBOX_PREFIX = "/llm"
 MODEL = "sandbox"
 # Known to everybody: the sandbox listens on the loopback address and guards nothing.
-API_KEY = "sandbox-llm-key"
+SANDBOX_API_KEY = "sandbox-llm-key"
 
 
 def sandbox_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
@@ -19,7 +19,7 @@ def sandbox_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]
         return {}
     return {
         "PRESSROOM_LLM_BASE_URL": base_url(sandbox_url),
-        "PRESSROOM_LLM_API_KEY": API_KEY,
+        "PRESSROOM_LLM_API_KEY": SANDBOX_API_KEY,
         "PRESSROOM_LLM_MODEL": MODEL,
     }
 

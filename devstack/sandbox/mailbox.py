@@ -9,12 +9,12 @@ from email.message import EmailMessage
 from email.policy import default as policy
 from itertools import count
 
-MOST_MAILS = 500
-MOST_BYTES = 32 * 1024 * 1024
+MAX_MAILS = 500
+MAX_MAILBOX_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class KeptMail:
+class StoredMail:
     id: int
     received_at: datetime
     recipients: tuple[str, ...]
@@ -28,17 +28,17 @@ class KeptMail:
     def is_to(self, address: str) -> bool:
         return address.strip().lower() in {each.lower() for each in self.recipients}
 
-    def open(self) -> "OpenedMail":
+    def open(self) -> "ParsedMail":
         message = parse(self.raw)
         headers = tuple((name, str(value)) for name, value in message.items())
-        return OpenedMail(self, headers, _part(message, "plain"), _part(message, "html"))
+        return ParsedMail(self, headers, _part(message, "plain"), _part(message, "html"))
 
 
 @dataclass(frozen=True)
-class OpenedMail:
+class ParsedMail:
     """A mail taken apart; a part that it lacks is None."""
 
-    kept: KeptMail
+    kept: StoredMail
     headers: tuple[tuple[str, str], ...]
     text: str | None
     html: str | None
@@ -66,27 +66,29 @@ def _part(message: EmailMessage, kind: str) -> str | None:
 
 
 class Mailbox:
-    """Keeps the last mails: at most ``MOST_MAILS``, and ``MOST_BYTES`` of them together."""
+    """Keeps the last mails: at most ``MAX_MAILS``, and ``MAX_MAILBOX_BYTES`` of them together."""
 
     def __init__(self) -> None:
-        self._mails: deque[KeptMail] = deque()
+        self._mails: deque[StoredMail] = deque()
         self._ids = count(1)
 
     def keep(self, recipients: tuple[str, ...], raw: bytes) -> None:
         subject = str(parse(raw)["Subject"] or "")
-        mail = KeptMail(next(self._ids), datetime.now(UTC), recipients, subject, raw)
+        mail = StoredMail(next(self._ids), datetime.now(UTC), recipients, subject, raw)
         self._mails.append(mail)
-        while len(self._mails) > MOST_MAILS or sum(len(each.raw) for each in self) > MOST_BYTES:
+        while (
+            len(self._mails) > MAX_MAILS or sum(len(each.raw) for each in self) > MAX_MAILBOX_BYTES
+        ):
             self._mails.popleft()
 
-    def __iter__(self) -> Iterator[KeptMail]:
+    def __iter__(self) -> Iterator[StoredMail]:
         return iter(self._mails)
 
-    def newest_first(self, to: str = "") -> list[KeptMail]:
+    def newest_first(self, to: str = "") -> list[StoredMail]:
         """Those to one address, in any case; all of them without one."""
         return [each for each in reversed(self._mails) if not to.strip() or each.is_to(to)]
 
-    def find(self, mail_id: int) -> KeptMail | None:
+    def find(self, mail_id: int) -> StoredMail | None:
         return next((each for each in self._mails if each.id == mail_id), None)
 
     def remove(self, to: str = "") -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
-from devstack.sandbox.mailbox import MOST_MAILS, KeptMail, Mailbox
+from devstack.sandbox.mailbox import MAX_MAILS, Mailbox, StoredMail
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,7 +34,7 @@ def router(mailbox: Mailbox) -> APIRouter:
 
     @router.get("", response_class=HTMLResponse)
     async def listing(to: To = "") -> str:
-        return _page("mailbox.html", mails=mailbox.newest_first(to), to=to, most=MOST_MAILS)
+        return _page("mailbox.html", mails=mailbox.newest_first(to), to=to, most=MAX_MAILS)
 
     @router.get("/messages")
     async def messages(to: To = "") -> list[dict[str, Any]]:
@@ -63,14 +63,14 @@ def router(mailbox: Mailbox) -> APIRouter:
     return router
 
 
-def _find(mailbox: Mailbox, mail_id: int) -> KeptMail:
+def _find(mailbox: Mailbox, mail_id: int) -> StoredMail:
     found = mailbox.find(mail_id)
     if found is None:
         raise HTTPException(404, "There is no such mail, or not any more.")
     return found
 
 
-def _as_json(kept: KeptMail) -> dict[str, Any]:
+def _as_json(kept: StoredMail) -> dict[str, Any]:
     mail = kept.open()
     return {
         "id": kept.id,

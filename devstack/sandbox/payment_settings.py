@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.keys import StripeKeys
 
 SANDBOX_PREFIX = "/stripe"
 WEBHOOK_PATH = "/webhooks/stripe"
@@ -18,7 +18,7 @@ def sandbox_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]
     It stands beside a real account that the user's `own` settings may name. Of settings for the
     sandbox itself that are theirs nothing is touched.
     """
-    drawn = Keys()
+    drawn = StripeKeys()
     trio = {
         _URL: f"{sandbox_url}{SANDBOX_PREFIX}",
         _SECRET_KEY: drawn.secret_key,
@@ -27,7 +27,7 @@ def sandbox_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]
     return trio if own.keys().isdisjoint(trio) else {}
 
 
-def give_keys(keys: Keys, environment: Mapping[str, str], webhook_url: str | None) -> None:
+def give_keys(keys: StripeKeys, environment: Mapping[str, str], webhook_url: str | None) -> None:
     """Let the sandbox expect what the programs beside it were given."""
     keys.secret_key = environment.get(_SECRET_KEY) or keys.secret_key
     keys.webhook_secret = environment.get(_WEBHOOK_SECRET) or keys.webhook_secret

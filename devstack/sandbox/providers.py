@@ -10,12 +10,12 @@ from devstack.sandbox.llm import router as llm_router
 from devstack.sandbox.mailbox import Mailbox
 from devstack.sandbox.payment_settings import SANDBOX_PREFIX as STRIPE_PREFIX
 from devstack.sandbox.stock_photos import openverse, unsplash
-from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.keys import StripeKeys
 from devstack.sandbox.stripe.server import StripeServer
 
 
 @dataclass(frozen=True)
-class Provider:
+class SandboxProvider:
     """One stand-in.
 
     Attributes:
@@ -34,11 +34,11 @@ class Provider:
 
 
 MAILBOX = Mailbox()
-STRIPE = StripeServer(Keys())
+STRIPE = StripeServer(StripeKeys())
 
 
-def payments(server: StripeServer) -> Provider:
-    return Provider(
+def payments(server: StripeServer) -> SandboxProvider:
+    return SandboxProvider(
         name="Payments",
         path=STRIPE_PREFIX,
         stands_for="Speaks Stripe's protocol: checkout pages, signed webhooks, refunds and "
@@ -48,15 +48,15 @@ def payments(server: StripeServer) -> Provider:
     )
 
 
-PROVIDERS: tuple[Provider, ...] = (
-    Provider(
+PROVIDERS: tuple[SandboxProvider, ...] = (
+    SandboxProvider(
         name="Mail",
         path="/mail",
         stands_for="Takes mail over SMTP and shows it in a mailbox instead of delivering it.",
         router=mailbox_pages.router(MAILBOX),
         page="/mail",
     ),
-    Provider(
+    SandboxProvider(
         name="Bot challenges",
         path=SANDBOX_PREFIX,
         stands_for="Checks tokens as Turnstile, hCaptcha and reCAPTCHA do; tokens say in plain "
@@ -65,7 +65,7 @@ PROVIDERS: tuple[Provider, ...] = (
         page=SANDBOX_PREFIX,
     ),
     payments(STRIPE),
-    Provider(
+    SandboxProvider(
         name="Language model",
         path=llm_settings.SANDBOX_PREFIX,
         stands_for="Answers chat completions as OpenAI does, with sentences of the post; the "
@@ -73,14 +73,14 @@ PROVIDERS: tuple[Provider, ...] = (
         router=llm_router.make_router(),
         page=llm_settings.SANDBOX_PREFIX,
     ),
-    Provider(
+    SandboxProvider(
         name="Stock photos of Unsplash",
         path=stock_photo_settings.UNSPLASH_PREFIX,
         stands_for="Searches and downloads as Unsplash does, with pictures that it draws; words of "
         "a search say what goes wrong.",
         router=unsplash.make_router(),
     ),
-    Provider(
+    SandboxProvider(
         name="Stock photos of Openverse",
         path=stock_photo_settings.OPENVERSE_PREFIX,
         stands_for="Searches as Openverse does for those without an account, with the same kind of "

@@ -10,13 +10,13 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from devstack import LOOPBACK
 from devstack.sandbox.mailbox import Mailbox, parse
 
-MOST_BYTES_OF_A_MAIL = 5 * 1024 * 1024
+MAX_MAIL_BYTES = 5 * 1024 * 1024
 _LATER_ATTEMPTS = 2
 _SLOW_SECONDS = 60.0  # longer than Pressroom waits
-_MOST_COUNTED = 1000
+_MAX_COUNTED_MAILS = 1000
 
 
-class Reception:
+class SmtpHandler:
     """What the server does with a mail; the names of its methods are aiosmtpd's."""
 
     def __init__(self, mailbox: Mailbox) -> None:
@@ -55,7 +55,7 @@ class Reception:
         mail = (late[0].lower(), str(parse(content)["Subject"]))
         self._attempts[mail] += 1
         if self._attempts[mail] <= _LATER_ATTEMPTS:
-            if len(self._attempts) > _MOST_COUNTED:
+            if len(self._attempts) > _MAX_COUNTED_MAILS:
                 self._attempts.clear()
             return True
         del self._attempts[mail]
@@ -71,13 +71,13 @@ def _local_part(address: str) -> str:
 async def smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
     """Take mail on a loopback port, in the running event loop."""
     loop = asyncio.get_running_loop()
-    reception = Reception(mailbox)
+    reception = SmtpHandler(mailbox)
 
     def protocol() -> SMTP:
         # With a name of its own: it would look up the machine's, for as long as that takes.
         return SMTP(
             reception,
-            data_size_limit=MOST_BYTES_OF_A_MAIL,
+            data_size_limit=MAX_MAIL_BYTES,
             enable_SMTPUTF8=True,
             hostname="sandbox.localhost",
             ident="Pressroom sandbox",

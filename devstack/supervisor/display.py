@@ -13,15 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from devstack.supervisor.home.run_file import Run
-from devstack.supervisor.processes.children import Child, State
+from devstack.supervisor.processes.children import Child, ChildState
 
 _STYLES = {
-    State.WAITING: ("·", "dim"),
-    State.STARTING: ("…", "yellow"),
-    State.RESTARTING: ("!", "red"),
-    State.READY: ("✓", "green"),
-    State.DONE: ("✓", "green"),
-    State.STOPPED: ("·", "dim"),
+    ChildState.WAITING: ("·", "dim"),
+    ChildState.STARTING: ("…", "yellow"),
+    ChildState.RESTARTING: ("!", "red"),
+    ChildState.READY: ("✓", "green"),
+    ChildState.DONE: ("✓", "green"),
+    ChildState.STOPPED: ("·", "dim"),
 }
 
 
@@ -65,7 +65,7 @@ class Display:
         for child in children:
             if child.is_usable and child.name not in self._announced:
                 self._announced.add(child.name)
-                word = "done" if child.state is State.DONE else "ready"
+                word = "done" if child.state is ChildState.DONE else "ready"
                 self.say(f"{child.name} {word} after {child.took:.1f} s")
 
     def _safely(self, write: Callable[[], object]) -> None:
@@ -78,7 +78,7 @@ def _progress_table(children: Sequence[Child]) -> Table:
     table = Table.grid(padding=(0, 2))
     for child in children:
         mark, style = _STYLES[child.state]
-        seconds = f"{child.took:.1f} s" if child.state is not State.WAITING else ""
+        seconds = f"{child.took:.1f} s" if child.state is not ChildState.WAITING else ""
         table.add_row(Text(mark, style), child.name, Text(child.state.value, style), seconds)
     return table
 

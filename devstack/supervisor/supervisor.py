@@ -21,7 +21,7 @@ from devstack.supervisor import programs
 from devstack.supervisor.display import Display
 from devstack.supervisor.embedded.stack import (
     SERVICE_STAGE,
-    Embedded,
+    EmbeddedServices,
     common_settings,
     embed,
     services_lock,
@@ -46,13 +46,13 @@ class AlreadyRunningError(Exception):
 
 
 @dataclass(frozen=True)
-class Plan:
+class StackPlan:
     """One run, decided before anything is started."""
 
     home: Home
     secrets: Secrets
     ports: programs.Ports
-    embedded: Embedded
+    embedded: EmbeddedServices
     environment: dict[str, str]
 
     def group(self, watcher: Watcher, display: Display) -> Group:
@@ -103,7 +103,7 @@ def _only_supervisor(home: Home) -> Iterator[None]:
         lock.release()
 
 
-def _decide(home: Home, lock: Lock) -> Plan:
+def _decide(home: Home, lock: Lock) -> StackPlan:
     api_port, flower_port = from_setting("PORT", 8000), from_setting("FLOWER_PORT", 5555)
     if api_port == flower_port:
         raise StackError(f"PORT and FLOWER_PORT are both {api_port}.", exit_code=2)
@@ -122,11 +122,13 @@ def _decide(home: Home, lock: Lock) -> Plan:
         **stock_photo_settings.sandbox_settings(sandbox_url, own),
     }
     settings = environment.for_programs({**common, **embedded.environment, **sandbox})
-    return Plan(home, secrets, ports, embedded, settings)
+    return StackPlan(home, secrets, ports, embedded, settings)
 
 
 class _Supervisor:
-    def __init__(self, plan: Plan, lock: Lock, display: Display, requests: StopRequests) -> None:
+    def __init__(
+        self, plan: StackPlan, lock: Lock, display: Display, requests: StopRequests
+    ) -> None:
         self._plan = plan
         self._display = display
         self._requests = requests
@@ -185,7 +187,7 @@ class _Supervisor:
         return run
 
 
-def describe(plan: Plan, pids: dict[str, int]) -> run_file.Run:
+def describe(plan: StackPlan, pids: dict[str, int]) -> run_file.Run:
     """What run.json says about this run."""
     settings, ports = plan.environment, plan.ports
     return run_file.Run(

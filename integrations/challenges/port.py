@@ -3,14 +3,14 @@ from enum import StrEnum
 from typing import Protocol
 
 
-class Provider(StrEnum):
+class ChallengeProviderName(StrEnum):
     TURNSTILE = "turnstile"
     HCAPTCHA = "hcaptcha"
     RECAPTCHA = "recaptcha"
 
 
 @dataclass(frozen=True)
-class Answer:
+class ChallengeResponse:
     """What a person's browser got from the provider's widget, and where it came from."""
 
     token: str
@@ -21,7 +21,7 @@ class Answer:
 class Challenge(Protocol):
     site_key: str
 
-    async def check(self, answer: Answer) -> None:
+    async def check(self, answer: ChallengeResponse) -> None:
         """Return when the provider vouches for the token, this once.
 
         Raises ``challenge.failed`` (forbidden) for a token that is wrong, used, too old, or made

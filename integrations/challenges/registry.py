@@ -1,6 +1,6 @@
 from core.errors import unavailable
 from core.settings import Settings
-from integrations.challenges.port import Challenge, Provider
+from integrations.challenges.port import Challenge, ChallengeProviderName
 from integrations.challenges.siteverify import (
     HCAPTCHA,
     RECAPTCHA,
@@ -36,10 +36,10 @@ class Challenges:
         }
 
     @property
-    def configured(self) -> tuple[Provider, ...]:
+    def configured(self) -> tuple[ChallengeProviderName, ...]:
         return tuple(self._adapters)
 
-    def challenge_for(self, provider: Provider) -> Challenge:
+    def challenge_for(self, provider: ChallengeProviderName) -> Challenge:
         """The provider's adapter.
 
         Raises ``challenge.not_configured`` (unavailable): who asks can't mend it, the operator can.

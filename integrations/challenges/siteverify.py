@@ -1,6 +1,7 @@
 """The siteverify protocol, which the three providers share but for details.
 
-One POST of a form, one JSON object back. The details are data, a ``Dialect`` for each provider.
+One POST of a form, one JSON object back. The details are data: a ``SiteVerifyProfile`` for each
+provider.
 Sources: developers.cloudflare.com/turnstile/get-started/server-side-validation, docs.hcaptcha.com,
 developers.google.com/recaptcha/docs/verify and /docs/v3.
 """
@@ -17,13 +18,13 @@ from pydantic import SecretStr
 
 from core.errors import DomainError, forbidden, unavailable
 from core.logging import get_logger
-from integrations.challenges.port import Answer, Provider
+from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 
-_SECONDS = 5.0
+_MAX_CHECK_SECONDS = 5.0
 _CONNECT_SECONDS = 2.0
 _RETRY_AFTER_SECONDS = 5
-_LONGEST_REPLY = 64 * 1024
-_LOWEST_SCORE = 0.5
+_MAX_REPLY_BYTES = 64 * 1024
+_MIN_SCORE = 0.5
 # Some servers tell of a problem with status 400 and the usual object.
 _READABLE = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity"}
@@ -57,7 +58,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Dialect:
+class SiteVerifyProfile:
     """What sets a provider apart.
 
     Attributes:
@@ -69,7 +70,7 @@ class Dialect:
             tokens of all the account's sites.
     """
 
-    provider: Provider
+    provider: ChallengeProviderName
     longest_token: int
     reports_action: bool = False
     may_score: bool = False
@@ -78,10 +79,12 @@ class Dialect:
 
 # Turnstile protects the action against changes, and its documentation asks to compare it. A widget
 # without `data-action` reports an empty one: whatever that token was made for, it wasn't this.
-TURNSTILE = Dialect(Provider.TURNSTILE, 2048, reports_action=True)
-HCAPTCHA = Dialect(Provider.HCAPTCHA, 8192, sends_site_key=True)
+TURNSTILE = SiteVerifyProfile(ChallengeProviderName.TURNSTILE, 2048, reports_action=True)
+HCAPTCHA = SiteVerifyProfile(ChallengeProviderName.HCAPTCHA, 8192, sends_site_key=True)
 # Version 3 reports a score, and its documentation asks to compare the action; 2 knows neither.
-RECAPTCHA = Dialect(Provider.RECAPTCHA, 8192, reports_action=True, may_score=True)
+RECAPTCHA = SiteVerifyProfile(
+    ChallengeProviderName.RECAPTCHA, 8192, reports_action=True, may_score=True
+)
 
 
 class _Refused(Exception):
@@ -95,7 +98,7 @@ class _Unanswered(Exception):
 def open_client() -> httpx.AsyncClient:
     """A client for every provider: no redirects, cookies or proxies, and bounded waits."""
     return httpx.AsyncClient(
-        timeout=httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS),
+        timeout=httpx.Timeout(_MAX_CHECK_SECONDS, connect=_CONNECT_SECONDS),
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         follow_redirects=False,
         trust_env=False,
@@ -108,7 +111,7 @@ class SiteVerify:
     def __init__(
         self,
         client: httpx.AsyncClient,
-        dialect: Dialect,
+        dialect: SiteVerifyProfile,
         *,
         url: str,
         secret: SecretStr,
@@ -122,7 +125,7 @@ class SiteVerify:
         self._secret = secret
         self._hostnames = hostnames
 
-    async def check(self, answer: Answer) -> None:
+    async def check(self, answer: ChallengeResponse) -> None:
         try:
             self._require_likely(answer.token)
             self._judge(_read(*await self._ask(answer)), answer)
@@ -140,10 +143,10 @@ class SiteVerify:
         if not token.isascii() or not token.isprintable():
             raise _Refused("token of strange characters")
 
-    async def _ask(self, answer: Answer) -> tuple[int, bytes]:
+    async def _ask(self, answer: ChallengeResponse) -> tuple[int, bytes]:
         try:
             # Httpx bounds each step, not their sum: a reply may come byte by byte.
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_MAX_CHECK_SECONDS):
                 return await self._post(self._form(answer))
         except TimeoutError:
             raise _Unanswered("timeout") from None
@@ -156,11 +159,11 @@ class SiteVerify:
             # Raw: decompressing could make far more of the bytes than what was counted.
             async for part in reply.aiter_raw():
                 body += part
-                if len(body) > _LONGEST_REPLY:
+                if len(body) > _MAX_REPLY_BYTES:
                     raise _Unanswered("reply too long")
             return reply.status_code, bytes(body)
 
-    def _form(self, answer: Answer) -> dict[str, str]:
+    def _form(self, answer: ChallengeResponse) -> dict[str, str]:
         form = {"secret": self._secret.get_secret_value(), "response": answer.token}
         if answer.remote_ip:
             form["remoteip"] = answer.remote_ip
@@ -168,7 +171,7 @@ class SiteVerify:
             form["sitekey"] = self.site_key
         return form
 
-    def _judge(self, reply: dict[str, object], answer: Answer) -> None:
+    def _judge(self, reply: dict[str, object], answer: ChallengeResponse) -> None:
         _require_success(reply)
         score = reply.get("score") if self._dialect.may_score else None
         self._require_action(_text(reply, "action"), answer.action, is_scored=score is not None)
@@ -230,7 +233,7 @@ def _require_success(reply: dict[str, object]) -> None:
 def _require_score(score: object) -> None:
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise _Unanswered("score is no number")
-    if score < _LOWEST_SCORE:
+    if score < _MIN_SCORE:
         raise _Refused("low score")
 
 

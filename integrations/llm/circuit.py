@@ -21,7 +21,7 @@ class Health(StrEnum):
 
 
 @dataclass(eq=False)
-class Open(Exception):
+class CircuitOpen(Exception):
     """Nothing is sent; ``seconds`` until the next call may try."""
 
     seconds: float
@@ -52,14 +52,14 @@ class Circuit:
     def enter(self) -> bool:
         """Whether this call is the one that tries an open circuit.
 
-        Raises ``Open`` while the pause lasts, and then for all but one call.
+        Raises ``CircuitOpen`` while the pause lasts, and then for all but one call.
         """
         with self._lock:
             if self._opened_at is None:
                 return False
             left = self._opened_at + self._pause_seconds - self._clock()
             if left > 0 or self._is_probing:
-                raise Open(max(left, 1.0))
+                raise CircuitOpen(max(left, 1.0))
             self._is_probing = True
             return True
 

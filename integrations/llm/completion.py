@@ -6,7 +6,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from integrations.llm.circuit import Health
 from integrations.llm.failure import Failure
-from integrations.llm.port import Reply
+from integrations.llm.port import CompletionReply
 
 
 def _count(value: object) -> int:
@@ -41,10 +41,10 @@ class Completion(BaseModel):
         usage = self.usage or _Usage()
         return usage.prompt_tokens, usage.completion_tokens
 
-    def reply(self, model: str) -> Reply:
+    def reply(self, model: str) -> CompletionReply:
         """Raises ``Failure`` for what is no answer, or half of one."""
         tokens_in, tokens_out = self.tokens
-        return Reply(_text(self.choices[0]), model, tokens_in, tokens_out)
+        return CompletionReply(_text(self.choices[0]), model, tokens_in, tokens_out)
 
 
 def read(body: bytes) -> Completion:

@@ -10,10 +10,10 @@ from core.errors import DomainError, provider_failed, too_slow, unavailable
 from integrations.llm.circuit import Health
 
 _RETRY_AFTER_SECONDS = 30
-_LONGEST_RETRY_AFTER = 3600.0
+_MAX_RETRY_AFTER_SECONDS = 3600.0
 
 
-class Outcome(StrEnum):
+class CallOutcome(StrEnum):
     FAILED = "failed"
     UNAVAILABLE = "unavailable"
     TOO_SLOW = "too_slow"
@@ -28,16 +28,16 @@ class Failure(Exception):
     """
 
     reason: str
-    outcome: Outcome = Outcome.FAILED
+    outcome: CallOutcome = CallOutcome.FAILED
     health: Health = Health.FAILS
     may_pass: bool = False
     tokens: tuple[int, int] = (0, 0)
     retry_after: float | None = None
 
     def told(self) -> DomainError:
-        if self.outcome is Outcome.TOO_SLOW:
+        if self.outcome is CallOutcome.TOO_SLOW:
             return too_slow("llm.too_slow", "The language model took too long.")
-        if self.outcome is Outcome.UNAVAILABLE:
+        if self.outcome is CallOutcome.UNAVAILABLE:
             after = _RETRY_AFTER_SECONDS if self.retry_after is None else self.retry_after
             return unavailable(
                 "llm.unavailable",
@@ -47,7 +47,7 @@ class Failure(Exception):
         return provider_failed("llm.failed", "The language model gave no usable answer.")
 
 
-class NotTaken(Exception):
+class RequestRejected(Exception):
     """The server refuses the request as it is; ``text`` is its reason, to be matched only."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -67,7 +67,7 @@ def retry_after(header: str | None) -> float | None:
         return None
     if not math.isfinite(seconds):
         return None
-    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER)
+    return min(max(seconds, 0.0), _MAX_RETRY_AFTER_SECONDS)
 
 
 def _until(date: str) -> float:

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from integrations.llm.failure import NotTaken
-from integrations.llm.port import Question
+from integrations.llm.failure import RequestRejected
+from integrations.llm.port import CompletionRequest
 
 _NEWER_LIMIT = "max_completion_tokens"
 # Models that insist on the newer one may think before they answer, within the same bound.
@@ -26,26 +26,26 @@ _TOO_MUCH = (
 )
 
 
-class Form(IntEnum):
+class ResponseFormat(IntEnum):
     SCHEMA = 0
     OBJECT = 1
     PROMPT = 2
 
 
 @dataclass(frozen=True)
-class Manner:
-    form: Form = Form.SCHEMA
+class RequestFormat:
+    form: ResponseFormat = ResponseFormat.SCHEMA
     limit: str = "max_tokens"
 
-    def after(self, refusal: NotTaken) -> "Manner | None":
+    def after(self, refusal: RequestRejected) -> "RequestFormat | None":
         """What to try next; None when nothing is left."""
         if _NEWER_LIMIT in refusal.text and self.limit != _NEWER_LIMIT:
             return replace(self, limit=_NEWER_LIMIT)
-        if self.form is Form.PROMPT or any(words in refusal.text for words in _TOO_MUCH):
+        if self.form is ResponseFormat.PROMPT or any(words in refusal.text for words in _TOO_MUCH):
             return None
-        return replace(self, form=Form(self.form + 1))
+        return replace(self, form=ResponseFormat(self.form + 1))
 
-    def body(self, question: Question, model: str) -> dict[str, Any]:
+    def body(self, question: CompletionRequest, model: str) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": model,
             "messages": [
@@ -54,19 +54,19 @@ class Manner:
             ],
             self.limit: self._most_tokens(question),
         }
-        if self.form is Form.SCHEMA:
+        if self.form is ResponseFormat.SCHEMA:
             shape = {"name": question.schema_name, "strict": True, "schema": question.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": shape}
-        elif self.form is Form.OBJECT:
+        elif self.form is ResponseFormat.OBJECT:
             body["response_format"] = {"type": "json_object"}
         return body
 
-    def _most_tokens(self, question: Question) -> int:
+    def _most_tokens(self, question: CompletionRequest) -> int:
         room = _THINKING_TOKENS if self.limit == _NEWER_LIMIT else 0
         return question.most_tokens + room
 
-    def _instructions(self, question: Question) -> str:
-        if self.form is Form.SCHEMA:
+    def _instructions(self, question: CompletionRequest) -> str:
+        if self.form is ResponseFormat.SCHEMA:
             return question.instructions
         return (
             f"{question.instructions}\n\nAnswer with one JSON object and nothing else. It is an "

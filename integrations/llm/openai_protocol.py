@@ -7,35 +7,35 @@ from dataclasses import dataclass, field
 
 from core.logging import get_logger
 from integrations.llm import completion, wire
-from integrations.llm.circuit import Circuit, Health, Open
-from integrations.llm.failure import Failure, NotTaken, Outcome
-from integrations.llm.manner import Manner
-from integrations.llm.port import Question, Reply, Report, Usage, unreported
+from integrations.llm.circuit import Circuit, CircuitOpen, Health
+from integrations.llm.failure import CallOutcome, Failure, RequestRejected
+from integrations.llm.manner import RequestFormat
+from integrations.llm.port import CompletionReply, CompletionRequest, Report, Usage, ignore_usage
 
 # Before the second try, when the server doesn't say how long, and what that try needs at least.
 _PAUSE_SECONDS = 0.5
-_LEAST_SECONDS = 1.0
+_MIN_RETRY_SECONDS = 1.0
 
 _log = get_logger(__name__)
 
 
 @dataclass
-class Server:
+class LlmServerState:
     """What this process has learnt about the server at one base URL."""
 
     circuit: Circuit = field(default_factory=Circuit)
-    manners: dict[str, Manner] = field(default_factory=dict)
+    manners: dict[str, RequestFormat] = field(default_factory=dict)
 
 
 class OpenAIProtocol:
     def __init__(
         self,
         target: wire.Target,
-        server: Server,
+        server: LlmServerState,
         *,
         model: str,
         context_tokens: int,
-        report: Report = unreported,
+        report: Report = ignore_usage,
     ) -> None:
         self.name = f"openai/{model}"
         self.context_tokens = context_tokens
@@ -44,7 +44,7 @@ class OpenAIProtocol:
         self._model = model
         self._report = report
 
-    def ask(self, question: Question) -> Reply:
+    def ask(self, question: CompletionRequest) -> CompletionReply:
         began = time.monotonic()
         try:
             reply = self._guarded(question)
@@ -54,13 +54,13 @@ class OpenAIProtocol:
         self._note_reply(reply, time.monotonic() - began)
         return reply
 
-    def _guarded(self, question: Question) -> Reply:
+    def _guarded(self, question: CompletionRequest) -> CompletionReply:
         circuit = self._server.circuit
         try:
             is_probe = circuit.enter()
-        except Open as opened:
+        except CircuitOpen as opened:
             raise Failure(
-                "circuit open", Outcome.UNAVAILABLE, Health.UNKNOWN, retry_after=opened.seconds
+                "circuit open", CallOutcome.UNAVAILABLE, Health.UNKNOWN, retry_after=opened.seconds
             ) from None
         health = Health.UNKNOWN
         try:
@@ -74,20 +74,20 @@ class OpenAIProtocol:
             circuit.leave(health, is_probe=is_probe)
         return reply
 
-    async def _in_time(self, question: Question) -> Reply:
+    async def _in_time(self, question: CompletionRequest) -> CompletionReply:
         try:
             async with asyncio.timeout(question.seconds):
                 return await self._negotiated(question, time.monotonic() + question.seconds)
         except TimeoutError:
-            raise Failure("timeout", Outcome.TOO_SLOW) from None
+            raise Failure("timeout", CallOutcome.TOO_SLOW) from None
 
-    async def _negotiated(self, question: Question, deadline: float) -> Reply:
+    async def _negotiated(self, question: CompletionRequest, deadline: float) -> CompletionReply:
         """Step down from the form that the server took last, until it takes one."""
-        manner: Manner = self._server.manners.get(self._model, Manner())
+        manner: RequestFormat = self._server.manners.get(self._model, RequestFormat())
         while True:
             try:
                 body = await self._tried_twice(question, manner, deadline)
-            except NotTaken as refusal:
+            except RequestRejected as refusal:
                 following = manner.after(refusal)
                 if following is None:
                     raise Failure(f"status {refusal.status}", health=Health.UNKNOWN) from None
@@ -96,7 +96,7 @@ class OpenAIProtocol:
                 self._server.manners[self._model] = manner
                 return self._read(body)
 
-    def _read(self, body: bytes) -> Reply:
+    def _read(self, body: bytes) -> CompletionReply:
         completed = completion.read(body)
         try:
             return completed.reply(self._model)
@@ -104,23 +104,27 @@ class OpenAIProtocol:
             useless.tokens = completed.tokens
             raise
 
-    async def _tried_twice(self, question: Question, manner: Manner, deadline: float) -> bytes:
+    async def _tried_twice(
+        self, question: CompletionRequest, manner: RequestFormat, deadline: float
+    ) -> bytes:
         try:
             return await self._sent(question, manner, deadline)
         except Failure as failure:
             pause = _pause(failure)
-            if not failure.may_pass or pause + _LEAST_SECONDS > deadline - time.monotonic():
+            if not failure.may_pass or pause + _MIN_RETRY_SECONDS > deadline - time.monotonic():
                 raise
             _log.info("language model asked again", model=self._model, reason=failure.reason)
         await asyncio.sleep(pause)
         return await self._sent(question, manner, deadline)
 
-    async def _sent(self, question: Question, manner: Manner, deadline: float) -> bytes:
+    async def _sent(
+        self, question: CompletionRequest, manner: RequestFormat, deadline: float
+    ) -> bytes:
         body = manner.body(question, self._model)
         question.before_sending()
         return await wire.send(self._target, body, max(deadline - time.monotonic(), 0.1))
 
-    def _note_reply(self, reply: Reply, seconds: float) -> None:
+    def _note_reply(self, reply: CompletionReply, seconds: float) -> None:
         self._report(Usage(self._model, "answered", reply.tokens_in, reply.tokens_out, seconds))
         _log.info(
             "language model answered",

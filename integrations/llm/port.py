@@ -9,7 +9,7 @@ def _nothing() -> None: ...
 
 
 @dataclass(frozen=True)
-class Question:
+class CompletionRequest:
     """``instructions`` are ours; ``material`` is the post's, and never followed."""
 
     instructions: str
@@ -26,7 +26,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Reply:
+class CompletionReply:
     """The text as it came: whether it keeps to the schema is for the asker to check."""
 
     text: str
@@ -50,7 +50,7 @@ class Usage:
 Report = Callable[[Usage], None]
 
 
-def unreported(_: Usage) -> None: ...
+def ignore_usage(_: Usage) -> None: ...
 
 
 class LanguageModel(Protocol):
@@ -63,4 +63,4 @@ class LanguageModel(Protocol):
     # What a question and its answer may take together.
     context_tokens: int
 
-    def ask(self, question: Question) -> Reply: ...
+    def ask(self, question: CompletionRequest) -> CompletionReply: ...

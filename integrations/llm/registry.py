@@ -2,17 +2,17 @@ import threading
 from typing import TYPE_CHECKING
 
 from core.settings import Settings
-from integrations.llm.port import LanguageModel, Report, unreported
+from integrations.llm.port import LanguageModel, Report, ignore_usage
 
 if TYPE_CHECKING:
-    from integrations.llm.openai_protocol import Server
+    from integrations.llm.openai_protocol import LlmServerState
 
 _lock = threading.Lock()
 _models: dict[tuple[object, ...], LanguageModel] = {}
-_servers: dict[str, "Server"] = {}
+_servers: dict[str, "LlmServerState"] = {}
 
 
-def language_model(given: Settings, report: Report = unreported) -> LanguageModel | None:
+def language_model(given: Settings, report: Report = ignore_usage) -> LanguageModel | None:
     """The settings' language model, the same one each time; None when there is none to ask.
 
     What it has learnt about its server is shared by all threads of the process, whose first call
@@ -34,7 +34,7 @@ def _open(given: Settings, model: str, report: Report) -> LanguageModel:
     url = str(given.llm_base_url)
     return openai_protocol.OpenAIProtocol(
         wire.Target(url, given.llm_api_key),
-        _servers.setdefault(url, openai_protocol.Server()),
+        _servers.setdefault(url, openai_protocol.LlmServerState()),
         model=model,
         context_tokens=given.llm_context_tokens,
         report=report,

@@ -15,11 +15,11 @@ import httpx2
 import openai
 from pydantic import SecretStr
 
-from integrations.llm.failure import Failure, NotTaken, Outcome, retry_after
+from integrations.llm.failure import CallOutcome, Failure, RequestRejected, retry_after
 
 _CONNECT_SECONDS = 5.0
-_LONGEST_REPLY = 1024 * 1024
-_LONGEST_REASON = 2000
+_MAX_REPLY_BYTES = 1024 * 1024
+_MAX_REASON_CHARACTERS = 2000
 
 _NOT_TAKEN = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 _OVERLOADED = 529
@@ -35,7 +35,7 @@ class Target:
 async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
     """The body of a reply with status 200.
 
-    Raises ``Failure``, or ``NotTaken`` when it is the request that the server finds wrong.
+    Raises ``Failure``, or ``RequestRejected`` when it is the request that the server finds wrong.
     """
     async with _client(target, seconds) as client:
         try:
@@ -45,7 +45,7 @@ async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
         except openai.APIStatusError as error:
             _raise_status(error)
         except openai.APITimeoutError:
-            raise Failure("timeout", Outcome.TOO_SLOW) from None
+            raise Failure("timeout", CallOutcome.TOO_SLOW) from None
         except openai.APIConnectionError as error:
             raise _unconnected(error.__cause__) from None
         except openai.OpenAIError as error:
@@ -79,8 +79,10 @@ def _headers(target: Target) -> dict[str, Any]:
 def _raise_status(error: openai.APIStatusError) -> NoReturn:
     status = error.status_code
     if status in _NOT_TAKEN:
-        raise NotTaken(status, error.response.text[:_LONGEST_REASON].lower()) from None
-    outcome = Outcome.UNAVAILABLE if status in _BUSY else Outcome.FAILED
+        raise RequestRejected(
+            status, error.response.text[:_MAX_REASON_CHARACTERS].lower()
+        ) from None
+    outcome = CallOutcome.UNAVAILABLE if status in _BUSY else CallOutcome.FAILED
     raise Failure(
         f"status {status}",
         outcome,
@@ -93,7 +95,7 @@ def _unconnected(cause: BaseException | None) -> Failure:
     if isinstance(cause, _Unbounded):
         return Failure(str(cause))
     if isinstance(cause, httpx2.ConnectError):
-        return Failure("no connection", Outcome.UNAVAILABLE)
+        return Failure("no connection", CallOutcome.UNAVAILABLE)
     return Failure(f"broken reply ({type(cause).__name__})")
 
 
@@ -127,7 +129,7 @@ class _Counted(httpx2.AsyncByteStream):
         length = 0
         async for part in self._reply.aiter_raw():
             length += len(part)
-            if length > _LONGEST_REPLY:
+            if length > _MAX_REPLY_BYTES:
                 raise _Unbounded("reply too long")
             yield part
 

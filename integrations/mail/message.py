@@ -8,14 +8,14 @@ from email.utils import format_datetime, formataddr, make_msgid
 
 from core import clock
 from core.errors import DomainError, provider_failed
-from core.mail_server import Sender
+from core.mail_server import MailSender
 from integrations.mail.port import Mail
 
 _KEY = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*\Z")
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _OURS = {"from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version"}
-_LONGEST_LINE = 998  # RFC 5322, 2.1.1
+_MAX_LINE_BYTES = 998  # RFC 5322, 2.1.1
 
 
 class _AsWritten(EmailPolicy):
@@ -35,7 +35,7 @@ class _AsWritten(EmailPolicy):
 _POLICY = _AsWritten(linesep="\r\n")
 
 
-def compose(mail: Mail, sender: Sender, address: str) -> bytes:
+def compose(mail: Mail, sender: MailSender, address: str) -> bytes:
     """The whole message to one address; raises ``mail.refused`` for what can't be written."""
     message = EmailMessage(_POLICY)
     message["From"] = formataddr((sender.name, sender.address))
@@ -53,7 +53,7 @@ def compose(mail: Mail, sender: Sender, address: str) -> bytes:
     return message.as_bytes()
 
 
-def _message_id(mail: Mail, sender: Sender) -> str:
+def _message_id(mail: Mail, sender: MailSender) -> str:
     if mail.key is None:
         return make_msgid(domain=sender.domain)
     if not _KEY.match(mail.key):
@@ -71,7 +71,7 @@ def _checked(name: str, value: str) -> str:
 def _written(name: str, value: str) -> str:
     """The value in ASCII; what is not, or looks encoded already, becomes encoded words."""
     if value.isascii() and "=?" not in value:
-        if len(name) + len(": ") + len(value) > _LONGEST_LINE:
+        if len(name) + len(": ") + len(value) > _MAX_LINE_BYTES:
             raise _refused("A header")
         return value
     try:

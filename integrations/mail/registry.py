@@ -1,13 +1,13 @@
 """Picks who sends mail."""
 
 from core.errors import TransientError
-from core.mail_server import MailServer, Sender
+from core.mail_server import MailSender, MailServer
 from core.settings import Settings
 from integrations.mail.port import Mail, Mailer
 from integrations.mail.smtp import SmtpMailer
 
 
-class Unset:
+class UnconfiguredMailer:
     """Sends nothing and loses nothing: the mail is tried again, and goes out once there is one."""
 
     def send(self, mail: Mail) -> None:
@@ -17,6 +17,6 @@ class Unset:
 def mailer(settings: Settings) -> Mailer:
     """Whoever the settings name; make it once a process."""
     if settings.mail_url is None:
-        return Unset()
+        return UnconfiguredMailer()
     server = MailServer.parse(settings.mail_url.get_secret_value())
-    return SmtpMailer(server, Sender.parse(settings.mail_from))
+    return SmtpMailer(server, MailSender.parse(settings.mail_from))

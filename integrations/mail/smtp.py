@@ -12,7 +12,7 @@ from functools import cached_property
 from email_validator import EmailNotValidError, ValidatedEmail, validate_email
 
 from core.errors import DomainError, TransientError, provider_failed
-from core.mail_server import MailServer, Security, Sender
+from core.mail_server import MailSecurity, MailSender, MailServer
 from integrations.mail.message import compose
 from integrations.mail.port import Mail
 
@@ -30,7 +30,7 @@ class SmtpMailer:
     """Sends through one server, whose certificate is verified wherever TLS is used."""
 
     server: MailServer
-    sender: Sender
+    sender: MailSender
     timeout: float = _TIMEOUT_SECONDS
 
     def send(self, mail: Mail) -> None:
@@ -60,12 +60,12 @@ class SmtpMailer:
         # Named after the sender: looking up this machine's own name can take longer than any call.
         name = self.sender.domain
         host, port, timeout = self.server.host, self.server.port, self.timeout
-        if self.server.security is Security.TLS:
+        if self.server.security is MailSecurity.TLS:
             return smtplib.SMTP_SSL(host, port, name, timeout=timeout, context=self._tls)
         return smtplib.SMTP(host, port, name, timeout=timeout)
 
     def _log_in(self, link: smtplib.SMTP) -> None:
-        if self.server.security is Security.STARTTLS:
+        if self.server.security is MailSecurity.STARTTLS:
             link.starttls(context=self._tls)
         if self.server.login is not None:
             link.login(self.server.login.user, self.server.login.password)

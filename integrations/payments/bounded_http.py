@@ -11,7 +11,7 @@ import httpx
 import stripe
 
 _CONNECT_SECONDS = 2.0
-_LONGEST_REPLY = 4 * 1024 * 1024
+_MAX_REPLY_BYTES = 4 * 1024 * 1024
 
 
 class _Cut(Exception):
@@ -57,6 +57,6 @@ def _read(reply: httpx.Response, deadline: float) -> str:
     body = bytearray()
     for part in reply.iter_raw():
         body += part
-        if len(body) > _LONGEST_REPLY or time.monotonic() > deadline:
+        if len(body) > _MAX_REPLY_BYTES or time.monotonic() > deadline:
             raise _Cut
     return body.decode("utf-8", "replace")

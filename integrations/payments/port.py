@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Protocol
 
 
-class Channel(StrEnum):
+class PaymentChannel(StrEnum):
     STRIPE = "stripe"
     SANDBOX = "sandbox"
 
@@ -38,7 +38,7 @@ class OpenedCheckout:
     expires_at: datetime
 
 
-class Dispute(StrEnum):
+class DisputeStatus(StrEnum):
     """Only ever goes from open to won or lost."""
 
     OPEN = "open"
@@ -64,7 +64,7 @@ class Evidence:
     expired: bool = False
     # Given back so far, in the minor unit.
     refunded_minor: int | None = None
-    dispute: Dispute | None = None
+    dispute: DisputeStatus | None = None
     # What a dispute is about, in the minor unit: the whole payment or a part of it.
     disputed_minor: int | None = None
 
@@ -88,7 +88,7 @@ class Payments(Protocol):
     limits us) and ``payments.refused`` (``provider_failed``) for what the provider refuses.
     """
 
-    channel: Channel
+    channel: PaymentChannel
 
     def open(self, checkout: Checkout) -> OpenedCheckout:
         """Open a checkout; asked again for the same order, answer the same one."""

@@ -5,7 +5,7 @@ from threading import Lock
 
 from core.errors import DomainError, invalid, unavailable
 from core.settings import Settings
-from integrations.payments.port import Channel, Event, Payments
+from integrations.payments.port import Event, PaymentChannel, Payments
 
 _RETRY_AFTER_SECONDS = 60
 
@@ -18,12 +18,12 @@ class PaymentChannels:
 
     def __init__(self, given: Settings) -> None:
         accounts = {
-            Channel.STRIPE: (
+            PaymentChannel.STRIPE: (
                 given.stripe_base_url,
                 given.stripe_secret_key,
                 given.stripe_webhook_secret,
             ),
-            Channel.SANDBOX: (
+            PaymentChannel.SANDBOX: (
                 given.payments_sandbox_url,
                 given.payments_sandbox_secret_key,
                 given.payments_sandbox_webhook_secret,
@@ -37,15 +37,15 @@ class PaymentChannels:
         self._lock = Lock()
 
     @property
-    def configured(self) -> tuple[Channel, ...]:
+    def configured(self) -> tuple[PaymentChannel, ...]:
         return tuple(self._accounts)
 
     @property
-    def default(self) -> Channel:
+    def default(self) -> PaymentChannel:
         """Real money where there is an account for it; raises as ``channel`` does for none."""
-        return next(iter(self._accounts), Channel.STRIPE)
+        return next(iter(self._accounts), PaymentChannel.STRIPE)
 
-    def channel(self, channel: Channel) -> Payments:
+    def channel(self, channel: PaymentChannel) -> Payments:
         """The channel's account.
 
         Raises ``topup.channel_unavailable``: invalid for the sandbox, which is part of the
@@ -53,7 +53,7 @@ class PaymentChannels:
         """
         if channel in self._accounts:
             return self._adapters[channel]
-        if channel is Channel.SANDBOX and self._accounts:
+        if channel is PaymentChannel.SANDBOX and self._accounts:
             raise invalid(
                 "topup.channel_unavailable",
                 "There is no sandbox here.",
@@ -83,12 +83,12 @@ class PaymentChannels:
         )
 
     @property
-    def _adapters(self) -> dict[Channel, Payments]:
+    def _adapters(self) -> dict[PaymentChannel, Payments]:
         with self._lock:
             return self._opened
 
     @cached_property
-    def _opened(self) -> dict[Channel, Payments]:
+    def _opened(self) -> dict[PaymentChannel, Payments]:
         # Imported late: it takes ten megabytes, in each process, most of which never see money.
         from integrations.payments.stripe_checkout import StripeCheckout
 

@@ -20,18 +20,18 @@ from core.errors import DomainError, TransientError, malformed, provider_failed
 from core.logging import get_logger
 from integrations.payments import stripe_facts as facts
 from integrations.payments.bounded_http import BoundedHttp
-from integrations.payments.port import Channel, Checkout, Event, Evidence, OpenedCheckout
+from integrations.payments.port import Checkout, Event, Evidence, OpenedCheckout, PaymentChannel
 
 # The objects we read are those of this version, whichever one the account has as its default.
-API_VERSION = "2026-10-28.endive"
+STRIPE_API_VERSION = "2026-10-28.endive"
 
 # Two attempts and the pause between them stay below ten seconds.
 _ATTEMPT_SECONDS = 4.5
 _RETRIES = 1
 _TOLERANCE_SECONDS = 300
 # Stripe's bounds are 30 minutes and 24 hours by its own clock; ours may differ a little.
-_SHORTEST = timedelta(minutes=31)
-_LONGEST = timedelta(hours=24) - timedelta(minutes=1)
+_MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
+_MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
 # What else may be answered, or nothing at all, passes by itself.
 _REFUSALS = range(300, 500)
 _PASSING = frozenset(
@@ -50,7 +50,7 @@ class StripeCheckout:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: PaymentChannel,
         *,
         base_url: str,
         secret_key: SecretStr,
@@ -65,7 +65,7 @@ class StripeCheckout:
             base_addresses={"api": base_url.rstrip("/")},
             http_client=BoundedHttp(attempt_seconds),
             max_network_retries=_RETRIES,
-            stripe_version=API_VERSION,
+            stripe_version=STRIPE_API_VERSION,
         ).v1
 
     def open(self, checkout: Checkout) -> OpenedCheckout:
@@ -86,7 +86,7 @@ class StripeCheckout:
 
     def evidence(self, session_id: str) -> Evidence:
         session = self._session(session_id, expand=["payment_intent.latest_charge"])
-        found = facts.of_session(session)
+        found = facts.session_evidence(session)
         if found is None:
             raise _refused("the session is not of an order", None)
         if facts.has_fallen_through(session):
@@ -173,7 +173,7 @@ class StripeCheckout:
 
 def _order(checkout: Checkout) -> Any:
     """The parameters of a session. Any, since the library's type for them is a maze."""
-    marks = facts.marks(checkout.order_id)
+    marks = facts.order_metadata(checkout.order_id)
     price = {
         "currency": checkout.currency.lower(),
         "unit_amount": checkout.amount_minor,
@@ -195,7 +195,7 @@ def _order(checkout: Checkout) -> Any:
 
 def _within_bounds(expires_at: datetime) -> datetime:
     now = clock.now()
-    return min(max(expires_at, now + _SHORTEST), now + _LONGEST)
+    return min(max(expires_at, now + _MIN_CHECKOUT_LIFETIME), now + _MAX_CHECKOUT_LIFETIME)
 
 
 def _latest_charge(session: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from integrations.payments.port import Dispute, Evidence
+from integrations.payments.port import DisputeStatus, Evidence
 
 # Other shops may use the same account at Stripe, and count their orders too.
 APPLICATION = "pressroom"
@@ -18,14 +18,14 @@ Fields = Mapping[str, Any]
 
 # A bank's mere inquiry (warning_…) takes no money, nor does what was settled before it became one.
 _DISPUTES = {
-    "needs_response": Dispute.OPEN,
-    "under_review": Dispute.OPEN,
-    "won": Dispute.WON,
-    "lost": Dispute.LOST,
+    "needs_response": DisputeStatus.OPEN,
+    "under_review": DisputeStatus.OPEN,
+    "won": DisputeStatus.WON,
+    "lost": DisputeStatus.LOST,
 }
 
 
-def marks(order_id: int) -> dict[str, str]:
+def order_metadata(order_id: int) -> dict[str, str]:
     """The metadata by which an order's objects are known again."""
     return {"application": APPLICATION, "order_id": str(order_id)}
 
@@ -38,7 +38,7 @@ def order_of(fields: Fields) -> int | None:
     return int(number)
 
 
-def of_session(session: Fields) -> Evidence | None:
+def session_evidence(session: Fields) -> Evidence | None:
     """A checkout by itself: paid, expired or neither. None for one that isn't ours."""
     order_id = order_of(session)
     if order_id is None:
@@ -65,7 +65,7 @@ def has_fallen_through(session: Fields) -> bool:
     }
 
 
-def of_charge(charge: Fields) -> Evidence | None:
+def charge_evidence(charge: Fields) -> Evidence | None:
     """Money that came, and what of it went back. None for a charge that isn't ours."""
     order_id = order_of(charge)
     if order_id is None or charge.get("status") != "succeeded":
@@ -80,7 +80,7 @@ def of_charge(charge: Fields) -> Evidence | None:
     )
 
 
-def of_dispute(dispute: Fields) -> Evidence | None:
+def dispute_evidence(dispute: Fields) -> Evidence | None:
     """It names the payment alone, and not what was paid: so nothing of that is evidence here."""
     state = _DISPUTES.get(dispute.get("status", ""))
     payment_id = identifier(dispute.get("payment_intent"))
@@ -89,10 +89,10 @@ def of_dispute(dispute: Fields) -> Evidence | None:
     return Evidence(payment_id=payment_id, dispute=state, disputed_minor=dispute.get("amount"))
 
 
-def worst_dispute(disputes: Iterable[Fields]) -> tuple[Dispute | None, int | None]:
+def worst_dispute(disputes: Iterable[Fields]) -> tuple[DisputeStatus | None, int | None]:
     """One payment's disputes as one: lost if any is, else open if any is; and about how much."""
-    found = [each for each in map(of_dispute, disputes) if each is not None]
-    for state in (Dispute.LOST, Dispute.OPEN, Dispute.WON):
+    found = [each for each in map(dispute_evidence, disputes) if each is not None]
+    for state in (DisputeStatus.LOST, DisputeStatus.OPEN, DisputeStatus.WON):
         about = [each.disputed_minor or 0 for each in found if each.dispute is state]
         if about:
             return state, sum(about)
@@ -112,19 +112,19 @@ def _currency(fields: Fields) -> str | None:
 
 
 def _failed(session: Fields) -> Evidence | None:
-    evidence = of_session(session)
+    evidence = session_evidence(session)
     return replace(evidence, failed=True) if evidence is not None else None
 
 
 READERS: dict[str, Callable[[Fields], Evidence | None]] = {
-    "checkout.session.completed": of_session,
-    "checkout.session.async_payment_succeeded": of_session,
+    "checkout.session.completed": session_evidence,
+    "checkout.session.async_payment_succeeded": session_evidence,
     "checkout.session.async_payment_failed": _failed,
-    "checkout.session.expired": of_session,
-    "charge.refunded": of_charge,
-    "charge.dispute.created": of_dispute,
-    "charge.dispute.updated": of_dispute,
-    "charge.dispute.funds_withdrawn": of_dispute,
-    "charge.dispute.funds_reinstated": of_dispute,
-    "charge.dispute.closed": of_dispute,
+    "checkout.session.expired": session_evidence,
+    "charge.refunded": charge_evidence,
+    "charge.dispute.created": dispute_evidence,
+    "charge.dispute.updated": dispute_evidence,
+    "charge.dispute.funds_withdrawn": dispute_evidence,
+    "charge.dispute.funds_reinstated": dispute_evidence,
+    "charge.dispute.closed": dispute_evidence,
 }

@@ -15,13 +15,13 @@ import orjson
 
 from core.errors import DomainError, malformed, not_found, provider_failed, too_slow, unavailable
 from core.logging import get_logger
-from integrations.stock_photos.port import ProviderName, Quota
+from integrations.stock_photos.port import PhotoProviderName, Quota
 
-_SECONDS = 10.0
+_MAX_CALL_SECONDS = 10.0
 _CONNECT_SECONDS = 3.0
-_LONGEST_REPLY = 4 * 1024 * 1024
+_MAX_REPLY_BYTES = 4 * 1024 * 1024
 _RETRY_AFTER_SECONDS = 60
-_MOST_RETRY_AFTER_SECONDS = 24 * 3600
+_MAX_RETRY_AFTER_SECONDS = 24 * 3600
 
 # Unsplash has one window, an hour; Openverse names each of its own, as `…-Limit-anon_burst`.
 _LIMIT = re.compile(r"x-ratelimit-limit(?:-(?P<window>[a-z0-9_]{1,40}))?\Z")
@@ -38,14 +38,14 @@ _ABOUT_THE_REQUEST = frozenset(
 
 log = get_logger(__name__)
 
-Report = Callable[[ProviderName, tuple[Quota, ...]], None]
+QuotaReport = Callable[[PhotoProviderName, tuple[Quota, ...]], None]
 
 
 class Exchange:
     """``report`` is told of the quotas in every reply, refusals included."""
 
     def __init__(
-        self, name: ProviderName, base: str, headers: Mapping[str, str], report: Report
+        self, name: PhotoProviderName, base: str, headers: Mapping[str, str], report: QuotaReport
     ) -> None:
         self._name = name
         self._base = base
@@ -72,7 +72,7 @@ class Exchange:
     @cached_property
     def _client(self) -> httpx.Client:
         return httpx.Client(
-            timeout=httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS),
+            timeout=httpx.Timeout(_MAX_CALL_SECONDS, connect=_CONNECT_SECONDS),
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             follow_redirects=False,
             trust_env=False,
@@ -82,7 +82,7 @@ class Exchange:
         self, path: str, params: Mapping[str, str | int]
     ) -> tuple[int, httpx.Headers, bytes]:
         # Httpx bounds each step, not their sum: a reply may come byte by byte.
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + _MAX_CALL_SECONDS
         body = bytearray()
         # No parameter at all where there is none: an empty mapping would still add a question mark.
         with self._client.stream(
@@ -91,7 +91,7 @@ class Exchange:
             # Raw: decompressing could make far more of the bytes than what was counted.
             for part in reply.iter_raw():
                 body += part
-                if len(body) > _LONGEST_REPLY:
+                if len(body) > _MAX_REPLY_BYTES:
                     raise self._failed("reply too long")
                 if time.monotonic() > deadline:
                     raise self._too_slow()
@@ -166,4 +166,4 @@ def _retry_after(headers: httpx.Headers) -> int:
         except ValueError:
             return _RETRY_AFTER_SECONDS
         seconds = (at.astimezone(UTC) - datetime.now(UTC)).total_seconds()
-    return int(min(max(seconds, 1), _MOST_RETRY_AFTER_SECONDS))
+    return int(min(max(seconds, 1), _MAX_RETRY_AFTER_SECONDS))

@@ -7,26 +7,26 @@ licence and the credit that the licence asks for.
 
 import re
 
-from integrations.stock_photos.exchange import Exchange, Report
-from integrations.stock_photos.port import Photo, ProviderName
-from integrations.stock_photos.refusals import endpoint_not_allowed, file_url
+from integrations.stock_photos.exchange import Exchange, QuotaReport
+from integrations.stock_photos.port import Photo, PhotoProviderName
+from integrations.stock_photos.refusals import endpoint_not_allowed, file_url_of
 
 # Who asks for more without an account is refused. Every page is then of this size, none is skipped.
-_LARGEST_PAGE = 20
+_MAX_PAGE_PHOTOS = 20
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 class Openverse:
-    name = ProviderName.OPENVERSE
+    name = PhotoProviderName.OPENVERSE
 
-    def __init__(self, base: str, report: Report) -> None:
+    def __init__(self, base: str, report: QuotaReport) -> None:
         self.origin = base
         # Its terms ask clients to say who they are.
         self._exchange = Exchange(self.name, base, {"User-Agent": "Pressroom"}, report)
         self._endpoint = re.compile(rf"{re.escape(base)}/v1/images/(?P<id>{_ID})/", re.ASCII)
 
     def search(self, query: str, *, page: int, limit: int) -> str:
-        size = min(limit, _LARGEST_PAGE)
+        size = min(limit, _MAX_PAGE_PHOTOS)
         params: dict[str, str | int] = {"q": query, "page": page, "page_size": size}
         return self._exchange.get("/v1/images/", params)[0]
 
@@ -38,4 +38,4 @@ class Openverse:
 
     def download_url(self, photo: Photo) -> str:
         _, reply = self._exchange.get(f"/v1/images/{photo.id}/", {})
-        return file_url(reply)
+        return file_url_of(reply)

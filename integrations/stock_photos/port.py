@@ -3,7 +3,7 @@ from enum import StrEnum
 from typing import Protocol
 
 
-class ProviderName(StrEnum):
+class PhotoProviderName(StrEnum):
     UNSPLASH = "unsplash"
     OPENVERSE = "openverse"
 
@@ -30,7 +30,7 @@ class StockPhotos(Protocol):
     ``stockphoto.unavailable``, ``stockphoto.too_slow``, ``stockphoto.failed`` (provider_failed) and
     ``stockphoto.refused`` (malformed) for a request that the provider finds no sense in."""
 
-    name: ProviderName
+    name: PhotoProviderName
     # Where its API is; the same for what has the same answers.
     origin: str
 

@@ -12,7 +12,7 @@ def endpoint_not_allowed() -> DomainError:
     )
 
 
-def file_url(reply: dict[str, object]) -> str:
+def file_url_of(reply: dict[str, object]) -> str:
     """Where the file is, by the reply of either provider."""
     url = reply.get("url")
     if not isinstance(url, str) or not _URL.match(url):

@@ -1,8 +1,8 @@
 from core.errors import unavailable
 from core.settings import Settings
-from integrations.stock_photos.exchange import Report
+from integrations.stock_photos.exchange import QuotaReport
 from integrations.stock_photos.openverse import Openverse
-from integrations.stock_photos.port import ProviderName, StockPhotos
+from integrations.stock_photos.port import PhotoProviderName, StockPhotos
 from integrations.stock_photos.unsplash import Unsplash
 
 _RETRY_AFTER_SECONDS = 60
@@ -11,17 +11,17 @@ _RETRY_AFTER_SECONDS = 60
 class StockPhotoProviders:
     """The providers that the settings name; one for a process. Connects at the first request."""
 
-    def __init__(self, given: Settings, report: Report) -> None:
-        self.default = ProviderName(given.stock_photo_provider)
-        self._adapters: dict[ProviderName, StockPhotos] = {
-            ProviderName.OPENVERSE: Openverse(_base(str(given.openverse_base_url)), report)
+    def __init__(self, given: Settings, report: QuotaReport) -> None:
+        self.default = PhotoProviderName(given.stock_photo_provider)
+        self._adapters: dict[PhotoProviderName, StockPhotos] = {
+            PhotoProviderName.OPENVERSE: Openverse(_base(str(given.openverse_base_url)), report)
         }
         if given.unsplash_access_key:
-            self._adapters[ProviderName.UNSPLASH] = Unsplash(
+            self._adapters[PhotoProviderName.UNSPLASH] = Unsplash(
                 _base(str(given.unsplash_base_url)), given.unsplash_access_key, report
             )
 
-    def named(self, name: ProviderName) -> StockPhotos:
+    def named(self, name: PhotoProviderName) -> StockPhotos:
         """Raises ``stockphoto.not_configured`` (unavailable): who asks can't mend it."""
         if name not in self._adapters:
             raise unavailable(

@@ -8,18 +8,18 @@ import re
 
 from pydantic import SecretStr
 
-from integrations.stock_photos.exchange import Exchange, Report
-from integrations.stock_photos.port import Photo, ProviderName
-from integrations.stock_photos.refusals import endpoint_not_allowed, file_url
+from integrations.stock_photos.exchange import Exchange, QuotaReport
+from integrations.stock_photos.port import Photo, PhotoProviderName
+from integrations.stock_photos.refusals import endpoint_not_allowed, file_url_of
 
 _ID = r"[A-Za-z0-9_-]{1,64}"
 _IXID = r"[A-Za-z0-9_=-]{1,512}"
 
 
 class Unsplash:
-    name = ProviderName.UNSPLASH
+    name = PhotoProviderName.UNSPLASH
 
-    def __init__(self, base: str, access_key: SecretStr, report: Report) -> None:
+    def __init__(self, base: str, access_key: SecretStr, report: QuotaReport) -> None:
         self.origin = base
         self._exchange = Exchange(
             self.name,
@@ -45,7 +45,7 @@ class Unsplash:
     def download_url(self, photo: Photo) -> str:
         params: dict[str, str | int] = {"ixid": photo.mark} if photo.mark else {}
         _, reply = self._exchange.get(f"/photos/{photo.id}/download", params)
-        return file_url(reply)
+        return file_url_of(reply)
 
 
 def endpoint_pattern(base: str) -> re.Pattern[str]:

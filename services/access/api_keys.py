@@ -18,7 +18,7 @@ from storage.unit_of_work import UnitOfWork
 
 # A busy key must not become a hot row: its last use is noted at most this often.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
-MAX_NAME_CHARACTERS = 200
+MAX_KEY_NAME_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,10 @@ def create(
 ) -> tuple[ApiKey, str]:
     """A new key and its secret, which is shown this once. ``None``: without restriction."""
     name = name.strip()
-    if not 1 <= len(name) <= MAX_NAME_CHARACTERS:
-        raise invalid("api_key.name", f"A key's name has 1 to {MAX_NAME_CHARACTERS} characters.")
+    if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
+        raise invalid(
+            "api_key.name", f"A key's name has 1 to {MAX_KEY_NAME_CHARACTERS} characters."
+        )
     secret = API_KEY.generate()
     key = ApiKey(
         user_id=user_id,
@@ -64,7 +66,7 @@ def create(
     return key, secret
 
 
-class Uses:
+class LastUseBuffer:
     """The keys in use whose last use is to be written down: by the way, all together.
 
     A process that is killed forgets those of its last moments.
@@ -85,7 +87,7 @@ class Uses:
             database.rows(_NOTE_USES, key_ids=list(noted), now=clock.now())
 
 
-def authenticate(database: Database, uses: Uses, signer: Signer, secret: str) -> Caller:
+def authenticate(database: Database, uses: LastUseBuffer, signer: Signer, secret: str) -> Caller:
     """The caller behind a key; raises ``auth.invalid_credentials``."""
     if not API_KEY.matches(secret):
         raise _unknown()

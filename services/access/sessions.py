@@ -28,8 +28,8 @@ from services.access.api_keys import Caller
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
-LIFETIME = timedelta(days=30)
-IDLE = timedelta(days=14)
+SESSION_LIFETIME = timedelta(days=30)
+IDLE_LIFETIME = timedelta(days=14)
 # A busy session must not become a hot row: its last use is noted at most this often.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 _WELL_FORMED = re.compile(r"[A-Za-z0-9_-]{43}\Z")
@@ -47,7 +47,7 @@ def begin(uow: UnitOfWork, signer: Signer, user_id: int, *, browser: str | None 
             user_id=user_id,
             secret_hmac=signer.digest(value.encode()),
             browser=browser,
-            expires_at=func.now() + LIFETIME,
+            expires_at=func.now() + SESSION_LIFETIME,
         )
     )
     return value
@@ -59,7 +59,7 @@ def authenticate(database: Database, signer: Signer, value: str) -> Caller:
         raise _unknown()
     now = clock.now()
     digests = signer.digests(value.encode())
-    found = database.rows(_LIVE, digests=digests, now=now, idle_since=now - IDLE)
+    found = database.rows(_LIVE, digests=digests, now=now, idle_since=now - IDLE_LIFETIME)
     if not found:
         raise _unknown()
     [(session_id, user_id, last_used_at)] = found
@@ -136,7 +136,7 @@ def _open() -> tuple[ColumnElement[bool], ...]:
     return (
         UserSession.ended_at.is_(None),
         UserSession.expires_at > now,
-        UserSession.last_used_at > now - IDLE,
+        UserSession.last_used_at > now - IDLE_LIFETIME,
     )
 
 

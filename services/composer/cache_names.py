@@ -5,12 +5,12 @@ from core.keyring import Keyring, Signer
 _PURPOSE = "composer-cache"
 
 
-def namer(keyring: Keyring) -> Signer:
+def cache_key_signer(keyring: Keyring) -> Signer:
     # Keyed, so that whoever reads Redis can't find out whether a text they guess was asked about.
     return Signer(keyring, _PURPOSE)
 
 
-def name(signer: Signer, *parts: str) -> str:
+def cache_key(signer: Signer, *parts: str) -> str:
     """A name for what these parts decide. It says nothing of who asks: it is the same for all."""
     message = bytearray()
     for part in parts:

@@ -10,53 +10,53 @@ import orjson
 from core.keyring import Keyring
 from core.settings import Settings
 from services.composer import cache_names
-from services.composer.post import Part, Post, Written
+from services.composer.post import MetadataField, Post, SourcedResult
 from storage.cache import Cache
 
 # Of all that it takes, waiting for a worker included.
-MOST_SECONDS = 45.0
-KEPT_SECONDS = 24 * 3600
+MAX_WRITING_SECONDS = 45.0
+METADATA_CACHE_SECONDS = 24 * 3600
 # Changed when the writers' rules change, so that nothing older is found.
 _EDITION = "1"
 
 # The fields of the answer, by name.
-Fields = dict[str, str]
+GeneratedFields = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Commission:
+class MetadataRequest:
     """The parts of the metadata that are wanted; without any, tweets."""
 
     post: Post
-    wanted: frozenset[Part] = frozenset()
+    wanted: frozenset[MetadataField] = frozenset()
 
 
-class Shelf:
+class MetadataCache:
     """What was written, by the name of its commission."""
 
     def __init__(self, settings: Settings, keyring: Keyring, cache: Cache) -> None:
         self._settings = settings
-        self._namer = cache_names.namer(keyring)
+        self._namer = cache_names.cache_key_signer(keyring)
         self._cache = cache
 
-    def name(self, commission: Commission) -> str:
+    def name(self, commission: MetadataRequest) -> str:
         """The same for what has the same answer."""
         post = commission.post
         wanted = ",".join(sorted(commission.wanted)) or "tweets"
-        return cache_names.name(
+        return cache_names.cache_key(
             self._namer, "written", _EDITION, *self._writer(), wanted, post.title, post.content
         )
 
-    def find(self, name: str) -> Written[Fields] | None:
+    def find(self, name: str) -> SourcedResult[GeneratedFields] | None:
         text = self._cache.get(name)
         if text is None:
             return None
         found = orjson.loads(text)
-        return Written(found["fields"], f"{found['source']}; cached")
+        return SourcedResult(found["fields"], f"{found['source']}; cached")
 
-    def keep(self, name: str, written: Written[Fields]) -> None:
+    def keep(self, name: str, written: SourcedResult[GeneratedFields]) -> None:
         text = orjson.dumps({"fields": written.product, "source": written.source}).decode()
-        self._cache.put(name, text, seconds=KEPT_SECONDS)
+        self._cache.put(name, text, seconds=METADATA_CACHE_SECONDS)
 
     def _writer(self) -> tuple[str, ...]:
         given = self._settings

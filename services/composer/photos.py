@@ -8,40 +8,46 @@ from redis.exceptions import RedisError
 
 from core.keyring import Keyring
 from core.logging import get_logger
-from integrations.stock_photos.port import Photo, ProviderName, Quota
+from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.registry import StockPhotoProviders
 from services.composer import cache_names
-from services.composer.post import Written
+from services.composer.post import SourcedResult
 from storage.cache import Cache
 
 log = get_logger(__name__)
 
 # Seconds that somebody still waits; raises when nobody does.
-Patience = Callable[[], float]
+SecondsLeft = Callable[[], float]
 
-MOST_SECONDS = 20.0
-KEPT_SECONDS = 3600
+MAX_PHOTO_SECONDS = 20.0
+PHOTO_CACHE_SECONDS = 3600
 # A quota that was seen longer ago says nothing: the shortest window that counts is an hour.
 _QUOTA_SECONDS = 3600
 
 
-class Photos:
+class CachedStockPhotos:
     def __init__(self, providers: StockPhotoProviders, keyring: Keyring, cache: Cache) -> None:
         self.providers = providers
-        self._namer = cache_names.namer(keyring)
+        self._namer = cache_names.cache_key_signer(keyring)
         self._cache = cache
 
-    def name(self, provider: ProviderName, query: str, page: int, limit: int) -> str:
+    def name(self, provider: PhotoProviderName, query: str, page: int, limit: int) -> str:
         origin = self.providers.named(provider).origin
-        return cache_names.name(self._namer, "photos", origin, query, str(page), str(limit))
+        return cache_names.cache_key(self._namer, "photos", origin, query, str(page), str(limit))
 
-    def kept(self, name: str, provider: ProviderName) -> Written[str] | None:
+    def kept(self, name: str, provider: PhotoProviderName) -> SourcedResult[str] | None:
         text = self._cache.get(name)
-        return None if text is None else Written(text, f"{provider}; cached")
+        return None if text is None else SourcedResult(text, f"{provider}; cached")
 
     def search(
-        self, provider: ProviderName, query: str, *, page: int, limit: int, patience: Patience
-    ) -> Written[str]:
+        self,
+        provider: PhotoProviderName,
+        query: str,
+        *,
+        page: int,
+        limit: int,
+        patience: SecondsLeft,
+    ) -> SourcedResult[str]:
         """The provider's payload, JSON, as it came. Raises what its port raises."""
         name = self.name(provider, query, page, limit)
         found = self.kept(name, provider)
@@ -49,16 +55,18 @@ class Photos:
             return found
         patience()
         payload = self.providers.named(provider).search(query, page=page, limit=limit)
-        self._cache.put(name, payload, seconds=KEPT_SECONDS)
-        return Written(payload, provider)
+        self._cache.put(name, payload, seconds=PHOTO_CACHE_SECONDS)
+        return SourcedResult(payload, provider)
 
-    def download_url(self, provider: ProviderName, photo: Photo, patience: Patience) -> str:
+    def download_url(self, provider: PhotoProviderName, photo: Photo, patience: SecondsLeft) -> str:
         """Never kept: the provider wants to hear of each use."""
         patience()
         return self.providers.named(provider).download_url(photo)
 
 
-def note_quotas(client: redis.Redis, provider: ProviderName, quotas: tuple[Quota, ...]) -> None:
+def note_quotas(
+    client: redis.Redis, provider: PhotoProviderName, quotas: tuple[Quota, ...]
+) -> None:
     """Keep what a provider said of its quotas where every process can read it."""
     if not quotas:
         return
@@ -73,9 +81,9 @@ def note_quotas(client: redis.Redis, provider: ProviderName, quotas: tuple[Quota
         log.warning("stockphoto.quota_not_noted", reason=type(error).__name__)
 
 
-def noted_quotas(client: redis.Redis) -> dict[ProviderName, list[Quota]]:
-    noted: dict[ProviderName, list[Quota]] = {}
-    for provider in ProviderName:
+def noted_quotas(client: redis.Redis) -> dict[PhotoProviderName, list[Quota]]:
+    noted: dict[PhotoProviderName, list[Quota]] = {}
+    for provider in PhotoProviderName:
         seen: dict[Any, Any] = client.hgetall(_quotas_of(provider))
         noted[provider] = [_quota(window, text) for window, text in seen.items()]
     return noted
@@ -86,5 +94,5 @@ def _quota(window: bytes, text: bytes) -> Quota:
     return Quota(window.decode(), int(limit), int(remaining))
 
 
-def _quotas_of(provider: ProviderName) -> str:
+def _quotas_of(provider: PhotoProviderName) -> str:
     return f"pressroom:stockphoto-quotas:{provider}"

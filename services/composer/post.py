@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-MOST_TITLE_CHARACTERS = 500
-MOST_CONTENT_CHARACTERS = 1_000_000
+MAX_POST_TITLE_CHARACTERS = 500
+MAX_POST_CONTENT_CHARACTERS = 1_000_000
 
 Product = TypeVar("Product")
 
@@ -34,7 +34,7 @@ class PlainPost:
     content_hash: str = field(default="", compare=False)
 
 
-class Part(StrEnum):
+class MetadataField(StrEnum):
     """What metadata can be asked for."""
 
     SLUG = "slug"
@@ -43,7 +43,7 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True)
-class Metadata:
+class PostMetadata:
     """Absent is what wasn't asked for."""
 
     slug: str | None = None
@@ -52,7 +52,7 @@ class Metadata:
 
 
 @dataclass(frozen=True)
-class Written(Generic[Product]):
+class SourcedResult(Generic[Product]):
     product: Product
     # The header ``Pressroom-Source``: `offline`, or `openai/<model>`, with what befell it.
     source: str

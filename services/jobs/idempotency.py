@@ -20,7 +20,7 @@ from core.errors import conflict, invalid
 from models import IdempotencyRecord
 from storage.unit_of_work import UnitOfWork
 
-LIFETIME = text("now() + interval '24 hours'")
+KEY_EXPIRY = text("now() + interval '24 hours'")
 _LOCK_NOT_AVAILABLE = "55P03"
 
 
@@ -32,11 +32,11 @@ class IdempotencyKey:
     fingerprint: bytes  # SHA-256 of method, path, query and body
 
 
-class RecordedMeanwhile(Exception):
+class EqualRequestCommitted(Exception):
     """An equal request committed first: roll back and answer what it answered."""
 
 
-def find(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
+def find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
     """What the key was used for in the last 24 hours; raises ``idempotency.key_reused``."""
     record = uow.session.scalar(
         select(IdempotencyRecord).where(
@@ -63,7 +63,7 @@ def record(
 ) -> None:
     """Bind the key to this transaction's effect.
 
-    Waits for an equal request that is under way; raises ``RecordedMeanwhile`` when that one
+    Waits for an equal request that is under way; raises ``EqualRequestCommitted`` when that one
     commits, ``idempotency.in_progress`` when it takes too long.
     """
     values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": answer}
@@ -72,7 +72,7 @@ def record(
         .values(caller_id=key.caller_id, route=key.route, key=key.key, **values)
         .on_conflict_do_update(
             index_elements=["caller_id", "route", "key"],
-            set_={**values, "expires_at": LIFETIME, "created_at": func.now()},
+            set_={**values, "expires_at": KEY_EXPIRY, "created_at": func.now()},
             where=IdempotencyRecord.expires_at <= func.now(),
         )
         .returning(IdempotencyRecord.id)
@@ -86,7 +86,7 @@ def record(
             "idempotency.in_progress", "A request with this Idempotency-Key is still under way."
         ) from None
     if recorded is None:
-        raise RecordedMeanwhile(key.key)
+        raise EqualRequestCommitted(key.key)
 
 
 def purge(uow: UnitOfWork, *, before: datetime) -> int:

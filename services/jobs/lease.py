@@ -66,7 +66,7 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     job = uow.session.scalar(statement)
     if job is None:
         return None
-    tell_after_commit(uow, job)
+    notify_after_commit(uow, job)
     lease = Lease(
         job_id=job.id,
         attempt=job.attempt,
@@ -124,24 +124,26 @@ def fail(uow: UnitOfWork, lease: Lease, *, code: str, message: str) -> None:
 
 
 def cancel(uow: UnitOfWork, lease: Lease) -> None:
-    job = _write(uow, lease, _ended(JobStatus.CANCELLED) | {"error": CANCELLED})
+    job = _write(uow, lease, _ended(JobStatus.CANCELLED) | {"error": JOB_CANCELLED})
     abandon(uow, job)
 
 
-CANCELLED = {"code": "job.cancelled", "message": "The job was cancelled."}
+JOB_CANCELLED = {"code": "job.cancelled", "message": "The job was cancelled."}
 
 
 def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta) -> None:
     """Give the job back, to be claimed again after ``delay``; raises ``LeaseLost``."""
     due = func.now() + delay
     _write(
-        uow, lease, queued_again() | {"run_at": due, "send_after": due, "retries": Job.retries + 1}
+        uow,
+        lease,
+        requeue_values() | {"run_at": due, "send_after": due, "retries": Job.retries + 1},
     )
 
 
 def hand_back(uow: UnitOfWork, lease: Lease) -> None:
     """Give the job to another worker at once, since this one is being shut down."""
-    job = _write(uow, lease, queued_again() | {"send_after": func.now() + FIRST_RESEND})
+    job = _write(uow, lease, requeue_values() | {"send_after": func.now() + FIRST_RESEND})
     uow.after_commit(lambda: send(uow.broker, job))
 
 
@@ -156,11 +158,11 @@ def abandon(uow: UnitOfWork, job: Job) -> None:
     uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))
 
 
-def queued_again() -> dict[str, Any]:
+def requeue_values() -> dict[str, Any]:
     return {"status": JobStatus.QUEUED, "lease_expires_at": None, "sends": 1}
 
 
-def tell_after_commit(uow: UnitOfWork, job: Job) -> None:
+def notify_after_commit(uow: UnitOfWork, job: Job) -> None:
     """Tell whoever waits for the job or watches it what it has come to."""
     uow.after_commit(lambda: uow.notifier.tell(job_topic(job.id), job.status))
 
@@ -193,5 +195,5 @@ def _write(uow: UnitOfWork, lease: Lease, values: dict[str, Any]) -> Job:
     job = uow.session.scalar(statement)
     if job is None:
         raise LeaseLost(lease.job_id)
-    tell_after_commit(uow, job)
+    notify_after_commit(uow, job)
     return job

@@ -12,7 +12,7 @@ from core.errors import conflict, not_found
 from models import FINISHED, IdempotencyRecord, Job, JobStatus
 from services.access.api_keys import Caller, require_scope
 from services.jobs.kinds import kind_named
-from services.jobs.lease import CANCELLED, abandon, tell_after_commit
+from services.jobs.lease import JOB_CANCELLED, abandon, notify_after_commit
 from services.jobs.outbox import FIRST_RESEND, send
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
@@ -68,9 +68,9 @@ def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     if job.status == JobStatus.QUEUED:
         job.status = JobStatus.CANCELLED
         job.finished_at = func.now()
-        job.error = CANCELLED
+        job.error = JOB_CANCELLED
         abandon(uow, job)
-    tell_after_commit(uow, job)
+    notify_after_commit(uow, job)
     return 1
 
 
@@ -82,7 +82,7 @@ def end_with_subject(uow: UnitOfWork, job: Job, reason: dict[str, Any]) -> None:
     job.error = reason
     job.version += 1
     uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))
-    tell_after_commit(uow, job)
+    notify_after_commit(uow, job)
 
 
 def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
@@ -109,7 +109,7 @@ def restart(uow: UnitOfWork, job: Job) -> None:
     job.send_after = func.now() + FIRST_RESEND
     uow.session.flush()
     uow.after_commit(lambda: send(uow.broker, job))
-    tell_after_commit(uow, job)
+    notify_after_commit(uow, job)
 
 
 def count_unfinished(uow: UnitOfWork) -> dict[tuple[str, str], int]:

@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 from core.lanes import Lane
 from core.logging import get_logger
 from models import Job, JobStatus
-from services.jobs.lease import CANCELLED, abandon, queued_again, tell_after_commit
+from services.jobs.lease import JOB_CANCELLED, abandon, notify_after_commit, requeue_values
 from services.jobs.outbox import FIRST_RESEND, send
 from storage.broker import queue_name
 from storage.resources import Resources
@@ -22,10 +22,10 @@ log = get_logger(__name__)
 
 MAX_CRASHES = 3
 # A lane with that many messages waiting has work enough; what it lost is sent as it drains.
-ENOUGH_WAITING = 100
+RESEND_BELOW_MESSAGES = 100
 # More would fill the broker, which then refuses what a worker must write to take any of it.
-TOO_MANY_WAITING = 10_000
-_SLOWEST_AFTER_SENDS = 3  # 16 seconds
+MAX_LANE_MESSAGES = 10_000
+_MAX_BACKOFF_SENDS = 3  # 16 seconds
 _BATCH = 200
 
 
@@ -69,11 +69,11 @@ def _after_crash(uow: UnitOfWork, job: Job) -> None:
     if job.cancel_requested or job.crashes >= MAX_CRASHES:
         _give_up(uow, job)
     else:
-        for name, value in queued_again().items():
+        for name, value in requeue_values().items():
             setattr(job, name, value)
         job.send_after = func.now() + FIRST_RESEND
         uow.after_commit(lambda: send(uow.broker, job))
-    tell_after_commit(uow, job)
+    notify_after_commit(uow, job)
     uow.session.flush()
 
 
@@ -85,7 +85,7 @@ def _give_up(uow: UnitOfWork, job: Job) -> None:
         "code": "job.worker_lost",
         "message": f"The worker was lost {job.crashes} times while it did this job.",
     }
-    job.error = CANCELLED if job.cancel_requested else lost
+    job.error = JOB_CANCELLED if job.cancel_requested else lost
     abandon(uow, job)
 
 
@@ -101,7 +101,7 @@ def resend_unclaimed(resources: Resources, lane: Lane) -> int:
         .with_for_update(skip_locked=True)
     )
     # Each time it waits longer: a job that is only waiting for its turn needs few copies.
-    pause = FIRST_RESEND * func.power(2, func.least(Job.sends, _SLOWEST_AFTER_SENDS))
+    pause = FIRST_RESEND * func.power(2, func.least(Job.sends, _MAX_BACKOFF_SENDS))
     with resources.unit_of_work() as uow:
         statement = (
             update(Job)
@@ -117,11 +117,11 @@ def _room(resources: Resources, lane: Lane) -> int:
     queue = queue_name(lane)
     try:
         waiting = int(resources.redis.llen(queue))
-        if waiting > TOO_MANY_WAITING:
+        if waiting > MAX_LANE_MESSAGES:
             # Workers take from the right end, so these are the messages that came last.
-            resources.redis.ltrim(queue, -TOO_MANY_WAITING, -1)
+            resources.redis.ltrim(queue, -MAX_LANE_MESSAGES, -1)
             log.warning("sweep.lane_trimmed", lane=lane, waiting=waiting)
     except redis.RedisError as error:
         log.warning("sweep.broker_unreachable", reason=type(error).__name__)
         return 0
-    return ENOUGH_WAITING - waiting
+    return RESEND_BELOW_MESSAGES - waiting

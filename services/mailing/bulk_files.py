@@ -13,18 +13,18 @@ from services.mailing.imports.accept import IMPORTS
 from storage.parts import remove_all
 from storage.resources import Resources
 
-KEPT = timedelta(days=7)
+BULK_FILE_RETENTION = timedelta(days=7)
 # An upload takes hours at most; what is older and belongs to nothing was left by a crash.
-STRAY_AFTER = timedelta(days=1)
+STRAY_FILE_AGE = timedelta(days=1)
 
 
 def sweep(resources: Resources, *, now: datetime) -> int:
     """Remove what is older than its time; how many imports and exports that concerned."""
     removed = 0
     for kind in (MemberImport, MemberExport):
-        while _remove_oldest(resources, kind, before=now - KEPT):
+        while _remove_oldest(resources, kind, before=now - BULK_FILE_RETENTION):
             removed += 1
-    for prefix in _strays(resources, before=now - STRAY_AFTER):
+    for prefix in _strays(resources, before=now - STRAY_FILE_AGE):
         remove_all(resources.objects, prefix)
         removed += 1
     return removed

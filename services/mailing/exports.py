@@ -26,7 +26,7 @@ from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.mailing import lists
-from services.mailing.spreadsheets import guarded
+from services.mailing.spreadsheets import escape_formula
 from services.mailing.subscriptions import mail_urls, trace_ids
 from storage.parts import PartWriter, remove_all
 from storage.resources import Resources
@@ -67,7 +67,7 @@ def _register(kind: ExportKind, scope: Scope) -> kinds.JobKind:
     )
 
 
-JOBS = {
+EXPORT_JOBS = {
     ExportKind.MEMBERS: _register(ExportKind.MEMBERS, Scope.SUBSCRIPTION_READ),
     ExportKind.DELIVERY: _register(ExportKind.DELIVERY, Scope.DELIVERY),
 }
@@ -80,13 +80,13 @@ def begin(
 
     ``list.email_channel_disabled`` for the roster of a list that is not sent by mail.
     """
-    require_scope(caller, JOBS[kind].scope)
+    require_scope(caller, EXPORT_JOBS[kind].scope)
     if kind is ExportKind.MEMBERS:
         lists.owned(uow, caller, list_id)
-    return begin_for(uow, caller.user_id, lists.get(uow, list_id), kind, request_id=request_id)
+    return enqueue_export(uow, caller.user_id, lists.get(uow, list_id), kind, request_id=request_id)
 
 
-def begin_for(
+def enqueue_export(
     uow: UnitOfWork,
     user_id: int,
     mailing_list: MailingList,
@@ -106,7 +106,7 @@ def begin_for(
     uow.session.add(export)
     uow.session.flush()
     return outbox.enqueue(
-        uow, JOBS[kind], user_id=user_id, subject_id=export.id, request_id=request_id
+        uow, EXPORT_JOBS[kind], user_id=user_id, subject_id=export.id, request_id=request_id
     )
 
 
@@ -206,8 +206,8 @@ def _members(list_id: int) -> Any:
 def _members_line(row: AnyRow) -> tuple[str | int, ...]:
     email, name, status, tier, paid_expiry, email_enabled, source, user_id, created_at = row
     return (
-        guarded(email or ""),
-        guarded(name or ""),
+        escape_formula(email or ""),
+        escape_formula(name or ""),
         status,
         tier,
         "" if paid_expiry is None else clock.iso(paid_expiry),
@@ -244,7 +244,9 @@ def _roster(list_id: int) -> Any:
 def _roster_line(
     resources: Resources, lease: Lease, mailing_list: MailingList
 ) -> Callable[[AnyRow], Iterable[str | int]]:
-    make = trace_ids.maker(trace_ids.signer(resources.keyring), mailing_list.id, lease.job_id)
+    make = trace_ids.trace_id_factory(
+        trace_ids.signer(resources.keyring), mailing_list.id, lease.job_id
+    )
     # A trace id needs no escaping in a URL: it goes to the end of what is the same for all.
     one_click = mail_urls.one_click_url(resources.settings, mailing_list.id, "")
     unsubscribe = mail_urls.unsubscribe_url(resources.settings, "")
@@ -255,7 +257,7 @@ def _roster_line(
         trace_id = make(user_id)
         return (
             email,
-            guarded(name) if name else "",
+            escape_formula(name) if name else "",
             user_id,
             trace_id,
             one_click + trace_id,

@@ -14,8 +14,8 @@ from storage.unit_of_work import UnitOfWork
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
 _NUMBER = re.compile(r"[0-9]{1,20}\Z")
-MAX_TITLE_CHARACTERS = 200
-MAX_URL_CHARACTERS = 2048
+MAX_LIST_TITLE_CHARACTERS = 200
+MAX_IMAGE_URL_CHARACTERS = 2048
 _IMAGES = ("avatar_image_url", "favicon_image_url")
 _CHALLENGE = ("challenge_enabled", "challenge_provider")
 # Control characters, and what Unicode counts as the end of a line.
@@ -133,10 +133,10 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
 
 def _check_title(title: str) -> None:
     # It goes into mails; with a second line an owner could write them to anybody.
-    if not 1 <= len(title) <= MAX_TITLE_CHARACTERS or _LINE_ENDS.search(title):
+    if not 1 <= len(title) <= MAX_LIST_TITLE_CHARACTERS or _LINE_ENDS.search(title):
         raise invalid(
             "list.title",
-            f"A title has 1 to {MAX_TITLE_CHARACTERS} characters in one line.",
+            f"A title has 1 to {MAX_LIST_TITLE_CHARACTERS} characters in one line.",
             field="body.title",
         )
 
@@ -159,11 +159,16 @@ def _check_url(name: str, url: str | None) -> None:
         is_absolute = parts.scheme in {"http", "https"} and bool(parts.hostname)
     except ValueError:
         is_absolute = False
-    if not is_absolute or len(url) > MAX_URL_CHARACTERS or not url.isprintable() or " " in url:
+    if (
+        not is_absolute
+        or len(url) > MAX_IMAGE_URL_CHARACTERS
+        or not url.isprintable()
+        or " " in url
+    ):
         raise invalid(
             "list.image_url",
             f"{name} must be an absolute http or https address of at most "
-            f"{MAX_URL_CHARACTERS} characters.",
+            f"{MAX_IMAGE_URL_CHARACTERS} characters.",
             field=f"body.{name}",
         )
 

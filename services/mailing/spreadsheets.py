@@ -4,17 +4,17 @@ After OWASP, "CSV Injection": what begins with one of these gets an apostrophe i
 spreadsheets do not show and our reader takes away again.
 """
 
-RUN = frozenset("=+-@\t\r")
+FORMULA_STARTS = frozenset("=+-@\t\r")
 
 
-def harmless(cell: str) -> str:
+def escape_foreign_cell(cell: str) -> str:
     """A cell as somebody's file has it, which may have been guarded there already."""
-    return f"'{cell}" if cell[:1] in RUN else cell
+    return f"'{cell}" if cell[:1] in FORMULA_STARTS else cell
 
 
-def guarded(value: str) -> str:
+def escape_formula(value: str) -> str:
     """A value of ours: the reader's exact opposite, for one that looks guarded as well."""
     first = value[:1]
-    if first in RUN or (first == "'" and value.lstrip("'")[:1] in RUN):
+    if first in FORMULA_STARTS or (first == "'" and value.lstrip("'")[:1] in FORMULA_STARTS):
         return f"'{value}"
     return value

@@ -13,13 +13,13 @@ _BOTH = (
 )
 
 
-def active_on(list_id: ColumnElement[int]) -> ColumnElement[int]:
+def active_count(list_id: ColumnElement[int]) -> ColumnElement[int]:
     """How many active subscribers that list has, as part of a statement."""
     total = func.coalesce(func.sum(_BOTH.c.active), 0)
     return select(cast(total, BigInteger)).where(_BOTH.c.list_id == list_id).scalar_subquery()
 
 
-def of_lists(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, int]:
+def count_subscribers(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, int]:
     """How many active subscribers each list has."""
     query = (
         select(_BOTH.c.list_id, func.sum(_BOTH.c.active))
@@ -48,6 +48,6 @@ _FOLD = text(
 )
 
 
-def fold(uow: UnitOfWork, *, most: int) -> int:
+def fold_deltas(uow: UnitOfWork, *, most: int) -> int:
     """Add the oldest differences to their lists' numbers; returns how many there were."""
     return uow.session.scalar(_FOLD, {"most": most}) or 0

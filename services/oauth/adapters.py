@@ -15,13 +15,13 @@ from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 
 from models import OAuthClient, OAuthCode, OAuthToken
 from services.oauth import redirect_uris
-from services.oauth.tokens import Found, Origin
+from services.oauth.tokens import Found, TokenOrigin
 
 GRANT_TYPES = ("authorization_code", "refresh_token")
 
 
 @dataclass(frozen=True)
-class Asking:
+class OAuthRequest:
     """One request to the authorization server: parameters of its query or its form."""
 
     method: str
@@ -31,7 +31,7 @@ class Asking:
 
 
 @dataclass(frozen=True)
-class Reply:
+class OAuthResponse:
     status: int
     body: dict[str, Any]
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -41,14 +41,14 @@ class Reply:
         return self.headers.get("Location")
 
 
-class Request(OAuth2Request):
+class AuthlibRequest(OAuth2Request):
     """Authlib's request. Its address is the one that we are known by, whatever a proxy passes on.
 
     Raises ``InvalidRequestError``: each parameter comes once, and one without a value not at all
     (RFC 6749, 3.1 and 3.2).
     """
 
-    def __init__(self, asking: Asking, public_base: str) -> None:
+    def __init__(self, asking: OAuthRequest, public_base: str) -> None:
         headers = {"Authorization": asking.authorization} if asking.authorization else {}
         super().__init__(asking.method, public_base + asking.path, headers=headers)
         sent = [(name, value) for name, value in asking.parameters if value]
@@ -64,7 +64,7 @@ class Request(OAuth2Request):
         return self._parameters
 
 
-class Client(ClientMixin):
+class AuthlibClient(ClientMixin):
     def __init__(self, record: OAuthClient) -> None:
         self.record = record
         self.client_id = record.client_id
@@ -85,13 +85,13 @@ class Client(ClientMixin):
         return grant_type in GRANT_TYPES
 
 
-class Code(AuthorizationCodeMixin):
+class AuthlibCode(AuthorizationCodeMixin):
     code_challenge_method = "S256"
 
     def __init__(self, record: OAuthCode) -> None:
         self._record = record
         self.code_challenge = record.challenge
-        self.origin = Origin(record.grant_id, record.id, record.scopes)
+        self.origin = TokenOrigin(record.grant_id, record.id, record.scopes)
 
     def get_redirect_uri(self) -> str:
         return self._record.redirect_uri
@@ -100,21 +100,21 @@ class Code(AuthorizationCodeMixin):
         return " ".join(self._record.scopes)
 
 
-class RefreshToken(TokenMixin):
+class AuthlibRefreshToken(TokenMixin):
     """One that was looked for among its client's, and is held."""
 
     def __init__(self, record: OAuthToken) -> None:
         self.record = record
-        self.origin = Origin(record.grant_id, record.family, record.scopes)
+        self.origin = TokenOrigin(record.grant_id, record.family, record.scopes)
 
-    def check_client(self, _client: Client) -> bool:
+    def check_client(self, _client: AuthlibClient) -> bool:
         return True
 
     def get_scope(self) -> str:
         return " ".join(self.record.scopes)
 
 
-class KnownToken(TokenMixin):
+class AuthlibToken(TokenMixin):
     """A token that its client revokes or asks about."""
 
     def __init__(self, found: Found) -> None:

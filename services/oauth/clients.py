@@ -14,7 +14,7 @@ from models import OAuthClient
 from services.oauth import redirect_uris as redirects
 from storage.unit_of_work import UnitOfWork
 
-MAX_NAME_CHARACTERS = 100
+MAX_CLIENT_NAME_CHARACTERS = 100
 _ID_CHARACTERS = 20
 
 
@@ -84,10 +84,10 @@ def revoke(uow: UnitOfWork, client_id: str) -> int:
 def _name(name: str) -> str:
     name = name.strip()
     # People decide by it, so it can't hide what it says.
-    if not 1 <= len(name) <= MAX_NAME_CHARACTERS or not name.isprintable():
+    if not 1 <= len(name) <= MAX_CLIENT_NAME_CHARACTERS or not name.isprintable():
         raise invalid(
             "oauth_client.name",
-            f"A client's name has 1 to {MAX_NAME_CHARACTERS} printable characters.",
+            f"A client's name has 1 to {MAX_CLIENT_NAME_CHARACTERS} printable characters.",
         )
     return name
 

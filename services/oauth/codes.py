@@ -12,14 +12,14 @@ from models import OAuthCode, OAuthGrant
 from services.oauth import grants, tokens
 from storage.unit_of_work import UnitOfWork
 
-LIFETIME = timedelta(seconds=60)
+CODE_LIFETIME = timedelta(seconds=60)
 
 
 def signer(keyring: Keyring) -> Signer:
     return Signer(keyring, "oauth-code")
 
 
-def keep(
+def store_code(
     uow: UnitOfWork,
     signer: Signer,
     secret: str,
@@ -37,7 +37,7 @@ def keep(
             redirect_uri=redirect_uri,
             scopes=sorted(scopes),
             challenge=challenge,
-            expires_at=func.now() + LIFETIME,
+            expires_at=func.now() + CODE_LIFETIME,
         )
     )
 
@@ -59,7 +59,7 @@ def redeem(uow: UnitOfWork, signer: Signer, secret: str, *, client_id: str) -> O
         )
     )
     code = uow.session.scalar(query)
-    if code is None or grants.hold(uow, code.grant_id) is None:
+    if code is None or grants.lock_grant(uow, code.grant_id) is None:
         return None
     uow.session.refresh(code)
     if code.used_at is not None:

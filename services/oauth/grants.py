@@ -17,7 +17,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True)
-class Given:
+class GrantSummary:
     """A grant, as the person who gave it sees it."""
 
     id: int
@@ -28,7 +28,9 @@ class Given:
     updated_at: datetime
 
 
-def give(uow: UnitOfWork, *, user_id: int, client_id: str, scopes: Collection[Scope]) -> OAuthGrant:
+def grant_scopes(
+    uow: UnitOfWork, *, user_id: int, client_id: str, scopes: Collection[Scope]
+) -> OAuthGrant:
     """The person's grant for the client, which has these scopes too from now on."""
     _hold_person(uow, user_id)
     grant = uow.session.scalar(
@@ -51,10 +53,10 @@ def _hold_person(uow: UnitOfWork, user_id: int) -> None:
     """One consent of a person at a time, and none by a page that was open when they were erased."""
     query = select(User.id).where(User.id == user_id, User.erased_at.is_(None))
     if uow.session.scalar(query.with_for_update(key_share=True)) is None:
-        raise accounts.no_such_user()
+        raise accounts.unknown_user()
 
 
-def hold(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
+def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
     """The grant, held until the transaction ends; ``None`` once it was revoked."""
     query = select(OAuthGrant).where(OAuthGrant.id == grant_id, OAuthGrant.revoked_at.is_(None))
     return uow.session.scalar(
@@ -62,7 +64,7 @@ def hold(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
     )
 
 
-def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[Given]:
+def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[GrantSummary]:
     """Who may act for the person, newest first."""
     query = (
         select(OAuthGrant, OAuthClient.name)
@@ -76,7 +78,7 @@ def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[Given]:
         .limit(limit)
     )
     return [
-        Given(
+        GrantSummary(
             grant.id,
             grant.client_id,
             name,

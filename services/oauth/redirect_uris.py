@@ -5,7 +5,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from core.errors import DomainError, invalid
 
-MAX_CHARACTERS = 2000
+MAX_REDIRECT_URI_CHARACTERS = 2000
 # Programs on a person's own device listen on whichever port is free (RFC 8252, 7.3), at these
 # addresses; "localhost" may be another machine, so its port counts like any other.
 _LOOPBACK = {"127.0.0.1", "::1"}
@@ -18,7 +18,7 @@ _OWN_SCHEME = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+\Z")
 def require_registrable(uri: str) -> None:
     """Raises ``oauth_client.redirect_uri`` for what no client may be sent to."""
     parts = _split(uri)
-    if parts is None or not _CHARACTERS.match(uri) or len(uri) > MAX_CHARACTERS:
+    if parts is None or not _CHARACTERS.match(uri) or len(uri) > MAX_REDIRECT_URI_CHARACTERS:
         raise _not_registrable(uri, "is no plain URI")
     if parts.fragment or "#" in uri:
         raise _not_registrable(uri, "has a fragment")

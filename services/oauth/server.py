@@ -22,17 +22,17 @@ from models import OAuthGrant, TokenKind
 from services.oauth import authentication, clients, codes, grants, tokens
 from services.oauth.adapters import (
     GRANT_TYPES,
-    Asking,
-    Client,
-    Code,
-    RefreshToken,
-    Reply,
-    Request,
+    AuthlibClient,
+    AuthlibCode,
+    AuthlibRefreshToken,
+    AuthlibRequest,
+    OAuthRequest,
+    OAuthResponse,
 )
 from services.oauth.endpoints import Introspection, Revocation
 from services.oauth.proof import ProofKey
 from services.oauth.signers import Signers
-from services.oauth.tokens import Pair
+from services.oauth.tokens import TokenPair
 from storage.unit_of_work import UnitOfWork
 
 CLIENT_METHODS = ("client_secret_basic", "client_secret_post", "none")
@@ -48,10 +48,10 @@ class Consent:
 
 class _CodeGrant(AuthorizationCodeGrant):
     TOKEN_ENDPOINT_AUTH_METHODS = CLIENT_METHODS
-    server: "Server"
+    server: "OAuthServer"
 
     @staticmethod
-    def validate_authorization_redirect_uri(request: Request, client: Client) -> str:
+    def validate_authorization_redirect_uri(request: AuthlibRequest, client: AuthlibClient) -> str:
         uri: str | None = request.payload.redirect_uri
         if uri is None or not client.check_redirect_uri(uri):
             raise InvalidRequestError("The redirect_uri is not registered for this client.")
@@ -60,15 +60,15 @@ class _CodeGrant(AuthorizationCodeGrant):
     def generate_authorization_code(self) -> str:
         return AUTHORIZATION_CODE.generate()
 
-    def save_authorization_code(self, code: str, request: Request) -> None:
+    def save_authorization_code(self, code: str, request: AuthlibRequest) -> None:
         uow, consent = self.server.uow, request.user
-        grant = grants.give(
+        grant = grants.grant_scopes(
             uow,
             user_id=consent.user_id,
             client_id=request.client.client_id,
             scopes=consent.scopes,
         )
-        codes.keep(
+        codes.store_code(
             uow,
             self.server.signers.codes,
             code,
@@ -78,41 +78,41 @@ class _CodeGrant(AuthorizationCodeGrant):
             challenge=request.payload.data["code_challenge"],
         )
 
-    def query_authorization_code(self, code: str, client: Client) -> Code | None:
+    def query_authorization_code(self, code: str, client: AuthlibClient) -> AuthlibCode | None:
         server = self.server
         found = codes.redeem(server.uow, server.signers.codes, code, client_id=client.client_id)
-        return None if found is None else Code(found)
+        return None if found is None else AuthlibCode(found)
 
-    def delete_authorization_code(self, authorization_code: Code) -> None:
+    def delete_authorization_code(self, authorization_code: AuthlibCode) -> None:
         """It was used up before it was looked at."""
 
-    def authenticate_user(self, authorization_code: Code) -> int | None:
+    def authenticate_user(self, authorization_code: AuthlibCode) -> int | None:
         return self.server.user_of(authorization_code.origin.grant_id)
 
 
 class _RefreshGrant(RefreshTokenGrant):
     TOKEN_ENDPOINT_AUTH_METHODS = CLIENT_METHODS
     INCLUDE_NEW_REFRESH_TOKEN = True
-    server: "Server"
+    server: "OAuthServer"
 
-    def authenticate_refresh_token(self, refresh_token: str) -> RefreshToken | None:
+    def authenticate_refresh_token(self, refresh_token: str) -> AuthlibRefreshToken | None:
         server = self.server
-        found = tokens.hold_refresh(
+        found = tokens.lock_refresh(
             server.uow,
             server.signers.tokens,
             refresh_token,
             client_id=self.request.client.client_id,
         )
-        return None if found is None else RefreshToken(found)
+        return None if found is None else AuthlibRefreshToken(found)
 
-    def authenticate_user(self, refresh_token: RefreshToken) -> int | None:
+    def authenticate_user(self, refresh_token: AuthlibRefreshToken) -> int | None:
         return self.server.user_of(refresh_token.origin.grant_id)
 
-    def revoke_old_credential(self, refresh_token: RefreshToken) -> None:
+    def revoke_old_credential(self, refresh_token: AuthlibRefreshToken) -> None:
         tokens.rotate(self.server.uow, refresh_token.record)
 
 
-class Server(AuthorizationServer):
+class OAuthServer(AuthorizationServer):
     def __init__(self, uow: UnitOfWork, signers: Signers, public_base: str) -> None:
         super().__init__(scopes_supported=sorted(GRANTABLE))
         self.uow = uow
@@ -125,82 +125,84 @@ class Server(AuthorizationServer):
 
     # -- what callers ask --------------------------------------------------------------------
 
-    def token(self, asking: Asking) -> Reply:
+    def token(self, asking: OAuthRequest) -> OAuthResponse:
         return self._answered(self.create_token_response, asking)
 
-    def revoke(self, asking: Asking) -> Reply:
+    def revoke(self, asking: OAuthRequest) -> OAuthResponse:
         return self._answered(self.create_endpoint_response, "revocation", asking)
 
-    def introspect(self, asking: Asking) -> Reply:
+    def introspect(self, asking: OAuthRequest) -> OAuthResponse:
         return self._answered(self.create_endpoint_response, "introspection", asking)
 
-    def ask(self, asking: Asking) -> "Asked | Reply":
+    def ask(self, asking: OAuthRequest) -> "AuthorizationRequest | OAuthResponse":
         """What a person would be asked. A refusal is sent back to the client, once it is known that
         it is the client's; before that it is raised: ``oauth.invalid_client`` and the like.
         """
         try:
-            return Asked(self, self.get_consent_grant(asking))
+            return AuthorizationRequest(self, self.get_consent_grant(asking))
         except OAuth2Error as error:
             if error.redirect_uri is None:
                 raise malformed(f"oauth.{error.error}", error.get_error_description()) from None
             return self._refusal(error)
 
-    def _answered(self, answer: Callable[..., Reply], *arguments: object) -> Reply:
+    def _answered(self, answer: Callable[..., OAuthResponse], *arguments: object) -> OAuthResponse:
         try:
             return answer(*arguments)
         except OAuth2Error as error:
             return self._refusal(error)
 
-    def _refusal(self, error: OAuth2Error) -> Reply:
+    def _refusal(self, error: OAuth2Error) -> OAuthResponse:
         return self.handle_response(*error())
 
     # -- what Authlib asks of us -------------------------------------------------------------
 
-    def create_oauth2_request(self, request: Asking | Request) -> Request:
-        return request if isinstance(request, Request) else Request(request, self.issuer)
+    def create_oauth2_request(self, request: OAuthRequest | AuthlibRequest) -> AuthlibRequest:
+        return (
+            request if isinstance(request, AuthlibRequest) else AuthlibRequest(request, self.issuer)
+        )
 
     def handle_response(
         self, status: int, body: dict[str, Any], headers: Iterable[tuple[str, str]]
-    ) -> Reply:
+    ) -> OAuthResponse:
         named = dict(headers)
         if "Location" in named:
             # Tells a client of several servers which one this is from (RFC 9207).
             named["Location"] = add_params_to_uri(named["Location"], [("iss", self.issuer)])
-        return Reply(status, body or {}, named)
+        return OAuthResponse(status, body or {}, named)
 
     def send_signal(self, name: str, *args: object, **kwargs: object) -> None:
         """Nobody listens."""
 
-    def query_client(self, client_id: str) -> Client | None:
+    def query_client(self, client_id: str) -> AuthlibClient | None:
         found = clients.find(self.uow, client_id)
-        return None if found is None else Client(found)
+        return None if found is None else AuthlibClient(found)
 
     def authenticate_client(
-        self, request: Request, methods: Collection[str], endpoint: str = "token"
-    ) -> Client:
-        sent = authentication.presented(request)
+        self, request: AuthlibRequest, methods: Collection[str], endpoint: str = "token"
+    ) -> AuthlibClient:
+        sent = authentication.read_credentials(request)
         client = self.query_client(sent.client_id)
         is_known = clients.is_secret(
             self.signers.clients, client.record if client else None, sent.secret or ""
         )
         if client is None or sent.method not in methods:
-            raise authentication.refused()
+            raise authentication.client_refused()
         if not (is_known if sent.secret else client.is_public):
-            raise authentication.refused()
+            raise authentication.client_refused()
         request.auth_method = sent.method
         return client
 
-    def get_authorization_grant(self, request: Request) -> Any:
+    def get_authorization_grant(self, request: AuthlibRequest) -> Any:
         if request.payload.response_type == "code":
             return super().get_authorization_grant(request)
         client = self.query_client(request.payload.client_id or "")
         if client is None:
-            raise authentication.refused()
+            raise authentication.client_refused()
         uri = _CodeGrant.validate_authorization_redirect_uri(request, client)
         error = "unsupported_response_type" if request.payload.response_type else "invalid_request"
         raise OAuth2Error("The response_type must be code.", error=error, redirect_uri=uri)
 
-    def get_token_grant(self, request: Request) -> Any:
+    def get_token_grant(self, request: AuthlibRequest) -> Any:
         if request.payload.grant_type is None:
             raise InvalidRequestError("The grant_type is missing.")
         if request.payload.grant_type not in GRANT_TYPES:
@@ -214,41 +216,41 @@ class Server(AuthorizationServer):
         return {
             "token_type": "Bearer",
             "access_token": ACCESS_TOKEN.generate(),
-            "expires_in": int(tokens.LIFETIMES[TokenKind.ACCESS].total_seconds()),
+            "expires_in": int(tokens.OAUTH_TOKEN_LIFETIMES[TokenKind.ACCESS].total_seconds()),
             "refresh_token": REFRESH_TOKEN.generate(),
             "scope": " ".join(sorted(set(scope.split()))),
         }
 
-    def save_token(self, token: dict[str, Any], request: Request) -> None:
+    def save_token(self, token: dict[str, Any], request: AuthlibRequest) -> None:
         origin = (request.authorization_code or request.refresh_token).origin
-        new = Pair(token["access_token"], token["refresh_token"], token["scope"].split())
-        tokens.keep(self.uow, self.signers.tokens, origin, new)
+        new = TokenPair(token["access_token"], token["refresh_token"], token["scope"].split())
+        tokens.store_tokens(self.uow, self.signers.tokens, origin, new)
 
     def user_of(self, grant_id: int) -> int | None:
         grant = self.uow.session.get(OAuthGrant, grant_id)
         return None if grant is None else grant.user_id
 
 
-class Asked:
+class AuthorizationRequest:
     """A request for access that is in order, and waits for the person's word."""
 
-    def __init__(self, server: Server, grant: Any) -> None:
+    def __init__(self, server: OAuthServer, grant: Any) -> None:
         self._server = server
         self._grant = grant
         self.client_name: str = grant.client.record.name
         self.redirect_uri: str = grant.redirect_uri
         self.scopes = [Scope(each) for each in grant.request.scope.split()]
 
-    def allow(self, user_id: int, scopes: Collection[Scope]) -> Reply:
+    def allow(self, user_id: int, scopes: Collection[Scope]) -> OAuthResponse:
         """Those of the scopes asked for that the person agrees to."""
         agreed = [scope for scope in self.scopes if scope in scopes]
         return self._answer(Consent(user_id, agreed) if agreed else None)
 
-    def deny(self) -> Reply:
+    def deny(self) -> OAuthResponse:
         return self._answer(None)
 
-    def _answer(self, consent: Consent | None) -> Reply:
-        reply: Reply = self._server.create_authorization_response(
+    def _answer(self, consent: Consent | None) -> OAuthResponse:
+        reply: OAuthResponse = self._server.create_authorization_response(
             self._grant.request, grant_user=consent, grant=self._grant
         )
         return reply

@@ -28,11 +28,14 @@ from storage.unit_of_work import UnitOfWork
 
 Columns = TypeVarTuple("Columns")
 
-LIFETIMES = {TokenKind.ACCESS: timedelta(hours=1), TokenKind.REFRESH: timedelta(days=30)}
+OAUTH_TOKEN_LIFETIMES = {
+    TokenKind.ACCESS: timedelta(hours=1),
+    TokenKind.REFRESH: timedelta(days=30),
+}
 
 
 @dataclass(frozen=True)
-class Origin:
+class TokenOrigin:
     """What a new pair of tokens comes from."""
 
     grant_id: int
@@ -42,7 +45,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Pair:
+class TokenPair:
     """New tokens, which are shown once."""
 
     access: str
@@ -76,7 +79,7 @@ def authenticate(database: Database, signer: Signer, secret: str) -> Caller:
     return Caller(user_id, scopes, unrestricted=False, grant_id=grant_id)
 
 
-def keep(uow: UnitOfWork, signer: Signer, origin: Origin, new: Pair) -> None:
+def store_tokens(uow: UnitOfWork, signer: Signer, origin: TokenOrigin, new: TokenPair) -> None:
     """Let these new secrets count as tokens; whoever calls this holds the grant."""
     for kind, secret, scopes in (
         (TokenKind.ACCESS, new.access, new.access_scopes),
@@ -88,13 +91,13 @@ def keep(uow: UnitOfWork, signer: Signer, origin: Origin, new: Pair) -> None:
             family=origin.family,
             secret_hmac=signer.digest(secret.encode()),
             scopes=scopes,
-            expires_at=func.now() + LIFETIMES[kind],
+            expires_at=func.now() + OAUTH_TOKEN_LIFETIMES[kind],
         )
         uow.session.add(token)
     uow.session.flush()
 
 
-def hold_refresh(
+def lock_refresh(
     uow: UnitOfWork, signer: Signer, secret: str, *, client_id: str
 ) -> OAuthToken | None:
     """The client's refresh token, held until the transaction ends; ``None`` if it does not count.
@@ -105,7 +108,7 @@ def hold_refresh(
     found = find(uow, signer, secret, client_id=client_id)
     if found is None or found.token.kind != TokenKind.REFRESH:
         return None
-    if grants.hold(uow, found.token.grant_id) is None:
+    if grants.lock_grant(uow, found.token.grant_id) is None:
         return None
     uow.session.refresh(found.token)
     if found.token.rotated_at is not None:
@@ -137,7 +140,7 @@ def find(uow: UnitOfWork, signer: Signer, secret: str, *, client_id: str) -> Fou
 def revoke(uow: UnitOfWork, token: OAuthToken) -> None:
     """End an access token, or a refresh token with all that came of the same code."""
     if token.kind == TokenKind.REFRESH:
-        grants.hold(uow, token.grant_id)
+        grants.lock_grant(uow, token.grant_id)
         revoke_family(uow, token.family)
         return
     statement = update(OAuthToken).where(OAuthToken.id == token.id, OAuthToken.revoked_at.is_(None))

@@ -25,7 +25,7 @@ from services.people.page_urls import (
     LOGIN_PATH,
     REGISTRATION_PATH,
     RESET_PATH,
-    address,
+    page_url,
 )
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -40,15 +40,15 @@ class MailKind(StrEnum):
 
 
 # A stranger can ask for anybody's address, so that person is not written to again and again.
-MOST_WITHIN = timedelta(hours=1)
-MOST = 3
-KEPT = timedelta(days=1)
+MAIL_LIMIT_WINDOW = timedelta(hours=1)
+MAX_MAILS_PER_ADDRESS = 3
+ACCOUNT_MAIL_RETENTION = timedelta(days=1)
 
 
-SEND = mail_kind("account.mail")
+SEND_ACCOUNT_MAIL = mail_kind("account.mail")
 
 
-def ask(
+def request_mail(
     uow: UnitOfWork,
     kind: MailKind,
     email: str,
@@ -63,14 +63,14 @@ def ask(
     lately = select(func.count()).where(
         AccountMail.email == email,
         AccountMail.kind == kind,
-        AccountMail.created_at > func.now() - MOST_WITHIN,
+        AccountMail.created_at > func.now() - MAIL_LIMIT_WINDOW,
     )
-    if (uow.session.scalar(lately) or 0) >= MOST:
+    if (uow.session.scalar(lately) or 0) >= MAX_MAILS_PER_ADDRESS:
         return
-    tell(uow, kind, email, user_id=user_id, request_id=request_id)
+    enqueue_mail(uow, kind, email, user_id=user_id, request_id=request_id)
 
 
-def tell(
+def enqueue_mail(
     uow: UnitOfWork,
     kind: MailKind,
     email: str,
@@ -82,7 +82,7 @@ def tell(
     asked = AccountMail(kind=kind, email=email, user_id=user_id)
     uow.session.add(asked)
     uow.session.flush()
-    outbox.enqueue(uow, SEND, user_id=None, subject_id=asked.id, request_id=request_id)
+    outbox.enqueue(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id, request_id=request_id)
 
 
 def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
@@ -133,7 +133,7 @@ def _register(
         user_id=None,
         email=asked.email,
     )
-    return "register", {"url": address(resources.settings, REGISTRATION_PATH, token=secret)}
+    return "register", {"url": page_url(resources.settings, REGISTRATION_PATH, token=secret)}
 
 
 def _forgotten(
@@ -150,7 +150,7 @@ def _forgotten(
         user_id=person.id,
         email=asked.email,
     )
-    return "new_password", {"url": address(resources.settings, RESET_PATH, token=secret)}
+    return "new_password", {"url": page_url(resources.settings, RESET_PATH, token=secret)}
 
 
 def _new_address(
@@ -165,7 +165,7 @@ def _new_address(
         user_id=asked.user_id,
         email=asked.email,
     )
-    return "new_address", {"url": address(resources.settings, CONFIRM_EMAIL_PATH, token=secret)}
+    return "new_address", {"url": page_url(resources.settings, CONFIRM_EMAIL_PATH, token=secret)}
 
 
 def _password_changed(
@@ -190,6 +190,6 @@ _MAKERS = {
 def _ways_in(settings: Settings, email: str) -> dict[str, str]:
     return {
         "email": email,
-        "login_url": address(settings, LOGIN_PATH),
-        "forgotten_url": address(settings, FORGOTTEN_PATH),
+        "login_url": page_url(settings, LOGIN_PATH),
+        "forgotten_url": page_url(settings, FORGOTTEN_PATH),
     }

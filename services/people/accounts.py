@@ -53,7 +53,7 @@ def get_by_email(uow: UnitOfWork, email: str) -> User:
     """Raises ``user.not_found``."""
     user = find_by_email(uow, email)
     if user is None:
-        raise no_user_of(email)
+        raise user_not_found(email)
     return user
 
 
@@ -61,15 +61,15 @@ def get(uow: UnitOfWork, user_id: int) -> User:
     """Raises ``user.not_found``."""
     user = uow.session.get(User, user_id)
     if user is None:
-        raise no_such_user()
+        raise unknown_user()
     return user
 
 
-def no_user_of(email: str) -> DomainError:
+def user_not_found(email: str) -> DomainError:
     return not_found("user.not_found", f"There is no user {email}.")
 
 
-def no_such_user() -> DomainError:
+def unknown_user() -> DomainError:
     return not_found("user.not_found", "There is no such user.")
 
 

@@ -16,9 +16,9 @@ from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, valida
 from core.errors import invalid
 
 # In UTF-8. Nothing longer is an address, and the library's time grows with what it refuses.
-MAX_BYTES = 254
+MAX_ADDRESS_BYTES = 254
 # Domains that the library judged lately; a list has few that are not plain ASCII.
-REMEMBERED_DOMAINS = 4096
+MAX_CACHED_DOMAINS = 4096
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"
 # Without "--", which leaves Punycode and reserved labels to the library.
@@ -35,7 +35,7 @@ _PLAIN = re.compile(
 _WORDS = re.compile(r"([\w+-]++(?:\.[\w+-]++)*+)@([^@]+)\Z")
 
 
-class Refused(NamedTuple):
+class InvalidAddress(NamedTuple):
     """Why an address is none, in words for its owner."""
 
     reason: str
@@ -53,13 +53,13 @@ def normalise(address: str) -> str:
     Raises ``email.invalid``.
     """
     (found,) = normalise_all([address])
-    if isinstance(found, Refused):
+    if isinstance(found, InvalidAddress):
         raise invalid("email.invalid", f"Not an e-mail address: {found.reason}")
     return found
 
 
-def normalise_all(addresses: Iterable[str]) -> list[str | Refused]:
-    """``normalise`` of each, in order; what is no address is ``Refused``."""
+def normalise_all(addresses: Iterable[str]) -> list[str | InvalidAddress]:
+    """``normalise`` of each, in order; what is no address is ``InvalidAddress``."""
     plain = _PLAIN.match
     return [
         address.lower() if plain(address) else _of_words(address) or _by_library(address)
@@ -70,14 +70,14 @@ def normalise_all(addresses: Iterable[str]) -> list[str | Refused]:
 def _of_words(address: str) -> str | None:
     """The spelling, where a well-known domain and the length of the parts settle it."""
     parts = _WORDS.match(address)
-    if parts is None or len(address) > MAX_BYTES or not is_normalized("NFC", parts[1]):
+    if parts is None or len(address) > MAX_ADDRESS_BYTES or not is_normalized("NFC", parts[1]):
         return None
     local, domain = parts[1], _judged(parts[2])
     if domain is None:
         return None
     found = f"{local}@{domain.name}"
     longest = max(_bytes(address), _bytes(found), _bytes(local) + 1 + domain.ascii_length)
-    return found.lower() if longest <= MAX_BYTES else None
+    return found.lower() if longest <= MAX_ADDRESS_BYTES else None
 
 
 def _bytes(text: str) -> int:
@@ -85,7 +85,7 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-@lru_cache(REMEMBERED_DOMAINS)
+@lru_cache(MAX_CACHED_DOMAINS)
 def _judged(domain: str) -> _Domain | None:
     try:
         found = validate_email(f"a@{domain}", check_deliverability=False)
@@ -94,10 +94,10 @@ def _judged(domain: str) -> _Domain | None:
     return _Domain(found.domain, len(found.ascii_domain))
 
 
-def _by_library(address: str) -> str | Refused:
-    if len(address) > MAX_BYTES:
-        return Refused(f"It is longer than {MAX_BYTES} characters.")
+def _by_library(address: str) -> str | InvalidAddress:
+    if len(address) > MAX_ADDRESS_BYTES:
+        return InvalidAddress(f"It is longer than {MAX_ADDRESS_BYTES} characters.")
     try:
         return validate_email(address, check_deliverability=False).normalized.lower()
     except EmailNotValidError as error:
-        return Refused(str(error))
+        return InvalidAddress(str(error))

@@ -25,23 +25,23 @@ from core.errors import DomainError, Kind
 from core.keyring import Keyring, Signer
 from models import LoginAttempts, User
 from services.people import accounts
-from services.people.passwords import Verdict
+from services.people.passwords import PasswordCheck
 from storage.unit_of_work import UnitOfWork
 
 # After this long without an attempt it is as if there had been none.
-FORGOTTEN_AFTER = timedelta(days=1)
+ATTEMPT_RETENTION = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Patience:
+class LoginThrottle:
     """After so many attempts each next one doubles the pause, from a second up to the longest."""
 
     free: int
     longest: timedelta
 
 
-OF_A_CLIENT = Patience(5, timedelta(minutes=15))
-OF_AN_ADDRESS = Patience(50, timedelta(minutes=1))
+CLIENT_THROTTLE = LoginThrottle(5, timedelta(minutes=15))
+ADDRESS_THROTTLE = LoginThrottle(50, timedelta(minutes=1))
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Attempt:
     """Who would log in, and what is counted of it."""
 
     email: str
-    counted: tuple[tuple[bytes, Patience], ...]
+    counted: tuple[tuple[bytes, LoginThrottle], ...]
     user_id: int | None = None
     password_hash: str | None = None
 
@@ -61,9 +61,10 @@ def signer(keyring: Keyring) -> Signer:
 def begin(
     uow: UnitOfWork, signer: Signer, *, email: str, client: str | None, known: str | None
 ) -> Attempt:
-    """Count an attempt, whoever the address is of; raises ``login.paused``.
+    """Count an attempt, whether or not the address is known; raises ``login.paused``.
 
-    Commit it before the password is looked at. ``known`` is what ``remember`` gave the browser.
+    Commit it before the password is looked at. ``known`` is what ``known_browser_token`` gave the
+    browser.
     """
     email = _spelt(email)
     counted = _counted(signer, email, client, known)
@@ -77,7 +78,7 @@ def begin(
     return Attempt(email, counted, found.id, found.password_hash)
 
 
-def succeed(uow: UnitOfWork, attempt: Attempt, verdict: Verdict) -> int | None:
+def succeed(uow: UnitOfWork, attempt: Attempt, verdict: PasswordCheck) -> int | None:
     """Let the person in: their id, or ``None`` if the password was changed meanwhile."""
     assert attempt.user_id is not None
     assert verdict.matches
@@ -100,12 +101,12 @@ def clear(uow: UnitOfWork, attempt: Attempt) -> None:
     _clear(uow, [subject for subject, _ in attempt.counted])
 
 
-def forgive(uow: UnitOfWork, signer: Signer, *, email: str, client: str | None) -> None:
+def reset_attempts(uow: UnitOfWork, signer: Signer, *, email: str, client: str | None) -> None:
     """Forget what failed for this address: its reader has proven themselves by mail."""
     _clear(uow, [subject for subject, _ in _counted(signer, email, client, None)])
 
 
-def remember(signer: Signer, email: str) -> str:
+def known_browser_token(signer: Signer, email: str) -> str:
     """What the browser keeps to show that this person logged in there."""
     nonce = secrets.token_urlsafe(16)
     return f"{nonce}.{signer.sign(_known_message(nonce, _spelt(email)))}"
@@ -128,13 +129,13 @@ def _spelt(email: str) -> str:
 
 def _counted(
     signer: Signer, email: str, client: str | None, known: str | None
-) -> tuple[tuple[bytes, Patience], ...]:
+) -> tuple[tuple[bytes, LoginThrottle], ...]:
     nonce, _, signature = (known or "").partition(".")
     if nonce and signer.verify(_known_message(nonce, email), signature):
-        return ((_subject(signer, "browser", nonce, email), OF_A_CLIENT),)
+        return ((_subject(signer, "browser", nonce, email), CLIENT_THROTTLE),)
     return (
-        (_subject(signer, "client", _network(client), email), OF_A_CLIENT),
-        (_subject(signer, "address", "", email), OF_AN_ADDRESS),
+        (_subject(signer, "client", _network(client), email), CLIENT_THROTTLE),
+        (_subject(signer, "address", "", email), ADDRESS_THROTTLE),
     )
 
 
@@ -157,10 +158,10 @@ def _network(client: str | None) -> str:
     return str(address)
 
 
-def _count(uow: UnitOfWork, subject: bytes, patience: Patience) -> None:
+def _count(uow: UnitOfWork, subject: bytes, patience: LoginThrottle) -> None:
     now = clock.now()
     kept = LoginAttempts
-    attempts = case((kept.tried_at < now - FORGOTTEN_AFTER, 1), else_=kept.attempts + 1)
+    attempts = case((kept.tried_at < now - ATTEMPT_RETENTION, 1), else_=kept.attempts + 1)
     first: dict[str, Any] = {"attempts": 1, "paused_until": now, "tried_at": now}
     next_one = {"attempts": attempts, "paused_until": _pause(now, attempts, patience)}
     statement = (
@@ -178,7 +179,7 @@ def _count(uow: UnitOfWork, subject: bytes, patience: Patience) -> None:
         raise _paused(until or now, now)
 
 
-def _pause(now: datetime, attempts: Any, patience: Patience) -> Any:
+def _pause(now: datetime, attempts: Any, patience: LoginThrottle) -> Any:
     beyond = func.least(attempts - patience.free, 30)
     seconds = func.least(func.power(2, beyond), patience.longest.total_seconds())
     later = literal(now) + func.make_interval(0, 0, 0, 0, 0, 0, seconds)

@@ -25,7 +25,7 @@ class Purpose(StrEnum):
     CHANGE_ADDRESS = "account.change_address"
 
 
-LIFETIMES = {
+TOKEN_LIFETIMES = {
     Purpose.CONFIRM_SUBSCRIPTION: timedelta(days=7),
     Purpose.REGISTER: timedelta(hours=1),
     Purpose.RESET_PASSWORD: timedelta(hours=1),
@@ -34,7 +34,7 @@ LIFETIMES = {
 
 
 @dataclass(frozen=True)
-class Opened:
+class MailedToken:
     link_id: int
     user_id: int | None
     list_id: int | None
@@ -64,13 +64,13 @@ def make(
             list_id=list_id,
             email=email,
             secret_hmac=signer.digest(secret.encode()),
-            expires_at=func.now() + LIFETIMES[purpose],
+            expires_at=func.now() + TOKEN_LIFETIMES[purpose],
         )
     )
     return secret
 
 
-def read(uow: UnitOfWork, signer: Signer, purpose: Purpose, secret: str) -> Opened:
+def read(uow: UnitOfWork, signer: Signer, purpose: Purpose, secret: str) -> MailedToken:
     """What the link is for; changes nothing. Raises ``link.invalid``."""
     found = uow.session.scalar(
         select(MailedLink).where(
@@ -80,12 +80,12 @@ def read(uow: UnitOfWork, signer: Signer, purpose: Purpose, secret: str) -> Open
         )
     )
     if found is None:
-        raise not_valid()
+        raise link_invalid()
     is_used = found.used_at is not None
-    return Opened(found.id, found.user_id, found.list_id, found.email, is_used=is_used)
+    return MailedToken(found.id, found.user_id, found.list_id, found.email, is_used=is_used)
 
 
-def use(uow: UnitOfWork, opened: Opened) -> None:
+def use(uow: UnitOfWork, opened: MailedToken) -> None:
     """Use the link up; raises ``link.used`` when somebody did."""
     statement = (
         update(MailedLink)
@@ -94,10 +94,10 @@ def use(uow: UnitOfWork, opened: Opened) -> None:
         .returning(MailedLink.id)
     )
     if uow.session.scalar(statement) is None:
-        raise used()
+        raise link_used()
 
 
-def move(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
+def move_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
     """Let the person's unused links for one list lead to another; returns how many there were."""
     statement = (
         update(MailedLink)
@@ -119,9 +119,9 @@ def purge(uow: UnitOfWork, *, before: datetime) -> int:
     return len(uow.session.execute(statement.returning(MailedLink.id)).all())
 
 
-def used() -> DomainError:
+def link_used() -> DomainError:
     return forbidden("link.used", "This link has been used.")
 
 
-def not_valid() -> DomainError:
+def link_invalid() -> DomainError:
     return forbidden("link.invalid", "This link is not valid, or not any more.")

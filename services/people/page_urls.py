@@ -17,5 +17,5 @@ CONFIRM_EMAIL_PATH = "/account/email/confirm"
 SESSIONS_PATH = "/account/sessions"
 
 
-def address(settings: Settings, path: str, **query: str) -> str:
+def page_url(settings: Settings, path: str, **query: str) -> str:
     return f"{settings.public_base}{path}" + (f"?{urlencode(query)}" if query else "")

@@ -11,14 +11,14 @@ from argon2.exceptions import Argon2Error, InvalidHashError
 
 from core.errors import invalid
 
-MIN_CHARACTERS = 8
-MAX_CHARACTERS = 1024
+MIN_PASSWORD_CHARACTERS = 8
+MAX_PASSWORD_CHARACTERS = 1024
 
 _hasher = PasswordHasher()
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PasswordCheck:
     matches: bool
     # To be kept in place of a hash that was made with older parameters.
     renewed: str | None = None
@@ -26,10 +26,10 @@ class Verdict:
 
 def require_length(password: str) -> None:
     """Raises ``password.length``."""
-    if not MIN_CHARACTERS <= len(password) <= MAX_CHARACTERS:
+    if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
         raise invalid(
             "password.length",
-            f"A password has {MIN_CHARACTERS} to {MAX_CHARACTERS} characters.",
+            f"A password has {MIN_PASSWORD_CHARACTERS} to {MAX_PASSWORD_CHARACTERS} characters.",
         )
 
 
@@ -39,14 +39,14 @@ def make(password: str) -> str:
     return _hasher.hash(_bytes(password))
 
 
-def verify(kept: str | None, password: str) -> Verdict:
+def verify(kept: str | None, password: str) -> PasswordCheck:
     """Whether it is the password. Without a hash it takes as long, and never is."""
-    if len(password) > MAX_CHARACTERS:
+    if len(password) > MAX_PASSWORD_CHARACTERS:
         password = ""
     matches = _matches(kept or _nobodys(), password) and kept is not None
     if matches and kept is not None and _hasher.check_needs_rehash(kept):
-        return Verdict(matches, _hasher.hash(_bytes(password)))
-    return Verdict(matches)
+        return PasswordCheck(matches, _hasher.hash(_bytes(password)))
+    return PasswordCheck(matches)
 
 
 def _matches(kept: str, password: str) -> bool:

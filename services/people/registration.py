@@ -16,14 +16,14 @@ from models import MailedLink, User
 from services.access import sessions
 from services.people import account_mails, accounts, mailed_tokens
 from services.people.account_mails import MailKind
-from services.people.mailed_tokens import Opened, Purpose
+from services.people.mailed_tokens import MailedToken, Purpose
 from storage.unit_of_work import UnitOfWork
 
-MAX_NAME_CHARACTERS = 200
+MAX_USER_NAME_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
-class Changed:
+class AccountIdentity:
     """Whose account it is, at which address."""
 
     user_id: int
@@ -44,7 +44,7 @@ def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
 
 def register(
     uow: UnitOfWork, keyring: Keyring, secret: str, *, name: str, password_hash: str
-) -> Changed:
+) -> AccountIdentity:
     """Make the account, or let the person who has no password yet have one.
 
     Raises what ``read_registration`` does.
@@ -56,8 +56,8 @@ def register(
         raise _used()
     _use(uow, opened)
     person.password_hash = password_hash
-    person.name = name.strip()[:MAX_NAME_CHARACTERS] or person.name
-    return Changed(person.id, email)
+    person.name = name.strip()[:MAX_USER_NAME_CHARACTERS] or person.name
+    return AccountIdentity(person.id, email)
 
 
 def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
@@ -77,7 +77,7 @@ def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
 
 def reset(
     uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str, request_id: str | None
-) -> Changed:
+) -> AccountIdentity:
     """Set a new password, end every session, and say so by mail; raises what ``read_reset`` does.
 
     Other links to a new password, and to a new address, work no more.
@@ -88,7 +88,7 @@ def reset(
         raise _not_valid()
     _use(uow, opened)
     _set_password(uow, person, password_hash, request_id=request_id, but=None)
-    return Changed(person.id, email)
+    return AccountIdentity(person.id, email)
 
 
 def change_password(
@@ -145,11 +145,15 @@ def change_address(
         if "uq_users_email" not in str(error.orig):
             raise
         raise _taken() from None
-    account_mails.tell(uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id)
+    account_mails.enqueue_mail(
+        uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
+    )
     return email
 
 
-def _open(uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str) -> tuple[Opened, str]:
+def _open(
+    uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str
+) -> tuple[MailedToken, str]:
     try:
         opened = mailed_tokens.read(uow, mailed_tokens.signer(keyring), purpose, secret)
     except DomainError:
@@ -158,7 +162,7 @@ def _open(uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str) -> t
     return opened, opened.email
 
 
-def _person_of(opened: Opened) -> int:
+def _person_of(opened: MailedToken) -> int:
     assert opened.user_id is not None
     return opened.user_id
 
@@ -177,7 +181,7 @@ def _set_password(
     person.password_hash = password_hash
     sessions.end_all(uow, person.id, but=but)
     _use_up(uow, person, Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS)
-    account_mails.tell(
+    account_mails.enqueue_mail(
         uow, MailKind.PASSWORD_CHANGED, person.email, user_id=person.id, request_id=request_id
     )
 
@@ -189,7 +193,7 @@ def _use_up(uow: UnitOfWork, person: User, *purposes: Purpose) -> None:
     )
 
 
-def _use(uow: UnitOfWork, opened: Opened) -> None:
+def _use(uow: UnitOfWork, opened: MailedToken) -> None:
     try:
         mailed_tokens.use(uow, opened)
     except DomainError:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
-from core.mail_server import MailServer, Sender
+from core.mail_server import MailSender, MailServer
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
 from tests.stack import Stack, eventually
@@ -17,7 +17,7 @@ TO = "avid.reader@example.com"
 
 def send(stack: Stack, mail: Mail) -> None:
     server = MailServer.parse(stack.environment["PRESSROOM_MAIL_URL"])
-    SmtpMailer(server, Sender.parse("The Daily Demo <news@pressroom.example>")).send(mail)
+    SmtpMailer(server, MailSender.parse("The Daily Demo <news@pressroom.example>")).send(mail)
 
 
 def confirmation(stack: Stack) -> Mail:

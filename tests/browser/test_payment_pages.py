@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.keys import StripeKeys
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.payments import SandboxPayments, account_at, an_order, serving
 
@@ -19,13 +19,13 @@ TOUCHABLE = 44  # CSS pixels
 
 
 @pytest.fixture(scope="module")
-def keys() -> Keys:
+def keys() -> StripeKeys:
     """Without a webhook: these pages need none."""
-    return Keys()
+    return StripeKeys()
 
 
 @pytest.fixture(scope="module")
-def url(keys: Keys) -> Iterator[str]:
+def url(keys: StripeKeys) -> Iterator[str]:
     with serving(keys) as running:
         yield running
 
@@ -38,7 +38,7 @@ def sandbox(url: str) -> Iterator[SandboxPayments]:
 
 
 @pytest.fixture
-def account(url: str, keys: Keys) -> StripeCheckout:
+def account(url: str, keys: StripeKeys) -> StripeCheckout:
     return account_at(f"{url}/stripe", keys)
 
 

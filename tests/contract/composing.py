@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from services.composer import rules
-from services.composer.post import Metadata, Part, Post
+from services.composer.post import MetadataField, Post, PostMetadata
 from services.composer.text import markup
 
 METADATA = "/composer/metadata"
@@ -53,13 +53,15 @@ def ask(client: httpx.Client, path: str, post: Post, **options: Any) -> httpx.Re
     return client.post(path, json=body(post), **options)
 
 
-def metadata_faults(post: Post, found: dict[str, str], *wanted: Part) -> list[str]:
+def metadata_faults(post: Post, found: dict[str, str], *wanted: MetadataField) -> list[str]:
     """What in the answer breaks a rule."""
-    parts = frozenset(wanted or Part)
+    parts = frozenset(wanted or MetadataField)
     if set(found) != set(parts):
         return [f"it has {sorted(found)}"]
     tags = tuple(found["tags"].split(",")) if found.get("tags") else ()
-    written = Metadata(found.get("slug"), found.get("summary"), tags if "tags" in found else None)
+    written = PostMetadata(
+        found.get("slug"), found.get("summary"), tags if "tags" in found else None
+    )
     return rules.metadata_faults(markup.read(post), written, parts)
 
 

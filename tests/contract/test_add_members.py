@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from models import Plan
-from services.mailing.imports.accept import MOST_MEMBERS
+from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST
 from tests.contract.bulk import (
     COUNTS,
     add,
@@ -211,7 +211,7 @@ def test_a_body_that_is_no_json_is_refused(client: httpx.Client, list_id: int) -
 
 
 def test_more_than_100_000_members_are_413(client: httpx.Client, list_id: int) -> None:
-    body = b'{"members": [%b]}' % b",".join([b'{"email":""}'] * (MOST_MEMBERS + 1))
+    body = b'{"members": [%b]}' % b",".join([b'{"email":""}'] * (MAX_MEMBERS_PER_REQUEST + 1))
     path = f"/auxilia/subscriptions/{list_id}/members/add"
     reply = client.post(path, content=body, headers={"Content-Type": "application/json"})
     problem(reply, 413, "members.too_many")

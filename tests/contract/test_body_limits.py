@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from services.media.attachments.upload import MAX_BYTES
+from services.media.attachments.upload import MAX_IMAGE_BYTES
 from tests.contract.replies import data, problem
 from tests.contract.test_attachments import multipart
 from tests.pictures import encoded, photo
@@ -106,7 +106,7 @@ def test_endless_chunked_upload_is_answered_before_it_is_all_sent(
         status, body = request.answer()
     assert (status, body["code"]) == (413, "attachment.too_large")
     # What was under way in the sockets' buffers when the answer came.
-    assert request.sent < MAX_BYTES + 16 * MEGABYTE
+    assert request.sent < MAX_IMAGE_BYTES + 16 * MEGABYTE
 
 
 def test_declared_length_beyond_the_limit_is_refused_before_any_byte(
@@ -126,7 +126,7 @@ def test_caller_who_asks_first_sends_nothing_in_vain(stack: Stack, owner: Owner)
 
 
 def test_file_one_byte_too_long_is_413_in_chunks_as_well(stack: Stack, owner: Owner) -> None:
-    content = photo(64, 64).ljust(MAX_BYTES + 1, b"\0")
+    content = photo(64, 64).ljust(MAX_IMAGE_BYTES + 1, b"\0")
     body = multipart(b'name="file"; filename="a.jpg"', content)
     with Raw(stack, *upload_head(owner, "Transfer-Encoding: chunked")) as request:
         for start in range(0, len(body), MEGABYTE):

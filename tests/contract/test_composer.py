@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from core.scopes import Scope
-from services.composer.post import Part, Post
+from services.composer.post import MetadataField, Post
 from tests.contract.composing import (
     METADATA,
     POSTS,
@@ -66,7 +66,7 @@ def test_only_what_is_asked_for_is_answered(
 ) -> None:
     found = data(ask(client, METADATA, POSTS["english"], params={"includes": includes}))
     assert set(found) == wanted
-    assert metadata_faults(POSTS["english"], found, *map(Part, wanted)) == []
+    assert metadata_faults(POSTS["english"], found, *map(MetadataField, wanted)) == []
 
 
 def test_includes_may_be_repeated(client: httpx.Client) -> None:
@@ -79,7 +79,7 @@ def test_includes_may_be_repeated(client: httpx.Client) -> None:
 def test_an_unknown_part_is_400_and_names_the_allowed(client: httpx.Client, includes: str) -> None:
     reply = ask(client, METADATA, POSTS["english"], params={"includes": includes})
     said = problem(reply, 400, "composer.unknown_part")["detail"]
-    assert all(part in said for part in Part)
+    assert all(part in said for part in MetadataField)
     assert includes not in said
 
 

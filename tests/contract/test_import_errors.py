@@ -113,11 +113,11 @@ def test_a_link_opens_its_own_file_alone_and_not_for_long(
         mine.copy_set_param("expires", "x"),
         mine.copy_set_param("signature", "x"),
         mine.copy_set_param("signature", "ä"),
-        httpx.URL(link_of(stack, mine.path, age=signed_urls.LIFETIME)),
+        httpx.URL(link_of(stack, mine.path, age=signed_urls.FILE_LINK_LIFETIME)),
     ]
     for url in refused:
         problem(httpx.get(url), 403, "link.invalid")
-    almost = link_of(stack, mine.path, age=signed_urls.LIFETIME - timedelta(seconds=30))
+    almost = link_of(stack, mine.path, age=signed_urls.FILE_LINK_LIFETIME - timedelta(seconds=30))
     assert httpx.get(almost).status_code == 200
     # A credential is none for a file, and does no harm.
     problem(client.get(str(mine.copy_with(query=b""))), 403, "link.invalid")

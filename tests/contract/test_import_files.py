@@ -10,9 +10,15 @@ import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from api.bodies.upload_stream import store_arriving
+from api.bodies.upload_stream import store_upload
 from api.middleware import body_limits
-from api.middleware.body_limits import LIMITS, MOST_FILE_BYTES, Body, BodyRefused, Budget
+from api.middleware.body_limits import (
+    LIMITS,
+    MAX_IMPORT_FILE_BYTES,
+    BodyMemoryBudget,
+    BodyRefused,
+    BoundedBody,
+)
 from api.middleware.deadlines import DeadlineMiddleware, extend_deadline
 from storage.parts import PART_BYTES
 from tests.contract.bulk import (
@@ -181,7 +187,7 @@ def test_a_declared_length_over_two_gigabytes_is_refused_before_any_byte(
     head = (
         f"POST /lists/{list_id}/imports HTTP/1.1",
         f"Authorization: Bearer {owner.key}",
-        f"Content-Length: {MOST_FILE_BYTES + body_limits.MULTIPART_OVERHEAD + 1}",
+        f"Content-Length: {MAX_IMPORT_FILE_BYTES + body_limits.MULTIPART_OVERHEAD_BYTES + 1}",
     )
     with Raw(stack, *head) as request:
         status, refusal = request.answer()
@@ -206,7 +212,7 @@ class Store:
 
 
 def arrive(store: Store, pieces: list[bytes]) -> None:
-    """What ``store_arriving`` makes of a bare body in these pieces."""
+    """What ``store_upload`` makes of a bare body in these pieces."""
     from fastapi import Request
 
     async def receive() -> Message:
@@ -215,14 +221,14 @@ def arrive(store: Store, pieces: list[bytes]) -> None:
 
     async def run() -> None:
         scope = {"type": "http", "headers": [], "pressroom.extend_deadline": lambda: None}
-        scope["pressroom.body"] = Body(LIMITS[0], receive, Budget(2**40))
-        await store_arriving(Request(scope, receive), store, "imports/x", None)  # type: ignore[arg-type]
+        scope["pressroom.body"] = BoundedBody(LIMITS[0], receive, BodyMemoryBudget(2**40))
+        await store_upload(Request(scope, receive), store, "imports/x", None)  # type: ignore[arg-type]
 
     asyncio.run(run())
 
 
 def test_a_file_is_counted_to_the_byte_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.bodies.upload_stream.MOST_FILE_BYTES", PART_BYTES + 10)
+    monkeypatch.setattr("api.bodies.upload_stream.MAX_IMPORT_FILE_BYTES", PART_BYTES + 10)
     fits, over = Store(), Store()
     arrive(fits, [b"x" * PART_BYTES, b"x" * 10])
     assert (len(fits.put_keys), fits.removed) == (2, [])
@@ -233,11 +239,11 @@ def test_a_file_is_counted_to_the_byte_while_it_comes(monkeypatch: pytest.Monkey
 
 def test_the_limit_of_an_import_is_two_gigabytes_whatever_is_declared() -> None:
     limit = next(each for each in LIMITS if each.path.match("/lists/7/imports"))
-    assert limit.most_bytes == 2 * 1024**3 + body_limits.MULTIPART_OVERHEAD
+    assert limit.most_bytes == 2 * 1024**3 + body_limits.MULTIPART_OVERHEAD_BYTES
     assert (limit.refusal.code, limit.most_seconds) == ("import.too_large", 4 * 3600)
     assert not limit.path.match("/lists/7/imports/x")
 
-    async def run() -> Body:
+    async def run() -> BoundedBody:
         pieces = iter([limit.most_bytes - 1, 1, 1])
 
         class Piece(bytes):
@@ -247,7 +253,7 @@ def test_the_limit_of_an_import_is_two_gigabytes_whatever_is_declared() -> None:
         async def receive() -> Message:
             return {"type": "http.request", "body": Piece(), "more_body": True}
 
-        body = Body(limit, receive, Budget(2**40))
+        body = BoundedBody(limit, receive, BodyMemoryBudget(2**40))
         await body.receive()
         await body.receive()
         with pytest.raises(BodyRefused):

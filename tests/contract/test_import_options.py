@@ -96,7 +96,7 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
     held = lease
     apply = applying.apply
 
-    def apply_and_ask_for_the_end(*given: Any) -> applying.Applied:
+    def apply_and_ask_for_the_end(*given: Any) -> applying.AppliedChunk:
         held.cancelled.set()
         return apply(*given)
 
@@ -116,7 +116,7 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
 
 
 def test_a_name_is_kept_without_folders_and_within_bounds() -> None:
-    assert accept.shown_name("C:\\lists\\mine.csv") == "mine.csv"
-    assert accept.shown_name("../a\0\nb.csv") == "ab.csv"
-    assert accept.shown_name("x" * 300 + ".csv") == ("x" * 251) + ".csv"
-    assert accept.shown_name("") is accept.shown_name(None) is None
+    assert accept.display_filename("C:\\lists\\mine.csv") == "mine.csv"
+    assert accept.display_filename("../a\0\nb.csv") == "ab.csv"
+    assert accept.display_filename("x" * 300 + ".csv") == ("x" * 251) + ".csv"
+    assert accept.display_filename("") is accept.display_filename(None) is None

@@ -182,7 +182,7 @@ def hold(stack: Stack) -> int:
 
 
 def test_logins_that_fail_make_growing_pauses(stack: Stack, visitor: Visitor, email: str) -> None:
-    assert fail(visitor, email, logins.OF_A_CLIENT.free).status_code == 403
+    assert fail(visitor, email, logins.CLIENT_THROTTLE.free).status_code == 403
     # The first pause is a second, which a busy machine may need for itself.
     assert hold(stack) >= 2
     paused = visitor.log_in(email, "not the password")
@@ -191,7 +191,7 @@ def test_logins_that_fail_make_growing_pauses(stack: Stack, visitor: Visitor, em
     # The right password says nothing either, and nobody hears whether there is an account.
     assert visitor.log_in(email).status_code == 429
     nobody = new_address()
-    assert fail(visitor, nobody, logins.OF_A_CLIENT.free).status_code == 403
+    assert fail(visitor, nobody, logins.CLIENT_THROTTLE.free).status_code == 403
     hold(stack)
     assert visitor.log_in(nobody).status_code == 429
     stack.query("UPDATE login_attempts SET paused_until = now(), attempts = 9")
@@ -204,7 +204,7 @@ def test_logins_that_fail_make_growing_pauses(stack: Stack, visitor: Visitor, em
     stack.query("UPDATE login_attempts SET paused_until = now(), attempts = 10000")
     assert visitor.log_in(email, "not the password").status_code == 403
     longest = stack.query("SELECT max(paused_until - tried_at) FROM login_attempts")
-    assert longest == [(logins.OF_A_CLIENT.longest,)]
+    assert longest == [(logins.CLIENT_THROTTLE.longest,)]
     stack.query("DELETE FROM login_attempts")
 
 
@@ -244,7 +244,7 @@ def test_attempts_at_once_are_not_more_than_one_after_the_other(stack: Stack, em
                 logins.begin(uow, signer, email=email, client="192.0.2.1", known=None)
         except DomainError as error:
             paused += error.code == "login.paused"
-    assert paused == 20 - logins.OF_A_CLIENT.free
+    assert paused == 20 - logins.CLIENT_THROTTLE.free
 
 
 def test_the_counts_hold_no_address(stack: Stack, visitor: Visitor) -> None:

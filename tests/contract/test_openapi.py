@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
 from openapi_spec_validator import validate
 
-from api.access.requirements import needs
+from api.access.requirements import requires_scope
 from api.app import create_app
 from api.openapi import access_of, api_routes
 from core.scopes import Scope
@@ -121,7 +121,9 @@ def test_a_route_that_declares_nothing_or_two_things_would_be_found() -> None:
     @app.get("/forgotten")
     async def forgotten() -> None: ...
 
-    @app.get("/torn", dependencies=[needs(Scope.COMPOSER), needs(Scope.ATTACHMENT)])
+    @app.get(
+        "/torn", dependencies=[requires_scope(Scope.COMPOSER), requires_scope(Scope.ATTACHMENT)]
+    )
     async def torn() -> None: ...
 
     assert undeclared(app) == ["{'GET'} /forgotten", "{'GET'} /torn"]

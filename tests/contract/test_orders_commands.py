@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from integrations.payments.port import Dispute, Evidence
+from integrations.payments.port import DisputeStatus, Evidence
 from models import OrderVia
 from services.money.credits import ledger, verify
 from services.money.topups.settlement import settle
@@ -205,10 +205,10 @@ def test_no_entry_of_a_chain_is_changed_without_notice(books: Stack, sold: Terms
 
 def test_a_dispute_is_proven_too(books: Stack, holder: Owner) -> None:
     terms = order(books, holder.user_id)
-    opened = Evidence(payment_id=terms.payment_id, dispute=Dispute.OPEN, disputed_minor=300)
+    opened = Evidence(payment_id=terms.payment_id, dispute=DisputeStatus.OPEN, disputed_minor=300)
     tell(books, terms, payment(terms), opened)
     assert faults(books) == set()
-    tell(books, terms, replace(opened, dispute=Dispute.WON))
+    tell(books, terms, replace(opened, dispute=DisputeStatus.WON))
     assert faults(books) == set()
     actions = [
         action for (action,) in books.query("SELECT action FROM credit_entries ORDER BY seq")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from services.media.attachments.upload import MAX_BYTES
+from services.media.attachments.upload import MAX_IMAGE_BYTES
 from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_attachments import MULTIPART, multipart
 from tests.pictures import encoded, photo
@@ -119,12 +119,12 @@ def test_empty_file_is_422(stack: Stack, client: httpx.Client) -> None:
 
 
 def test_five_megabytes_pass_and_one_byte_more_does_not(stack: Stack, client: httpx.Client) -> None:
-    assert MAX_BYTES == 5 * 1024 * 1024
+    assert MAX_IMAGE_BYTES == 5 * 1024 * 1024
     with leaves_nothing(stack, client):
         for extra in (1, 1000, 64 * 1024, 1024 * 1024):
-            refused = send(client, padded(MAX_BYTES + extra), "a.jpg")
+            refused = send(client, padded(MAX_IMAGE_BYTES + extra), "a.jpg")
             problem(refused, 413, "attachment.too_large")
-    assert data(send(client, padded(MAX_BYTES), "a.jpg"))["original_size"] == MAX_BYTES
+    assert data(send(client, padded(MAX_IMAGE_BYTES), "a.jpg"))["original_size"] == MAX_IMAGE_BYTES
 
 
 def huge_png(width: int, height: int) -> bytes:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from services import erasure
-from services.people.account_mails import MOST
+from services.people.account_mails import MAX_MAILS_PER_ADDRESS
 from tests.contract.replies import data
 from tests.stack import Stack, eventually
 from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, hidden, new_account, new_address
@@ -240,10 +240,10 @@ def test_a_reader_who_forgot_having_no_password_is_led_to_one(
 
 def test_an_address_is_not_mailed_again_and_again(stack: Stack, visitor: Visitor) -> None:
     email = new_account(stack)
-    for _ in range(MOST + 2):
+    for _ in range(MAX_MAILS_PER_ADDRESS + 2):
         assert visitor.fill_in("/password/forgotten", email=email).status_code == 303
     query = "SELECT count(*) FROM account_mails WHERE email = %s"
-    assert stack.query(query, email) == [(MOST,)]
+    assert stack.query(query, email) == [(MAX_MAILS_PER_ADDRESS,)]
 
 
 def test_forms_from_other_sites_are_refused(stack: Stack, visitor: Visitor) -> None:

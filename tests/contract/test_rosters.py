@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 
-from services.mailing.exports import JOBS, ExportKind
+from services.mailing.exports import EXPORT_JOBS, ExportKind
 from tests.contract.bulk import (
     add,
     addresses,
@@ -37,7 +37,7 @@ def test_the_roster_has_those_who_get_mail_and_no_address_is_altered(
     make_reader().joins(list_id).leaves(list_id)
     make_reader().joins(list_id).wants_mail(list_id, False)
     job = data(export(sender, list_id, "delivery"))
-    assert (job["kind"], job["result"]["rows"]) == (JOBS[ExportKind.DELIVERY].name, 2)
+    assert (job["kind"], job["result"]["rows"]) == (EXPORT_JOBS[ExportKind.DELIVERY].name, 2)
     rows = unpacked(job["result"]["url"])
     assert list(rows[0]) == ROSTER
     assert [(row["email"], row["name"]) for row in rows] == [(odd, "'=cmd"), (plain, "Ada")]

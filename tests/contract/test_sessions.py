@@ -154,7 +154,7 @@ def test_session_is_over_on_the_next_request(stack: Stack, member: Visitor, emai
     ("column", "age"),
     [
         ("expires_at", timedelta()),
-        ("last_used_at", sessions.IDLE),
+        ("last_used_at", sessions.IDLE_LIFETIME),
     ],
 )
 def test_session_ends_by_itself(

@@ -95,7 +95,7 @@ def test_another_spelling_of_the_same_bytes_is_403(
 
 def test_a_trace_id_fits_into_an_address_as_it_is(stack: Stack) -> None:
     longest = trace_for(stack, 2**53 - 1, 2**53 - 1)
-    assert len(longest) <= trace_ids.MAX_CHARACTERS
+    assert len(longest) <= trace_ids.MAX_TRACE_ID_CHARACTERS
     assert set(longest) <= set(string.ascii_letters + string.digits + "_.-")
 
 

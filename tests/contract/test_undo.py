@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from services import erasure
-from services.mailing.imports.undo import UNDO
+from services.mailing.imports.undo import UNDO_IMPORT
 from tests.contract.bulk import (
     add,
     addresses,
@@ -160,7 +160,7 @@ def test_an_undo_that_was_cancelled_can_be_asked_for_again(
     data(quiet_client.delete(f"/jobs/{job_id}"))
     assert data(undo(quiet_client, record["id"], Prefer="wait=0"), 202) == job_id
     assert data(quiet_client.get(f"/jobs/{job_id}"))["status"] == "queued"
-    assert quiet.query("SELECT count(*) FROM jobs WHERE kind = %s", UNDO.name) == [(1,)]
+    assert quiet.query("SELECT count(*) FROM jobs WHERE kind = %s", UNDO_IMPORT.name) == [(1,)]
 
 
 def test_only_the_importer_undoes(

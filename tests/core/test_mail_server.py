@@ -1,21 +1,21 @@
 import pytest
 from pydantic import ValidationError
 
-from core.mail_server import Login, MailServer, Security, Sender
+from core.mail_server import MailSecurity, MailSender, MailServer, SmtpLogin
 from core.settings import Settings
 
 
 @pytest.mark.parametrize(
     ("url", "server"),
     [
-        ("smtp://mail.example.com", MailServer("mail.example.com", 25, Security.NONE)),
-        ("smtps://mail.example.com", MailServer("mail.example.com", 465, Security.TLS)),
-        ("smtp+starttls://h/", MailServer("h", 587, Security.STARTTLS)),
-        ("smtp://127.0.0.1:1025", MailServer("127.0.0.1", 1025, Security.NONE)),
-        ("smtp://[::1]:25", MailServer("::1", 25, Security.NONE)),
+        ("smtp://mail.example.com", MailServer("mail.example.com", 25, MailSecurity.NONE)),
+        ("smtps://mail.example.com", MailServer("mail.example.com", 465, MailSecurity.TLS)),
+        ("smtp+starttls://h/", MailServer("h", 587, MailSecurity.STARTTLS)),
+        ("smtp://127.0.0.1:1025", MailServer("127.0.0.1", 1025, MailSecurity.NONE)),
+        ("smtp://[::1]:25", MailServer("::1", 25, MailSecurity.NONE)),
         (
             "smtps://us%40example.com:p%2F%3Aw%25@h:2465",
-            MailServer("h", 2465, Security.TLS, Login("us@example.com", "p/:w%")),
+            MailServer("h", 2465, MailSecurity.TLS, SmtpLogin("us@example.com", "p/:w%")),
         ),
     ],
 )
@@ -52,16 +52,16 @@ def test_a_mail_url_that_can_not_be_used_is_refused_without_showing_it(url: str)
 @pytest.mark.parametrize(
     ("text", "sender"),
     [
-        ("news@example.com", Sender("", "news@example.com")),
-        ("<news@example.com>", Sender("", "news@example.com")),
-        ("Pressroom <pressroom@localhost>", Sender("Pressroom", "pressroom@localhost")),
-        ("St. John's, daily <n@example.com>", Sender("St. John's, daily", "n@example.com")),
-        ('"A, B" <a+b@example.com>', Sender("A, B", "a+b@example.com")),
-        ("Zeitung für alle <a@xn--kln-sna.de>", Sender("Zeitung für alle", "a@xn--kln-sna.de")),
+        ("news@example.com", MailSender("", "news@example.com")),
+        ("<news@example.com>", MailSender("", "news@example.com")),
+        ("Pressroom <pressroom@localhost>", MailSender("Pressroom", "pressroom@localhost")),
+        ("St. John's, daily <n@example.com>", MailSender("St. John's, daily", "n@example.com")),
+        ('"A, B" <a+b@example.com>', MailSender("A, B", "a+b@example.com")),
+        ("Zeitung für alle <a@xn--kln-sna.de>", MailSender("Zeitung für alle", "a@xn--kln-sna.de")),
     ],
 )
-def test_a_sender_is_an_address_with_or_without_a_name(text: str, sender: Sender) -> None:
-    assert Sender.parse(text) == sender
+def test_a_sender_is_an_address_with_or_without_a_name(text: str, sender: MailSender) -> None:
+    assert MailSender.parse(text) == sender
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_sender_is_an_address_with_or_without_a_name(text: str, sender: Sender
 )
 def test_what_is_not_one_sender_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be one address"):
-        Sender.parse(text)
+        MailSender.parse(text)
 
 
 @pytest.mark.parametrize("name", ["mail_url", "mail_from"])

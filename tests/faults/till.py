@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from core import clock, ids
-from integrations.payments.port import Channel
+from integrations.payments.port import PaymentChannel
 from models import PaymentOrder
 from services.money.credits import verify
 from services.money.topups.claims import ClaimTokens
@@ -55,7 +55,7 @@ def new_order(
         order = PaymentOrder(
             id=order_id,
             user_id=user_id,
-            channel=Channel.SANDBOX,
+            channel=PaymentChannel.SANDBOX,
             currency=currency,
             amount=Decimal(minor).scaleb(-digits),
             amount_minor=minor,

@@ -14,7 +14,7 @@ os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 import uvicorn
 from fastapi import APIRouter, Request
 
-from api.access.requirements import needs
+from api.access.requirements import requires_scope
 from api.app import create_app
 from api.bodies.json_route import JsonRoute
 from api.parameters import StateOf
@@ -26,7 +26,7 @@ from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import load_settings
 from services.access.api_keys import Caller
-from storage.request_work import Question
+from storage.request_work import RequestLease
 from workers import context
 from workers.declaration import TaskSet
 from workers.main import run
@@ -39,7 +39,7 @@ router = APIRouter(route_class=JsonRoute)
 
 
 @TASKS.request(TASK)
-def answer(asked: Question) -> dict[str, Any]:
+def answer(asked: RequestLease) -> dict[str, Any]:
     question = asked.payload
     context.resources().redis.incr(TAKEN)
     for _ in range(question["steps"]):
@@ -60,7 +60,7 @@ def answer(asked: Question) -> dict[str, Any]:
 async def ask(
     request: Request,
     state: StateOf,
-    _: Annotated[Caller, needs(Scope.COMPOSER)],
+    _: Annotated[Caller, requires_scope(Scope.COMPOSER)],
     *,
     text: str = "",
     sleep: float = 0.0,

@@ -9,9 +9,9 @@ from api.middleware import body_limits
 from core.logging import configure_logging
 from core.settings import load_settings
 
-body_limits.MOST_SILENCE_SECONDS = 1.0
-body_limits.MOST_SECONDS = 4.0
-body_limits.MOST_BYTES_AT_ONCE = 8 * body_limits.MEGABYTE
+body_limits.MAX_BODY_SILENCE_SECONDS = 1.0
+body_limits.MAX_BODY_SECONDS = 4.0
+body_limits.MAX_HELD_BODY_BYTES = 8 * body_limits.MEGABYTE
 
 if __name__ == "__main__":
     configure_logging(load_settings())

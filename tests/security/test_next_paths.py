@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from api.access.browsers import own_path
+from api.access.browsers import local_path
 from tests.stack import Stack
 from tests.visiting import Visitor, a_visitor, new_account
 
@@ -68,12 +68,12 @@ def test_the_corpus_is_large() -> None:
 
 @pytest.mark.parametrize("sent", [*HOSTILE, None, 5, ["/account"]])
 def test_nothing_but_a_path_of_ours_passes(sent: object) -> None:
-    assert own_path(sent) is None
+    assert local_path(sent) is None
 
 
 @pytest.mark.parametrize("sent", OURS)
 def test_paths_of_ours_pass(sent: str) -> None:
-    assert own_path(sent) == sent
+    assert local_path(sent) == sent
 
 
 def test_a_login_leads_to_our_own_host_whatever_was_sent(stack: Stack) -> None:

@@ -14,13 +14,13 @@ import limits
 import pytest
 
 from api.app import create_app
-from api.limits.rate_limits import Rate, name_of_address
+from api.limits.rate_limits import RateLimitName, rate_key_of_address
 from api.openapi import access_of, api_routes
 from core import rate_notation
 from core.settings import Settings
 from devstack import LOOPBACK
 from devstack.supervisor.processes.ports import PortPicker
-from storage.rate_counters import Counters, limits_of
+from storage.rate_counters import RateCounters, parse_limits
 from tests.contract.replies import problem
 from tests.contract.subscribers import trace_for
 from tests.faults.proxy import Proxy, proxied
@@ -28,7 +28,7 @@ from tests.security.people import new_list
 from tests.stack import Stack, eventually
 
 # By the day: windows are those of the clock, and a test must not see one end.
-MOST = {Rate.DEFAULT: 8, Rate.ANONYMOUS: 6, Rate.LOGIN: 4}
+MOST = {RateLimitName.DEFAULT: 8, RateLimitName.ANONYMOUS: 6, RateLimitName.LOGIN: 4}
 ORDER = {"amount": 5, "channel": "stripe", "redirect_url": "https://elsewhere.example"}
 
 # Everything else counts, by credential or by address.
@@ -87,7 +87,7 @@ def limited(stack: Stack, home: Path, redis: Proxy) -> Iterator[Callable[..., ht
 
 
 def _low(redis_url: str) -> dict[str, str]:
-    named = {f"PRESSROOM_RATE_LIMIT_{rate.upper()}": f"{MOST[rate]}/day" for rate in Rate}
+    named = {f"PRESSROOM_RATE_LIMIT_{rate.upper()}": f"{MOST[rate]}/day" for rate in RateLimitName}
     return {
         **named,
         "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,
@@ -107,14 +107,14 @@ def statuses(call: Callable[[], httpx.Response], count: int) -> list[int]:
 
 
 def test_every_route_counts_but_for_those_that_are_named_here() -> None:
-    declared: dict[Rate | None, set[str]] = {}
+    declared: dict[RateLimitName | None, set[str]] = {}
     for route in api_routes(create_app(Settings.model_construct())):
         access = access_of(route)
         assert access
         for method in route.methods or ():
             declared.setdefault(access.stranger, set()).add(f"{method} {route.path_format}")
     assert declared[None] == UNCOUNTED
-    assert declared[Rate.LOGIN] == LIKE_LOGIN
+    assert declared[RateLimitName.LOGIN] == LIKE_LOGIN
 
 
 def test_the_document_says_which_routes_may_refuse_by_rate(stranger: httpx.Client) -> None:
@@ -133,12 +133,15 @@ def test_a_credential_is_refused_beyond_its_limit_and_told_when_to_come_back(
     stack: Stack, limited: Callable[..., httpx.Client]
 ) -> None:
     client = limited(stack.new_owner().key)
-    for number in range(1, MOST[Rate.DEFAULT] + 1):
+    for number in range(1, MOST[RateLimitName.DEFAULT] + 1):
         reply = client.get("/users/me")
         assert reply.status_code == 200
-        assert reply.headers["ratelimit-policy"] == f'"default";q={MOST[Rate.DEFAULT]};w=86400'
+        assert (
+            reply.headers["ratelimit-policy"]
+            == f'"default";q={MOST[RateLimitName.DEFAULT]};w=86400'
+        )
         left, _ = _standing(reply)
-        assert left == MOST[Rate.DEFAULT] - number
+        assert left == MOST[RateLimitName.DEFAULT] - number
     refused = client.get("/users/me")
     problem(refused, 429, "rate.limited")
     left, reset = _standing(refused)
@@ -157,7 +160,7 @@ def test_credentials_count_apart_even_of_one_user_at_one_address(
 ) -> None:
     owner, address = stack.new_owner(), new_address()
     busy = limited(owner.key, address)
-    assert statuses(lambda: busy.get("/users/me"), MOST[Rate.DEFAULT] + 1)[-1] == 429
+    assert statuses(lambda: busy.get("/users/me"), MOST[RateLimitName.DEFAULT] + 1)[-1] == 429
     other = limited(stack.new_key(owner.user_id), address)
     assert other.get("/users/me").status_code == 200
     assert limited(address=address).post("/subscriptions/1", json={}).status_code == 422
@@ -181,7 +184,7 @@ def test_a_key_is_not_refused_for_what_its_address_did(
 ) -> None:
     address = new_address()
     guessing = limited("prk_wrong", address)
-    expected = [401] * MOST[Rate.ANONYMOUS] + [429]
+    expected = [401] * MOST[RateLimitName.ANONYMOUS] + [429]
     assert statuses(lambda: guessing.get("/users/me"), len(expected)) == expected
     assert limited(stack.new_owner().key, address).get("/users/me").status_code == 200
 
@@ -196,7 +199,7 @@ def test_two_processes_count_together(
         with limited(owner.key) as one, stack.client(owner.key) as two:
             two.base_url = httpx.URL(f"http://{LOOPBACK}:{port}")
             taken = [each.get("/users/me").status_code for each in (one, two) * 4]
-            assert taken == [200] * MOST[Rate.DEFAULT]
+            assert taken == [200] * MOST[RateLimitName.DEFAULT]
             assert {each.get("/users/me").status_code for each in (one, two)} == {429}
     finally:
         second.stop()
@@ -210,7 +213,7 @@ def test_an_address_without_credentials_is_refused_beyond_its_limit(
     limited: Callable[..., httpx.Client],
 ) -> None:
     client = limited()
-    expected = [422] * MOST[Rate.ANONYMOUS] + [429, 429]
+    expected = [422] * MOST[RateLimitName.ANONYMOUS] + [429, 429]
     assert statuses(lambda: client.post("/subscriptions/1", json={}), len(expected)) == expected
     # Missing credentials count as well, and pages are refused as pages.
     assert client.get("/users/me").status_code == 429
@@ -221,9 +224,11 @@ def test_an_address_without_credentials_is_refused_beyond_its_limit(
 
 
 def test_a_network_of_ipv6_counts_as_one_address(limited: Callable[..., httpx.Client]) -> None:
-    clients = [limited(address=f"2001:db8:77:1::{n:x}") for n in range(MOST[Rate.ANONYMOUS] + 1)]
+    clients = [
+        limited(address=f"2001:db8:77:1::{n:x}") for n in range(MOST[RateLimitName.ANONYMOUS] + 1)
+    ]
     seen = [client.post("/subscriptions/1", json={}).status_code for client in clients]
-    assert seen == [422] * MOST[Rate.ANONYMOUS] + [429]
+    assert seen == [422] * MOST[RateLimitName.ANONYMOUS] + [429]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +246,7 @@ def test_a_network_of_ipv6_counts_as_one_address(limited: Callable[..., httpx.Cl
     ],
 )
 def test_addresses_are_named_by_whom_they_belong_to(address: str | None, name: str) -> None:
-    assert name_of_address(address) == name
+    assert rate_key_of_address(address) == name
 
 
 def test_people_whose_mail_provider_has_one_address_are_counted_apart(
@@ -251,22 +256,25 @@ def test_people_whose_mail_provider_has_one_address_are_counted_apart(
     provider = limited()
     form = {"List-Unsubscribe": "One-Click"}
     for path in (f"/subscriptions/{list_id}/delete", "/unsubscribe"):
-        for _ in range(MOST[Rate.ANONYMOUS] + 2):
+        for _ in range(MOST[RateLimitName.ANONYMOUS] + 2):
             trace = {"trace_id": trace_for(stack, list_id, stack.new_owner().user_id)}
             assert provider.post(path, params=trace, data=form).status_code == 200
         # One person's link is no way around, nor is a made-up one.
-        clicks = statuses(lambda: provider.post(path, params=trace, data=form), MOST[Rate.DEFAULT])  # noqa: B023
+        clicks = statuses(
+            lambda: provider.post(path, params=trace, data=form),  # noqa: B023
+            MOST[RateLimitName.DEFAULT],
+        )
         assert clicks[-1] == 429
     forged = statuses(
         lambda: provider.get("/unsubscribe", params={"trace_id": secrets.token_hex(8)}),
-        MOST[Rate.ANONYMOUS] + 1,
+        MOST[RateLimitName.ANONYMOUS] + 1,
     )
-    assert forged == [403] * MOST[Rate.ANONYMOUS] + [429]
+    assert forged == [403] * MOST[RateLimitName.ANONYMOUS] + [429]
 
 
 def test_what_does_not_count_is_never_refused(limited: Callable[..., httpx.Client]) -> None:
     client = limited()
-    many = MOST[Rate.ANONYMOUS] + 2
+    many = MOST[RateLimitName.ANONYMOUS] + 2
     for path in ("/healthz", "/media/none.webp", "/exports/1/file.csv.gz", "/metrics"):
         assert 429 not in statuses(lambda path=path: client.get(path), many)  # type: ignore[misc]
     assert 429 not in statuses(lambda: client.post("/webhooks/stripe", content=b"{}"), many)
@@ -274,7 +282,7 @@ def test_what_does_not_count_is_never_refused(limited: Callable[..., httpx.Clien
 
 def test_orders_of_strangers_count_like_logins(limited: Callable[..., httpx.Client]) -> None:
     client = limited()
-    expected = [422] * MOST[Rate.LOGIN] + [429]
+    expected = [422] * MOST[RateLimitName.LOGIN] + [429]
     seen = statuses(lambda: client.post("/auxilia/credits/topup", json=ORDER), len(expected))
     assert seen == expected
     # What else a stranger does is another count.
@@ -286,7 +294,9 @@ def test_forms_about_passwords_count_by_address_and_are_refused_as_pages(
     limited: Callable[..., httpx.Client], route: str
 ) -> None:
     client, path = limited(), route.removeprefix("POST ")
-    assert 429 not in statuses(lambda: client.post(path, data={"email": "x"}), MOST[Rate.LOGIN])
+    assert 429 not in statuses(
+        lambda: client.post(path, data={"email": "x"}), MOST[RateLimitName.LOGIN]
+    )
     page = client.post(path, data={"email": "x"})
     assert page.status_code == 429
     assert page.headers["content-type"].startswith("text/html")
@@ -307,11 +317,11 @@ def test_without_redis_only_what_must_be_bounded_is(
     assert client.get("/users/me").status_code == 200
     getattr(redis, how)()
     try:
-        many = MOST[Rate.DEFAULT] * 3
+        many = MOST[RateLimitName.DEFAULT] * 3
         assert statuses(lambda: client.get("/users/me"), many) == [200] * many
         anybody = limited()
         assert set(statuses(lambda: anybody.post("/subscriptions/1", json={}), many)) == {422}
-        allowed = MOST[Rate.LOGIN] // 2
+        allowed = MOST[RateLimitName.LOGIN] // 2
         orders = statuses(lambda: payer.post("/auxilia/credits/topup", json=ORDER), allowed + 2)
         assert orders == [422] * allowed + [429, 429]
     finally:
@@ -328,8 +338,8 @@ def test_without_redis_only_what_must_be_bounded_is(
 
 
 def test_a_high_limit_is_kept_by_processes_that_take_numbers_by_the_block(stack: Stack) -> None:
-    processes = [Counters(stack.settings()) for _ in range(3)]
-    [item] = limits_of("1500/day")
+    processes = [RateCounters(stack.settings()) for _ in range(3)]
+    [item] = parse_limits("1500/day")
     name = secrets.token_hex(8)
 
     def take(number: int) -> bool:
@@ -346,8 +356,8 @@ def test_a_high_limit_is_kept_by_processes_that_take_numbers_by_the_block(stack:
 
 
 def test_one_process_gives_out_every_number_of_a_high_limit(stack: Stack) -> None:
-    counters = Counters(stack.settings())
-    [item] = limits_of("900/day")
+    counters = RateCounters(stack.settings())
+    [item] = parse_limits("900/day")
     name = secrets.token_hex(8)
     left = [counters.count(item, "test", name) for _ in range(901)]
     counters.close()
@@ -375,10 +385,10 @@ def test_one_process_gives_out_every_number_of_a_high_limit(stack: Stack) -> Non
     ],
 )
 def test_limits_are_written_as_the_library_reads_them(written: str, fits: bool) -> None:
-    assert _accepts(rate_notation.check, written) == fits
-    assert _accepts(limits_of, written) == fits
+    assert _accepts(rate_notation.check_rate_limits, written) == fits
+    assert _accepts(parse_limits, written) == fits
     if fits and written:
-        assert len(limits_of(written)) == len(limits.parse_many(written))
+        assert len(parse_limits(written)) == len(limits.parse_many(written))
 
 
 def _accepts(read: Callable[[str], Any], written: str) -> bool:

@@ -242,7 +242,7 @@ def test_where_none_is_allowed_none_passes() -> None:
     ],
 )
 def test_the_result_goes_into_the_query(url: str, led_to: str) -> None:
-    assert return_urls.with_result(url, 7, "paid") == led_to
+    assert return_urls.add_result(url, 7, "paid") == led_to
     assert httpx.URL(led_to).host == "shop.example"
     assert dict(httpx.URL(led_to).params)["order_id"] == "7"
 

@@ -13,7 +13,7 @@ from pydantic import AnyHttpUrl, SecretStr
 from core.errors import DomainError
 from core.settings import Settings
 from devstack.sandbox.stock_photo_settings import UNSPLASH_PREFIX
-from integrations.stock_photos.port import Photo, ProviderName
+from integrations.stock_photos.port import Photo, PhotoProviderName
 from integrations.stock_photos.registry import StockPhotoProviders
 from tests.stack import Stack
 
@@ -225,16 +225,16 @@ def real() -> StockPhotoProviders:
 
 
 def test_unsplashs_own_origin_alone_is_allowed(real: StockPhotoProviders) -> None:
-    unsplash = real.named(ProviderName.UNSPLASH)
+    unsplash = real.named(PhotoProviderName.UNSPLASH)
     assert unsplash.photo_at(f"{UNSPLASH}{PHOTO}") == Photo("LBI7cgq3pbM")
     marked = f"{UNSPLASH}{PHOTO}?ixid=M3wxMTI1ODF8MHwxfHNlYXJjaHwxfHxjYXR8ZW58MHx8fHwxNjk"
     assert unsplash.photo_at(marked).mark == marked.partition("ixid=")[2]
     forms = [*hostile(UNSPLASH, 8443), f"https://unsplash.com{PHOTO}", OPENVERSE + DETAIL]
-    assert [form for form in forms if _allows(real, ProviderName.UNSPLASH, form)] == []
+    assert [form for form in forms if _allows(real, PhotoProviderName.UNSPLASH, form)] == []
 
 
 def test_openverses_own_origin_alone_is_allowed(real: StockPhotoProviders) -> None:
-    openverse = real.named(ProviderName.OPENVERSE)
+    openverse = real.named(PhotoProviderName.OPENVERSE)
     assert openverse.photo_at(OPENVERSE + DETAIL).id == "1c5442f6-6bb6-4ab7-b603-f598e7579dd2"
     forms = [
         *(form.replace(PHOTO, DETAIL) for form in hostile(OPENVERSE, 8443)),
@@ -246,11 +246,11 @@ def test_openverses_own_origin_alone_is_allowed(real: StockPhotoProviders) -> No
     ]
     own = OPENVERSE + DETAIL
     assert [
-        each for each in forms if each != own and _allows(real, ProviderName.OPENVERSE, each)
+        each for each in forms if each != own and _allows(real, PhotoProviderName.OPENVERSE, each)
     ] == []
 
 
-def _allows(real: StockPhotoProviders, name: ProviderName, endpoint: str) -> bool:
+def _allows(real: StockPhotoProviders, name: PhotoProviderName, endpoint: str) -> bool:
     try:
         real.named(name).photo_at(endpoint)
     except DomainError as error:

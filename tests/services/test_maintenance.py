@@ -121,14 +121,14 @@ def test_purging_forgets_sessions_attempts_and_mails_whose_time_is_over(
     )
     with stack.resources.unit_of_work() as uow:
         sessions.begin(uow, signer, owner.user_id)
-        account_mails.ask(uow, MailKind.FORGOTTEN_PASSWORD, owner.email)
+        account_mails.request_mail(uow, MailKind.FORGOTTEN_PASSWORD, owner.email)
     stack.query("UPDATE user_sessions SET expires_at = now() WHERE user_id = %s", owner.user_id)
     day = "UPDATE account_mails SET created_at = now() - interval '1 day' WHERE email = %s"
     stack.query(day, owner.email)
     stack.query(attempt, b"old", "25 hours")
     with stack.resources.unit_of_work() as uow:
         sessions.begin(uow, signer, owner.user_id)
-        account_mails.ask(uow, MailKind.FORGOTTEN_PASSWORD, owner.email)
+        account_mails.request_mail(uow, MailKind.FORGOTTEN_PASSWORD, owner.email)
     stack.query(attempt, b"young", "23 hours")
 
     def left() -> list[tuple[object, ...]]:

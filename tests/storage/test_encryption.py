@@ -3,7 +3,7 @@ import secrets
 import pytest
 
 from core.keyring import Key, Keyring
-from storage.encryption import Envelope, Tampered, WrappedKey, decrypt, encrypt
+from storage.encryption import KeyWrapper, Tampered, WrappedKey, decrypt, encrypt
 
 
 def keyring(*ids: str) -> Keyring:
@@ -37,20 +37,20 @@ def test_cut_short_bytes_are_an_error() -> None:
 
 
 def test_after_rotation_old_keys_open_and_new_ones_wrap() -> None:
-    plain, wrapped = Envelope(keyring("old")).new_key("x")
-    rotated = Envelope(keyring("new", "old"))
+    plain, wrapped = KeyWrapper(keyring("old")).new_key("x")
+    rotated = KeyWrapper(keyring("new", "old"))
     assert rotated.unwrap(wrapped, "x") == plain
     assert rotated.new_key("x")[1].wrapped_by == "new"
 
 
 def test_a_wrapped_key_opens_only_what_it_was_made_for() -> None:
-    envelope = Envelope(keyring("one"))
+    envelope = KeyWrapper(keyring("one"))
     _, wrapped = envelope.new_key("x")
     with pytest.raises(Tampered):
         envelope.unwrap(wrapped, "y")
 
 
 def test_a_key_that_was_taken_away_is_named() -> None:
-    _, wrapped = Envelope(keyring("gone")).new_key("x")
+    _, wrapped = KeyWrapper(keyring("gone")).new_key("x")
     with pytest.raises(Tampered, match="gone"):
-        Envelope(keyring("other")).unwrap(WrappedKey("gone", wrapped.data), "x")
+        KeyWrapper(keyring("other")).unwrap(WrappedKey("gone", wrapped.data), "x")

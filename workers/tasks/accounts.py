@@ -6,6 +6,6 @@ from workers.declaration import TaskSet
 TASKS = TaskSet()
 
 
-@TASKS.job(account_mails.SEND)
+@TASKS.job(account_mails.SEND_ACCOUNT_MAIL)
 def mail(lease: Lease) -> None:
     account_mails.send(context.resources(), lease, context.mailer())

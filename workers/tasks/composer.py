@@ -1,9 +1,9 @@
 from typing import Any
 
-from integrations.stock_photos.port import Photo, ProviderName
-from services.composer.metadata_requests import Commission
-from services.composer.post import Part, Post
-from storage.request_work import Question
+from integrations.stock_photos.port import Photo, PhotoProviderName
+from services.composer.metadata_requests import MetadataRequest
+from services.composer.post import MetadataField, Post
+from storage.request_work import RequestLease
 from workers import context
 from workers.declaration import TaskSet
 
@@ -11,20 +11,20 @@ TASKS = TaskSet()
 
 
 @TASKS.request("composer.write")
-def write(question: Question) -> dict[str, Any]:
+def write(question: RequestLease) -> dict[str, Any]:
     asked = question.payload
-    commission = Commission(
-        Post(asked["title"], asked["content"]), frozenset(map(Part, asked["wanted"]))
+    commission = MetadataRequest(
+        Post(asked["title"], asked["content"]), frozenset(map(MetadataField, asked["wanted"]))
     )
     written = context.writing().write(commission, question.seconds_left)
     return {"fields": written.product, "source": written.source}
 
 
 @TASKS.request("photos.search")
-def search(question: Question) -> dict[str, Any]:
+def search(question: RequestLease) -> dict[str, Any]:
     asked = question.payload
     found = context.photos().search(
-        ProviderName(asked["provider"]),
+        PhotoProviderName(asked["provider"]),
         asked["query"],
         page=asked["page"],
         limit=asked["limit"],
@@ -34,8 +34,8 @@ def search(question: Question) -> dict[str, Any]:
 
 
 @TASKS.request("photos.download_url")
-def download_url(question: Question) -> dict[str, Any]:
+def download_url(question: RequestLease) -> dict[str, Any]:
     asked = question.payload
     photo = Photo(asked["id"], asked["mark"])
-    provider = ProviderName(asked["provider"])
+    provider = PhotoProviderName(asked["provider"])
     return {"url": context.photos().download_url(provider, photo, question.seconds_left)}

@@ -13,10 +13,10 @@ from workers.declaration import TaskSet
 
 TASKS = TaskSet()
 
-JOBS_KEPT = timedelta(days=30)
+JOB_RETENTION = timedelta(days=30)
 # So that one that comes a second time ends what it gave, for as long as that is likely.
-CODES_KEPT = timedelta(days=30)
-FOLDED_AT_ONCE = 10_000
+CODE_RETENTION = timedelta(days=30)
+MAX_FOLDED_DELTAS = 10_000
 
 
 @TASKS.periodic("maintenance.sweep_uploads")
@@ -40,13 +40,13 @@ def purge() -> None:
     now = clock.now()
     while True:
         with resources.unit_of_work() as uow:
-            purged = records.purge_finished(uow, before=now - JOBS_KEPT)
+            purged = records.purge_finished(uow, before=now - JOB_RETENTION)
             purged += idempotency.purge(uow, before=now)
             purged += mailed_tokens.purge(uow, before=now)
-            purged += account_mails.purge(uow, before=now - account_mails.KEPT)
+            purged += account_mails.purge(uow, before=now - account_mails.ACCOUNT_MAIL_RETENTION)
             purged += sessions.purge(uow, before=now)
-            purged += logins.purge(uow, before=now - logins.FORGOTTEN_AFTER)
-            purged += codes.purge(uow, before=now - CODES_KEPT)
+            purged += logins.purge(uow, before=now - logins.ATTEMPT_RETENTION)
+            purged += codes.purge(uow, before=now - CODE_RETENTION)
             purged += tokens.purge(uow, before=now)
         if not purged:
             return
@@ -56,7 +56,7 @@ def purge() -> None:
 def fold_counts() -> None:
     """Keep few enough differences that counting a list's subscribers stays quick."""
     resources = context.resources()
-    folded = FOLDED_AT_ONCE
-    while folded == FOLDED_AT_ONCE:
+    folded = MAX_FOLDED_DELTAS
+    while folded == MAX_FOLDED_DELTAS:
         with resources.unit_of_work() as uow:
-            folded = subscriber_counts.fold(uow, most=FOLDED_AT_ONCE)
+            folded = subscriber_counts.fold_deltas(uow, most=MAX_FOLDED_DELTAS)

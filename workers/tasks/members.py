@@ -2,7 +2,7 @@ from services.jobs.lease import Lease
 from services.mailing.imports import import_jobs
 from services.mailing.imports import undo as undoing
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
-from services.mailing.imports.undo import UNDO
+from services.mailing.imports.undo import UNDO_IMPORT
 from workers import context
 from workers.declaration import TaskSet
 
@@ -15,6 +15,6 @@ def bring(lease: Lease) -> None:
     import_jobs.run(context.resources(), lease)
 
 
-@TASKS.job(UNDO)
+@TASKS.job(UNDO_IMPORT)
 def undo(lease: Lease) -> None:
     undoing.run(context.resources(), lease)

@@ -2,21 +2,21 @@ from typing import Any
 
 from services.jobs.lease import Lease
 from services.money.topups import checkout, polling
-from services.money.topups.checkout import OPEN
-from storage.request_work import Question
+from services.money.topups.checkout import OPEN_CHECKOUT
+from storage.request_work import RequestLease
 from workers import context
 from workers.declaration import TaskSet
 
 TASKS = TaskSet()
 
 
-@TASKS.job(OPEN)
+@TASKS.job(OPEN_CHECKOUT)
 def open_checkout(lease: Lease) -> None:
     checkout.open_checkout(context.resources(), context.payments(), lease)
 
 
 @TASKS.request("topup.refresh")
-def refresh(question: Question) -> dict[str, Any]:
+def refresh(question: RequestLease) -> dict[str, Any]:
     """The state of an order whose payer has come back."""
     status = polling.refresh(context.resources(), context.payments(), question.payload["order_id"])
     return {"status": status}

@@ -15,8 +15,8 @@ from starlette.types import Receive, Scope, Send
 from devstack.sandbox.llm import victim, writing
 from devstack.sandbox.llm.completion import completion
 
-Body = dict[str, Any]
-Behaviour = Callable[[Body], Awaitable[Response]]
+CompletionBody = dict[str, Any]
+Behaviour = Callable[[CompletionBody], Awaitable[Response]]
 
 PREFIX = "sandbox-"
 ONCE = "-once"
@@ -26,26 +26,26 @@ _TRICKLE_SECONDS = 0.1
 _MANY = [f"number {number} of far too many" for number in range(1, 13)]
 
 
-async def right(body: Body) -> Response:
+async def right(body: CompletionBody) -> Response:
     return completion(body, _json(writing.instance(body)))
 
 
-async def _prose(body: Body) -> Response:
+async def _prose(body: CompletionBody) -> Response:
     answer = json.dumps(writing.instance(body), ensure_ascii=False, indent=2)
     return completion(
         body, f"Sure {{of course}}! Here it is:\n\n```json\n{answer}\n```\n\nAnything else?"
     )
 
 
-async def _wrong_shape(body: Body) -> Response:
+async def _wrong_shape(body: CompletionBody) -> Response:
     return completion(body, '[{"headline": 1, "tags": "none"}]')
 
 
-async def _no_json(body: Body) -> Response:
+async def _no_json(body: CompletionBody) -> Response:
     return completion(body, "I think that it is a very nice post, and well written.")
 
 
-async def _too_long(body: Body) -> Response:
+async def _too_long(body: CompletionBody) -> Response:
     answer = writing.instance(body)
     longer: dict[str, object] = {
         name: [*value, *_MANY] if isinstance(value, list) else f"{value} {'And so on. ' * 60}"
@@ -54,20 +54,20 @@ async def _too_long(body: Body) -> Response:
     return completion(body, _json(longer))
 
 
-async def _refuses(body: Body) -> Response:
+async def _refuses(body: CompletionBody) -> Response:
     return completion(body, None, refusal="I'm sorry, but I can't help with that.")
 
 
-async def _empty(body: Body) -> Response:
+async def _empty(body: CompletionBody) -> Response:
     return completion(body, "")
 
 
-async def _length(body: Body) -> Response:
+async def _length(body: CompletionBody) -> Response:
     answer = _json(writing.instance(body))
     return completion(body, answer[: len(answer) // 2], finish_reason="length")
 
 
-async def _filtered(body: Body) -> Response:
+async def _filtered(body: CompletionBody) -> Response:
     return completion(body, "", finish_reason="content_filter")
 
 
@@ -80,20 +80,20 @@ class _Half(Response):
         await send({"type": "http.response.body", "body": half, "more_body": True})
 
 
-async def _cut(body: Body) -> Response:
+async def _cut(body: CompletionBody) -> Response:
     return _Half(bytes((await right(body)).body), media_type="application/json")
 
 
-async def _broken(body: Body) -> Response:
+async def _broken(body: CompletionBody) -> Response:
     whole = bytes((await right(body)).body)
     return Response(whole[: len(whole) // 2], media_type="application/json")
 
 
-async def _page(_: Body) -> Response:
+async def _page(_: CompletionBody) -> Response:
     return Response("<!doctype html><title>Welcome</title>", media_type="text/html")
 
 
-async def _huge(_: Body) -> Response:
+async def _huge(_: CompletionBody) -> Response:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(64):
             yield b" " * 1024 * 1024
@@ -101,7 +101,7 @@ async def _huge(_: Body) -> Response:
     return StreamingResponse(endless(), media_type="application/json")
 
 
-async def _trickle(_: Body) -> Response:
+async def _trickle(_: CompletionBody) -> Response:
     async def drops() -> AsyncIterator[bytes]:
         for _ in range(int(SLOW_SECONDS / _TRICKLE_SECONDS)):
             yield b" "
@@ -110,22 +110,22 @@ async def _trickle(_: Body) -> Response:
     return StreamingResponse(drops(), media_type="application/json")
 
 
-async def _slow(body: Body) -> Response:
+async def _slow(body: CompletionBody) -> Response:
     await asyncio.sleep(SLOW_SECONDS)
     return await right(body)
 
 
-async def _moment(body: Body) -> Response:
+async def _moment(body: CompletionBody) -> Response:
     await asyncio.sleep(MOMENT_SECONDS)
     return await right(body)
 
 
-async def _redirect(_: Body) -> Response:
+async def _redirect(_: CompletionBody) -> Response:
     return RedirectResponse("/llm/runs/redirected/v1/chat/completions", status_code=307)
 
 
 def _status(status: int, retry_after: Callable[[], str] | None = None) -> Behaviour:
-    async def answer(_: Body) -> Response:
+    async def answer(_: CompletionBody) -> Response:
         headers = {"Retry-After": retry_after()} if retry_after else {}
         return _error(status, "Come back later.", headers=headers)
 
@@ -136,40 +136,40 @@ def _in_a_second() -> str:
     return format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
 
 
-async def _no_schema(body: Body) -> Response:
+async def _no_schema(body: CompletionBody) -> Response:
     if (body.get("response_format") or {}).get("type") == "json_schema":
         return _error(400, "response_format: json_schema is not supported.")
     return await right(body)
 
 
-async def _no_json_mode(body: Body) -> Response:
+async def _no_json_mode(body: CompletionBody) -> Response:
     if body.get("response_format"):
         return _error(422, "Extra inputs are not permitted: response_format")
     return await right(body)
 
 
-async def _new_limit(body: Body) -> Response:
+async def _new_limit(body: CompletionBody) -> Response:
     if "max_tokens" in body:
         return _error(400, "Unsupported parameter: use 'max_completion_tokens' instead.")
     return await right(body)
 
 
-async def _echo(body: Body) -> Response:
+async def _echo(body: CompletionBody) -> Response:
     """An error that repeats all it was given, as careless servers do."""
     return _error(500, json.dumps(body, ensure_ascii=False))
 
 
-async def _compressed(body: Body) -> Response:
+async def _compressed(body: CompletionBody) -> Response:
     whole = gzip.compress(bytes((await right(body)).body))
     headers = {"Content-Encoding": "gzip"}
     return Response(whole, media_type="application/json", headers=headers)
 
 
-async def _too_much(_: Body) -> Response:
+async def _too_much(_: CompletionBody) -> Response:
     return _error(400, "This model's maximum context length is 10 tokens.")
 
 
-async def _garbled(_: Body) -> Response:
+async def _garbled(_: CompletionBody) -> Response:
     return PlainTextResponse("Bad Gateway", status_code=502)
 
 

@@ -13,17 +13,17 @@ from fastapi import APIRouter, Body, Request, Response
 from fastapi.responses import HTMLResponse
 
 from devstack.sandbox.llm.behaviours import BEHAVIOURS, ONCE, PREFIX, behaviour
-from devstack.sandbox.llm.runs import DEFAULT, Run, Runs
-from devstack.sandbox.llm_settings import API_KEY, MODEL, SANDBOX_PREFIX
+from devstack.sandbox.llm.runs import DEFAULT, ModelRun, ModelRuns
+from devstack.sandbox.llm_settings import MODEL, SANDBOX_API_KEY, SANDBOX_PREFIX
 
 _LOOKS_EVERY_SECONDS = 0.1
 
-Json = Annotated[dict[str, Any], Body()]
+JsonBody = Annotated[dict[str, Any], Body()]
 
 
 def make_router() -> APIRouter:
     router = APIRouter()
-    runs = Runs()
+    runs = ModelRuns()
     page = _page()
 
     @router.get("", response_class=HTMLResponse)
@@ -37,11 +37,11 @@ def make_router() -> APIRouter:
         return {"object": "list", "data": listed}
 
     @router.post("/v1/chat/completions")
-    async def answer(request: Request, body: Json) -> Response:
+    async def answer(request: Request, body: JsonBody) -> Response:
         return await _answer(request, runs.named(DEFAULT), body)
 
     @router.post("/runs/{run}/v1/chat/completions")
-    async def answer_in_run(request: Request, run: str, body: Json) -> Response:
+    async def answer_in_run(request: Request, run: str, body: JsonBody) -> Response:
         return await _answer(request, runs.named(run), body)
 
     @router.get("/runs/{run}")
@@ -49,7 +49,7 @@ def make_router() -> APIRouter:
         return runs.named(run).shown()
 
     @router.put("/runs/{run}")
-    async def steer(run: str, body: Json) -> dict[str, object]:
+    async def steer(run: str, body: JsonBody) -> dict[str, object]:
         runs.named(run).model = body.get("model")
         return runs.named(run).shown()
 
@@ -60,7 +60,7 @@ def make_router() -> APIRouter:
     return router
 
 
-async def _answer(request: Request, run: Run, body: dict[str, Any]) -> Response:
+async def _answer(request: Request, run: ModelRun, body: dict[str, Any]) -> Response:
     body["_headers"] = dict(request.headers)
     model, times = run.note(body)
     answering = asyncio.ensure_future(behaviour(model, times)(body))
@@ -83,7 +83,7 @@ def _page() -> str:
     for name, value in (
         ("prefix", SANDBOX_PREFIX),
         ("model", MODEL),
-        ("key", API_KEY),
+        ("key", SANDBOX_API_KEY),
         ("once", ONCE),
         ("models", rows),
     ):

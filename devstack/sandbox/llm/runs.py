@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DEFAULT = "default"
-_MOST_RUNS = 1000
-_REMEMBERED = 20
+_MAX_RUNS = 1000
+_MAX_KEPT_REQUESTS = 20
 
 
 @dataclass
-class Run:
+class ModelRun:
     """
     Attributes:
         model: answers as this one, whichever is asked for.
@@ -20,7 +20,9 @@ class Run:
     model: str | None = None
     calls: int = 0
     left: int = 0
-    requests: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    requests: deque[dict[str, Any]] = field(
+        default_factory=lambda: deque(maxlen=_MAX_KEPT_REQUESTS)
+    )
     _by_model: Counter[str] = field(default_factory=Counter)
 
     def note(self, body: dict[str, Any]) -> tuple[str, int]:
@@ -40,14 +42,14 @@ class Run:
         }
 
 
-class Runs:
+class ModelRuns:
     def __init__(self) -> None:
-        self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._runs: OrderedDict[str, ModelRun] = OrderedDict()
 
-    def named(self, name: str) -> Run:
+    def named(self, name: str) -> ModelRun:
         if name not in self._runs:
-            self._runs[name] = Run()
-            if len(self._runs) > _MOST_RUNS:
+            self._runs[name] = ModelRun()
+            if len(self._runs) > _MAX_RUNS:
                 self._runs.popitem(last=False)
         return self._runs[name]
 

@@ -17,10 +17,10 @@ _NOT_OURS = re.compile(r"\S*://\S*|\S*@\S*|\bwww\.\S*")
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,4}")
 _TITLE = "Title: "
-_MOST_SUMMARY = 290
-_MOST_TWEET = 130
-_MOST_TWEETS = 3
-_MOST_TAGS = 5
+_MAX_SUMMARY_CHARACTERS = 290
+_MAX_TWEET_CHARACTERS = 130
+_MAX_TWEETS = 3
+_MAX_TAGS = 5
 
 
 def instance(body: dict[str, Any]) -> dict[str, object]:
@@ -59,9 +59,9 @@ def _value(name: str, kind: dict[str, Any], text: str) -> object:
         case "tags", _:
             return _tags(text)
         case "tweets", _:
-            return [_cut(each, _MOST_TWEET) for each in sentences[:_MOST_TWEETS]]
+            return [_cut(each, _MAX_TWEET_CHARACTERS) for each in sentences[:_MAX_TWEETS]]
         case _, "array":
-            return sentences[:_MOST_TWEETS]
+            return sentences[:_MAX_TWEETS]
         case _:
             return _summary(sentences)
 
@@ -75,9 +75,9 @@ def _sentences(text: str) -> list[str]:
 
 
 def _summary(sentences: list[str]) -> str:
-    chosen = _cut(sentences[0], _MOST_SUMMARY)
+    chosen = _cut(sentences[0], _MAX_SUMMARY_CHARACTERS)
     for each in sentences[1:]:
-        if len(chosen) + 1 + len(each) > _MOST_SUMMARY:
+        if len(chosen) + 1 + len(each) > _MAX_SUMMARY_CHARACTERS:
             break
         chosen = f"{chosen} {each}"
     return chosen
@@ -101,4 +101,4 @@ def _slug(text: str) -> str:
 def _tags(text: str) -> list[str]:
     plain = _NOT_OURS.sub("", text.removeprefix(_TITLE)).casefold()
     counted = Counter(_WIDE.findall(plain) or _WORD.findall(plain))
-    return [word for word, _ in counted.most_common(_MOST_TAGS)]
+    return [word for word, _ in counted.most_common(_MAX_TAGS)]

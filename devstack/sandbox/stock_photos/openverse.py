@@ -10,7 +10,7 @@ from devstack.sandbox.stock_photo_settings import OPENVERSE_PREFIX
 from devstack.sandbox.stock_photos.pictures import picture, size_of
 from devstack.sandbox.stock_photos.trouble import trouble
 
-LARGEST_PAGE = 20
+MAX_PAGE_PHOTOS = 20
 PHOTOS_A_SEARCH = 120
 _BURST, _SUSTAINED = 20, 200
 _NAMES = uuid.UUID("7d1a3c1e-6f0e-4c53-9a53-0f2f1f3a5b11")
@@ -24,12 +24,12 @@ def make_router() -> APIRouter:
         request: Request,
         q: str = "",
         page: Annotated[int, Query(ge=1)] = 1,
-        page_size: Annotated[int, Query(ge=1)] = LARGEST_PAGE,
+        page_size: Annotated[int, Query(ge=1)] = MAX_PAGE_PHOTOS,
     ) -> Response:
         refusal = await trouble(q, _quota(0))
         if refusal is not None:
             return refusal
-        if page_size > LARGEST_PAGE:
+        if page_size > MAX_PAGE_PHOTOS:
             return JSONResponse({"detail": "Authentication credentials were not provided."}, 401)
         return JSONResponse(_found(_base(request), q, page, page_size), headers=_quota(_BURST - 1))
 

@@ -6,7 +6,7 @@ import random
 
 from fastapi.responses import Response
 
-LARGEST_SIDE = 3000
+MAX_PICTURE_SIDE_PIXELS = 3000
 _SIZES = ((3000, 2000), (2000, 3000), (2400, 2400), (3000, 1688))
 _HILLS = 5
 _POINTS = 9

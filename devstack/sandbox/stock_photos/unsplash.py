@@ -19,14 +19,14 @@ from devstack.sandbox.stock_photos.trouble import trouble
 
 QUOTA = 5000
 PHOTOS_A_SEARCH = 200
-_REMEMBERED = 2000
+_MAX_KEPT_CALLS = 2000
 _WIDTHS = {"full": 2400, "regular": 1080, "small": 400, "thumb": 200}
 _MADE_AT = "2026-01-01T12:00:00Z"
 
 
 @dataclass
-class Desk:
-    calls: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+class UnsplashCalls:
+    calls: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MAX_KEPT_CALLS))
     answered: int = 0
 
     def note(self, request: Request) -> None:
@@ -38,7 +38,7 @@ class Desk:
 
 
 def make_router() -> APIRouter:
-    router, desk = APIRouter(), Desk()
+    router, desk = APIRouter(), UnsplashCalls()
 
     @router.get("/search/photos")
     async def search(

@@ -10,33 +10,33 @@ from devstack.sandbox.stripe.objects import (
     payment_object,
     session_object,
 )
-from devstack.sandbox.stripe.records import Dispute, Payment, Refund, Session
+from devstack.sandbox.stripe.records import CheckoutSession, Dispute, Payment, Refund
 
-MOST_SESSIONS = 2_000
+MAX_SESSIONS = 2_000
 
-Tell = Callable[[str, Object, str], None]
+EventSink = Callable[[str, Object, str], None]
 
 
-class NotNow(Exception):
+class ActionNotPossible(Exception):
     """That can't be done with a checkout as it is; the text says why."""
 
 
 class Account:
     """Keeps the last checkouts. ``tell`` is given each event's type, object and session's id."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: EventSink) -> None:
         self._tell = tell
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: OrderedDict[str, CheckoutSession] = OrderedDict()
 
-    def keep(self, session: Session) -> None:
+    def keep(self, session: CheckoutSession) -> None:
         self._sessions[session.id] = session
-        if len(self._sessions) > MOST_SESSIONS:
+        if len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
 
-    def newest_first(self) -> list[Session]:
+    def newest_first(self) -> list[CheckoutSession]:
         return list(reversed(self._sessions.values()))
 
-    def session(self, session_id: str) -> Session | None:
+    def session(self, session_id: str) -> CheckoutSession | None:
         return self._sessions.get(session_id)
 
     def payment(self, an_id: str) -> Payment | None:
@@ -48,32 +48,32 @@ class Account:
 
     # -- what a payer does -------------------------------------------------------------------
 
-    def pay(self, session: Session) -> None:
+    def pay(self, session: CheckoutSession) -> None:
         self._complete(session, "succeeded")
         session.payment_status = "paid"
         self._tell_of(session, "checkout.session.completed")
 
-    def promise(self, session: Session) -> None:
+    def promise(self, session: CheckoutSession) -> None:
         """A bank debit is ordered; whether the money comes shows later."""
         self._complete(session, "processing")
         self._tell_of(session, "checkout.session.completed")
 
-    def settle(self, session: Session) -> None:
+    def settle(self, session: CheckoutSession) -> None:
         self._promised(session).status = "succeeded"
         session.payment_status = "paid"
         self._tell_of(session, "checkout.session.async_payment_succeeded")
 
-    def fall_through(self, session: Session) -> None:
+    def fall_through(self, session: CheckoutSession) -> None:
         self._promised(session).status = "requires_payment_method"
         self._tell_of(session, "checkout.session.async_payment_failed")
 
-    def decline(self, session: Session) -> None:
+    def decline(self, session: CheckoutSession) -> None:
         """The checkout stays open: the payer may try another card."""
         payment = self._attempt(session)
         payment.was_declined = True
         self._tell("payment_intent.payment_failed", payment_object(payment), session.id)
 
-    def expire(self, session: Session) -> None:
+    def expire(self, session: CheckoutSession) -> None:
         _require(session.is_open, f"This checkout is {session.status}.")
         session.status = "expired"
         self._tell_of(session, "checkout.session.expired")
@@ -86,7 +86,7 @@ class Account:
 
     # -- what happens to money ---------------------------------------------------------------
 
-    def refund(self, session: Session, amount: int | None = None) -> Refund:
+    def refund(self, session: CheckoutSession, amount: int | None = None) -> Refund:
         payment = _paid(session)
         left = payment.amount - payment.refunded
         refund = Refund(left if amount is None else amount)
@@ -96,7 +96,7 @@ class Account:
         return refund
 
     def dispute(
-        self, session: Session, amount: int | None = None, *, is_inquiry: bool = False
+        self, session: CheckoutSession, amount: int | None = None, *, is_inquiry: bool = False
     ) -> Dispute:
         payment = _paid(session)
         _require(payment.open_dispute is None, "There is an open dispute already.")
@@ -109,11 +109,11 @@ class Account:
             self._tell_of_dispute(session, payment, dispute, "funds_withdrawn")
         return dispute
 
-    def end_dispute(self, session: Session, outcome: str) -> None:
+    def end_dispute(self, session: CheckoutSession, outcome: str) -> None:
         payment = _paid(session)
         dispute = payment.open_dispute
         if dispute is None:
-            raise NotNow("There is no open dispute.")
+            raise ActionNotPossible("There is no open dispute.")
         was_inquiry = dispute.status.startswith("warning_")
         dispute.status = "warning_closed" if was_inquiry else outcome
         self._tell_of_dispute(session, payment, dispute, "closed")
@@ -122,7 +122,7 @@ class Account:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _attempt(self, session: Session) -> Payment:
+    def _attempt(self, session: CheckoutSession) -> Payment:
         _require(session.is_open, f"This checkout is {session.status}.")
         if session.payment is None:
             session.payment = Payment(
@@ -133,32 +133,32 @@ class Account:
             )
         return session.payment
 
-    def _complete(self, session: Session, status: str) -> None:
+    def _complete(self, session: CheckoutSession, status: str) -> None:
         payment = self._attempt(session)
         payment.status, payment.was_declined = status, False
         payment.amount, payment.currency = session.amount, session.currency
         session.status = "complete"
 
-    def _promised(self, session: Session) -> Payment:
+    def _promised(self, session: CheckoutSession) -> Payment:
         if session.payment is None or not session.is_promised:
-            raise NotNow("No bank debit is under way.")
+            raise ActionNotPossible("No bank debit is under way.")
         return session.payment
 
-    def _tell_of(self, session: Session, kind: str) -> None:
+    def _tell_of(self, session: CheckoutSession, kind: str) -> None:
         self._tell(kind, session_object(session), session.id)
 
     def _tell_of_dispute(
-        self, session: Session, payment: Payment, dispute: Dispute, what: str
+        self, session: CheckoutSession, payment: Payment, dispute: Dispute, what: str
     ) -> None:
         self._tell(f"charge.dispute.{what}", dispute_object(payment, dispute), session.id)
 
 
-def _paid(session: Session) -> Payment:
+def _paid(session: CheckoutSession) -> Payment:
     if session.payment is None or not session.payment.is_paid:
-        raise NotNow("Nothing was paid here.")
+        raise ActionNotPossible("Nothing was paid here.")
     return session.payment
 
 
 def _require(is_so: bool, otherwise: str) -> None:
     if not is_so:
-        raise NotNow(otherwise)
+        raise ActionNotPossible(otherwise)

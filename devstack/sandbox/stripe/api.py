@@ -10,26 +10,26 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from devstack.sandbox.stripe import objects
-from devstack.sandbox.stripe.account import Account, NotNow
-from devstack.sandbox.stripe.courier import Courier
-from devstack.sandbox.stripe.desk import Desk
+from devstack.sandbox.stripe.account import Account, ActionNotPossible
+from devstack.sandbox.stripe.courier import WebhookSender
+from devstack.sandbox.stripe.desk import StripeGateway
 from devstack.sandbox.stripe.forms import Params
 from devstack.sandbox.stripe.objects import Object
 from devstack.sandbox.stripe.problems import StripeProblem, missing
-from devstack.sandbox.stripe.records import Payment, Session
+from devstack.sandbox.stripe.records import CheckoutSession, Payment
 
 _KNOWN = frozenset(
     {"mode", "line_items", "client_reference_id", "metadata", "payment_intent_data", "expand"}
     | {"adaptive_pricing", "expires_at", "success_url", "cancel_url"}
 )
-_SHORTEST, _LONGEST = 30 * 60, 24 * 60 * 60
-_MOST_MINOR = 99_999_999
+_MIN_SESSION_SECONDS, _MAX_SESSION_SECONDS = 30 * 60, 24 * 60 * 60
+_MAX_AMOUNT_MINOR = 99_999_999
 
 
-class Shop:
+class StripeOperations:
     """What each call does, without the HTTP around it."""
 
-    def __init__(self, account: Account, courier: Courier) -> None:
+    def __init__(self, account: Account, courier: WebhookSender) -> None:
         self._account = account
         self._courier = courier
         self._look_up = {
@@ -38,7 +38,7 @@ class Shop:
             "charge": lambda an_id: objects.charge_object(self.payment(an_id)),
         }
 
-    def session(self, session_id: str) -> Session:
+    def session(self, session_id: str) -> CheckoutSession:
         found = self._account.session(session_id)
         if found is None:
             raise missing("checkout.session", session_id, "session")
@@ -84,7 +84,7 @@ class Shop:
         amount = _whole(given, "amount") if "amount" in given else None
         try:
             refund = self._account.refund(self._session_of(payment), amount)
-        except NotNow as refusal:
+        except ActionNotPossible as refusal:
             spent = payment.is_paid and payment.refunded == payment.amount
             code = "charge_already_refunded" if spent else None
             raise StripeProblem(str(refusal), code=code, param="amount") from None
@@ -99,17 +99,17 @@ class Shop:
         shown = [each.event for each in reversed(self._courier.events())]
         return objects.list_object("/v1/events", shown[:100])
 
-    def _expire_later(self, session: Session) -> None:
+    def _expire_later(self, session: CheckoutSession) -> None:
         left = session.expires_at - time.time()
         asyncio.get_running_loop().call_later(
             left + 1, lambda: self._account.expire_due(int(time.time()))
         )
 
-    def _session_of(self, payment: Payment) -> Session:
+    def _session_of(self, payment: Payment) -> CheckoutSession:
         return next(each for each in self._account.newest_first() if each.payment is payment)
 
 
-def make_router(desk: Desk, shop: Shop) -> APIRouter:
+def make_router(desk: StripeGateway, shop: StripeOperations) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
     @router.post("/checkout/sessions")
@@ -148,7 +148,7 @@ def make_router(desk: Desk, shop: Shop) -> APIRouter:
     return router
 
 
-def _session(given: Params) -> Session:
+def _session(given: Params) -> CheckoutSession:
     unknown = given.keys() - _KNOWN
     if unknown:
         name = min(unknown)
@@ -157,7 +157,7 @@ def _session(given: Params) -> Session:
     if _text(given, "mode") != "payment":
         raise StripeProblem("Only the mode `payment` is played here.", param="mode")
     price, inside = _price(given), _inside(given, "payment_intent_data")
-    return Session(
+    return CheckoutSession(
         amount=_whole(price, "unit_amount"),
         currency=_currency(price),
         name=_text(_inside(price, "product_data"), "name"),
@@ -181,9 +181,9 @@ def _price(given: Params) -> Params:
 def _end(given: Params) -> int:
     now = int(time.time())
     if "expires_at" not in given:
-        return now + _LONGEST
+        return now + _MAX_SESSION_SECONDS
     end = _whole(given, "expires_at")
-    if not now + _SHORTEST <= end <= now + _LONGEST:
+    if not now + _MIN_SESSION_SECONDS <= end <= now + _MAX_SESSION_SECONDS:
         message = "The `expires_at` timestamp must be between 30 minutes and 24 hours from now."
         raise StripeProblem(message, param="expires_at")
     return end
@@ -209,7 +209,7 @@ def _whole(given: Params, name: str) -> int:
         raise StripeProblem(
             f"Invalid integer: {text}", code="parameter_invalid_integer", param=name
         )
-    if name != "expires_at" and int(text) > _MOST_MINOR:
+    if name != "expires_at" and int(text) > _MAX_AMOUNT_MINOR:
         raise StripeProblem("The amount is too large.", code="amount_too_large", param=name)
     return int(text)
 

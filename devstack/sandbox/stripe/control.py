@@ -6,21 +6,21 @@ from typing import Any
 from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel
 
-from devstack.sandbox.stripe.account import Account, NotNow
-from devstack.sandbox.stripe.courier import Courier, Mode, Sent, Variant
-from devstack.sandbox.stripe.desk import Desk, Trouble
+from devstack.sandbox.stripe.account import Account, ActionNotPossible
+from devstack.sandbox.stripe.courier import DeliveryMode, DeliveryVariant, SentEvent, WebhookSender
+from devstack.sandbox.stripe.desk import InjectedFailure, StripeGateway
 from devstack.sandbox.stripe.objects import Object
-from devstack.sandbox.stripe.records import Session
+from devstack.sandbox.stripe.records import CheckoutSession
 
 
-class About(BaseModel):
+class ActionAmount(BaseModel):
     """The amount, in the minor unit, that a refund, a dispute or a change is about."""
 
     amount: int | None = None
     currency: str | None = None
 
 
-_PAYERS: dict[str, Callable[[Account, Session], None]] = {
+_PAYERS: dict[str, Callable[[Account, CheckoutSession], None]] = {
     "pay": Account.pay,
     "promise": Account.promise,
     "settle": Account.settle,
@@ -31,8 +31,8 @@ _PAYERS: dict[str, Callable[[Account, Session], None]] = {
 ACTIONS = frozenset({*_PAYERS, "alter", "refund", "dispute", "inquire", "win", "lose"})
 
 
-def act(account: Account, session: Session, action: str, about: About) -> None:
-    """Make it happen; raises ``NotNow`` for what can't."""
+def act(account: Account, session: CheckoutSession, action: str, about: ActionAmount) -> None:
+    """Make it happen; raises ``ActionNotPossible`` for what can't."""
     match action:
         case "alter":
             session.amount = about.amount or session.amount
@@ -47,17 +47,17 @@ def act(account: Account, session: Session, action: str, about: About) -> None:
             _PAYERS[action](account, session)
 
 
-def make_router(account: Account, courier: Courier, desk: Desk) -> APIRouter:
+def make_router(account: Account, courier: WebhookSender, desk: StripeGateway) -> APIRouter:
     router = APIRouter(prefix="/control")
     _add_sessions(router, account)
     _add_events(router, courier)
 
     @router.get("/trouble")
-    async def trouble() -> Trouble:
+    async def trouble() -> InjectedFailure:
         return desk.trouble
 
     @router.put("/trouble")
-    async def set_trouble(trouble: Trouble) -> Trouble:
+    async def set_trouble(trouble: InjectedFailure) -> InjectedFailure:
         desk.trouble = trouble
         return trouble
 
@@ -65,7 +65,7 @@ def make_router(account: Account, courier: Courier, desk: Desk) -> APIRouter:
 
 
 def _add_sessions(router: APIRouter, account: Account) -> None:
-    def find(session_id: str) -> Session:
+    def find(session_id: str) -> CheckoutSession:
         found = account.session(session_id)
         if found is None:
             raise HTTPException(404, "There is no such checkout, or not any more.")
@@ -80,43 +80,45 @@ def _add_sessions(router: APIRouter, account: Account) -> None:
         return as_json(find(session_id))
 
     @router.post("/sessions/{session_id}/{action}")
-    async def make_happen(session_id: str, action: str, about: About | None = None) -> Object:
+    async def make_happen(
+        session_id: str, action: str, about: ActionAmount | None = None
+    ) -> Object:
         if action not in ACTIONS:
             raise HTTPException(404, "Nobody can do that.")
         try:
-            act(account, find(session_id), action, about or About())
-        except NotNow as refusal:
+            act(account, find(session_id), action, about or ActionAmount())
+        except ActionNotPossible as refusal:
             raise HTTPException(409, str(refusal)) from None
         return as_json(find(session_id))
 
 
-def _add_events(router: APIRouter, courier: Courier) -> None:
+def _add_events(router: APIRouter, courier: WebhookSender) -> None:
     @router.get("/events")
     async def events(session: str | None = None) -> list[Object]:
         return [_event_as_json(each) for each in courier.events(session)]
 
     @router.post("/events/{event_id}/deliver")
-    async def deliver(event_id: str, variant: Variant | None = None) -> dict[str, Any]:
+    async def deliver(event_id: str, variant: DeliveryVariant | None = None) -> dict[str, Any]:
         sent = courier.find(event_id)
         if sent is None:
             raise HTTPException(404, "There is no such event, or not any more.")
-        return {"attempts": await courier.deliver(sent, variant or Variant())}
+        return {"attempts": await courier.deliver(sent, variant or DeliveryVariant())}
 
     @router.get("/mode")
-    async def mode() -> Mode:
+    async def mode() -> DeliveryMode:
         return courier.mode
 
     @router.put("/mode")
-    async def set_mode(mode: Mode) -> Mode:
+    async def set_mode(mode: DeliveryMode) -> DeliveryMode:
         courier.mode = mode
         return mode
 
     @router.post("/release")
-    async def release(mode: Mode | None = None) -> dict[str, int]:
-        return {"released": courier.release(mode or Mode())}
+    async def release(mode: DeliveryMode | None = None) -> dict[str, int]:
+        return {"released": courier.release(mode or DeliveryMode())}
 
 
-def as_json(session: Session) -> Object:
+def as_json(session: CheckoutSession) -> Object:
     payment = session.payment
     return {
         "id": session.id,
@@ -135,7 +137,7 @@ def as_json(session: Session) -> Object:
     }
 
 
-def _event_as_json(sent: Sent) -> Object:
+def _event_as_json(sent: SentEvent) -> Object:
     return {
         "id": sent.event["id"],
         "type": sent.event["type"],

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field
 
-from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.keys import StripeKeys
 from devstack.sandbox.stripe.objects import API_VERSION, Object
 from devstack.sandbox.stripe.records import new_id, now
 
 if TYPE_CHECKING:
     import httpx
 
-MOST_EVENTS = 5_000
+MAX_EVENTS = 5_000
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _TIMEOUT_SECONDS = 30.0
-_AT_ONCE = 20
+_MAX_CONCURRENT_DELIVERIES = 20
 _OLD_SECONDS = 600
 _SHUFFLED_OVER_SECONDS = 1.0
 
 
-class Mode(BaseModel):
+class DeliveryMode(BaseModel):
     """How events are taken to the webhook from now on."""
 
     times: int = Field(default=1, ge=1, le=20)
@@ -37,7 +37,7 @@ class Mode(BaseModel):
     hold: bool = Field(default=False, description="Keep them until they are released")
 
 
-class Variant(BaseModel):
+class DeliveryVariant(BaseModel):
     """One more delivery of an event, changed or not. A changed one is signed as it is."""
 
     times: int = Field(default=1, ge=1, le=20)
@@ -48,7 +48,7 @@ class Variant(BaseModel):
 
 
 @dataclass
-class Sent:
+class SentEvent:
     """An event, and what each attempt to deliver it came to: a status, or an error's name."""
 
     event: Object
@@ -57,11 +57,11 @@ class Sent:
     attempts: list[int | str] = field(default_factory=list)
 
 
-class Courier:
-    def __init__(self, keys: Keys) -> None:
-        self.mode = Mode()
+class WebhookSender:
+    def __init__(self, keys: StripeKeys) -> None:
+        self.mode = DeliveryMode()
         self._keys = keys
-        self._events: OrderedDict[str, Sent] = OrderedDict()
+        self._events: OrderedDict[str, SentEvent] = OrderedDict()
         self._under_way: set[asyncio.Task[None]] = set()
 
     def tell(self, kind: str, about: Object, session_id: str) -> None:
@@ -76,22 +76,22 @@ class Courier:
             "request": {"id": None, "idempotency_key": None},
             "type": kind,
         }
-        sent = Sent(event, session_id, is_held=self.mode.hold)
+        sent = SentEvent(event, session_id, is_held=self.mode.hold)
         self._events[sent.event["id"]] = sent
-        if len(self._events) > MOST_EVENTS:
+        if len(self._events) > MAX_EVENTS:
             self._events.popitem(last=False)
         if not sent.is_held:
             self._send_off(sent, self.mode)
 
-    def events(self, session_id: str | None = None) -> list[Sent]:
+    def events(self, session_id: str | None = None) -> list[SentEvent]:
         """In the order in which they happened."""
         kept = self._events.values()
         return [each for each in kept if session_id in {None, each.session_id}]
 
-    def find(self, event_id: str) -> Sent | None:
+    def find(self, event_id: str) -> SentEvent | None:
         return self._events.get(event_id)
 
-    def release(self, mode: Mode) -> int:
+    def release(self, mode: DeliveryMode) -> int:
         """Let go of what is held, with that mode; tells how many events."""
         held = [each for each in self._events.values() if each.is_held]
         for sent in held:
@@ -99,7 +99,7 @@ class Courier:
             self._send_off(sent, mode)
         return len(held)
 
-    async def deliver(self, sent: Sent, variant: Variant) -> list[int | str]:
+    async def deliver(self, sent: SentEvent, variant: DeliveryVariant) -> list[int | str]:
         """Now, all at once, without trying again; answers what each came to."""
         await asyncio.sleep(variant.delay)
         body = json.dumps(_changed(sent.event, variant)).encode()
@@ -113,7 +113,7 @@ class Courier:
         if "_client" in self.__dict__:
             await self._client.aclose()
 
-    def _send_off(self, sent: Sent, mode: Mode) -> None:
+    def _send_off(self, sent: SentEvent, mode: DeliveryMode) -> None:
         if self._keys.webhook_url is None:
             return
         for _ in range(mode.times):
@@ -122,7 +122,7 @@ class Courier:
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
 
-    async def _persist(self, sent: Sent, delay: float) -> None:
+    async def _persist(self, sent: SentEvent, delay: float) -> None:
         await asyncio.sleep(delay)
         body = json.dumps(sent.event).encode()
         for pause in (*_PAUSES, None):
@@ -131,7 +131,7 @@ class Courier:
                 return
             await asyncio.sleep(pause)
 
-    async def _post(self, sent: Sent, body: bytes, signature: str) -> int | str:
+    async def _post(self, sent: SentEvent, body: bytes, signature: str) -> int | str:
         import httpx
 
         outcome: int | str
@@ -151,7 +151,7 @@ class Courier:
         # Imported at the first event: most sandboxes idle, and it takes megabytes.
         import httpx
 
-        limits = httpx.Limits(max_connections=_AT_ONCE)
+        limits = httpx.Limits(max_connections=_MAX_CONCURRENT_DELIVERIES)
         return httpx.AsyncClient(timeout=_TIMEOUT_SECONDS, limits=limits, trust_env=False)
 
 
@@ -167,7 +167,7 @@ def _mac(secret: str, at: int, body: bytes) -> str:
     return hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
 
 
-def _changed(event: Object, variant: Variant) -> Object:
+def _changed(event: Object, variant: DeliveryVariant) -> Object:
     about = dict(event["data"]["object"])
     if variant.amount is not None:
         for name in ("amount_total", "amount_subtotal", "amount"):

@@ -15,19 +15,19 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from devstack.sandbox.stripe.forms import Params, decode
-from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.keys import StripeKeys
 from devstack.sandbox.stripe.objects import API_VERSION, Object
 from devstack.sandbox.stripe.problems import StripeProblem
 from devstack.sandbox.stripe.records import new_id
 
-_MOST_KEPT = 5_000
-_LONGEST_BODY = 64 * 1024
-_LONGEST_KEY = 255
+_MAX_KEPT_KEYS = 5_000
+_MAX_BODY_BYTES = 64 * 1024
+_MAX_KEY_CHARACTERS = 255
 
-Do = Callable[[Params], Object]
+Operation = Callable[[Params], Object]
 
 
-class Trouble(BaseModel):
+class InjectedFailure(BaseModel):
     """What the next calls of the API meet.
 
     ``before``: the call does nothing; ``after``: it does its work, and only the answer is lost.
@@ -49,13 +49,13 @@ class _Kept:
     body: Object
 
 
-class Desk:
-    def __init__(self, keys: Keys) -> None:
-        self.trouble = Trouble(count=0)
+class StripeGateway:
+    def __init__(self, keys: StripeKeys) -> None:
+        self.trouble = InjectedFailure(count=0)
         self._keys = keys
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
-    async def answer(self, request: Request, do: Do) -> JSONResponse:
+    async def answer(self, request: Request, do: Operation) -> JSONResponse:
         trouble = self._take_trouble()
         if trouble.when == "before":
             await asyncio.sleep(trouble.seconds)
@@ -71,13 +71,13 @@ class Desk:
             reply.headers["Idempotent-Replayed"] = "true"
         return reply
 
-    def _take_trouble(self) -> Trouble:
+    def _take_trouble(self) -> InjectedFailure:
         if self.trouble.count == 0:
-            return Trouble(count=0)
+            return InjectedFailure(count=0)
         self.trouble.count -= 1
         return self.trouble
 
-    async def _work_out(self, request: Request, do: Do) -> tuple[int, Object, bool]:
+    async def _work_out(self, request: Request, do: Operation) -> tuple[int, Object, bool]:
         try:
             self._check_key(request)
             params = decode(await _sent(request))
@@ -88,15 +88,15 @@ class Desk:
         except StripeProblem as problem:
             return problem.status, problem.body, False
 
-    def _once(self, key: str, path: str, params: Params, do: Do) -> tuple[int, Object, bool]:
-        if len(key) > _LONGEST_KEY:
+    def _once(self, key: str, path: str, params: Params, do: Operation) -> tuple[int, Object, bool]:
+        if len(key) > _MAX_KEY_CHARACTERS:
             raise StripeProblem("Idempotency keys are at most 255 characters long.")
         kept = self._kept.get(key)
         if kept is None:
             # What is refused leaves the key free.
             body = do(params)
             self._kept[key] = _Kept(path, params, body)
-            if len(self._kept) > _MOST_KEPT:
+            if len(self._kept) > _MAX_KEPT_KEYS:
                 self._kept.popitem(last=False)
             return HTTPStatus.OK, body, False
         if (kept.path, kept.params) != (path, params):
@@ -122,7 +122,7 @@ async def _sent(request: Request) -> str:
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > _LONGEST_BODY:
+        if len(body) > _MAX_BODY_BYTES:
             raise StripeProblem("The request is too long.")
     return body.decode()
 

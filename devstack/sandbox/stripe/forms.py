@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 from devstack.sandbox.stripe.problems import StripeProblem
 
 _NAME = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)\Z")
-_MOST_FIELDS = 200
+_MAX_FIELDS = 200
 
 Params = dict[str, Any]
 
@@ -15,7 +15,7 @@ Params = dict[str, Any]
 def decode(encoded: str) -> Params:
     """``a[0][b]=1`` as ``{"a": [{"b": "1"}]}``; all values are text."""
     given: Params = {}
-    for name, value in parse_qsl(encoded, keep_blank_values=True, max_num_fields=_MOST_FIELDS):
+    for name, value in parse_qsl(encoded, keep_blank_values=True, max_num_fields=_MAX_FIELDS):
         _put(given, _path(name), value)
     return {name: _listed(value) for name, value in given.items()}
 

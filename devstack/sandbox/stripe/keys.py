@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Keys:
+class StripeKeys:
     """What both sides know. Without a webhook URL events are kept, and go nowhere."""
 
     secret_key: str = field(default_factory=lambda: f"sk_test_{secrets.token_hex(24)}")

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from devstack.sandbox.stripe.problems import StripeProblem
-from devstack.sandbox.stripe.records import Dispute, Payment, Refund, Session
+from devstack.sandbox.stripe.records import CheckoutSession, Dispute, Payment, Refund
 
 API_VERSION = "2026-10-28.endive"
 
 Object = dict[str, Any]
 
 
-def session_object(session: Session) -> Object:
+def session_object(session: CheckoutSession) -> Object:
     return {
         "id": session.id,
         "object": "checkout.session",

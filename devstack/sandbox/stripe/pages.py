@@ -10,17 +10,17 @@ from fastapi import APIRouter, Form, HTTPException
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from core.money import minor_digits
-from devstack.sandbox.stripe.account import Account, NotNow
-from devstack.sandbox.stripe.control import ACTIONS, About, act
-from devstack.sandbox.stripe.courier import Courier, Mode, Variant
-from devstack.sandbox.stripe.records import Session
+from devstack.sandbox.stripe.account import Account, ActionNotPossible
+from devstack.sandbox.stripe.control import ACTIONS, ActionAmount, act
+from devstack.sandbox.stripe.courier import DeliveryMode, DeliveryVariant, WebhookSender
+from devstack.sandbox.stripe.records import CheckoutSession
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 # How long a bank debit that was ordered on the page takes.
 DEBIT_SECONDS = 5.0
-_SHOWN = 100
+_MAX_SHOWN_SESSIONS = 100
 
 _BACK = RedirectResponse("/stripe", HTTPStatus.SEE_OTHER)
 
@@ -31,7 +31,7 @@ Ticked = Annotated[bool, Form()]
 Signature = Annotated[Literal["good", "wrong", "missing", "old", "rolled"], Form()]
 
 
-def make_router(account: Account, courier: Courier) -> APIRouter:
+def make_router(account: Account, courier: WebhookSender) -> APIRouter:
     """The operator's page is where the router is mounted itself."""
     router = APIRouter()
     _add_payers_page(router, account)
@@ -49,11 +49,11 @@ def _add_payers_page(router: APIRouter, account: Account) -> None:
         session = _find(account, session_id)
         try:
             return _chosen(account, session, choice)
-        except NotNow as refusal:
+        except ActionNotPossible as refusal:
             return _payers_page(session, str(refusal), HTTPStatus.CONFLICT)
 
 
-def _add_operators_page(router: APIRouter, account: Account, courier: Courier) -> None:
+def _add_operators_page(router: APIRouter, account: Account, courier: WebhookSender) -> None:
     @router.get("", response_class=HTMLResponse)
     async def overview() -> Response:
         return _operators_page(account, courier)
@@ -64,8 +64,8 @@ def _add_operators_page(router: APIRouter, account: Account, courier: Courier) -
         if action not in ACTIONS:
             raise HTTPException(400, "Nobody can do that.")
         try:
-            act(account, session, action, About(amount=_minor(amount, session.currency)))
-        except NotNow as refusal:
+            act(account, session, action, ActionAmount(amount=_minor(amount, session.currency)))
+        except ActionNotPossible as refusal:
             return _operators_page(account, courier, str(refusal))
         return _BACK
 
@@ -74,14 +74,14 @@ def _add_operators_page(router: APIRouter, account: Account, courier: Courier) -
         sent = courier.find(event_id)
         if sent is None:
             raise HTTPException(404, "There is no such event, or not any more.")
-        await courier.deliver(sent, Variant(times=times, signature=signature))
+        await courier.deliver(sent, DeliveryVariant(times=times, signature=signature))
         return _BACK
 
     @router.post("/mode")
     async def set_mode(
         times: Times = 1, delay: Delay = 0.0, shuffle: Ticked = False, hold: Ticked = False
     ) -> Response:
-        courier.mode = Mode(times=times, delay=delay, shuffle=shuffle, hold=hold)
+        courier.mode = DeliveryMode(times=times, delay=delay, shuffle=shuffle, hold=hold)
         return _BACK
 
     @router.post("/release")
@@ -90,14 +90,14 @@ def _add_operators_page(router: APIRouter, account: Account, courier: Courier) -
         return _BACK
 
 
-def _find(account: Account, session_id: str) -> Session:
+def _find(account: Account, session_id: str) -> CheckoutSession:
     found = account.session(session_id)
     if found is None:
         raise HTTPException(404, "There is no such checkout, or not any more.")
     return found
 
 
-def _chosen(account: Account, session: Session, choice: str) -> Response:
+def _chosen(account: Account, session: CheckoutSession, choice: str) -> Response:
     match choice:
         case "cancel":
             return _sent_back(session, session.cancel_url or session.success_url)
@@ -117,7 +117,7 @@ def _chosen(account: Account, session: Session, choice: str) -> Response:
     return _sent_back(session, session.success_url)
 
 
-def _end_debit_later(account: Account, session: Session, *, comes: bool) -> None:
+def _end_debit_later(account: Account, session: CheckoutSession, *, comes: bool) -> None:
     def end() -> None:
         # Unless somebody has settled it before.
         if session.is_promised:
@@ -126,7 +126,7 @@ def _end_debit_later(account: Account, session: Session, *, comes: bool) -> None
     asyncio.get_running_loop().call_later(DEBIT_SECONDS, end)
 
 
-def _sent_back(session: Session, url: str) -> Response:
+def _sent_back(session: CheckoutSession, url: str) -> Response:
     url = url.replace("{CHECKOUT_SESSION_ID}", session.id)
     return RedirectResponse(url, HTTPStatus.SEE_OTHER)
 
@@ -138,10 +138,10 @@ def _minor(amount: str, currency: str) -> int | None:
     try:
         found = Decimal(amount.strip()).scaleb(_digits(currency))
         if found != int(found):
-            raise NotNow(f"{amount} is more exact than {currency.upper()}.")
+            raise ActionNotPossible(f"{amount} is more exact than {currency.upper()}.")
         return int(found)
     except (ArithmeticError, ValueError):
-        raise NotNow(f"{amount} is no amount.") from None
+        raise ActionNotPossible(f"{amount} is no amount.") from None
 
 
 def _money(minor: int, currency: str) -> str:
@@ -157,7 +157,7 @@ def _digits(currency: str) -> int:
 
 
 def _payers_page(
-    session: Session, notice: str = "", status: HTTPStatus = HTTPStatus.OK
+    session: CheckoutSession, notice: str = "", status: HTTPStatus = HTTPStatus.OK
 ) -> Response:
     if session.status == "expired":
         status = HTTPStatus.GONE
@@ -165,8 +165,8 @@ def _payers_page(
     return _page("pay.html", status, **values)
 
 
-def _operators_page(account: Account, courier: Courier, notice: str = "") -> Response:
-    shown = account.newest_first()[:_SHOWN]
+def _operators_page(account: Account, courier: WebhookSender, notice: str = "") -> Response:
+    shown = account.newest_first()[:_MAX_SHOWN_SESSIONS]
     events = {each.id: courier.events(each.id) for each in shown}
     held = sum(each.is_held for each in courier.events())
     status = HTTPStatus.CONFLICT if notice else HTTPStatus.OK

@@ -62,7 +62,7 @@ class Payment:
 
 
 @dataclass
-class Session:
+class CheckoutSession:
     """Stripe's checkout session: a page on which one thing can be paid."""
 
     amount: int

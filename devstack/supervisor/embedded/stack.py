@@ -27,7 +27,7 @@ _START_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True)
-class Embedded:
+class EmbeddedServices:
     """The services' programs, and the settings under which they are reached."""
 
     programs: tuple[Program, ...]
@@ -40,7 +40,7 @@ def embed(
     picker: PortPicker,
     lock: Lock,
     own: Mapping[str, str] | None = None,
-) -> Embedded:
+) -> EmbeddedServices:
     """Plan an embedded server for each service that the user's `own` settings do not name."""
     own = own or {}
     programs: list[Program] = []
@@ -60,7 +60,7 @@ def embed(
         postgres = Postgres(home, picker.pick("postgres"), secrets.postgres_password)
         programs.append(postgres.program(keep_open))
         settings["PRESSROOM_DATABASE_URL"] = postgres.url
-    return Embedded(tuple(programs), settings)
+    return EmbeddedServices(tuple(programs), settings)
 
 
 def _s3(home: Home, secrets: Secrets, picker: PortPicker, own: Mapping[str, str]) -> S3:

@@ -12,12 +12,12 @@ from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.spawn import spawn
 from devstack.supervisor.processes.watcher_client import Watcher
 
-_FIRST_DELAY = 0.5
-_LONGEST_DELAY = 10.0
+_MIN_DELAY_SECONDS = 0.5
+_MAX_DELAY_SECONDS = 10.0
 _RUNS_WELL_AFTER = 30.0
 
 
-class State(enum.StrEnum):
+class ChildState(enum.StrEnum):
     WAITING = "waiting"
     STARTING = "starting"
     READY = "ready"
@@ -33,7 +33,7 @@ class Child:
     program: Program
     watcher: Watcher
     process: subprocess.Popen[bytes] | None = None
-    state: State = State.WAITING
+    state: ChildState = ChildState.WAITING
     started_at: float = 0.0
     ready_at: float | None = None
     failures: int = 0
@@ -56,7 +56,7 @@ class Child:
 
     @property
     def is_usable(self) -> bool:
-        return self.state in (State.READY, State.DONE)
+        return self.state in (ChildState.READY, ChildState.DONE)
 
     def start(self) -> None:
         """Start it; a start that fails counts as an end, and is tried again like one."""
@@ -68,14 +68,14 @@ class Child:
             self.last_end = f"could not be started: {error}"
             self._schedule_restart()
         else:
-            self.state = State.STARTING
+            self.state = ChildState.STARTING
 
     def notice_ready(self) -> bool:
         """Ask a starting child whether it is ready; True at the moment it becomes so."""
-        if self.state is not State.STARTING or self.program.once or not self.program.ready():
+        if self.state is not ChildState.STARTING or self.program.once or not self.program.ready():
             return False
         self.ready_at = time.monotonic()
-        self.state = State.READY
+        self.state = ChildState.READY
         self.was_ready = True
         return True
 
@@ -85,7 +85,7 @@ class Child:
             return False
         code = self._bury()
         if self.program.once and code == 0:
-            self.state, self.was_ready = State.DONE, True
+            self.state, self.was_ready = ChildState.DONE, True
             self.ready_at = time.monotonic()
             return True
         self._schedule_restart()
@@ -105,7 +105,7 @@ class Child:
             if self.process.poll() is None:
                 return False
             self._bury()
-        self.state = State.STOPPED
+        self.state = ChildState.STOPPED
         return True
 
     def _bury(self) -> int:
@@ -123,11 +123,11 @@ class Child:
         now = time.monotonic()
         if self.ready_at is not None and now - self.ready_at >= _RUNS_WELL_AFTER:
             self.failures = 0
-        delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2**self.failures)
+        delay = min(_MAX_DELAY_SECONDS, _MIN_DELAY_SECONDS * 2**self.failures)
         self.failures += 1
         self.ready_at = None
         self.start_again_at = now + delay
-        self.state = State.RESTARTING
+        self.state = ChildState.RESTARTING
 
 
 def describe_end(code: int) -> str:

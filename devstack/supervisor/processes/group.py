@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from devstack.supervisor.errors import StackError
-from devstack.supervisor.processes.children import Child, State
+from devstack.supervisor.processes.children import Child, ChildState
 from devstack.supervisor.processes.logs import last_lines
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.watcher_client import Watcher
@@ -88,10 +88,10 @@ class Group:
             time.sleep(0.02)
 
     def _is_due(self, child: Child) -> bool:
-        if child.state is State.RESTARTING:
+        if child.state is ChildState.RESTARTING:
             if time.monotonic() < child.start_again_at:
                 return False
-        elif child.state is not State.WAITING:
+        elif child.state is not ChildState.WAITING:
             return False
         needed = (self._by_name.get(name) for name in child.program.needs)
         return all(each is None or each.is_usable for each in needed)

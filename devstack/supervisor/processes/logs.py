@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-_LIMIT = 10 * 1024 * 1024
+_MAX_LOG_BYTES = 10 * 1024 * 1024
 
 
 def rotate(log: Path) -> None:
     """Put a log that has grown past its limit aside; one older one is kept."""
-    if log.exists() and log.stat().st_size > _LIMIT:
+    if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
         log.replace(log.with_suffix(".log.1"))
 
 

@@ -4,12 +4,12 @@ import time
 
 from core.errors import too_slow
 
-MOST_SECONDS_A_CALL = 20.0
+MAX_CALL_SECONDS = 20.0
 # A call with less than this is not worth its tokens.
-_LEAST_SECONDS = 1.0
+_MIN_CALL_SECONDS = 1.0
 
 
-class Allowance:
+class TimeBudget:
     def __init__(self, seconds: float) -> None:
         self._ends = time.monotonic() + seconds
 
@@ -17,11 +17,11 @@ class Allowance:
     def left(self) -> float:
         return self._ends - time.monotonic()
 
-    def has(self, seconds: float = _LEAST_SECONDS) -> bool:
+    def has(self, seconds: float = _MIN_CALL_SECONDS) -> bool:
         return self.left >= seconds
 
     def for_a_call(self) -> float:
         """Raises ``llm.too_slow`` when nothing is left."""
         if not self.has():
             raise too_slow("llm.too_slow", "The language model took too long.")
-        return min(self.left, MOST_SECONDS_A_CALL)
+        return min(self.left, MAX_CALL_SECONDS)

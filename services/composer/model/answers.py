@@ -4,25 +4,25 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from services.composer.post import Metadata, Part
-from services.composer.text.characters import one_line, visible
+from services.composer.post import MetadataField, PostMetadata
+from services.composer.text.characters import normalise_visible, one_line
 
-_MOST_TRIES = 50
-_MOST_TEXTS = 50
-_MOST_CHARACTERS = 5000
+_MAX_JSON_CANDIDATES = 50
+_MAX_ANSWER_TEXTS = 50
+_MAX_ANSWER_TEXT_CHARACTERS = 5000
 
 
-class Unreadable(Exception):
+class UnreadableAnswer(Exception):
     """Not in the shape that was asked for; the text says what is wrong, in words of ours."""
 
 
-def metadata(text: str, wanted: frozenset[Part]) -> Metadata:
+def metadata(text: str, wanted: frozenset[MetadataField]) -> PostMetadata:
     """Keys that weren't asked for are left out, as is all around the object."""
     answer = _object_with(text, {part.value for part in wanted})
-    return Metadata(
-        slug=_text(answer, "slug") if Part.SLUG in wanted else None,
-        summary=_text(answer, "summary") if Part.SUMMARY in wanted else None,
-        tags=_texts(answer, "tags") if Part.TAGS in wanted else None,
+    return PostMetadata(
+        slug=_text(answer, "slug") if MetadataField.SLUG in wanted else None,
+        summary=_text(answer, "summary") if MetadataField.SUMMARY in wanted else None,
+        tags=_texts(answer, "tags") if MetadataField.TAGS in wanted else None,
     )
 
 
@@ -38,13 +38,13 @@ def _object_with(text: str, names: set[str]) -> dict[str, Any]:
     for found in _objects(text):
         if names <= found.keys():
             return found
-    raise Unreadable(f"The answer is no JSON object with {', '.join(sorted(names))}.")
+    raise UnreadableAnswer(f"The answer is no JSON object with {', '.join(sorted(names))}.")
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     decoder = json.JSONDecoder()
     at = text.find("{")
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_JSON_CANDIDATES):
         if at < 0:
             return
         try:
@@ -63,12 +63,12 @@ def _text(answer: dict[str, Any], name: str) -> str:
 def _texts(answer: dict[str, Any], name: str) -> tuple[str, ...]:
     listed = answer[name]
     if not isinstance(listed, list):
-        raise Unreadable(f"{name} is no list of texts.")
-    texts = (_plain(each, f"an item of {name}") for each in listed[:_MOST_TEXTS])
+        raise UnreadableAnswer(f"{name} is no list of texts.")
+    texts = (_plain(each, f"an item of {name}") for each in listed[:_MAX_ANSWER_TEXTS])
     return tuple(filter(None, texts))
 
 
 def _plain(value: object, name: str) -> str:
     if not isinstance(value, str):
-        raise Unreadable(f"{name} is no text.")
-    return one_line(visible(value[:_MOST_CHARACTERS]))
+        raise UnreadableAnswer(f"{name} is no text.")
+    return one_line(normalise_visible(value[:_MAX_ANSWER_TEXT_CHARACTERS]))

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
-from integrations.llm.port import LanguageModel, Question
+from integrations.llm.port import CompletionRequest, LanguageModel
 from services.composer.model import answers, prompts, tokens
-from services.composer.model.allowance import MOST_SECONDS_A_CALL, Allowance
+from services.composer.model.allowance import MAX_CALL_SECONDS, TimeBudget
 from services.composer.post import PlainPost
 
-_MOST_PARTS = 5
-_MOST_HEADING_TOKENS = 200
-_TITLE_TOKENS = 250
+_MAX_PARTS = 5
+_MAX_HEADING_TOKENS = 200
+_MAX_TITLE_TOKENS = 250
 
 
-def material(plain: PlainPost, llm: LanguageModel, allowance: Allowance) -> str:
+def material(plain: PlainPost, llm: LanguageModel, allowance: TimeBudget) -> str:
     """What a question about the post gives to read; raises what the port raises."""
-    room = llm.context_tokens - prompts.ANSWER_TOKENS
+    room = llm.context_tokens - prompts.MAX_ANSWER_TOKENS
     room -= prompts.OVERHEAD_TOKENS + prompts.REPAIR_TOKENS
     head = _head(plain)
     body = "\n\n".join(plain.paragraphs)
@@ -23,12 +23,14 @@ def material(plain: PlainPost, llm: LanguageModel, allowance: Allowance) -> str:
         return f"{head}{body}"
     parts = _chosen(list(_parts(plain, room)))
     condensed = [_condensed(part, llm, allowance) for part in parts]
-    return head + "\n\n".join(tokens.clipped(each, left // len(parts) - 2) for each in condensed)
+    return head + "\n\n".join(
+        tokens.truncate_to_tokens(each, left // len(parts) - 2) for each in condensed
+    )
 
 
 def _head(plain: PlainPost) -> str:
-    title = tokens.clipped(plain.title, _TITLE_TOKENS)
-    headings = tokens.clipped("\n".join(plain.headings), _MOST_HEADING_TOKENS)
+    title = tokens.truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)
+    headings = tokens.truncate_to_tokens("\n".join(plain.headings), _MAX_HEADING_TOKENS)
     return "".join(f"{each}\n\n" for each in (f"Title: {title}" if title else "", headings) if each)
 
 
@@ -37,7 +39,7 @@ def _parts(plain: PlainPost, room: int) -> Iterator[str]:
     gathered: list[str] = []
     size = 0
     for paragraph in plain.paragraphs:
-        for piece in tokens.pieces(paragraph, room):
+        for piece in tokens.split_by_tokens(paragraph, room):
             more = tokens.estimate(piece) + 1
             if gathered and size + more > room:
                 yield "\n\n".join(gathered)
@@ -50,31 +52,31 @@ def _parts(plain: PlainPost, room: int) -> Iterator[str]:
 
 def _chosen(parts: list[str]) -> list[str]:
     """All of them; of very many the first, the last, and some evenly between."""
-    if len(parts) <= _MOST_PARTS:
+    if len(parts) <= _MAX_PARTS:
         return parts
-    step = (len(parts) - 1) / (_MOST_PARTS - 1)
-    return [parts[round(number * step)] for number in range(_MOST_PARTS)]
+    step = (len(parts) - 1) / (_MAX_PARTS - 1)
+    return [parts[round(number * step)] for number in range(_MAX_PARTS)]
 
 
-def _condensed(part: str, llm: LanguageModel, allowance: Allowance) -> str:
+def _condensed(part: str, llm: LanguageModel, allowance: TimeBudget) -> str:
     """A part's main points; its beginning when time is short or the answer can't be read."""
     # The question about the whole needs its time.
-    spare = allowance.left - MOST_SECONDS_A_CALL
+    spare = allowance.left - MAX_CALL_SECONDS
     if spare < 1.0:
-        return tokens.clipped(part, prompts.PART_TOKENS)
-    task = prompts.condensing()
+        return tokens.truncate_to_tokens(part, prompts.MAX_PART_TOKENS)
+    task = prompts.condense_prompt()
     mark, given = prompts.delimited(part)
     reply = llm.ask(
-        Question(
+        CompletionRequest(
             instructions=prompts.instructions(task, mark),
             material=given,
             schema=task.schema,
             schema_name=task.schema_name,
-            most_tokens=prompts.PART_TOKENS,
-            seconds=min(spare, MOST_SECONDS_A_CALL),
+            most_tokens=prompts.MAX_PART_TOKENS,
+            seconds=min(spare, MAX_CALL_SECONDS),
         )
     )
     try:
-        return answers.part(reply.text) or tokens.clipped(part, prompts.PART_TOKENS)
-    except answers.Unreadable:
-        return tokens.clipped(part, prompts.PART_TOKENS)
+        return answers.part(reply.text) or tokens.truncate_to_tokens(part, prompts.MAX_PART_TOKENS)
+    except answers.UnreadableAnswer:
+        return tokens.truncate_to_tokens(part, prompts.MAX_PART_TOKENS)

@@ -5,20 +5,20 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from core.errors import DomainError, provider_failed
-from integrations.llm.port import LanguageModel, Question
+from integrations.llm.port import CompletionRequest, LanguageModel
 from services.composer import rules
 from services.composer.model import answers, long_posts, prompts, strangers, tokens
-from services.composer.model.allowance import Allowance
-from services.composer.post import Metadata, Part, PlainPost
+from services.composer.model.allowance import TimeBudget
+from services.composer.post import MetadataField, PlainPost, PostMetadata
 
-Product = TypeVar("Product", Metadata, tuple[str, ...])
+Product = TypeVar("Product", PostMetadata, tuple[str, ...])
 
 
 @dataclass(frozen=True)
 class _Wish(Generic[Product]):
     """What is asked for, and how an answer to it is read, judged and mended."""
 
-    task: prompts.Task
+    task: prompts.PromptSpec
     read: Callable[[str], Product]
     faults: Callable[[Product], list[str]]
     mend: Callable[[Product], Product]
@@ -32,8 +32,8 @@ class _Attempt(Generic[Product]):
 
 
 def metadata(
-    plain: PlainPost, wanted: frozenset[Part], llm: LanguageModel, seconds: float
-) -> Metadata:
+    plain: PlainPost, wanted: frozenset[MetadataField], llm: LanguageModel, seconds: float
+) -> PostMetadata:
     """Raises what the port raises, and ``composer.answer_unusable`` (provider_failed)."""
     wish = _Wish(
         prompts.metadata(wanted),
@@ -44,7 +44,7 @@ def metadata(
         ],
         lambda written: _mended(plain, written),
     )
-    return _written(wish, plain, llm, Allowance(seconds))
+    return _written(wish, plain, llm, TimeBudget(seconds))
 
 
 def tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, ...]:
@@ -55,11 +55,11 @@ def tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, .
         lambda written: rules.tweets_faults(plain, written),
         lambda written: rules.fit_tweets(plain, written),
     )
-    return _written(wish, plain, llm, Allowance(seconds))
+    return _written(wish, plain, llm, TimeBudget(seconds))
 
 
 def _written(
-    wish: _Wish[Product], plain: PlainPost, llm: LanguageModel, allowance: Allowance
+    wish: _Wish[Product], plain: PlainPost, llm: LanguageModel, allowance: TimeBudget
 ) -> Product:
     material = long_posts.material(plain, llm, allowance)
     first = _asked(wish, material, llm, allowance)
@@ -80,22 +80,22 @@ def _asked(
     wish: _Wish[Product],
     material: str,
     llm: LanguageModel,
-    allowance: Allowance,
+    allowance: TimeBudget,
     failed: _Attempt[Product] | None = None,
 ) -> _Attempt[Product]:
     mark, given = prompts.delimited(material)
     told = prompts.instructions(wish.task, mark)
     if failed is not None:
-        answer = tokens.clipped(failed.text, prompts.REPAIR_TOKENS // 2)
-        more, report = prompts.repairing(failed.faults, answer)
+        answer = tokens.truncate_to_tokens(failed.text, prompts.REPAIR_TOKENS // 2)
+        more, report = prompts.repair_prompt(failed.faults, answer)
         told, given = f"{told}\n\n{more}", f"{given}\n\n{report}"
     reply = llm.ask(
-        Question(
+        CompletionRequest(
             instructions=told,
             material=given,
             schema=wish.task.schema,
             schema_name=wish.task.schema_name,
-            most_tokens=prompts.ANSWER_TOKENS,
+            most_tokens=prompts.MAX_ANSWER_TOKENS,
             seconds=allowance.for_a_call(),
         )
     )
@@ -105,7 +105,7 @@ def _asked(
 def _judged(wish: _Wish[Product], text: str) -> _Attempt[Product]:
     try:
         product = wish.read(text)
-    except answers.Unreadable as unreadable:
+    except answers.UnreadableAnswer as unreadable:
         return _Attempt(text, None, [str(unreadable)])
     return _Attempt(text, product, wish.faults(product))
 
@@ -115,7 +115,7 @@ def _repaired(
     first: _Attempt[Product],
     material: str,
     llm: LanguageModel,
-    allowance: Allowance,
+    allowance: TimeBudget,
 ) -> _Attempt[Product] | None:
     """A second answer; None where it can't be had and the first one may still be mended."""
     try:
@@ -126,13 +126,13 @@ def _repaired(
         return None
 
 
-def _mended(plain: PlainPost, written: Metadata) -> Metadata:
+def _mended(plain: PlainPost, written: PostMetadata) -> PostMetadata:
     slug, summary, tags = written.slug, written.summary, written.tags
 
     def own(text: str) -> str:
         return strangers.removed(plain, text)
 
-    return Metadata(
+    return PostMetadata(
         slug=None if slug is None else rules.fit_slug(own(slug), plain.content_hash),
         summary=None if summary is None else rules.fit_summary(own(summary)),
         tags=None if tags is None else rules.fit_tags(map(own, tags)),

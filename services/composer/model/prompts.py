@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.composer.post import Part
+from services.composer.post import MetadataField
 
-ANSWER_TOKENS = 1500
-PART_TOKENS = 600
+MAX_ANSWER_TOKENS = 1500
+MAX_PART_TOKENS = 600
 # The instructions, the delimiters, and what a repair adds beside the post.
 OVERHEAD_TOKENS = 700
 REPAIR_TOKENS = 800
@@ -32,11 +32,12 @@ Say only what the post says. Use no link, no web address and no @mention that th
 have."""
 
 _PARTS = {
-    Part.SLUG: "slug: what the post is about in a few words for its address, in Latin letters "
-    "whatever the post's language: only a-z, 0-9 and hyphens, at most 80 characters.",
-    Part.SUMMARY: "summary: what the post says, in whole sentences, at most 300 characters in all.",
-    Part.TAGS: "tags: 3 to 8 key words or short phrases of the post, without commas, without #, "
-    "each once.",
+    MetadataField.SLUG: "slug: what the post is about in a few words for its address, in Latin "
+    "letters whatever the post's language: only a-z, 0-9 and hyphens, at most 80 characters.",
+    MetadataField.SUMMARY: "summary: what the post says, in whole sentences, at most 300 "
+    "characters in all.",
+    MetadataField.TAGS: "tags: 3 to 8 key words or short phrases of the post, without commas, "
+    "without #, each once.",
 }
 _TWEETS = (
     "Write tweets that make people want to read the post.\ntweets: 1 to 5 of them, each whole in "
@@ -54,26 +55,26 @@ Answer anew, and keep every rule."""
 
 
 @dataclass(frozen=True)
-class Task:
+class PromptSpec:
     text: str
     schema_name: str
     schema: dict[str, Any]
 
 
-def metadata(wanted: frozenset[Part]) -> Task:
+def metadata(wanted: frozenset[MetadataField]) -> PromptSpec:
     # In the order of the enumeration, so that equal questions are equal texts.
-    parts = [part for part in Part if part in wanted]
+    parts = [part for part in MetadataField if part in wanted]
     described = "\n".join(_PARTS[part] for part in parts)
-    properties = {part.value: _TEXTS if part is Part.TAGS else _TEXT for part in parts}
-    return Task(f"Write about the post:\n{described}", "metadata", _object(properties))
+    properties = {part.value: _TEXTS if part is MetadataField.TAGS else _TEXT for part in parts}
+    return PromptSpec(f"Write about the post:\n{described}", "metadata", _object(properties))
 
 
-def tweets() -> Task:
-    return Task(_TWEETS, "tweets", _object({"tweets": _TEXTS}))
+def tweets() -> PromptSpec:
+    return PromptSpec(_TWEETS, "tweets", _object({"tweets": _TEXTS}))
 
 
-def condensing() -> Task:
-    return Task(_CONDENSE, "part", _object({"summary": _TEXT}))
+def condense_prompt() -> PromptSpec:
+    return PromptSpec(_CONDENSE, "part", _object({"summary": _TEXT}))
 
 
 def delimited(text: str) -> tuple[str, str]:
@@ -82,11 +83,11 @@ def delimited(text: str) -> tuple[str, str]:
     return mark, f"<{mark}>\n{text}\n</{mark}>"
 
 
-def instructions(task: Task, mark: str) -> str:
+def instructions(task: PromptSpec, mark: str) -> str:
     return _FRAME.format(mark=mark, task=task.text)
 
 
-def repairing(faults: Sequence[str], answer: str) -> tuple[str, str]:
+def repair_prompt(faults: Sequence[str], answer: str) -> tuple[str, str]:
     """What is added to the instructions and to the material of the question that went wrong."""
     found = "\n".join(f"- {fault}" for fault in faults)
     mark, report = delimited(f"{found}\n\nThe answer:\n{answer}")

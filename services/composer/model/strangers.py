@@ -1,13 +1,13 @@
 """Links and mentions that a post doesn't have: no text that a model wrote may hold any."""
 
-from services.composer.post import Metadata, PlainPost
+from services.composer.post import PlainPost, PostMetadata
 from services.composer.text import hyperlinks
 from services.composer.text.characters import one_line
 
 _FAULT = "has a link or a mention that the post doesn't have"
 
 
-def faults(plain: PlainPost, written: Metadata) -> list[str]:
+def faults(plain: PlainPost, written: PostMetadata) -> list[str]:
     """Of summary and tags; a slug can hold neither, and tweets have a rule of their own."""
     own = _own(plain)
     found = []
@@ -24,7 +24,7 @@ def removed(plain: PlainPost, text: str) -> str:
     cuts += [
         (start, end)
         for start, end, handle in hyperlinks.mention_spans(text)
-        if hyperlinks.folded(handle) not in plain.mentions
+        if hyperlinks.fold_link(handle) not in plain.mentions
     ]
     for start, end in sorted(cuts, reverse=True):
         text = text[:start] + text[end:]
@@ -32,9 +32,11 @@ def removed(plain: PlainPost, text: str) -> str:
 
 
 def _foreign(text: str, own: frozenset[str], plain: PlainPost) -> bool:
-    return not (hyperlinks.linked(text) <= own and hyperlinks.mentions(text) <= plain.mentions)
+    return not (
+        hyperlinks.find_links(text) <= own and hyperlinks.find_mentions(text) <= plain.mentions
+    )
 
 
 def _own(plain: PlainPost) -> frozenset[str]:
     shown = "\n".join((plain.title, *plain.headings, *plain.paragraphs))
-    return frozenset(map(hyperlinks.comparable, plain.links)) | hyperlinks.linked(shown)
+    return frozenset(map(hyperlinks.canonical_link, plain.links)) | hyperlinks.find_links(shown)

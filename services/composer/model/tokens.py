@@ -13,20 +13,20 @@ def estimate(text: str) -> int:
     return ascii_only // _ASCII_CHARACTERS_A_TOKEN + others // _OTHER_BYTES_A_TOKEN + 1
 
 
-def clipped(text: str, most: int) -> str:
+def truncate_to_tokens(text: str, most: int) -> str:
     """The beginning of a text, within `most` tokens."""
     while (size := estimate(text)) > most:
         text = text[: max(len(text) * most // size - 1, 0)]
     return text
 
 
-def pieces(text: str, most: int) -> Iterator[str]:
+def split_by_tokens(text: str, most: int) -> Iterator[str]:
     """A text in order, none of it longer than `most` tokens; cut between words if there are any."""
     at = 0
     while at < len(text):
         # No more than this can fit, so that a long text is not measured again and again.
         window = text[at : at + most * _ASCII_CHARACTERS_A_TOKEN]
-        piece = clipped(window, most) or window[:1]
+        piece = truncate_to_tokens(window, most) or window[:1]
         if at + len(piece) < len(text):
             whole, space, _ = piece.rpartition(" ")
             piece = whole + space if len(whole) > len(piece) // 2 else piece

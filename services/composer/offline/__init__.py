@@ -6,17 +6,17 @@ from services.composer.offline.series import tweets_of
 from services.composer.offline.slug import slug_of
 from services.composer.offline.summary import summary_of
 from services.composer.offline.tags import tags_of
-from services.composer.post import Metadata, Part, PlainPost
+from services.composer.post import MetadataField, PlainPost, PostMetadata
 
 
-def metadata(plain: PlainPost, wanted: frozenset[Part], content_hash: str) -> Metadata:
+def metadata(plain: PlainPost, wanted: frozenset[MetadataField], content_hash: str) -> PostMetadata:
     """The same for the same post, always. `content_hash` in hexadecimal."""
     document = document_of(plain)
-    summary = Part.SUMMARY in wanted
-    return Metadata(
-        slug=slug_of(plain, document, content_hash) if Part.SLUG in wanted else None,
+    summary = MetadataField.SUMMARY in wanted
+    return PostMetadata(
+        slug=slug_of(plain, document, content_hash) if MetadataField.SLUG in wanted else None,
         summary=summary_of(plain, document, scores_of(document)) if summary else None,
-        tags=tags_of(plain, document) if Part.TAGS in wanted else None,
+        tags=tags_of(plain, document) if MetadataField.TAGS in wanted else None,
     )
 
 

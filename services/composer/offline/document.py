@@ -11,9 +11,9 @@ from services.composer.post import PlainPost
 from services.composer.text.sentences import sentences_of
 
 # What is looked at of a long post: its beginning whole, and the rest at even steps.
-_MOST_CHARACTERS = 120_000
-_MOST_PARAGRAPH_CHARACTERS = 20_000
-_MOST_SENTENCES = 300
+_MAX_DOCUMENT_CHARACTERS = 120_000
+_MAX_PARAGRAPH_CHARACTERS = 20_000
+_MAX_SENTENCES = 300
 _FIRST_SENTENCES = 60
 Item = TypeVar("Item")
 
@@ -48,12 +48,12 @@ def document_of(plain: PlainPost) -> Document:
     found = list(_sentences(plain, language))
     kept = [
         Sentence(text, tuple(tokenize(text)), paragraph, opens, _is_whole(text))
-        for text, paragraph, opens in _fairly(found, _MOST_SENTENCES, _FIRST_SENTENCES)
+        for text, paragraph, opens in _fairly(found, _MAX_SENTENCES, _FIRST_SENTENCES)
     ]
     return Document(
         language=language,
         title=tuple(tokenize(plain.title)),
-        headings=tuple(tuple(tokenize(text[:500])) for text in plain.headings[:_MOST_SENTENCES]),
+        headings=tuple(tuple(tokenize(text[:500])) for text in plain.headings[:_MAX_SENTENCES]),
         sentences=tuple(kept),
     )
 
@@ -65,11 +65,11 @@ def _sentences(plain: PlainPost, language: str) -> Iterator[tuple[str, int, bool
 
 
 def _within_budget(paragraphs: Sequence[str]) -> list[tuple[int, str]]:
-    numbered = [(i, text[:_MOST_PARAGRAPH_CHARACTERS]) for i, text in enumerate(paragraphs)]
+    numbered = [(i, text[:_MAX_PARAGRAPH_CHARACTERS]) for i, text in enumerate(paragraphs)]
     total = sum(len(text) for _, text in numbered)
-    if total <= _MOST_CHARACTERS:
+    if total <= _MAX_DOCUMENT_CHARACTERS:
         return numbered
-    most = max(1, len(numbered) * _MOST_CHARACTERS // total)
+    most = max(1, len(numbered) * _MAX_DOCUMENT_CHARACTERS // total)
     return _fairly(numbered, most, min(most // 4, _FIRST_SENTENCES))
 
 

@@ -6,9 +6,9 @@ from threading import Lock
 from services.composer.post import PlainPost
 
 # As much as a post of 3,000 words has; more tells no more.
-_ENOUGH_CHARACTERS = 20_000
+_MAX_SAMPLE_CHARACTERS = 20_000
 # Statistics of fewer letters are guesses.
-_LEAST_LETTERS = 24
+_MIN_LETTERS = 24
 _SCRIPTS = (
     ("ja", re.compile("[\u3040-\u30ff]"), 0.05),
     ("ko", re.compile("[\uac00-\ud7af]"), 0.3),
@@ -21,26 +21,26 @@ _SCRIPTS = (
 )
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
 _LETTER = re.compile(r"[^\W\d_]")
-_MOST_LOOKED_AT = 4_000
+_MAX_SCRIPT_SAMPLE_CHARACTERS = 4_000
 _ONE_AT_A_TIME = Lock()
 
 
 def language_of(plain: PlainPost) -> str:
     """An ISO 639-1 code; `en` where nothing tells."""
     text = _sample(plain)
-    looked_at = text[:_MOST_LOOKED_AT]
+    looked_at = text[:_MAX_SCRIPT_SAMPLE_CHARACTERS]
     letters = len(_LETTER.findall(looked_at))
     for language, script, share in _SCRIPTS:
         if letters and len(script.findall(looked_at)) / letters >= share:
             return language
-    if letters < _LEAST_LETTERS:
+    if letters < _MIN_LETTERS:
         return "ru" if _CYRILLIC.search(looked_at) else "en"
     return _by_statistics(text)
 
 
 def _sample(plain: PlainPost) -> str:
     pieces: list[str] = []
-    room = _ENOUGH_CHARACTERS
+    room = _MAX_SAMPLE_CHARACTERS
     for text in (*plain.paragraphs, *plain.headings, plain.title):
         pieces.append(text[:room])
         room -= len(text)

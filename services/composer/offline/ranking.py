@@ -23,8 +23,8 @@ _OF_TITLE = 1.0
 _OF_OPENING = 0.1
 # Position counts half as much after so many sentences.
 _HALF_AFTER = 4.0
-_LEAST_WORDS = 8
-_MOST_WORDS = 45
+_MIN_SENTENCE_WORDS = 8
+_MAX_SENTENCE_WORDS = 45
 _ALIKE = 0.6
 
 
@@ -43,7 +43,7 @@ def scores_of(document: Document) -> list[float]:
     ]
 
 
-def alike(one: Sentence, other: Sentence) -> bool:
+def are_similar(one: Sentence, other: Sentence) -> bool:
     """Whether most of what the shorter one says is in the other."""
     mine, theirs = one.keys(), other.keys()
     return len(mine & theirs) > _ALIKE * max(1, min(len(mine), len(theirs)))
@@ -60,7 +60,7 @@ def _fitness(sentence: Sentence) -> float:
     fitness = 1.0 if sentence.whole else 0.3
     if "?" in sentence.text or "？" in sentence.text:
         fitness *= 0.5
-    if not _LEAST_WORDS <= len(sentence.words) <= _MOST_WORDS:
+    if not _MIN_SENTENCE_WORDS <= len(sentence.words) <= _MAX_SENTENCE_WORDS:
         fitness *= 0.6
     words = [word.plain for word in sentence.words]
     if cues.personal(words):

@@ -1,9 +1,9 @@
 from collections.abc import Iterator, Sequence
 
 from services.composer.offline.document import Document
-from services.composer.offline.ranking import alike
+from services.composer.offline.ranking import are_similar
 from services.composer.post import PlainPost
-from services.composer.rules import MOST_TWEETS, MOST_WEIGHT, fit_tweets, weighted_length
+from services.composer.rules import MAX_TWEET_WEIGHT, MAX_TWEETS, fit_tweets, weighted_length
 from services.composer.text.characters import ELLIPSIS
 
 _SENTENCES_A_TWEET = 3
@@ -13,7 +13,7 @@ def tweets_of(plain: PlainPost, document: Document, scores: Sequence[float]) -> 
     """The title with the best sentence, then other good sentences in the post's order."""
     order = sorted(range(len(scores)), key=lambda index: (-scores[index], index))
     chosen = list(_different(document, order))
-    wanted = min(MOST_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
+    wanted = min(MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
     texts = [document.sentences[index].text for index in chosen[:1] + sorted(chosen[1:wanted])]
     fitting = fit_tweets(plain, [_opening(plain.title, texts[:1], document.language), *texts[1:]])
     if fitting:
@@ -29,20 +29,22 @@ def _opening(title: str, best: list[str], language: str) -> str:
     whole = f"{title}{between}{best[0]}"
     if best[0].startswith(title):
         return best[0]
-    return whole if weighted_length(whole) <= MOST_WEIGHT else best[0]
+    return whole if weighted_length(whole) <= MAX_TWEET_WEIGHT else best[0]
 
 
 def _different(document: Document, order: list[int]) -> Iterator[int]:
     """Those that fit a tweet first, so that few have to be cut."""
-    fits = [i for i in order if weighted_length(document.sentences[i].text[:600]) <= MOST_WEIGHT]
+    fits = [
+        i for i in order if weighted_length(document.sentences[i].text[:600]) <= MAX_TWEET_WEIGHT
+    ]
     seen: list[int] = []
     for index in (*fits, *(i for i in order if i not in set(fits))):
         sentence = document.sentences[index]
-        if any(alike(sentence, document.sentences[other]) for other in seen):
+        if any(are_similar(sentence, document.sentences[other]) for other in seen):
             continue
         seen.append(index)
         yield index
-        if len(seen) == MOST_TWEETS:
+        if len(seen) == MAX_TWEETS:
             return
 
 

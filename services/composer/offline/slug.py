@@ -4,9 +4,9 @@ from services.composer.offline.document import Document
 from services.composer.offline.tokens import japanese_readings
 from services.composer.post import PlainPost
 from services.composer.rules import fit_slug
-from services.composer.text.transliteration import latin
+from services.composer.text.transliteration import transliterate
 
-_MOST_CHARACTERS = 400
+_MAX_SLUG_SOURCE_CHARACTERS = 400
 # How these languages themselves write their letters in plain ones.
 _SPELLED = {
     "de": str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}),
@@ -23,7 +23,9 @@ def slug_of(plain: PlainPost, document: Document, content_hash: str) -> str:
     """From the first of title, headings and text that has words."""
     nameless = fit_slug("", content_hash)
     for text in (plain.title, *plain.headings[:10], *plain.paragraphs[:10]):
-        slug = fit_slug(_spelled(text[:_MOST_CHARACTERS], document.language), content_hash)
+        slug = fit_slug(
+            _spelled(text[:_MAX_SLUG_SOURCE_CHARACTERS], document.language), content_hash
+        )
         if slug != nameless:
             return slug
     return nameless
@@ -38,7 +40,7 @@ def _spelled(text: str, language: str) -> str:
 
 
 def _contracted(match: re.Match[str]) -> str:
-    onset = _ONSETS.get(match[1]) or f"{latin(match[1])[0]}y"
+    onset = _ONSETS.get(match[1]) or f"{transliterate(match[1])[0]}y"
     return onset + _VOWELS[match[2]]
 
 

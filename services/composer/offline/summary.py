@@ -2,13 +2,13 @@ import re
 from collections.abc import Sequence
 
 from services.composer.offline.document import Document
-from services.composer.offline.ranking import alike
+from services.composer.offline.ranking import are_similar
 from services.composer.post import PlainPost
-from services.composer.rules import MOST_SUMMARY_CHARACTERS, fit_summary
+from services.composer.rules import MAX_SUMMARY_CHARACTERS, fit_summary
 
 # Chinese and Japanese put no space after a sentence.
 _UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
-_MOST_SENTENCES = 3
+_MAX_SUMMARY_SENTENCES = 3
 # A sentence is worth its room only if it comes near the best one.
 _WORTH = 0.65
 
@@ -26,17 +26,17 @@ def summary_of(plain: PlainPost, document: Document, scores: Sequence[float]) ->
 def _chosen(document: Document, scores: Sequence[float]) -> list[int]:
     order = sorted(range(len(scores)), key=lambda index: (-scores[index], index))
     chosen: list[int] = []
-    room = MOST_SUMMARY_CHARACTERS
+    room = MAX_SUMMARY_CHARACTERS
     for index in order:
         sentence = document.sentences[index]
         if chosen and scores[index] < _WORTH * scores[chosen[0]]:
             break
         if len(sentence.text) > room or any(
-            alike(sentence, document.sentences[other]) for other in chosen
+            are_similar(sentence, document.sentences[other]) for other in chosen
         ):
             continue
         chosen.append(index)
         room -= len(sentence.text) + 1
-        if len(chosen) == _MOST_SENTENCES:
+        if len(chosen) == _MAX_SUMMARY_SENTENCES:
             break
     return chosen

@@ -12,24 +12,24 @@ from services.composer.offline import cues
 from services.composer.offline.document import Document
 from services.composer.offline.tokens import Word
 from services.composer.post import PlainPost
-from services.composer.rules import LEAST_TAGS, fit_tags
+from services.composer.rules import MIN_TAGS, fit_tags
 from services.composer.text.words import content_words, words_of
 
 _WANTED = 6
 # Some fold to one.
-_CONSIDERED = 20
+_MAX_CANDIDATES = 20
 _OF_TITLE = 1.5
 _OF_HEADING = 1.2
 _OF_NAME = 1.3
 # Where articles are written, a noun has one now and then.
 _OF_ARTICLE = 1.4
 _HAS_ARTICLES = frozenset({"en", "de", "fr", "es", "it", "pt", "nl"})
-_MOST_LETTERS = 12
-_LEAST_PHRASE_COUNT = 2
+_MAX_SCORED_LETTERS = 12
+_MIN_PHRASE_COUNT = 2
 # A phrase is a tag of its own if its words mostly come in it.
 _COHESION = 0.45
 
-Key = tuple[str, ...]
+FoldedPhrase = tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -51,16 +51,16 @@ def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
     ranked = sorted(scores, key=lambda key: (-scores[key], found[key].first, key))
     chosen = _without_parts(ranked, found)
     shown = (_shown(found[key], document.language) for key in chosen)
-    tags = fit_tags(islice(shown, _CONSIDERED))[:_WANTED]
-    if len(tags) >= LEAST_TAGS:
+    tags = fit_tags(islice(shown, _MAX_CANDIDATES))[:_WANTED]
+    if len(tags) >= MIN_TAGS:
         return tags
     # Few words at the beginning of a long post are no reason: there may be enough further on.
-    further = sorted(content_words(plain, LEAST_TAGS))
-    return fit_tags((*tags, *_any_words(plain), *further))[: max(len(tags), LEAST_TAGS)]
+    further = sorted(content_words(plain, MIN_TAGS))
+    return fit_tags((*tags, *_any_words(plain), *further))[: max(len(tags), MIN_TAGS)]
 
 
-def _phrases(document: Document) -> dict[Key, _Found]:
-    found: dict[Key, _Found] = {}
+def _phrases(document: Document) -> dict[FoldedPhrase, _Found]:
+    found: dict[FoldedPhrase, _Found] = {}
     between = "" if document.language in {"zh", "ja"} else " "
     texts = (document.title, *document.headings, *(s.words for s in document.sentences))
     for number, words in enumerate(texts):
@@ -78,7 +78,11 @@ def _phrases(document: Document) -> dict[Key, _Found]:
 
 
 def _add(
-    found: dict[Key, _Found], key: Key, surface: str, number: int, before: Word | None
+    found: dict[FoldedPhrase, _Found],
+    key: FoldedPhrase,
+    surface: str,
+    number: int,
+    before: Word | None,
 ) -> _Found:
     entry = found.get(key)
     if entry is None:
@@ -95,9 +99,9 @@ def _add(
     return entry
 
 
-def _scores(found: dict[Key, _Found], document: Document) -> dict[Key, float]:
+def _scores(found: dict[FoldedPhrase, _Found], document: Document) -> dict[FoldedPhrase, float]:
     """Of those that can be tags."""
-    scores: dict[Key, float] = {}
+    scores: dict[FoldedPhrase, float] = {}
     titled = _keys(document.title)
     headed = set().union(*map(_keys, document.headings))
     for key, entry in found.items():
@@ -106,7 +110,7 @@ def _scores(found: dict[Key, _Found], document: Document) -> dict[Key, float]:
         shown = _shown(entry, document.language)
         if all(cues.is_measure(part) for part in shown.casefold().split()):
             continue
-        score = entry.count * log1p(entry.texts) * sqrt(min(len(shown), _MOST_LETTERS))
+        score = entry.count * log1p(entry.texts) * sqrt(min(len(shown), _MAX_SCORED_LETTERS))
         score *= 1.0 + 1.0 / (1.0 + entry.first / 3.0)
         score *= _OF_TITLE if key in titled else 1.0
         score *= _OF_HEADING if key in headed else 1.0
@@ -115,12 +119,12 @@ def _scores(found: dict[Key, _Found], document: Document) -> dict[Key, float]:
     return scores
 
 
-def _holds_together(key: Key, found: dict[Key, _Found]) -> bool:
+def _holds_together(key: FoldedPhrase, found: dict[FoldedPhrase, _Found]) -> bool:
     if len(key) == 1:
         return True
     count = found[key].count
     rarest = min(found[part,].count for part in key)
-    return count >= _LEAST_PHRASE_COUNT and count >= _COHESION * rarest
+    return count >= _MIN_PHRASE_COUNT and count >= _COHESION * rarest
 
 
 def _of_noun(entry: _Found, language: str) -> float:
@@ -131,13 +135,15 @@ def _of_noun(entry: _Found, language: str) -> float:
     return _OF_ARTICLE if entry.articles and language in _HAS_ARTICLES else 1.0
 
 
-def _keys(words: Sequence[Word]) -> set[Key]:
+def _keys(words: Sequence[Word]) -> set[FoldedPhrase]:
     """Those of single words and of pairs."""
     keys = [word.key for word in words]
     return {(key,) for key in keys} | set(pairwise(keys))
 
 
-def _without_parts(ranked: list[Key], found: dict[Key, _Found]) -> Iterator[Key]:
+def _without_parts(
+    ranked: list[FoldedPhrase], found: dict[FoldedPhrase, _Found]
+) -> Iterator[FoldedPhrase]:
     """A word isn't a tag beside a phrase that often holds it, nor a phrase beside its like."""
     often: dict[str, int] = {}
     for key in ranked:

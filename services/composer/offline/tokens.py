@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from services.composer.text.words import UNSPACED, folded, is_content, stop_words, words_of
+from services.composer.text.words import UNSPACED, fold_word, is_content, stop_words, words_of
 
 # Languages with a stemmer, by their codes.
 _STEMMERS = dict(
@@ -52,7 +52,7 @@ def _spaced(language: str) -> Tokenizer:
     known: dict[str, Word] = {}
 
     def word(surface: str) -> Word:
-        plain = folded(surface).replace("’", "'")
+        plain = fold_word(surface).replace("’", "'")
         # The article of `l'eau`, the possessive of `Anna's`.
         head, _, tail = plain.partition("'")
         core = tail if len(tail) > len(head) else head
@@ -91,7 +91,7 @@ def _chinese(text: str) -> list[Word]:
     stop = stop_words("zh")
     words = []
     for surface, kind in tag(text):
-        key = folded(surface)
+        key = fold_word(surface)
         about = is_content(key, stop)
         words.append(
             Word(surface, key, key if about else "", about and kind.startswith(_CHINESE_NOUNS))
@@ -106,10 +106,10 @@ def _japanese(text: str) -> list[Word]:
     stop = stop_words("ja")
     words = []
     for found in tagger(text):
-        surface, key = str(found.surface), folded(str(found.feature.lemma or found.surface))
+        surface, key = str(found.surface), fold_word(str(found.feature.lemma or found.surface))
         noun = found.feature.pos1 == "名詞" and found.feature.pos2 in {"普通名詞", "固有名詞"}
-        about = is_content(folded(surface), stop)
-        words.append(Word(surface, folded(surface), key if about else "", about and noun))
+        about = is_content(fold_word(surface), stop)
+        words.append(Word(surface, fold_word(surface), key if about else "", about and noun))
     return words
 
 
@@ -135,6 +135,6 @@ def _by_script(text: str) -> Iterator[Word]:
     """Runs of Chinese characters and of Katakana are words, Hiragana is what joins them."""
     stop = stop_words("ja")
     for surface in _SCRIPT_RUN.findall(text):
-        key = folded(surface)
+        key = fold_word(surface)
         about = is_content(key, stop) and not _HIRAGANA.fullmatch(surface)
         yield Word(surface, key, key if about else "", about)

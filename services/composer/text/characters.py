@@ -19,7 +19,7 @@ _WIDE_CHARACTER = re.compile(f"[{_WIDE}]")
 _BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
 
 
-def visible(text: str) -> str:
+def normalise_visible(text: str) -> str:
     """Composed form (NFC), without what nobody can see; white space stays as it is."""
     if text.isascii() and text.isprintable():
         return text

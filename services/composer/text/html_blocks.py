@@ -19,10 +19,10 @@ _VOID = frozenset(
     "area base br col embed hr img input link meta param source track wbr keygen".split()
 )
 _FOOTNOTES = ("footnote-reference", "footnote-definition")
-_MOST_ADDRESS_CHARACTERS = 2048
+_MAX_HREF_CHARACTERS = 2048
 
 
-class Walk:
+class HtmlBlockParser:
     """Takes a stream's events in turn. Blocks of tables are kept apart."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Walk:
         elif kind == "end":
             self._end(data)
 
-    def finished(self) -> "Walk":
+    def finished(self) -> "HtmlBlockParser":
         self._close_block()
         return self
 
@@ -109,7 +109,7 @@ class Walk:
             self.paragraphs.append(text)
 
     def _address(self, href: str | None) -> None:
-        if href and len(href) <= _MOST_ADDRESS_CHARACTERS:
+        if href and len(href) <= _MAX_HREF_CHARACTERS:
             self.addresses.append(href.strip())
 
 

@@ -27,7 +27,7 @@ _MARKS = re.compile(r"[\u200c\u200d\u00ad]")
 _HOST = re.compile(r"https?://\w", re.I)
 
 
-def addresses(text: str) -> frozenset[str]:
+def find_urls(text: str) -> frozenset[str]:
     """Absolute http(s) addresses as they are written, without the punctuation that follows."""
     found = (_without_stop(match[0]) for match in ADDRESS.finditer(text))
     return frozenset(address for address in found if _HOST.match(address))
@@ -43,14 +43,14 @@ def trimmed_end(link: str) -> str:
     return link.rstrip(_TRAILING)
 
 
-def mentions(text: str) -> frozenset[str]:
+def find_mentions(text: str) -> frozenset[str]:
     """Handles with their `@`, compared without regard to case or width."""
-    return frozenset(match[0] for match in _MENTION.finditer(folded(text)))
+    return frozenset(match[0] for match in _MENTION.finditer(fold_link(text)))
 
 
-def linked(text: str) -> frozenset[str]:
+def find_links(text: str) -> frozenset[str]:
     """All that might become a link: any scheme, and names of hosts without one."""
-    return frozenset(key for _, _, key in link_spans(folded(text)))
+    return frozenset(key for _, _, key in link_spans(fold_link(text)))
 
 
 def link_spans(text: str) -> Iterator[tuple[int, int, str]]:
@@ -62,7 +62,7 @@ def link_spans(text: str) -> Iterator[tuple[int, int, str]]:
         shown = match[0].rstrip(_TRAILING)
         end = match.start() + len(shown)
         if shown:
-            yield match.start(), end, comparable(shown)
+            yield match.start(), end, canonical_link(shown)
 
 
 def mention_spans(text: str) -> Iterator[tuple[int, int, str]]:
@@ -70,16 +70,16 @@ def mention_spans(text: str) -> Iterator[tuple[int, int, str]]:
         yield match.start(), match.end(), match[0]
 
 
-def comparable(link: str) -> str:
+def canonical_link(link: str) -> str:
     """`HTTPS://WWW.Example.org/` and `example.org` lead to one place."""
-    link = folded(link).rstrip(_TRAILING)
+    link = fold_link(link).rstrip(_TRAILING)
     scheme, separator, rest = link.partition("://")
     if separator and scheme in {"http", "https"}:
         link = rest
     return link.removeprefix("www.").rstrip("/")
 
 
-def folded(text: str) -> str:
+def fold_link(text: str) -> str:
     """Full-width and other compatible forms as plain ones, in lower case."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", _MARKS.sub("", text))
     return _WIDE_STOP.sub(".", plain.casefold())

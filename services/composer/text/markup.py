@@ -8,8 +8,8 @@ from justhtml import stream
 
 from services.composer.post import PlainPost, Post
 from services.composer.text import hyperlinks
-from services.composer.text.characters import one_line, visible
-from services.composer.text.html_blocks import BLOCKS, Walk
+from services.composer.text.characters import normalise_visible, one_line
+from services.composer.text.html_blocks import BLOCKS, HtmlBlockParser
 
 _OPTIONS = (
     pyromark.Options.ENABLE_TABLES
@@ -20,12 +20,12 @@ _OPTIONS = (
 )
 # Markdown of a million characters can stand for a hundred times as much HTML. No honest post
 # grows to twice its length.
-_MOST_HTML_CHARACTERS = 2_000_000
-_ROUNDS = 6
+_MAX_HTML_CHARACTERS = 2_000_000
+_MAX_CLEANING_ROUNDS = 6
 # Reading again is for marks within paragraphs; longer texts lose every mark instead, and so do
 # all that follow once this much of a post was read again.
-_MOST_PARAGRAPH_CHARACTERS = 20_000
-_MOST_READ_AGAIN = 200_000
+_MAX_PARAGRAPH_CHARACTERS = 20_000
+_MAX_REREAD_CHARACTERS = 200_000
 _MARKS = re.compile(r"[<>&\[\]*_`~\\]")
 # What the parsers leave as text because it isn't quite markup, and still looks like it.
 _LEFT_OVER = re.compile(
@@ -41,8 +41,8 @@ _FIRST = "\ue002"
 
 def read(post: Post) -> PlainPost:
     """Never fails: whatever can't be understood is text, or nothing."""
-    walk = _walk(visible(post.content))
-    title = settled(one_line(visible(post.title)))
+    walk = _walk(normalise_visible(post.content))
+    title = clean_text(one_line(normalise_visible(post.title)))
     paragraphs = _settled_all(walk.paragraphs) or _settled_all(walk.tabled)
     headings = _settled_all(walk.headings)
     shown = "\n".join((title, *headings, *paragraphs))
@@ -50,17 +50,17 @@ def read(post: Post) -> PlainPost:
         title=title,
         paragraphs=paragraphs,
         headings=headings,
-        links=hyperlinks.addresses(shown) | hyperlinks.addresses("\n".join(walk.addresses)),
-        mentions=hyperlinks.mentions(shown),
+        links=hyperlinks.find_urls(shown) | hyperlinks.find_urls("\n".join(walk.addresses)),
+        mentions=hyperlinks.find_mentions(shown),
         content_hash=hashlib.sha256(post.content.encode(errors="replace")).hexdigest(),
     )
 
 
-def settled(text: str) -> str:
+def clean_text(text: str) -> str:
     """One line of text from which reading takes nothing more."""
-    if len(text) > _MOST_PARAGRAPH_CHARACTERS:
-        return stripped(text)
-    for _ in range(_ROUNDS):
+    if len(text) > _MAX_PARAGRAPH_CHARACTERS:
+        return strip_markup(text)
+    for _ in range(_MAX_CLEANING_ROUNDS):
         if not _MARKS.search(text):
             return text
         before, text = text, _read_again(text)
@@ -68,7 +68,7 @@ def settled(text: str) -> str:
             text = one_line(_LEFT_OVER.sub(_left_out, text))
             if text == before:
                 return text
-    return stripped(text)
+    return strip_markup(text)
 
 
 def _left_out(match: re.Match[str]) -> str:
@@ -76,23 +76,23 @@ def _left_out(match: re.Match[str]) -> str:
     return "" if match[0][0] in "*_~`" else " "
 
 
-def stripped(text: str) -> str:
+def strip_markup(text: str) -> str:
     return one_line(_MARKS.sub(" ", text))
 
 
 def _settled_all(blocks: list[str]) -> tuple[str, ...]:
     texts = []
-    left = _MOST_READ_AGAIN
+    left = _MAX_REREAD_CHARACTERS
     for block in blocks:
-        text = one_line(visible(block))
+        text = one_line(normalise_visible(block))
         if _MARKS.search(text):
             left -= len(text)
-            text = settled(text) if left > 0 else stripped(text)
+            text = clean_text(text) if left > 0 else strip_markup(text)
         texts.append(text)
     return tuple(filter(None, texts))
 
 
-def _walk(content: str) -> Walk:
+def _walk(content: str) -> HtmlBlockParser:
     if content.lstrip().startswith("<"):
         walk = _walk_html(content)
         # Text outside all blocks is Markdown that follows some HTML.
@@ -101,11 +101,11 @@ def _walk(content: str) -> Walk:
     if _INDENTED_BLOCK.search(content):
         # Markdown would take indented HTML for code.
         content = _INDENT.sub("", content)
-    return _walk_html(pyromark.html(content, options=_OPTIONS)[:_MOST_HTML_CHARACTERS])
+    return _walk_html(pyromark.html(content, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
 
 
-def _walk_html(html: str) -> Walk:
-    walk = Walk()
+def _walk_html(html: str) -> HtmlBlockParser:
+    walk = HtmlBlockParser()
     for kind, data in stream(html):
         walk.take(kind, data)
     return walk.finished()
@@ -121,6 +121,6 @@ def _read_again(text: str) -> str:
 
     safe = hyperlinks.ADDRESS.sub(hide, text)
     html = pyromark.html(f"{_FIRST} {safe}", options=_OPTIONS)
-    walk = _walk_html(html[:_MOST_HTML_CHARACTERS])
+    walk = _walk_html(html[:_MAX_HTML_CHARACTERS])
     again = " ".join((*walk.headings, *walk.paragraphs, *walk.tabled)).replace(_FIRST, "")
     return _HIDDEN.sub(lambda match: hidden[int(match[1])], one_line(again))

@@ -4,7 +4,7 @@ from functools import cache
 from types import ModuleType
 
 
-def latin(text: str) -> str:
+def transliterate(text: str) -> str:
     """ASCII alone; the words of Chinese and Japanese text apart."""
     if text.isascii():
         return text

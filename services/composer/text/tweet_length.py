@@ -5,7 +5,7 @@ import unicodedata
 
 from services.composer.text import hyperlinks
 
-MOST_WEIGHT = 280
+MAX_TWEET_WEIGHT = 280
 URL_WEIGHT = 23
 
 # Code points that weigh 1; all others weigh 2.
@@ -32,7 +32,7 @@ _ADDRESS = re.compile(
     re.I,
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
-_MOST_ADDRESS_CHARACTERS = 2048
+_MAX_URL_CHARACTERS = 2048
 # Domains that the platform certainly knows. One that isn't here may count in full instead, so an
 # address under it weighs as much as the heavier of the two.
 _KNOWN = frozenset(
@@ -74,7 +74,7 @@ def _weight_of_address(text: str, match: re.Match[str]) -> int:
     shown = hyperlinks.trimmed_end(written)
     ending = len(written) - len(shown)
     full = _weight_of_words(shown)
-    if _is_known(text, match) and len(shown) <= _MOST_ADDRESS_CHARACTERS:
+    if _is_known(text, match) and len(shown) <= _MAX_URL_CHARACTERS:
         return URL_WEIGHT + ending
     return max(URL_WEIGHT, full) + ending
 

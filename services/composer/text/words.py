@@ -12,8 +12,8 @@ UNSPACED = (
     "\uf900-\ufaff\U00020000-\U0003134f"
 )
 _UNSPACED = re.compile(f"[{UNSPACED}]")
-_LEAST_LETTERS = 3
-_LEAST_UNSPACED_LETTERS = 2
+_MIN_LETTERS = 3
+_MIN_UNSPACED_LETTERS = 2
 # In the list of stop words of English, which is long, and yet what posts are about.
 _ABOUT_SOMETHING = frozenset(
     "area beginning book case face fact group health hello help home information interest keep "
@@ -22,7 +22,7 @@ _ABOUT_SOMETHING = frozenset(
 )
 
 
-def folded(text: str) -> str:
+def fold_word(text: str) -> str:
     """The form in which two texts are the same: whatever their case, width and marks' order."""
     return unicodedata.normalize("NFKC", text).casefold()
 
@@ -36,8 +36,8 @@ def content_words(plain: PlainPost, enough: int) -> set[str]:
     found: set[str] = set()
     for text in (plain.title, *plain.paragraphs, *plain.headings):
         for word in words_of(text):
-            if is_content(folded(word), all_stop_words()):
-                found.add(folded(word))
+            if is_content(fold_word(word), all_stop_words()):
+                found.add(fold_word(word))
                 if len(found) >= enough:
                     return found
     return found
@@ -47,9 +47,9 @@ def is_content(word: str, stop_words: frozenset[str]) -> bool:
     """Of a folded word: it begins with a letter, is no mere syllable, and no stop word."""
     if not word[:1].isalpha() or word in stop_words:
         return False
-    if len(word) >= _LEAST_LETTERS:
+    if len(word) >= _MIN_LETTERS:
         return True
-    return len(word) >= _LEAST_UNSPACED_LETTERS and bool(_UNSPACED.match(word))
+    return len(word) >= _MIN_UNSPACED_LETTERS and bool(_UNSPACED.match(word))
 
 
 @cache
@@ -57,7 +57,7 @@ def stop_words(language: str) -> frozenset[str]:
     """Folded; none for a language without a list."""
     from stopwordsiso import has_lang, stopwords
 
-    words = frozenset(map(folded, stopwords(language))) if has_lang(language) else frozenset()
+    words = frozenset(map(fold_word, stopwords(language))) if has_lang(language) else frozenset()
     return words - _ABOUT_SOMETHING if language == "en" else words
 
 

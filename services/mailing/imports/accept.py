@@ -9,7 +9,7 @@ from core.errors import DomainError, forbidden
 from models import MemberImport, Plan
 from services.access.api_keys import Caller
 from services.jobs import idempotency, outbox
-from services.jobs.idempotency import IdempotencyKey, RecordedMeanwhile
+from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
 from services.mailing import lists
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
 from services.people import accounts
@@ -17,13 +17,13 @@ from storage.parts import PartWriter, remove_all
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-MOST_MEMBERS = 100_000
-MAX_FILENAME_CHARACTERS = 255
+MAX_MEMBERS_PER_REQUEST = 100_000
+MAX_IMPORT_FILENAME_CHARACTERS = 255
 IMPORTS = "imports/"
 
 
 @dataclass(frozen=True)
-class Options:
+class ImportOptions:
     """How rows are applied.
 
     Attributes:
@@ -38,7 +38,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Accepted:
+class AcceptedImport:
     job_id: int
     replayed: bool = False
 
@@ -50,10 +50,10 @@ def is_mapping(parsed: object) -> TypeGuard[dict[str, str]]:
     )
 
 
-def shown_name(filename: str | None) -> str | None:
+def display_filename(filename: str | None) -> str | None:
     """A file's name as it is kept: without folders and what can't be shown, bounded."""
     name = (filename or "").replace("\\", "/").rpartition("/")[2]
-    return "".join(filter(str.isprintable, name))[-MAX_FILENAME_CHARACTERS:] or None
+    return "".join(filter(str.isprintable, name))[-MAX_IMPORT_FILENAME_CHARACTERS:] or None
 
 
 def new_prefix() -> str:
@@ -76,7 +76,7 @@ def accept_members(
     *,
     key: IdempotencyKey | None,
     request_id: str | None,
-) -> Accepted:
+) -> AcceptedImport:
     """Take on the members of one request, whose body has been checked.
 
     Raises what ``check_owner`` and ``services.jobs.idempotency`` raise.
@@ -99,7 +99,7 @@ def accept_members(
     )
     try:
         return _commit(resources, task, key, request_id)
-    except RecordedMeanwhile:
+    except EqualRequestCommitted:
         remove_all(resources.objects, prefix)
         return accept_members(resources, caller, list_id, body, key=key, request_id=request_id)
     except DomainError:
@@ -115,15 +115,15 @@ def accept_file(
     prefix: str,
     filename: str | None,
     size: int,
-    options: Options,
+    options: ImportOptions,
     request_id: str | None,
-) -> Accepted:
+) -> AcceptedImport:
     """Take on a file that has been stored under ``prefix``, for somebody who was checked."""
     task = MemberImport(
         list_id=list_id,
         user_id=user_id,
         source="file",
-        filename=shown_name(filename),
+        filename=display_filename(filename),
         object_prefix=prefix,
         size=size,
         mapping=dict(options.mapping) if options.mapping else None,
@@ -133,16 +133,16 @@ def accept_file(
     return _commit(resources, task, None, request_id)
 
 
-def _earlier(uow: UnitOfWork, key: IdempotencyKey | None) -> Accepted | None:
-    record = idempotency.find(uow, key) if key is not None else None
+def _earlier(uow: UnitOfWork, key: IdempotencyKey | None) -> AcceptedImport | None:
+    record = idempotency.find_record(uow, key) if key is not None else None
     if record is None or record.job_id is None:
         return None
-    return Accepted(record.job_id, replayed=True)
+    return AcceptedImport(record.job_id, replayed=True)
 
 
 def _commit(
     resources: Resources, task: MemberImport, key: IdempotencyKey | None, request_id: str | None
-) -> Accepted:
+) -> AcceptedImport:
     with resources.unit_of_work() as uow:
         uow.session.add(task)
         uow.session.flush()
@@ -155,4 +155,4 @@ def _commit(
         )
         if key is not None:
             idempotency.record(uow, key, job_id=job.id)
-    return Accepted(job.id)
+    return AcceptedImport(job.id)

@@ -4,8 +4,8 @@ A byte-order mark decides; else many zeros on one side mean UTF-16; else it is U
 what is not ASCII at the beginning isn't UTF-8: then it is Windows-1252, which holds Latin-1.
 
 Where bytes that are no UTF-8 come later, in files glued together or cells cut by bytes, each stays
-in the text as a lone surrogate until ``mended`` reads it as Windows-1252. So a name costs at most
-a wrong letter, the rest of its record nothing, and whoever needs an exact address can tell.
+in the text as a lone surrogate until ``repair_text`` reads it as Windows-1252. So a name loses at
+most a letter and the rest of its record nothing, and code that needs an exact address can tell.
 """
 
 import codecs
@@ -37,12 +37,12 @@ def is_damaged(text: str) -> bool:
     return _DAMAGE.search(text) is not None
 
 
-def mended(text: str) -> str:
+def repair_text(text: str) -> str:
     """``text`` with the bytes that could not be read taken as Windows-1252."""
     return text.translate(_AS_WINDOWS)
 
 
-class Text:
+class DecodedText:
     """The text of ``chunks``, without zeros. ``damaged`` once a piece could not be read exactly."""
 
     def __init__(self, chunks: Iterable[bytes], head_bytes: int) -> None:

@@ -13,7 +13,7 @@ def chunk_key(prefix: str, number: int) -> str:
     return f"{prefix}/chunks/{number:06}"
 
 
-class Entry(NamedTuple):
+class JudgedRow(NamedTuple):
     """One row. With a ``code`` it is not applied, for the ``reason`` given.
 
     Attributes:
@@ -38,17 +38,17 @@ INVALID, DUPLICATE = "invalid", "duplicate"
 DUPLICATE_CODE = "row.duplicate"
 
 
-def verdict_of(entry: Entry) -> str | None:
+def verdict_of(entry: JudgedRow) -> str | None:
     """What is settled without the list: ``invalid``, ``duplicate`` or nothing."""
     if entry.code is None:
         return None
     return DUPLICATE if entry.code == DUPLICATE_CODE else INVALID
 
 
-def encode(entries: Iterable[Entry]) -> bytes:
+def encode(entries: Iterable[JudgedRow]) -> bytes:
     return orjson.dumps(list(entries), default=tuple)
 
 
-def decode(data: bytes) -> list[Entry]:
+def decode(data: bytes) -> list[JudgedRow]:
     rows: list[list[Any]] = orjson.loads(data)
-    return [Entry._make(row) for row in rows]
+    return [JudgedRow._make(row) for row in rows]

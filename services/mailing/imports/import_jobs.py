@@ -18,9 +18,9 @@ from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.mailing import lists
 from services.mailing.imports.applying import apply
-from services.mailing.imports.applying.apply import Applied, Chunk
+from services.mailing.imports.applying.apply import AppliedChunk, PreparedChunk
 from services.mailing.imports.entries import chunk_key
-from services.mailing.imports.prefetch import Ahead
+from services.mailing.imports.prefetch import Prefetch
 from services.mailing.imports.splitting import split as splitting
 from services.mailing.subscriptions import opt_outs
 from storage.parts import remove_all
@@ -112,7 +112,7 @@ def _load(resources: Resources, lease: Lease) -> MemberImport:
 
 
 def _split(resources: Resources, lease: Lease, task: MemberImport, turn: _Turn) -> MemberImport:
-    split = splitting.take(resources.objects, task)
+    split = splitting.take_split(resources.objects, task)
     # As long as a turn too: what was stored before a restart may take minutes to read again.
     while split.number < task.chunks and not turn.is_over():
         lease.check_cancelled()
@@ -124,12 +124,12 @@ def _split(resources: Resources, lease: Lease, task: MemberImport, turn: _Turn) 
         split.close()
     else:
         with resources.unit_of_work() as uow:
-            splitting.keep(task, split, _unsplit(uow, splitting.kept()))
+            splitting.keep_split(task, split, _unsplit(uow, splitting.kept_splits()))
     return task
 
 
 def _store_chunk(
-    resources: Resources, lease: Lease, task: MemberImport, split: splitting.Split
+    resources: Resources, lease: Lease, task: MemberImport, split: splitting.FileSplit
 ) -> MemberImport:
     rows = split.store_next()
     total = task.received + rows if split.is_complete else None
@@ -163,20 +163,20 @@ def _apply(resources: Resources, lease: Lease, task: MemberImport, turn: _Turn) 
     return task
 
 
-def _prepared(resources: Resources, task: MemberImport) -> Ahead[Chunk]:
+def _prepared(resources: Resources, task: MemberImport) -> Prefetch[PreparedChunk]:
     numbers = iter(range(task.applied, task.chunks))
 
-    def next_chunk() -> Chunk:
+    def next_chunk() -> PreparedChunk:
         number = next(numbers, None)
         if number is None:
-            return Chunk([], "")
+            return PreparedChunk([], "")
         return apply.prepare(resources.objects.get(chunk_key(task.object_prefix, number)))
 
-    return Ahead(next_chunk)
+    return Prefetch(next_chunk)
 
 
 def _apply_chunk(
-    resources: Resources, lease: Lease, task: MemberImport, number: int, chunk: Chunk
+    resources: Resources, lease: Lease, task: MemberImport, number: int, chunk: PreparedChunk
 ) -> MemberImport:
     signer = opt_outs.signer(resources.keyring)
     with resources.unit_of_work() as uow:
@@ -194,7 +194,7 @@ def _apply_chunk(
     return task
 
 
-def _count(task: MemberImport, applied: Applied) -> None:
+def _count(task: MemberImport, applied: AppliedChunk) -> None:
     for verdict, rows in applied.counts.items():
         setattr(task, verdict, getattr(task, verdict) + rows)
     task.updated += applied.updated

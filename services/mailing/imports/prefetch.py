@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 Result = TypeVar("Result")
 
 
-class Ahead(Generic[Result]):
+class Prefetch(Generic[Result]):
     """Steps of one kind, in order, each done while the result of the one before is in use.
 
     A step that mostly computes, and a use that mostly waits for somebody else (the database, the

@@ -4,7 +4,7 @@ from core.errors import conflict, not_found
 from models import Job, JobStatus, MemberImport
 from services.access.api_keys import Caller
 from services.jobs import outbox, records
-from services.mailing.imports.undo import UNDO
+from services.mailing.imports.undo import UNDO_IMPORT
 from storage.unit_of_work import UnitOfWork
 
 
@@ -44,7 +44,7 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None
     job = uow.session.get(Job, task.undo_job_id, with_for_update=True) if task.undo_job_id else None
     if job is None:
         job = outbox.enqueue(
-            uow, UNDO, user_id=caller.user_id, subject_id=task.id, request_id=request_id
+            uow, UNDO_IMPORT, user_id=caller.user_id, subject_id=task.id, request_id=request_id
         )
         task.undo_job_id = job.id
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):

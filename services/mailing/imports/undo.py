@@ -24,7 +24,7 @@ def _nothing_more(_: UnitOfWork, __: Job) -> None:
     """What was taken back stays so; asking again goes on."""
 
 
-UNDO = kinds.register(
+UNDO_IMPORT = kinds.register(
     kinds.JobKind(
         name="members.undo",
         lane=Lane.BULK,
@@ -45,7 +45,7 @@ def run(resources: Resources, lease: Lease) -> None:
             task = uow.session.get(MemberImport, lease.subject_id)
             if task is None:
                 raise JobCancelled
-            locks.hold_list(uow, task.list_id)
+            locks.lock_list(uow, task.list_id)
             looked_at, restored = _take_back_some(uow, task)
             if not looked_at:
                 _succeed(uow, lease, task)

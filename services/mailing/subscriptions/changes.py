@@ -134,7 +134,7 @@ def note(
     )
 
 
-def was_before_leaving(uow: UnitOfWork, subscription: Subscription) -> SubscriptionStatus:
+def status_before_leaving(uow: UnitOfWork, subscription: Subscription) -> SubscriptionStatus:
     """The status that undoing it gives back to a person who left: pending, or else active."""
     left_from = uow.session.scalar(
         select(SubscriptionEvent.status_before)

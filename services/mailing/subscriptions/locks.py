@@ -29,28 +29,28 @@ _SHARE_PERSON = text(
 )
 
 
-def share_list(uow: UnitOfWork, list_id: int) -> None:
+def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
     """No bulk act begins on the list until the transaction ends.
 
-    ``hold`` does it too. Call it before making a person, for whom a bulk act may wait.
+    ``lock_pair`` does it too. Call it before making a person, for whom a bulk act may wait.
     """
     uow.session.execute(_SHARE, {"list_id": list_id})
 
 
-def hold(uow: UnitOfWork, user_id: int, *list_ids: int) -> bool:
+def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int) -> bool:
     """Nobody else decides about this person on these lists until the transaction ends.
 
     False for a person who was erased, or never was: leave their records alone.
     """
     # All in one order, so that two acts can't wait for each other.
     for list_id in sorted(set(list_ids)):
-        share_list(uow, list_id)
+        lock_list_shared(uow, list_id)
     for list_id in sorted(set(list_ids)):
         uow.session.execute(_HOLD_PAIR, {"list_id": list_id, "user_id": user_id})
     return uow.session.scalar(_SHARE_PERSON, {"user_id": user_id}) is not None
 
 
-def hold_list(uow: UnitOfWork, list_id: int) -> None:
+def lock_list(uow: UnitOfWork, list_id: int) -> None:
     """Nobody else decides about anybody on this list until the transaction ends.
 
     The rows of the people whom the caller then writes about, it shares itself (FOR KEY SHARE).

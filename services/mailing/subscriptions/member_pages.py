@@ -21,7 +21,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True)
-class Filters:
+class MemberFilters:
     """Which of a list's records an owner asks for.
 
     Attributes:
@@ -45,7 +45,7 @@ class MemberPage:
 def page(
     uow: UnitOfWork,
     list_id: int,
-    filters: Filters,
+    filters: MemberFilters,
     *,
     offset: int,
     limit: int,
@@ -75,7 +75,7 @@ def page(
 _ADDRESS, _BEGINNING = "an address", "the beginning of one*"
 
 
-def _without_address(filters: Filters) -> tuple[Filters, dict[str, Any]]:
+def _without_address(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any]]:
     """The kind of question, which all questions of that kind share, and the address apart."""
     # Who is on the free tier is just not on a paid one.
     premium = False if filters.premium is Tier.FREE else filters.premium
@@ -123,7 +123,7 @@ _SHOWN_NAME = case((_record.source == Via.LOGIN.value, _person.name)).label("use
 
 
 @cache
-def _records(question: Filters, *, by_cursor: bool) -> Select[Any]:
+def _records(question: MemberFilters, *, by_cursor: bool) -> Select[Any]:
     # Which rows first, by an index alone, then what is in them: an offset passes over many.
     wanted = select(_record.id).where(*_where(question)).order_by(_record.id.desc())
     if by_cursor:
@@ -140,22 +140,22 @@ def _records(question: Filters, *, by_cursor: bool) -> Select[Any]:
 
 
 @cache
-def _total(question: Filters) -> Select[int]:
+def _total(question: MemberFilters) -> Select[int]:
     return select(_how_many(question))
 
 
-def _how_many(question: Filters) -> ColumnElement[int]:
+def _how_many(question: MemberFilters) -> ColumnElement[int]:
     if question.premium is False:
         # Few pay: taking them off is many times quicker than counting the others.
         everybody, paid = replace(question, premium=None), replace(question, premium=True)
         return _how_many(everybody) - _how_many(paid)
-    if question == Filters():
-        return subscriber_counts.active_on(bindparam("list_id"))
+    if question == MemberFilters():
+        return subscriber_counts.active_count(bindparam("list_id"))
     counted = select(func.count()).select_from(Subscription.__table__).where(*_where(question))
     return counted.scalar_subquery()
 
 
-def _where(question: Filters) -> list[ColumnElement[bool]]:
+def _where(question: MemberFilters) -> list[ColumnElement[bool]]:
     conditions = [
         _record.list_id == bindparam("list_id"),
         _record.status == question.status.value,

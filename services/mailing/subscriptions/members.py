@@ -19,7 +19,7 @@ from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
-MOST_SUBSCRIPTIONS = 1000
+MAX_SUBSCRIPTIONS = 1000
 
 
 def get(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
@@ -77,7 +77,7 @@ def update(
 
 def _hold(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
     """The member, whom nobody else changes now; raises ``member.not_found``, if erased too."""
-    if not locks.hold(uow, user_id, mailing_list.id):
+    if not locks.lock_pair(uow, user_id, mailing_list.id):
         raise no_such_member()
     return get(uow, mailing_list, user_id)
 
@@ -96,7 +96,7 @@ def subscriptions_to_owner(
             MailingList.archived_at.is_(None),
         )
         .order_by(Subscription.id.desc())
-        .limit(MOST_SUBSCRIPTIONS)
+        .limit(MAX_SUBSCRIPTIONS)
     )
     return [(each, of) for each, of in uow.session.execute(query)]
 

@@ -44,7 +44,7 @@ def lift(uow: UnitOfWork, signer: Signer, list_id: int, person: User, *kinds: Op
     )
 
 
-def outlive(uow: UnitOfWork, signer: Signer, person: User) -> int:
+def keep_for_erasure(uow: UnitOfWork, signer: Signer, person: User) -> int:
     """Let go of a person who is about to be erased, and keep their no under their last address.
 
     Returns how many there are.

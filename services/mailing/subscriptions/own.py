@@ -9,7 +9,7 @@ from services.mailing.subscriptions import changes, opt_outs
 from storage.unit_of_work import UnitOfWork
 
 
-class OwnState(StrEnum):
+class OwnSubscriptionState(StrEnum):
     SUBSCRIBED = "subscribed"
     WITHOUT_MAIL = "without_mail"  # a subscriber, and nothing is mailed to them
     PENDING = "pending"
@@ -18,24 +18,30 @@ class OwnState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Own:
-    state: OwnState
+class OwnSubscription:
+    state: OwnSubscriptionState
     # Where the list is sent to, as its record has it.
     email: str | None
 
 
-def read(uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User) -> Own:
+def read(
+    uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User
+) -> OwnSubscription:
     record = changes.find(uow, mailing_list.id, person.id)
     refused = opt_outs.kinds_of(uow, opt_outs.signer(keyring), mailing_list.id, person)
-    return Own(_state(record, refused), None if record is None else record.email)
+    return OwnSubscription(_state(record, refused), None if record is None else record.email)
 
 
-def _state(record: Subscription | None, refused: set[OptOutKind]) -> OwnState:
+def _state(record: Subscription | None, refused: set[OptOutKind]) -> OwnSubscriptionState:
     status = None if record is None else record.status
     if record is not None and status == SubscriptionStatus.ACTIVE:
-        return OwnState.SUBSCRIBED if record.email_enabled else OwnState.WITHOUT_MAIL
+        return (
+            OwnSubscriptionState.SUBSCRIBED
+            if record.email_enabled
+            else OwnSubscriptionState.WITHOUT_MAIL
+        )
     if status == SubscriptionStatus.PENDING:
-        return OwnState.PENDING
+        return OwnSubscriptionState.PENDING
     if status == SubscriptionStatus.UNSUBSCRIBED or OptOutKind.LIST in refused:
-        return OwnState.LEFT
-    return OwnState.ABSENT
+        return OwnSubscriptionState.LEFT
+    return OwnSubscriptionState.ABSENT

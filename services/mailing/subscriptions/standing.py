@@ -6,7 +6,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True)
-class Standing:
+class LockedSubscription:
     """How a person stands with a list, while nobody else can change it."""
 
     mailing_list: MailingList
@@ -18,11 +18,13 @@ class Standing:
         return self.record is not None and self.record.status == SubscriptionStatus.ACTIVE
 
 
-def hold_standing(uow: UnitOfWork, mailing_list: MailingList, person: User) -> Standing | None:
+def lock_subscription(
+    uow: UnitOfWork, mailing_list: MailingList, person: User
+) -> LockedSubscription | None:
     """Read it under the pair's lock, which holds until the transaction ends.
 
     ``None`` when the person was erased: then there is nothing to be decided about them.
     """
-    if not locks.hold(uow, person.id, mailing_list.id):
+    if not locks.lock_pair(uow, person.id, mailing_list.id):
         return None
-    return Standing(mailing_list, person, changes.find(uow, mailing_list.id, person.id))
+    return LockedSubscription(mailing_list, person, changes.find(uow, mailing_list.id, person.id))

@@ -11,14 +11,14 @@ from services.jobs import outbox
 from services.mailing import lists
 from services.mailing.subscriptions import changes, locks, opt_outs
 from services.mailing.subscriptions.changes import Actor, Via
-from services.mailing.subscriptions.standing import Standing, hold_standing
+from services.mailing.subscriptions.standing import LockedSubscription, lock_subscription
 from services.people import accounts, mailed_tokens
 from services.people.mail_jobs import mail_kind
-from services.people.mailed_tokens import Opened, Purpose
+from services.people.mailed_tokens import MailedToken, Purpose
 from storage.unit_of_work import UnitOfWork
 
 # A stranger can ask for anybody's address, so that person is not written to again and again.
-CONFIRMATION_AT_MOST_EVERY = timedelta(minutes=10)
+MIN_CONFIRMATION_INTERVAL = timedelta(minutes=10)
 
 
 MAIL_CONFIRMATION = mail_kind("subscription.mail_confirmation")
@@ -56,9 +56,9 @@ def join(
     uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User, actor: Actor
 ) -> int:
     """The person themselves subscribes: 1, or 0 when they had. What they opted out of is lifted."""
-    standing = hold_standing(uow, mailing_list, person)
+    standing = lock_subscription(uow, mailing_list, person)
     if standing is None:
-        raise accounts.no_such_user()
+        raise accounts.unknown_user()
     if standing.is_active:
         return 0
     _activate(uow, keyring, standing, "subscribed", actor)
@@ -84,7 +84,7 @@ def read_confirmation(uow: UnitOfWork, keyring: Keyring, secret: str) -> Confirm
     record = _confirmable(changes.find(uow, mailing_list.id, _person_of(opened)))
     found = Confirmation(mailing_list, record)
     if opened.is_used and not found.is_confirmed:
-        raise mailed_tokens.used()
+        raise mailed_tokens.link_used()
     return found
 
 
@@ -96,9 +96,9 @@ def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Sub
     """
     opened = _open(uow, keyring, secret)
     person = accounts.get(uow, _person_of(opened))
-    standing = hold_standing(uow, _list_of(uow, opened), person)
+    standing = lock_subscription(uow, _list_of(uow, opened), person)
     if standing is None:
-        raise mailed_tokens.not_valid()
+        raise mailed_tokens.link_invalid()
     record = _confirmable(standing.record)
     if standing.is_active:
         return record
@@ -110,17 +110,17 @@ def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Sub
     return confirmed
 
 
-def _open(uow: UnitOfWork, keyring: Keyring, secret: str) -> Opened:
+def _open(uow: UnitOfWork, keyring: Keyring, secret: str) -> MailedToken:
     signer = mailed_tokens.signer(keyring)
     return mailed_tokens.read(uow, signer, Purpose.CONFIRM_SUBSCRIPTION, secret)
 
 
-def _list_of(uow: UnitOfWork, opened: Opened) -> MailingList:
+def _list_of(uow: UnitOfWork, opened: MailedToken) -> MailingList:
     assert opened.list_id is not None
     return lists.get(uow, opened.list_id)
 
 
-def _person_of(opened: Opened) -> int:
+def _person_of(opened: MailedToken) -> int:
     assert opened.user_id is not None
     return opened.user_id
 
@@ -134,17 +134,19 @@ def _confirmable(record: Subscription | None) -> Subscription:
 _CONFIRMABLE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
 
-def _hold_standing_of_address(uow: UnitOfWork, mailing_list: MailingList, email: str) -> Standing:
-    locks.share_list(uow, mailing_list.id)
+def _hold_standing_of_address(
+    uow: UnitOfWork, mailing_list: MailingList, email: str
+) -> LockedSubscription:
+    locks.lock_list_shared(uow, mailing_list.id)
     while True:
-        standing = hold_standing(uow, mailing_list, accounts.find_or_create_person(uow, email))
+        standing = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
         # Whoever was erased meanwhile has let go of the address, which is a stranger's now.
         if standing is not None:
             return standing
 
 
 def _activate(
-    uow: UnitOfWork, keyring: Keyring, standing: Standing, action: str, actor: Actor
+    uow: UnitOfWork, keyring: Keyring, standing: LockedSubscription, action: str, actor: Actor
 ) -> Subscription:
     """By the person's own act: who comes back wants the mail too."""
     opt_outs.lift(
@@ -164,7 +166,7 @@ def _activate(
 
 def _add(
     uow: UnitOfWork,
-    standing: Standing,
+    standing: LockedSubscription,
     status: SubscriptionStatus,
     action: str,
     actor: Actor,
@@ -187,7 +189,7 @@ def _add(
 
 def _ask_for_confirmation(uow: UnitOfWork, subscription: Subscription, actor: Actor) -> None:
     asked = subscription.confirmation_asked_at
-    if asked is not None and clock.now() - asked < CONFIRMATION_AT_MOST_EVERY:
+    if asked is not None and clock.now() - asked < MIN_CONFIRMATION_INTERVAL:
         return
     subscription.confirmation_asked_at = func.now()
     mail_confirmation(uow, subscription, actor)

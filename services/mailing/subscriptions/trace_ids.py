@@ -20,7 +20,7 @@ _MAC_BYTES = 16
 _ID_BYTES = 7
 _DELIVERY_BYTES = 8
 _PAYLOAD_CHARACTERS = 30  # of 22 bytes
-MAX_CHARACTERS = 80
+MAX_TRACE_ID_CHARACTERS = 80
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ def signer(keyring: Keyring) -> Signer:
 
 
 def make(signer: Signer, trace: Trace) -> str:
-    return maker(signer, trace.list_id, trace.delivery)(trace.user_id)
+    return trace_id_factory(signer, trace.list_id, trace.delivery)(trace.user_id)
 
 
-def maker(signer: Signer, list_id: int, delivery: int) -> Callable[[int], str]:
+def trace_id_factory(signer: Signer, list_id: int, delivery: int) -> Callable[[int], str]:
     """Makes the trace id of one user after another: a roster has a million of them."""
     before = list_id.to_bytes(_ID_BYTES, "big")
     after = delivery.to_bytes(_DELIVERY_BYTES, "big")
@@ -55,11 +55,11 @@ def maker(signer: Signer, list_id: int, delivery: int) -> Callable[[int], str]:
 def read(signer: Signer, token: str) -> Trace:
     """Raises ``trace.invalid`` for anything that ``make`` did not make under a key still known."""
     signed, _, signature = token.partition(".")
-    if len(token) > MAX_CHARACTERS or len(signed) != len(_VERSION) + _PAYLOAD_CHARACTERS:
-        raise not_ours()
+    if len(token) > MAX_TRACE_ID_CHARACTERS or len(signed) != len(_VERSION) + _PAYLOAD_CHARACTERS:
+        raise invalid_trace()
     # Signed as it is written: another spelling of the same bytes is refused too.
     if not token.startswith(_VERSION) or not signer.verify(signed.encode(), signature):
-        raise not_ours()
+        raise invalid_trace()
     return _unpack(signed.removeprefix(_VERSION))
 
 
@@ -67,7 +67,7 @@ def _unpack(payload: str) -> Trace:
     try:
         packed = base64.urlsafe_b64decode(payload + "==")
     except binascii.Error:
-        raise not_ours() from None
+        raise invalid_trace() from None
     ids = 2 * _ID_BYTES
     return Trace(
         list_id=int.from_bytes(packed[:_ID_BYTES], "big"),
@@ -76,5 +76,5 @@ def _unpack(payload: str) -> Trace:
     )
 
 
-def not_ours() -> DomainError:
+def invalid_trace() -> DomainError:
     return forbidden("trace.invalid", "The trace id is not valid for this list.")

@@ -13,7 +13,7 @@ _TIERS = (Tier.FREE, Tier.SILVER, Tier.GOLD)
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedSubscription:
     """What the target list's record becomes."""
 
     status: str
@@ -39,7 +39,7 @@ def transfer(
     """
     if source.id == target.id:
         raise malformed("transfer.same_list", "query.dst_list_id must name another list.")
-    if not locks.hold(uow, user_id, source.id, target.id):
+    if not locks.lock_pair(uow, user_id, source.id, target.id):
         raise members.no_such_member()
     leaving = members.get(uow, source, user_id)
     if leaving.status == SubscriptionStatus.REMOVED:
@@ -70,11 +70,13 @@ def _carry_opt_outs(
     return carried | opt_outs.kinds_of(uow, signer, target.id, person)
 
 
-def merge(leaving: Subscription, there: Subscription | None, said_no_to: set[OptOutKind]) -> Merged:
+def merge(
+    leaving: Subscription, there: Subscription | None, said_no_to: set[OptOutKind]
+) -> MergedSubscription:
     # A record that was taken off the target says how things were, not how they are.
     present = there if there and there.status != SubscriptionStatus.REMOVED else None
     both = [leaving, *([present] if present else [])]
-    return Merged(
+    return MergedSubscription(
         status=_status({each.status for each in both}, said_no_to),
         type=max((Tier(each.type) for each in both), key=_TIERS.index),
         paid_expiry=_later_expiry(both),
@@ -102,7 +104,11 @@ def _later_expiry(records: list[Subscription]) -> datetime | None:
 
 
 def _arrive(
-    uow: UnitOfWork, leaving: Subscription, target: MailingList, merged: Merged, actor: Actor
+    uow: UnitOfWork,
+    leaving: Subscription,
+    target: MailingList,
+    merged: MergedSubscription,
+    actor: Actor,
 ) -> Subscription:
     arriving = Subscription(
         list_id=target.id,
@@ -119,7 +125,7 @@ def _arrive(
 def _let_confirmation_follow(
     uow: UnitOfWork, leaving: Subscription, there: Subscription, actor: Actor
 ) -> None:
-    mailed = mailed_tokens.move(
+    mailed = mailed_tokens.move_to_list(
         uow, user_id=leaving.user_id, list_id=leaving.list_id, to_list_id=there.list_id
     )
     # Before the mail is out there is no link yet, and its job finds nobody waiting on the source.

@@ -9,7 +9,7 @@ from core.keyring import Keyring
 from models import MailingList, OptOutKind, SubscriptionStatus, User
 from services.mailing.subscriptions import changes, opt_outs
 from services.mailing.subscriptions.changes import Actor
-from services.mailing.subscriptions.standing import hold_standing
+from services.mailing.subscriptions.standing import lock_subscription
 from storage.unit_of_work import UnitOfWork
 
 _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
@@ -19,7 +19,7 @@ def leave(
     uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User, actor: Actor
 ) -> None:
     """Unsubscribe: the person is off the list, and only they can come back."""
-    standing = hold_standing(uow, mailing_list, person)
+    standing = lock_subscription(uow, mailing_list, person)
     if standing is None:
         return
     current = standing.record
@@ -34,13 +34,13 @@ def undo_leave(
     uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User, actor: Actor
 ) -> None:
     """Take the last unsubscribing back: all is as it was before it."""
-    standing = hold_standing(uow, mailing_list, person)
+    standing = lock_subscription(uow, mailing_list, person)
     if standing is None:
         return
     current = standing.record
     opt_outs.lift(uow, opt_outs.signer(keyring), mailing_list.id, person, OptOutKind.LIST)
     if current is not None and current.status == SubscriptionStatus.UNSUBSCRIBED:
-        before = changes.was_before_leaving(uow, current)
+        before = changes.status_before_leaving(uow, current)
         changes.change(uow, current, "unsubscribing_undone", actor, status=before)
 
 
@@ -54,7 +54,7 @@ def set_email(
     enabled: bool,
 ) -> None:
     """Switch the list's mail to this person off or on again; they stay a subscriber."""
-    standing = hold_standing(uow, mailing_list, person)
+    standing = lock_subscription(uow, mailing_list, person)
     if standing is None:
         return
     current = standing.record

@@ -5,7 +5,7 @@ from models import Attachment, AttachmentStatus
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.media.attachments.files import data_key, media_key, original_key, seal, unseal
-from services.media.images import Converted, ConverterProcess, UnreadableImage
+from services.media.images import ConvertedImage, ConverterProcess, UnreadableImage
 from storage.encryption import Tampered
 from storage.objects import ObjectMissing
 from storage.resources import Resources
@@ -44,7 +44,7 @@ def _load(resources: Resources, lease: Lease) -> Attachment:
 
 
 def _make_ready(
-    resources: Resources, lease: Lease, attachment: Attachment, converted: Converted
+    resources: Resources, lease: Lease, attachment: Attachment, converted: ConvertedImage
 ) -> None:
     with resources.unit_of_work() as uow:
         leases.succeed(uow, lease, {"hash_id": attachment.hash_id})

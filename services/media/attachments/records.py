@@ -8,14 +8,14 @@ from models import Attachment, AttachmentStatus, Job
 from services.access.api_keys import Caller
 from services.jobs import records
 from services.media.attachments.files import data_key, media_key, original_key, unseal
-from services.media.attachments.upload import PROCESS, Accepted
+from services.media.attachments.upload import PROCESS_ATTACHMENT, AcceptedUpload
 from storage.encryption import Tampered
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 _HASH_ID = re.compile(r"[a-z0-9]{12}\Z")
-DELETED = {"code": "attachment.deleted", "message": "The attachment was deleted."}
+ATTACHMENT_DELETED = {"code": "attachment.deleted", "message": "The attachment was deleted."}
 _FILENAME = re.compile(r"[a-z0-9]{12}\.(webp|png)\Z")
 
 
@@ -27,7 +27,7 @@ def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
     return attachment
 
 
-def outcome(uow: UnitOfWork, accepted: Accepted) -> Attachment | DomainError:
+def outcome(uow: UnitOfWork, accepted: AcceptedUpload) -> Attachment | DomainError:
     """What an upload has come to, for its caller: the record, or why there is none.
 
     Whoever hears the refusal needs no failed record of it; the job keeps the reason.
@@ -40,8 +40,8 @@ def outcome(uow: UnitOfWork, accepted: Accepted) -> Attachment | DomainError:
     if attachment is not None:
         return attachment
     job = uow.session.get(Job, accepted.job_id)
-    if job is None or job.error is None or job.error["code"] == DELETED["code"]:
-        return not_found("attachment.not_found", DELETED["message"])
+    if job is None or job.error is None or job.error["code"] == ATTACHMENT_DELETED["code"]:
+        return not_found("attachment.not_found", ATTACHMENT_DELETED["message"])
     return invalid(job.error["code"], job.error["message"])
 
 
@@ -111,11 +111,11 @@ def _cancel_processing(uow: UnitOfWork, attachment: Attachment) -> None:
         select(Job)
         .where(
             Job.user_id == attachment.user_id,
-            Job.kind == PROCESS.name,
+            Job.kind == PROCESS_ATTACHMENT.name,
             Job.subject_id == attachment.id,
             Job.finished_at.is_(None),
         )
         .with_for_update()
     )
     for job in jobs:
-        records.end_with_subject(uow, job, DELETED)
+        records.end_with_subject(uow, job, ATTACHMENT_DELETED)

@@ -7,7 +7,7 @@ from core.errors import conflict, invalid
 from core.keyring import Keyring, Signer
 from models import Attachment
 
-LONGEST = timedelta(days=7)
+MAX_LINK_LIFETIME = timedelta(days=7)
 _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
 
@@ -19,7 +19,7 @@ def create(
     signer: Signer, attachment: Attachment, *, base: str, expires_in: int, now: datetime
 ) -> tuple[str, datetime]:
     """An absolute URL and when it ends; raises ``link.expires_in``, ``link.not_encrypted``."""
-    longest = int(LONGEST.total_seconds())
+    longest = int(MAX_LINK_LIFETIME.total_seconds())
     if not 1 <= expires_in <= longest:
         raise invalid("link.expires_in", f"A link lasts 1 to {longest:,} seconds (7 days).")
     if not attachment.encrypted:

@@ -17,18 +17,18 @@ from services.media.attachments.files import MEDIA, ORIGINALS
 from storage.resources import Resources
 
 # What is younger may be of a request or job under way, whose other half comes in a moment.
-GRACE = timedelta(hours=1)
+STRAY_GRACE = timedelta(hours=1)
 _BATCH = 1000
 
 
-class Fault(StrEnum):
+class StrayKind(StrEnum):
     OBJECT_WITHOUT_ROW = "object without row"
     ROW_WITHOUT_OBJECT = "row without object"
 
 
 @dataclass(frozen=True)
 class Stray:
-    fault: Fault
+    fault: StrayKind
     key: str
 
 
@@ -37,7 +37,7 @@ def find(
 ) -> Iterator[Stray]:
     """Every stray that is older than the grace period."""
     for prefix in prefixes:
-        for stray in _compare(resources, prefix, before=now - GRACE):
+        for stray in _compare(resources, prefix, before=now - STRAY_GRACE):
             # Both sides were read at different moments: look at this one again.
             if _is_still(resources, stray):
                 yield stray
@@ -45,7 +45,7 @@ def find(
 
 def mend(resources: Resources, stray: Stray) -> None:
     """Remove an object that no row names; fail a row whose object is gone."""
-    if stray.fault is Fault.OBJECT_WITHOUT_ROW:
+    if stray.fault is StrayKind.OBJECT_WITHOUT_ROW:
         resources.objects.remove(stray.key)
         return
     error = {"code": "attachment.object_missing", "message": "The stored file is gone."}
@@ -59,7 +59,7 @@ def mend(resources: Resources, stray: Stray) -> None:
 
 def _is_still(resources: Resources, stray: Stray) -> bool:
     has_object = resources.objects.exists(stray.key)
-    if stray.fault is Fault.OBJECT_WITHOUT_ROW:
+    if stray.fault is StrayKind.OBJECT_WITHOUT_ROW:
         return has_object and not _claimed(resources, stray.key)
     return not has_object and _claimed(resources, stray.key)
 
@@ -88,7 +88,7 @@ def _compare(resources: Resources, prefix: str, *, before: datetime) -> Iterator
         if row is not None and row.key == item.key:
             row = next(rows, None)
         elif item.modified_at < before:
-            yield Stray(Fault.OBJECT_WITHOUT_ROW, item.key)
+            yield Stray(StrayKind.OBJECT_WITHOUT_ROW, item.key)
     while row is not None:
         yield from _missing(row)
         row = next(rows, None)
@@ -103,7 +103,7 @@ class _Named:
 
 def _missing(row: _Named) -> Iterator[Stray]:
     if row.required:
-        yield Stray(Fault.ROW_WITHOUT_OBJECT, row.key)
+        yield Stray(StrayKind.ROW_WITHOUT_OBJECT, row.key)
 
 
 def _named(resources: Resources, prefix: str, before: datetime) -> Iterator[_Named]:

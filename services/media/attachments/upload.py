@@ -10,15 +10,15 @@ from core.scopes import Scope
 from models import Attachment, AttachmentStatus, Job
 from services.access.api_keys import Caller
 from services.jobs import idempotency, kinds, outbox
-from services.jobs.idempotency import IdempotencyKey, RecordedMeanwhile
+from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
 from services.media.attachments.files import original_key, seal
 from services.media.images import ALLOWED_EXTENSIONS, ImageType, sniff
 from storage.encryption import WrappedKey
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-MAX_BYTES = 5 * 1024 * 1024
-MAX_FILENAME_CHARACTERS = 255
+MAX_IMAGE_BYTES = 5 * 1024 * 1024
+MAX_IMAGE_FILENAME_CHARACTERS = 255
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Upload:
 
 
 @dataclass(frozen=True)
-class Accepted:
+class AcceptedUpload:
     job_id: int
     attachment_id: int
     replayed: bool
@@ -44,7 +44,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     uow.after_commit(partial(uow.objects.remove, original_key(attachment)))
 
 
-PROCESS = kinds.register(
+PROCESS_ATTACHMENT = kinds.register(
     kinds.JobKind(
         name="attachment.process",
         lane=Lane.MEDIA,
@@ -63,7 +63,7 @@ def accept(
     encrypted: bool,
     key: IdempotencyKey | None = None,
     request_id: str | None = None,
-) -> Accepted:
+) -> AcceptedUpload:
     """Store an upload and queue its conversion, in that order, or refuse it.
 
     Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``, and what
@@ -79,7 +79,7 @@ def accept(
     resources.objects.put(stored, seal(upload.data, data_key, stored), "application/octet-stream")
     try:
         return _commit(resources, attachment, key, request_id)
-    except RecordedMeanwhile:
+    except EqualRequestCommitted:
         resources.objects.remove(stored)
         assert key is not None
         earlier = _find_earlier(resources, key)
@@ -100,7 +100,7 @@ def check(upload: Upload) -> ImageType:
     """The upload's type by its bytes, when size, extension and type are allowed."""
     if not upload.data:
         raise invalid("attachment.empty", "The uploaded file is empty.")
-    if len(upload.data) > MAX_BYTES:
+    if len(upload.data) > MAX_IMAGE_BYTES:
         raise file_too_large()
     if PurePosixPath(upload.filename).suffix.lower().removeprefix(".") not in ALLOWED_EXTENSIONS:
         raise unsupported_type(
@@ -117,7 +117,9 @@ def check(upload: Upload) -> ImageType:
 
 
 def file_too_large() -> DomainError:
-    return too_large("attachment.too_large", f"A file has at most {MAX_BYTES:,} bytes (5 MB).")
+    return too_large(
+        "attachment.too_large", f"A file has at most {MAX_IMAGE_BYTES:,} bytes (5 MB)."
+    )
 
 
 def clean_filename(name: str) -> str:
@@ -126,17 +128,17 @@ def clean_filename(name: str) -> str:
     printable = "".join(character for character in base if character.isprintable())
     if not printable:
         raise malformed("attachment.filename_missing", "The part 'file' needs a filename.")
-    return printable[-MAX_FILENAME_CHARACTERS:]
+    return printable[-MAX_IMAGE_FILENAME_CHARACTERS:]
 
 
-def _find_earlier(resources: Resources, key: IdempotencyKey) -> Accepted | None:
+def _find_earlier(resources: Resources, key: IdempotencyKey) -> AcceptedUpload | None:
     with resources.unit_of_work() as uow:
-        record = idempotency.find(uow, key)
+        record = idempotency.find_record(uow, key)
         if record is None or record.job_id is None:
             return None
         job = uow.session.get_one(Job, record.job_id)
         assert job.subject_id is not None
-        return Accepted(job.id, job.subject_id, replayed=True)
+        return AcceptedUpload(job.id, job.subject_id, replayed=True)
 
 
 def _new_record(
@@ -173,17 +175,17 @@ def _data_key(resources: Resources, hash_id: str) -> tuple[bytes, WrappedKey]:
 
 def _commit(
     resources: Resources, attachment: Attachment, key: IdempotencyKey | None, request_id: str | None
-) -> Accepted:
+) -> AcceptedUpload:
     with resources.unit_of_work() as uow:
         uow.session.add(attachment)
         uow.session.flush()
         job = outbox.enqueue(
             uow,
-            PROCESS,
+            PROCESS_ATTACHMENT,
             user_id=attachment.user_id,
             subject_id=attachment.id,
             request_id=request_id,
         )
         if key is not None:
             idempotency.record(uow, key, job_id=job.id)
-    return Accepted(job.id, attachment.id, replayed=False)
+    return AcceptedUpload(job.id, attachment.id, replayed=False)

@@ -6,11 +6,11 @@ load Pillow, which only the converter process needs.
 
 from services.media.images.converter import ConverterProcess
 from services.media.images.image_type import ALLOWED_EXTENSIONS, ImageType, sniff
-from services.media.images.outcome import Converted, UnreadableImage
+from services.media.images.outcome import ConvertedImage, UnreadableImage
 
 __all__ = [
     "ALLOWED_EXTENSIONS",
-    "Converted",
+    "ConvertedImage",
     "ConverterProcess",
     "ImageType",
     "UnreadableImage",

@@ -9,8 +9,8 @@ from services.media.images.outcome import unreadable
 
 _CLEAR = (0, 0, 0, 0)
 # The WebP encoder counts milliseconds in an int; a frame has 24 bits of them.
-_MAX_TIMESTAMP = 2**31 - 1
-_MAX_DURATION = 2**24 - 1
+_MAX_TIMESTAMP_MILLISECONDS = 2**31 - 1
+_MAX_DURATION_MILLISECONDS = 2**24 - 1
 
 
 class Disposal(Enum):
@@ -62,9 +62,9 @@ def _durations(frames: Sequence[Frame]) -> list[int]:
         end += frame.duration_ms
         whole.append(round(end) - shown)
         shown = round(end)
-    if shown > _MAX_TIMESTAMP:
+    if shown > _MAX_TIMESTAMP_MILLISECONDS:
         raise unreadable(
-            f"One showing may last {_MAX_TIMESTAMP:,} ms; the frames add to {shown:,}."
+            f"One showing may last {_MAX_TIMESTAMP_MILLISECONDS:,} ms; the frames add to {shown:,}."
         )
     return whole
 
@@ -73,8 +73,8 @@ def _steps(durations: Sequence[int]) -> list[tuple[int, int]]:
     """Pairs of frame number and time; a frame that outlasts what WebP can say is shown again."""
     steps: list[tuple[int, int]] = []
     for number, left in enumerate(durations):
-        repeats, rest = divmod(left, _MAX_DURATION)
-        steps += [(number, _MAX_DURATION)] * repeats
+        repeats, rest = divmod(left, _MAX_DURATION_MILLISECONDS)
+        steps += [(number, _MAX_DURATION_MILLISECONDS)] * repeats
         if rest or not repeats:
             steps.append((number, rest))
     return steps

@@ -2,7 +2,7 @@
 
 from services.media.images.outcome import UnreadableImage, unreadable
 
-MAX_SIDE = 16_383  # what a WebP can hold
+MAX_SIDE_PIXELS = 16_383  # what a WebP can hold
 MAX_PIXELS = 50_000_000
 MAX_FRAMES = 1_000
 MAX_ANIMATION_PIXELS = 100_000_000
@@ -15,10 +15,10 @@ def check_canvas(width: int, height: int, place: str) -> None:
         raise unreadable(
             f"The {place} gives a size of {width} by {height}; both sides need pixels."
         )
-    if max(width, height) > MAX_SIDE:
+    if max(width, height) > MAX_SIDE_PIXELS:
         raise UnreadableImage(
             "image.side_too_long",
-            f"A side may have at most {MAX_SIDE:,} pixels; the {place} gives {width:,} by "
+            f"A side may have at most {MAX_SIDE_PIXELS:,} pixels; the {place} gives {width:,} by "
             f"{height:,}.",
         )
     if width * height > MAX_PIXELS:

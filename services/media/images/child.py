@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from services.media.images.child_messages import REQUEST, answer_head
 from services.media.images.conversion import convert
-from services.media.images.outcome import Converted, UnreadableImage
+from services.media.images.outcome import ConvertedImage, UnreadableImage
 
 _PR_SET_PDEATHSIG = 1
 _RSS_TO_RETIRE = 192 * 1024 * 1024
@@ -71,14 +71,14 @@ def _body(requests: BinaryIO, head: bytes) -> bytes:
     return body
 
 
-def _outcome(data: bytes) -> Converted | UnreadableImage:
+def _outcome(data: bytes) -> ConvertedImage | UnreadableImage:
     try:
         return convert(data)
     except UnreadableImage as refusal:
         return refusal
 
 
-def _answer(answers: BinaryIO, outcome: Converted | UnreadableImage) -> None:
+def _answer(answers: BinaryIO, outcome: ConvertedImage | UnreadableImage) -> None:
     for part in answer_head(outcome):
         rest = memoryview(part)
         while rest:

@@ -7,13 +7,13 @@ import json
 import struct
 from dataclasses import asdict
 
-from services.media.images.outcome import Converted, UnreadableImage
+from services.media.images.outcome import ConvertedImage, UnreadableImage
 
 REQUEST = struct.Struct(">Q")
 ANSWER = struct.Struct(">IQ")
 
 
-def answer_head(outcome: Converted | UnreadableImage) -> tuple[bytes, bytes]:
+def answer_head(outcome: ConvertedImage | UnreadableImage) -> tuple[bytes, bytes]:
     """Everything before the image's bytes, then those bytes, uncopied."""
     if isinstance(outcome, UnreadableImage):
         fields, data = {"code": outcome.code, "message": outcome.message}, b""
@@ -24,8 +24,8 @@ def answer_head(outcome: Converted | UnreadableImage) -> tuple[bytes, bytes]:
     return ANSWER.pack(len(text), len(data)) + text, data
 
 
-def outcome(text: bytes, data: bytes) -> Converted | UnreadableImage:
+def outcome(text: bytes, data: bytes) -> ConvertedImage | UnreadableImage:
     fields = json.loads(text)
     if "code" in fields:
         return UnreadableImage(**fields)
-    return Converted(data=data, **fields)
+    return ConvertedImage(data=data, **fields)

@@ -17,7 +17,7 @@ from services.media.images.bounds import (
 from services.media.images.colours import displayable
 from services.media.images.encoding import encode_animation, encode_icon, encode_still
 from services.media.images.image_type import ImageType, sniff
-from services.media.images.outcome import Converted, UnreadableImage, truncated, unreadable
+from services.media.images.outcome import ConvertedImage, UnreadableImage, truncated, unreadable
 from services.media.images.still import decode_upright, open_only, upright
 
 # What Pillow's decoders raise on bytes they cannot make sense of.
@@ -37,7 +37,7 @@ _DECODER_ERRORS = (
 )
 
 
-def convert(data: bytes) -> Converted:
+def convert(data: bytes) -> ConvertedImage:
     """The image as we store it: a pure function, the same bytes in give the same bytes out.
 
     Raises UnreadableImage.
@@ -58,20 +58,20 @@ def convert(data: bytes) -> Converted:
         raise _refusal(kind, error) from error
 
 
-def _convert_jpeg(data: bytes) -> Converted:
+def _convert_jpeg(data: bytes) -> ConvertedImage:
     jpeg.check_complete(data)
     return encode_still(decode_upright(data, "JPEG"), lossless=False)
 
 
-def _convert_png(data: bytes) -> Converted:
+def _convert_png(data: bytes) -> ConvertedImage:
     return _convert_frames(png.read(data), lossless_pixels=MAX_LOSSLESS_PIXELS)
 
 
-def _convert_gif(data: bytes) -> Converted:
+def _convert_gif(data: bytes) -> ConvertedImage:
     return _convert_frames(gif.read(data), lossless_pixels=MAX_PIXELS)
 
 
-def _convert_frames(animation: Animation, *, lossless_pixels: int) -> Converted:
+def _convert_frames(animation: Animation, *, lossless_pixels: int) -> ConvertedImage:
     area = animation.width * animation.height
     if len(animation.frames) == 1:
         still = upright(first_view(animation), animation.orientation)
@@ -80,7 +80,7 @@ def _convert_frames(animation: Animation, *, lossless_pixels: int) -> Converted:
     return encode_animation(animation, lossless=drawn <= MAX_LOSSLESS_ANIMATION_PIXELS)
 
 
-def _convert_webp(data: bytes) -> Converted:
+def _convert_webp(data: bytes) -> ConvertedImage:
     found = webp.read(data)
     area = found.width * found.height
     if len(found.durations) <= 1:
@@ -105,11 +105,11 @@ def _frame(image: Image.Image, number: int) -> Image.Image:
     return displayable(image.copy())
 
 
-def _convert_ico(data: bytes) -> Converted:
+def _convert_ico(data: bytes) -> ConvertedImage:
     return encode_icon(ico.decode_best(data))
 
 
-_CONVERTERS: Mapping[ImageType, Callable[[bytes], Converted]] = MappingProxyType(
+_CONVERTERS: Mapping[ImageType, Callable[[bytes], ConvertedImage]] = MappingProxyType(
     {
         ImageType.JPEG: _convert_jpeg,
         ImageType.PNG: _convert_png,

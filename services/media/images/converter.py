@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from services.media.images.child_messages import ANSWER, REQUEST, outcome
-from services.media.images.outcome import Converted, UnreadableImage
+from services.media.images.outcome import ConvertedImage, UnreadableImage
 
 # The largest legal image, two WebP frames of 49 MP, was measured to need 2.24 GB of address space.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
@@ -64,7 +64,7 @@ class ConverterProcess:
         """Start the child now, so that the first image does not wait for it."""
         self._usable()
 
-    def convert(self, data: bytes) -> Converted:
+    def convert(self, data: bytes) -> ConvertedImage:
         """As `conversion.convert`, and within the limits. Raises UnreadableImage."""
         result = self._ask(data) or self._ask(data)
         if result is None:
@@ -79,7 +79,7 @@ class ConverterProcess:
             self._end(self._child)
         self._child = None
 
-    def _ask(self, data: bytes) -> Converted | UnreadableImage | None:
+    def _ask(self, data: bytes) -> ConvertedImage | UnreadableImage | None:
         """None when the child had retired before it saw this image."""
         child = self._usable()
         try:
@@ -113,7 +113,9 @@ class ConverterProcess:
             child = self._child = _started(self._memory_bytes)
         return child
 
-    def _exchange(self, child: subprocess.Popen[bytes], data: bytes) -> Converted | UnreadableImage:
+    def _exchange(
+        self, child: subprocess.Popen[bytes], data: bytes
+    ) -> ConvertedImage | UnreadableImage:
         deadline = time.monotonic() + self._timeout
         self._images += 1
         requests, answers = _descriptor(child.stdin), _descriptor(child.stdout)

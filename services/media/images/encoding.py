@@ -4,7 +4,7 @@ from PIL import Image
 
 from services.media.images import webp
 from services.media.images.animation import Animation, Playback
-from services.media.images.outcome import Converted
+from services.media.images.outcome import ConvertedImage
 from services.media.images.placeholder import blurhash
 
 # Chosen by measurement: docs/decisions/0003-image-encoding.md has the table.
@@ -16,13 +16,13 @@ _BLURHASH_SIDE = 32
 _BLURHASH_SAMPLES = 8
 
 
-def encode_still(image: Image.Image, *, lossless: bool) -> Converted:
+def encode_still(image: Image.Image, *, lossless: bool) -> ConvertedImage:
     """`image` in RGB or RGBA. Lossless keeps the colours under full transparency as well."""
     data = _webp(image, exact=True, **_LOSSLESS) if lossless else _webp(image, **_LOSSY)
-    return Converted(data, "image/webp", "webp", *image.size, 1, _blurhash(image))
+    return ConvertedImage(data, "image/webp", "webp", *image.size, 1, _blurhash(image))
 
 
-def encode_animation(animation: Animation, *, lossless: bool) -> Converted:
+def encode_animation(animation: Animation, *, lossless: bool) -> ConvertedImage:
     canvas = Playback(animation)
     placeholder = _blurhash(canvas)
     encoded = _webp(
@@ -36,13 +36,13 @@ def encode_animation(animation: Animation, *, lossless: bool) -> Converted:
     data = webp.with_alpha_declared(encoded)
     # Equal neighbours have been merged: what counts is what a viewer of `data` will find.
     frames = max(1, len(webp.read(data).durations))
-    return Converted(data, "image/webp", "webp", *canvas.size, frames, placeholder)
+    return ConvertedImage(data, "image/webp", "webp", *canvas.size, frames, placeholder)
 
 
-def encode_icon(image: Image.Image) -> Converted:
+def encode_icon(image: Image.Image) -> ConvertedImage:
     out = BytesIO()
     image.save(out, "PNG", icc_profile=None, exif=b"")
-    return Converted(out.getvalue(), "image/png", "png", *image.size, 1, _blurhash(image))
+    return ConvertedImage(out.getvalue(), "image/png", "png", *image.size, 1, _blurhash(image))
 
 
 def _webp(image: Image.Image, **settings: object) -> bytes:

@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConvertedImage:
     """An image as it is stored. Width and height in pixels; frames as in `data`, 1 for a still."""
 
     data: bytes

@@ -17,23 +17,23 @@ from psycopg2 import DataError
 from psycopg2.errors import LockNotAvailable
 
 from core.errors import DomainError, Kind, conflict, invalid
-from core.money import LARGEST, is_storable
+from core.money import MAX_AMOUNT, is_storable
 from services.jobs.idempotency import IdempotencyKey
 from storage.database import Database, Statement
 
-MOST_SOURCE_CHARACTERS = 255
-MOST_META_BYTES = 8 * 1024
+MAX_SOURCE_ID_CHARACTERS = 255
+MAX_META_BYTES = 8 * 1024
 _META = "body.meta"
 
 
-class Outcome(StrEnum):
+class ChargeOutcome(StrEnum):
     DONE = "done"
     REPLAYED = "replayed"
 
 
 @dataclass(frozen=True)
 class Charge:
-    outcome: Outcome
+    outcome: ChargeOutcome
     # The entry as JSON text, whose numbers keep their four decimals.
     entry: str
 
@@ -74,7 +74,7 @@ def consume(
                 "idempotency.key_reused",
                 "This Idempotency-Key was used for another request in the last 24 hours.",
             )
-    return Charge(Outcome(outcome), entry)
+    return Charge(ChargeOutcome(outcome), entry)
 
 
 def _charge(database: Database, values: dict[str, Any], *, keyed: bool) -> tuple[str, str]:
@@ -113,14 +113,14 @@ def balance(database: Database, user_id: int) -> str:
 
 
 @dataclass(frozen=True)
-class LedgerPage:
+class EntryPage:
     entries: list[str]
     next_cursor: str | None
 
 
 def page(
     database: Database, user_id: int, *, offset: int, limit: int, before: int | None
-) -> LedgerPage:
+) -> EntryPage:
     """Entries as JSON texts, newest first, at the same cost however old.
 
     Places have no gaps, so an offset is a place, and an index finds it.
@@ -128,23 +128,23 @@ def page(
     rows = database.rows(PAGE, user_id=user_id, offset=offset, limit=limit + 1, before=before)
     more = len(rows) > limit
     rows = rows[:limit]
-    return LedgerPage([entry for _, entry in rows], str(rows[-1][0]) if more else None)
+    return EntryPage([entry for _, entry in rows], str(rows[-1][0]) if more else None)
 
 
 def check_amount(amount: Decimal) -> None:
     if not is_storable(amount) or amount <= 0:
         raise invalid(
             "credits.amount",
-            f"An amount is above 0, at most {LARGEST:,} and has at most four decimals.",
+            f"An amount is above 0, at most {MAX_AMOUNT:,} and has at most four decimals.",
             field="body.amount_credit",
         )
 
 
 def _check_source(source_id: str) -> None:
-    if not 1 <= len(source_id) <= MOST_SOURCE_CHARACTERS or not source_id.strip():
+    if not 1 <= len(source_id) <= MAX_SOURCE_ID_CHARACTERS or not source_id.strip():
         raise invalid(
             "credits.source_id",
-            f"body.source_id: has 1 to {MOST_SOURCE_CHARACTERS} characters, not all blank",
+            f"body.source_id: has 1 to {MAX_SOURCE_ID_CHARACTERS} characters, not all blank",
             field="body.source_id",
         )
 
@@ -160,7 +160,7 @@ def _meta(meta: dict[str, Any] | None) -> str | None:
             "body.meta: has no half characters, no numbers beyond a double and no endless depth",
             field=_META,
         ) from None
-    if len(written) > MOST_META_BYTES or _NUL.search(written):
+    if len(written) > MAX_META_BYTES or _NUL.search(written):
         raise invalid(
             "credits.meta", "body.meta: has at most 8 KB and no NUL characters", field=_META
         )

@@ -15,7 +15,7 @@ _ROWS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True)
-class Fault:
+class LedgerFault:
     # None for an order that is nobody's so far.
     user_id: int | None
     # Of the entry; none for a fault of the account itself.
@@ -25,7 +25,7 @@ class Fault:
     order_id: int | None = None
 
 
-def faults(engine: Engine) -> Iterator[Fault]:
+def faults(engine: Engine) -> Iterator[LedgerFault]:
     """Everything that contradicts itself, from one consistent view, as it is found.
 
     An account's balance is the sum of its entries and the last ``balance_after``; places have no
@@ -43,7 +43,7 @@ def faults(engine: Engine) -> Iterator[Fault]:
         for query in (_FAULTS, ORDER_FAULTS):
             for rows in streaming.execute(text(query)).partitions(_ROWS_AT_ONCE):
                 for user_id, seq, fault, order_id in rows:
-                    yield Fault(user_id, seq, fault, order_id)
+                    yield LedgerFault(user_id, seq, fault, order_id)
 
 
 _FAULTS = """

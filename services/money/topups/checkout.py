@@ -10,29 +10,29 @@ from core.errors import TransientError, conflict, invalid, unavailable
 from core.keyring import Keyring, Signer
 from core.lanes import Lane
 from core.scopes import Scope
-from integrations.payments.port import Channel, Checkout, OpenedCheckout, Payments
+from integrations.payments.port import Checkout, OpenedCheckout, PaymentChannel, Payments
 from integrations.payments.registry import PaymentChannels
 from models import Job, OrderStatus, OrderVia, PaymentOrder
 from services.jobs import idempotency, kinds, outbox
 from services.jobs import lease as leases
-from services.jobs.idempotency import IdempotencyKey, RecordedMeanwhile
+from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
 from services.jobs.lease import Lease
 from services.money.topups import return_urls
 from services.money.topups.claims import ClaimTokens
 from services.money.topups.prices import Price, price
-from services.money.topups.settlement import follow, lock
+from services.money.topups.settlement import apply_facts, lock
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 RETURN_PATH = "/topups/return"
 # How long an order can be paid.
-LIFETIME = timedelta(hours=1)
+ORDER_LIFETIME = timedelta(hours=1)
 # Providers open no page for less than half an hour, and who ordered has long gone by then.
-_SHORTEST = timedelta(minutes=32)
+_MIN_CHECKOUT_LIFETIME = timedelta(minutes=32)
 
 
 @dataclass(frozen=True)
-class Asked:
+class OrderRequest:
     """What a caller sent."""
 
     amount: Decimal | None
@@ -43,7 +43,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Accepted:
+class AcceptedOrder:
     job_id: int
     order_id: int
     replayed: bool
@@ -57,12 +57,12 @@ def accept(
     resources: Resources,
     channels: PaymentChannels,
     tokens: ClaimTokens,
-    asked: Asked,
+    asked: OrderRequest,
     *,
     user_id: int | None,
     key: IdempotencyKey | None,
     request_id: str | None,
-) -> Accepted:
+) -> AcceptedOrder:
     """Write the order and the job that opens its page, or refuse it.
 
     Raises what ``prices.price``, ``redirects.check`` and ``services.jobs.idempotency`` do, and
@@ -86,41 +86,43 @@ def accept(
             uow.session.add(order)
             uow.session.flush()
             job = outbox.enqueue(
-                uow, OPEN, user_id=user_id, subject_id=order.id, request_id=request_id
+                uow, OPEN_CHECKOUT, user_id=user_id, subject_id=order.id, request_id=request_id
             )
             if key is not None:
                 idempotency.record(uow, key, job_id=job.id)
-    except RecordedMeanwhile:
+    except EqualRequestCommitted:
         return accept(
             resources, channels, tokens, asked, user_id=user_id, key=key, request_id=request_id
         )
-    return Accepted(job.id, order.id, replayed=False)
+    return AcceptedOrder(job.id, order.id, replayed=False)
 
 
-def _channel(channels: PaymentChannels, name: str | None) -> Channel:
+def _channel(channels: PaymentChannels, name: str | None) -> PaymentChannel:
     if name is None:
         return channels.channel(channels.default).channel
     try:
-        return channels.channel(Channel(name)).channel
+        return channels.channel(PaymentChannel(name)).channel
     except ValueError:
-        known = ", ".join(Channel)
+        known = ", ".join(PaymentChannel)
         raise invalid(
             "topup.channel", f"body.channel: is one of {known}", field="body.channel"
         ) from None
 
 
-def _find_earlier(resources: Resources, key: IdempotencyKey) -> Accepted | None:
+def _find_earlier(resources: Resources, key: IdempotencyKey) -> AcceptedOrder | None:
     with resources.unit_of_work() as uow:
-        record = idempotency.find(uow, key)
+        record = idempotency.find_record(uow, key)
         if record is None or record.job_id is None:
             return None
         job = uow.session.get_one(Job, record.job_id)
         assert job.subject_id is not None
-        return Accepted(job.id, job.subject_id, replayed=True)
+        return AcceptedOrder(job.id, job.subject_id, replayed=True)
 
 
-def _new(wanted: Price, channel: Channel, redirect_url: str, user_id: int | None) -> PaymentOrder:
-    expires_at = clock.now() + LIFETIME
+def _new(
+    wanted: Price, channel: PaymentChannel, redirect_url: str, user_id: int | None
+) -> PaymentOrder:
+    expires_at = clock.now() + ORDER_LIFETIME
     return PaymentOrder(
         id=ids.random_id(),
         user_id=user_id,
@@ -144,14 +146,14 @@ def open_checkout(resources: Resources, channels: PaymentChannels, lease: Lease)
     if order.payment_url is not None:
         _note(resources, lease, None)
         return
-    payments = channels.channel(Channel(order.channel))
+    payments = channels.channel(PaymentChannel(order.channel))
     _note(resources, lease, _open(resources, payments, order, lease))
 
 
 def _open(
     resources: Resources, payments: Payments, order: PaymentOrder, lease: Lease
 ) -> OpenedCheckout:
-    if order.expires_at - clock.now() < _SHORTEST:
+    if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
         raise conflict("topup.too_late", "The order was not opened in time; make a new one.")
     try:
         return payments.open(
@@ -165,7 +167,7 @@ def _open(
             )
         )
     except TransientError:
-        if lease.retries < OPEN.max_retries:
+        if lease.retries < OPEN_CHECKOUT.max_retries:
             raise
         raise unavailable(
             "payments.unavailable", "The payment provider can't be reached at the moment."
@@ -181,7 +183,7 @@ def _note(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> 
         if opened is not None:
             order.session_id = order.session_id or opened.session_id
             order.payment_url = opened.payment_url
-        follow(uow, order, OrderVia.JOB)
+        apply_facts(uow, order, OrderVia.JOB)
 
 
 def _return_url(resources: Resources, order_id: int) -> str:
@@ -196,10 +198,10 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     order = lock(uow, job.subject_id)
     if order.status == OrderStatus.CREATED:
         order.is_failed, order.error = True, job.error
-        follow(uow, order, OrderVia.JOB)
+        apply_facts(uow, order, OrderVia.JOB)
 
 
-OPEN = kinds.register(
+OPEN_CHECKOUT = kinds.register(
     kinds.JobKind(
         name="topup.open",
         lane=Lane.IO,

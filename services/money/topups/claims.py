@@ -13,7 +13,7 @@ from core import clock
 from core.errors import conflict, not_found
 from core.keyring import Keyring, Signer
 from models import OrderStatus, OrderVia, PaymentOrder
-from services.money.topups.settlement import follow, lock
+from services.money.topups.settlement import apply_facts, lock
 from storage.unit_of_work import UnitOfWork
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z")
@@ -66,7 +66,7 @@ def claim(uow: UnitOfWork, tokens: ClaimTokens, user_id: int, token: str) -> Pay
     if order.status in _OVER:
         raise conflict("order.over", f"This order is {order.status}; there is nothing to claim.")
     order.user_id, order.claimed_at = user_id, clock.now()
-    follow(uow, order, OrderVia.CLAIM)
+    apply_facts(uow, order, OrderVia.CLAIM)
     return order
 
 

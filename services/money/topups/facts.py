@@ -12,7 +12,7 @@ from fractions import Fraction
 from core import clock
 from core.logging import get_logger
 from core.money import PLACES
-from integrations.payments.port import Dispute, Evidence
+from integrations.payments.port import DisputeStatus, Evidence
 from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
@@ -23,7 +23,7 @@ REVIEWABLE = (OrderStatus.PENDING, OrderStatus.EXPIRED, OrderStatus.PAID_UNCLAIM
 CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 
 
-def learn(order: PaymentOrder, evidence: Evidence) -> None:
+def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     """Add what the provider said to what is known.
 
     Evidence of another amount, currency or checkout is not about this order's payment. If it says
@@ -52,7 +52,7 @@ def learn(order: PaymentOrder, evidence: Evidence) -> None:
 def _learn_dispute(order: PaymentOrder, evidence: Evidence) -> None:
     if evidence.dispute is None:
         return
-    if order.dispute in (None, Dispute.OPEN):
+    if order.dispute in (None, DisputeStatus.OPEN):
         order.dispute = evidence.dispute
     if order.disputed_minor is None:
         order.disputed_minor = evidence.disputed_minor
@@ -112,14 +112,14 @@ def _of_unclaimed(order: PaymentOrder) -> OrderStatus | None:
 def _of_paid(order: PaymentOrder) -> OrderStatus | None:
     if order.lost_minor >= order.amount_minor:
         return OrderStatus.REFUNDED
-    return OrderStatus.DISPUTED if order.dispute == Dispute.OPEN else None
+    return OrderStatus.DISPUTED if order.dispute == DisputeStatus.OPEN else None
 
 
 def _of_disputed(order: PaymentOrder) -> OrderStatus | None:
     if order.lost_minor >= order.amount_minor:
         return OrderStatus.REFUNDED
     # What a lost dispute took was a part: it counts as refunded, and the rest is still paid.
-    return None if order.dispute == Dispute.OPEN else OrderStatus.PAID
+    return None if order.dispute == DisputeStatus.OPEN else OrderStatus.PAID
 
 
 def _of_review(order: PaymentOrder) -> OrderStatus | None:
@@ -157,7 +157,7 @@ def due_back(order: PaymentOrder) -> Decimal:
     An open dispute counts as lost until it is won: the provider took the money first.
     """
     back = order.lost_minor
-    if order.dispute == Dispute.OPEN:
+    if order.dispute == DisputeStatus.OPEN:
         back = min(order.amount_minor, back + order.disputed_part)
     if back == order.amount_minor:
         return order.credit_amount

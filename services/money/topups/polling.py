@@ -10,7 +10,7 @@ from sqlalchemy import func, select, update
 from core import clock
 from core.errors import DomainError, Kind, TransientError
 from core.logging import get_logger
-from integrations.payments.port import Channel, Evidence, Payments
+from integrations.payments.port import Evidence, PaymentChannel, Payments
 from integrations.payments.registry import PaymentChannels
 from models import OrderStatus, OrderVia, PaymentOrder
 from services.money.topups.settlement import settle
@@ -19,18 +19,18 @@ from storage.resources import Resources
 log = get_logger(__name__)
 
 _OPEN = (OrderStatus.PENDING, OrderStatus.EXPIRED)
-MOST_AT_ONCE = 200
+MAX_POLLED_ORDERS = 200
 # Shorter than the time between two polls: the next one goes on.
-_LONGEST_SECONDS = 20.0
+_MAX_POLL_SECONDS = 20.0
 # Nobody else takes an order up for so long, even if this process is killed.
 _TAKEN_FOR = timedelta(minutes=2)
 
 
 @dataclass(frozen=True)
-class Due:
+class DueOrder:
     order_id: int
     status: str
-    channel: Channel
+    channel: PaymentChannel
     session_id: str | None
     expires_at: datetime
 
@@ -41,15 +41,15 @@ def refresh(resources: Resources, channels: PaymentChannels, order_id: int) -> s
         order = uow.session.get_one(PaymentOrder, order_id)
     if order.status not in _OPEN or order.session_id is None:
         return order.status
-    evidence = channels.channel(Channel(order.channel)).evidence(order.session_id)
+    evidence = channels.channel(PaymentChannel(order.channel)).evidence(order.session_id)
     with resources.unit_of_work() as uow:
         return settle(uow, order_id, evidence, OrderVia.RETURN).status
 
 
-def poll(resources: Resources, channels: PaymentChannels, *, most: int = MOST_AT_ONCE) -> int:
+def poll(resources: Resources, channels: PaymentChannels, *, most: int = MAX_POLLED_ORDERS) -> int:
     """Look after orders whose time has come, and return how many; several may poll at once."""
-    until = time.monotonic() + _LONGEST_SECONDS
-    away: set[Channel] = set()
+    until = time.monotonic() + _MAX_POLL_SECONDS
+    away: set[PaymentChannel] = set()
     done = 0
     for due in _take_due(resources, most):
         if time.monotonic() > until:
@@ -68,7 +68,7 @@ def poll(resources: Resources, channels: PaymentChannels, *, most: int = MOST_AT
     return done
 
 
-def _take_due(resources: Resources, most: int) -> list[Due]:
+def _take_due(resources: Resources, most: int) -> list[DueOrder]:
     """Orders that are due, which by this are no other poller's."""
     due = (
         select(PaymentOrder.id)
@@ -86,12 +86,18 @@ def _take_due(resources: Resources, most: int) -> list[Due]:
         )
         orders = uow.session.scalars(statement).all()
     return [
-        Due(order.id, order.status, Channel(order.channel), order.session_id, order.expires_at)
+        DueOrder(
+            order.id,
+            order.status,
+            PaymentChannel(order.channel),
+            order.session_id,
+            order.expires_at,
+        )
         for order in orders
     ]
 
 
-def _look_after(resources: Resources, channels: PaymentChannels, due: Due) -> None:
+def _look_after(resources: Resources, channels: PaymentChannels, due: DueOrder) -> None:
     is_over = due.expires_at <= clock.now()
     if due.status == OrderStatus.CREATED or due.session_id is None:
         # Its page was never opened, so nobody can pay on it.
@@ -103,7 +109,7 @@ def _look_after(resources: Resources, channels: PaymentChannels, due: Due) -> No
         settle(uow, due.order_id, evidence, OrderVia.POLL)
 
 
-def _ask(payments: Payments, due: Due, session_id: str, *, is_over: bool) -> Evidence:
+def _ask(payments: Payments, due: DueOrder, session_id: str, *, is_over: bool) -> Evidence:
     """What the provider knows; when the order's time is over, after having closed its page."""
     is_ending = is_over and due.status == OrderStatus.PENDING
     try:

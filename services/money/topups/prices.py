@@ -11,11 +11,11 @@ from fractions import Fraction
 
 from core.currencies import Currency
 from core.errors import DomainError, invalid
-from core.money import LARGEST, PLACES, is_storable
+from core.money import MAX_AMOUNT, PLACES, is_storable
 from core.settings import Settings
 
 # What Stripe takes at most: eight digits of the minor unit.
-MOST_MINOR = 99_999_999
+MAX_AMOUNT_MINOR = 99_999_999
 _AMOUNT, _CREDIT_AMOUNT = "body.amount", "body.credit_amount"
 
 
@@ -29,7 +29,7 @@ class Price:
 
 
 @dataclass(frozen=True)
-class Rate:
+class CreditRate:
     """Credits for money, both ways."""
 
     currency: Currency
@@ -62,7 +62,7 @@ def price(
     Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
     ``topup.amount_mismatch``, ``topup.amount_too_small``, ``topup.amount_too_large``.
     """
-    rate = Rate(_currency(settings, currency), settings.credits_per_usd)
+    rate = CreditRate(_currency(settings, currency), settings.credits_per_usd)
     if not amount and not credit_amount:
         raise invalid(
             "topup.amount_missing",
@@ -112,12 +112,12 @@ def _check_credits(credit_amount: Decimal) -> None:
 def _not_an_amount(field: str) -> DomainError:
     return invalid(
         "topup.amount",
-        f"{field}: is above 0, at most {LARGEST:,} and has at most four decimals",
+        f"{field}: is above 0, at most {MAX_AMOUNT:,} and has at most four decimals",
         field=field,
     )
 
 
-def _agreed(rate: Rate, minor: int | None, credit_amount: Decimal) -> int:
+def _agreed(rate: CreditRate, minor: int | None, credit_amount: Decimal) -> int:
     """The price of these credits; whoever names both has computed one from the other."""
     price = rate.minor(credit_amount)
     if minor is None or minor == price:
@@ -139,8 +139,8 @@ def _check_bounds(currency: Currency, minor: int, field: str) -> None:
             f"{field}: the smallest order is {currency.minimum} {currency.code}",
             field=field,
         )
-    if minor > MOST_MINOR:
-        most = Decimal(MOST_MINOR).scaleb(-currency.digits)
+    if minor > MAX_AMOUNT_MINOR:
+        most = Decimal(MAX_AMOUNT_MINOR).scaleb(-currency.digits)
         raise invalid(
             "topup.amount_too_large",
             f"{field}: the largest order is {most:,} {currency.code}",
@@ -151,5 +151,5 @@ def _check_bounds(currency: Currency, minor: int, field: str) -> None:
 def _check_bought(credit_amount: Decimal) -> None:
     if not credit_amount:
         raise invalid("topup.amount_too_small", f"{_AMOUNT}: buys no credits at all", field=_AMOUNT)
-    if credit_amount > LARGEST:
+    if credit_amount > MAX_AMOUNT:
         raise invalid("topup.amount_too_large", f"{_AMOUNT}: buys too many credits", field=_AMOUNT)

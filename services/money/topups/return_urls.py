@@ -9,7 +9,7 @@ from core import origins
 from core.errors import invalid
 from core.origins import LOOPBACK_WORD
 
-MOST_CHARACTERS = 2_048
+MAX_REDIRECT_URL_CHARACTERS = 2_048
 # What we add; an address that brings its own could tell its page that it was paid.
 ORDER, STATUS = "order_id", "status"
 # RFC 3986's own characters and escapes, in one strict reading: an origin, then nothing or a path.
@@ -30,12 +30,13 @@ def check(url: str, allowed: Collection[str]) -> None:
         raise invalid(
             "topup.redirect_not_allowed",
             "body.redirect_url: is an absolute http or https address of an allowed origin, at most "
-            f"{MOST_CHARACTERS} characters, whose query has no {ORDER} or {STATUS} of its own",
+            f"{MAX_REDIRECT_URL_CHARACTERS} characters, whose query has no {ORDER} or {STATUS} of "
+            "its own",
             field="body.redirect_url",
         )
 
 
-def with_result(url: str, order_id: int, status: str) -> str:
+def add_result(url: str, order_id: int, status: str) -> str:
     """The address with what became of the order in its query."""
     address, hash_mark, fragment = url.partition("#")
     separator = "&" if "?" in address else "?"
@@ -44,13 +45,13 @@ def with_result(url: str, order_id: int, status: str) -> str:
 
 
 def _is_allowed(url: str, allowed: Collection[str]) -> bool:
-    match = _ADDRESS.fullmatch(url) if len(url) <= MOST_CHARACTERS else None
+    match = _ADDRESS.fullmatch(url) if len(url) <= MAX_REDIRECT_URL_CHARACTERS else None
     if match is None or _ESCAPED_TRICK.search(url):
         return False
     if not match["path"] and (match["query"] or match["fragment"]):
         # Some read what stands before an @ further on as a user, unless a path begins first.
         return False
-    origin = origins.of(match)
+    origin = origins.origin_of(match)
     if origin is None or _names_a_result(match["query"] or ""):
         return False
     return origin in allowed or (LOOPBACK_WORD in allowed and origins.is_loopback(origin))

@@ -3,7 +3,7 @@
 from core import clock
 from core.errors import conflict
 from models import OrderStatus, OrderVia, PaymentOrder, Resolution
-from services.money.topups.settlement import follow, lock
+from services.money.topups.settlement import apply_facts, lock
 from storage.unit_of_work import UnitOfWork
 
 
@@ -18,5 +18,5 @@ def resolve(uow: UnitOfWork, order_id: int, resolution: Resolution) -> PaymentOr
     order.resolution = resolution
     if resolution is Resolution.CREDIT:
         order.paid_at = order.paid_at or clock.now()
-    follow(uow, order, OrderVia.OPERATOR)
+    apply_facts(uow, order, OrderVia.OPERATOR)
     return order

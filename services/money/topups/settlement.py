@@ -14,24 +14,24 @@ from sqlalchemy.exc import DataError
 from core import clock
 from core.errors import not_found
 from core.logging import get_logger
-from integrations.payments.port import Channel, Dispute, Evidence
+from integrations.payments.port import DisputeStatus, Evidence, PaymentChannel
 from models import OrderStatus, OrderVia, PaymentOrder
 from services.money.topups import facts
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-FIRST_CHECK = timedelta(seconds=30)
-_SLOWEST_CHECK = timedelta(days=1)
+MIN_CHECK_INTERVAL = timedelta(seconds=30)
+_MAX_CHECK_INTERVAL = timedelta(days=1)
 # The slowest ways to pay take some days; later than that only a webhook brings news.
-_LATEST_PAYMENT = timedelta(days=14)
+_MAX_PAYMENT_DELAY = timedelta(days=14)
 
 
 def settle(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderVia) -> PaymentOrder:
     """What the provider said about an order, and all that follows, in the caller's transaction."""
     order = lock(uow, order_id)
-    facts.learn(order, evidence)
-    follow(uow, order, via)
+    facts.add_evidence(order, evidence)
+    apply_facts(uow, order, via)
     return order
 
 
@@ -43,7 +43,7 @@ def lock(uow: UnitOfWork, order_id: int) -> PaymentOrder:
     return order
 
 
-def follow(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
+def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
     """Bring a locked order's state and its ledger entries to what its facts say."""
     try:
         with uow.session.begin_nested():
@@ -61,7 +61,7 @@ def follow(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
     uow.session.flush()
 
 
-def find(uow: UnitOfWork, channel: Channel, evidence: Evidence) -> int | None:
+def find(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) -> int | None:
     """The order that evidence is about, by the most certain of the names it gives."""
     names = (
         (PaymentOrder.id, evidence.order_id),
@@ -81,7 +81,7 @@ def next_check(order: PaymentOrder, now: datetime) -> datetime | None:
     """When the poller asks the provider about it; the older, the less often."""
     match order.status:
         case OrderStatus.CREATED:
-            return max(order.expires_at, now + FIRST_CHECK)
+            return max(order.expires_at, now + MIN_CHECK_INTERVAL)
         case OrderStatus.PENDING | OrderStatus.EXPIRED:
             return _next_unpaid_check(order, now)
     return None
@@ -89,9 +89,9 @@ def next_check(order: PaymentOrder, now: datetime) -> datetime | None:
 
 def _next_unpaid_check(order: PaymentOrder, now: datetime) -> datetime | None:
     age = now - order.created_at
-    if age > _LATEST_PAYMENT and order.status == OrderStatus.EXPIRED:
+    if age > _MAX_PAYMENT_DELAY and order.status == OrderStatus.EXPIRED:
         return None
-    then = now + min(max(age / 4, FIRST_CHECK), _SLOWEST_CHECK)
+    then = now + min(max(age / 4, MIN_CHECK_INTERVAL), _MAX_CHECK_INTERVAL)
     if order.status == OrderStatus.PENDING and now < order.expires_at:
         return min(then, order.expires_at)
     return then
@@ -114,7 +114,7 @@ def _reconcile(uow: UnitOfWork, order: PaymentOrder) -> None:
         order.credited = order.credit_amount
     due = facts.due_back(order)
     if due > order.taken:
-        source = "refund" if order.dispute in (None, Dispute.WON) else "dispute"
+        source = "refund" if order.dispute in (None, DisputeStatus.WON) else "dispute"
         _take(uow, order, due - order.taken, source)
     elif due < order.taken:
         _give(uow, order, "adjust", order.taken - due, "dispute")

@@ -3,12 +3,12 @@ import time
 
 import pytest
 
-from api.access.answer_timing import STEP_SECONDS, even_pace
+from api.access.answer_timing import STEP_SECONDS, padded_duration
 
 
 async def paced(work: float = 0.0) -> float:
     began = time.perf_counter()
-    async with even_pace():
+    async with padded_duration():
         await asyncio.sleep(work)
     return time.perf_counter() - began
 
@@ -20,7 +20,7 @@ def test_what_takes_longer_does_not_show() -> None:
 
 def test_what_breaks_does_not_show() -> None:
     async def breaking() -> None:
-        async with even_pace():
+        async with padded_duration():
             raise LookupError
 
     began = time.perf_counter()

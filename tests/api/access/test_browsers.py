@@ -1,7 +1,7 @@
 import pytest
 from pydantic import AnyHttpUrl
 
-from api.access.browsers import name_of, origin_of
+from api.access.browsers import browser_name, public_origin
 from api.cookies import cookies_of
 from core.settings import Settings
 
@@ -30,7 +30,7 @@ def at(url: str) -> Settings:
     ],
 )
 def test_cookies_are_for_tls_but_on_the_loopback(url: str, origin: str, prefix: str) -> None:
-    assert origin_of(at(url)) == origin
+    assert public_origin(at(url)) == origin
     cookies = cookies_of(at(url))
     assert cookies.session == f"{prefix}pressroom_session"
     assert cookies.secure == bool(prefix)
@@ -51,4 +51,4 @@ def test_cookies_are_for_tls_but_on_the_loopback(url: str, origin: str, prefix: 
     ],
 )
 def test_people_know_their_browser_by_these_words(user_agent: str | None, name: str | None) -> None:
-    assert name_of(user_agent) == name
+    assert browser_name(user_agent) == name

@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from api.limits import password_hashing
-from api.limits.password_hashing import AT_ONCE, MOST_WAITING, Hashing
+from api.limits.password_hashing import MAX_CONCURRENT_HASHES, MAX_WAITING_HASHES, HashingPool
 from core.errors import DomainError
 
 
@@ -18,7 +18,7 @@ def test_few_passwords_are_hashed_at_once_and_not_too_many_wait() -> None:
         with guard:
             running.append(1)
             most.append(len(running))
-            if len(running) == AT_ONCE:
+            if len(running) == MAX_CONCURRENT_HASHES:
                 all_busy.set()
         go_on.wait(30)
         with guard:
@@ -26,15 +26,15 @@ def test_few_passwords_are_hashed_at_once_and_not_too_many_wait() -> None:
         return 7
 
     async def rush() -> None:
-        turns = Hashing()
-        waiting = [asyncio.create_task(turns.run(work)) for _ in range(MOST_WAITING)]
+        turns = HashingPool()
+        waiting = [asyncio.create_task(turns.run(work)) for _ in range(MAX_WAITING_HASHES)]
         assert await asyncio.to_thread(all_busy.wait, 30)
         with pytest.raises(DomainError) as refused:
             await turns.run(work)
         assert (refused.value.code, refused.value.retry_after) == ("login.busy", 5)
         go_on.set()
-        assert await asyncio.gather(*waiting) == [7] * MOST_WAITING
+        assert await asyncio.gather(*waiting) == [7] * MAX_WAITING_HASHES
         assert await turns.run(lambda: 8) == 8
 
     asyncio.run(rush())
-    assert max(most) == password_hashing.AT_ONCE
+    assert max(most) == password_hashing.MAX_CONCURRENT_HASHES

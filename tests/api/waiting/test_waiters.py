@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 
 from api.waiting import waiters as waiting
-from api.waiting.disconnects import CallerLeft, while_connected
-from api.waiting.waiters import Waiters, running
+from api.waiting.disconnects import CallerDisconnected, while_connected
+from api.waiting.waiters import Waiters, background_loops
 from core.errors import DomainError
 
 
@@ -28,7 +28,7 @@ def run(scenario: Callable[[Outcomes, Waiters[bool]], Awaitable[None]]) -> None:
     async def whole() -> None:
         outcomes = Outcomes()
         waiters = Waiters(outcomes.look)
-        async with running(waiters.run()):
+        async with background_loops(waiters.run()):
             await scenario(outcomes, waiters)
 
     asyncio.run(asyncio.wait_for(whole(), 20))
@@ -104,7 +104,7 @@ def test_looking_goes_on_after_it_failed() -> None:
 
 
 def test_more_waiters_than_a_process_can_bear_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "MOST_WAITING", 1)
+    monkeypatch.setattr(waiting, "MAX_WAITING_REQUESTS", 1)
 
     async def scenario(_: Outcomes, waiters: Waiters[bool]) -> None:
         first = asyncio.create_task(waiters.wait("job:1", 10))
@@ -131,7 +131,7 @@ def test_work_is_cancelled_when_its_caller_hangs_up() -> None:
         return {"type": "http.disconnect"}
 
     async def scenario() -> None:
-        with pytest.raises(CallerLeft):
+        with pytest.raises(CallerDisconnected):
             await while_connected(receive, work())
         assert cancelled.is_set()
 

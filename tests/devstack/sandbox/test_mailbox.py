@@ -8,9 +8,9 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from fastapi import FastAPI
 
 from devstack.sandbox import mailbox as mailbox_module
-from devstack.sandbox.mailbox import MOST_MAILS, Mailbox
+from devstack.sandbox.mailbox import MAX_MAILS, Mailbox
 from devstack.sandbox.mailbox_pages import router
-from devstack.sandbox.smtp_server import Reception
+from devstack.sandbox.smtp_server import SmtpHandler
 from devstack.supervisor import programs
 from devstack.supervisor.home import environment
 
@@ -87,13 +87,13 @@ def test_mails_are_forgotten_on_demand(mailbox: Mailbox) -> None:
 
 def test_what_is_kept_is_bounded_in_number_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     mailbox = Mailbox()
-    for number in range(MOST_MAILS + 2):
+    for number in range(MAX_MAILS + 2):
         mailbox.keep(("a@example.com",), written(str(number), html=None))
     kept = mailbox.newest_first()
-    assert len(kept) == MOST_MAILS
+    assert len(kept) == MAX_MAILS
     assert kept[-1].subject == "2"
     assert mailbox.find(1) is None
-    monkeypatch.setattr(mailbox_module, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(mailbox_module, "MAX_MAILBOX_BYTES", 100_000)
     for _ in range(3):
         mailbox.keep(("a@example.com",), written(text="x" * 40_000, html=None))
     assert sum(len(each.raw) for each in mailbox) <= 100_000
@@ -181,7 +181,7 @@ def test_a_mail_server_of_the_users_own_wins(monkeypatch: pytest.MonkeyPatch) ->
     assert chosen["PRESSROOM_MAIL_URL"] == "smtps://mail.example.com"
 
 
-def receive(reception: Reception, to: str, subject: str) -> list[str]:
+def receive(reception: SmtpHandler, to: str, subject: str) -> list[str]:
     """The replies to one recipient and the message."""
     envelope: Any = Envelope()
     envelope.content = written(subject)
@@ -198,7 +198,7 @@ def receive(reception: Reception, to: str, subject: str) -> list[str]:
 
 def test_each_subject_is_put_off_twice_for_each_recipient_called_later() -> None:
     mailbox = Mailbox()
-    reception = Reception(mailbox)
+    reception = SmtpHandler(mailbox)
     assert receive(reception, "later@a.example", "One") == ["250", "451"]
     assert receive(reception, "later@a.example", "Two") == ["250", "451"]
     assert receive(reception, "Later@b.example", "One") == ["250", "451"]

@@ -4,10 +4,10 @@ import httpx
 from fastapi import APIRouter
 
 from devstack.sandbox.app import create_app
-from devstack.sandbox.providers import Provider
+from devstack.sandbox.providers import SandboxProvider
 
 
-def fetch(path: str, *providers: Provider) -> httpx.Response:
+def fetch(path: str, *providers: SandboxProvider) -> httpx.Response:
     async def get() -> httpx.Response:
         transport = httpx.ASGITransport(app=create_app(providers))
         async with httpx.AsyncClient(transport=transport, base_url="http://sandbox") as client:
@@ -16,14 +16,14 @@ def fetch(path: str, *providers: Provider) -> httpx.Response:
     return asyncio.run(get())
 
 
-def mailbox() -> Provider:
+def mailbox() -> SandboxProvider:
     router = APIRouter()
 
     @router.get("/inbox")
     async def inbox() -> list[str]:
         return ["a letter"]
 
-    return Provider("Mail & more", "/mail", "Speaks <SMTP>.", router, page="/mail/inbox")
+    return SandboxProvider("Mail & more", "/mail", "Speaks <SMTP>.", router, page="/mail/inbox")
 
 
 def test_the_overview_says_what_the_sandbox_is_for() -> None:

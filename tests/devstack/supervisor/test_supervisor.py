@@ -18,7 +18,7 @@ import psutil
 import psycopg2
 import pytest
 
-from core.mail_server import MailServer, Sender
+from core.mail_server import MailSender, MailServer
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
@@ -132,7 +132,7 @@ def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
 def test_mail_of_the_stack_lands_in_its_mailbox(stack: Stack) -> None:
     worker = psutil.Process(stack.run["pids"]["worker-io"]).environ()
     server = MailServer.parse(worker["PRESSROOM_MAIL_URL"])
-    sender = Sender.parse(worker["PRESSROOM_MAIL_FROM"])
+    sender = MailSender.parse(worker["PRESSROOM_MAIL_FROM"])
     SmtpMailer(server, sender).send(Mail("reader@example.com", "Hello", "Text", "<p>Html"))
     [mail] = httpx.get(stack.run["mailbox_url"] + "/messages").json()
     assert (mail["to"], mail["subject"]) == ("reader@example.com", "Hello")

@@ -8,7 +8,7 @@ from typing import TypeVar
 from core.errors import DomainError
 from core.settings import Settings
 from devstack.sandbox.challenge_settings import SANDBOX_PREFIX, SITEVERIFY_PATHS, sandbox_settings
-from integrations.challenges.port import Answer, Provider
+from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
 
 KEY = "k1:" + "A" * 43
@@ -42,7 +42,7 @@ def of_sandbox(url: str, **chosen: str) -> Settings:
 
 def of_server(url: str, **chosen: str) -> Settings:
     """All three providers at one URL, host names unchecked."""
-    urls = {f"{provider}_url": url for provider in Provider}
+    urls = {f"{provider}_url": url for provider in ChallengeProviderName}
     return of_sandbox(url, **{**urls, "challenge_hostnames": "", **chosen})
 
 
@@ -51,7 +51,7 @@ def token(start: str) -> str:
     return f"{start}{next(_numbers)}"
 
 
-def sandbox_path(provider: Provider) -> str:
+def sandbox_path(provider: ChallengeProviderName) -> str:
     return SANDBOX_PREFIX + SITEVERIFY_PATHS[provider]
 
 
@@ -77,13 +77,13 @@ def asking(given: Settings, ask: Callable[[Challenges], Awaitable[T]]) -> T:
 
 def check(
     given: Settings,
-    provider: Provider,
+    provider: ChallengeProviderName,
     token: str,
     *,
     action: str = "subscribe",
     remote_ip: str | None = None,
 ) -> str:
-    answer = Answer(token, action, remote_ip)
+    answer = ChallengeResponse(token, action, remote_ip)
     return asking(given, lambda all_: outcome(all_.challenge_for(provider).check(answer)))
 
 
@@ -91,7 +91,10 @@ def check_everywhere(given: Settings, token: str) -> list[str]:
     """What each of the three providers makes of it, in their order."""
 
     async def each(challenges: Challenges) -> list[str]:
-        answer = Answer(token, "subscribe")
-        return [await outcome(challenges.challenge_for(name).check(answer)) for name in Provider]
+        answer = ChallengeResponse(token, "subscribe")
+        return [
+            await outcome(challenges.challenge_for(name).check(answer))
+            for name in ChallengeProviderName
+        ]
 
     return asking(given, each)

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from core.settings import Settings
-from integrations.challenges.port import Answer, Provider
+from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
 from tests.certificates import self_signed
 from tests.integrations.challenges.server import Server, serving
@@ -24,18 +24,20 @@ def test_who_does_not_answer_in_time_passes_nobody(server: Server, sandbox: str)
     server.drips = True
     server.body = b" " * 1000
 
-    async def ask(given: Settings, provider: Provider, sent: str) -> str:
+    async def ask(given: Settings, provider: ChallengeProviderName, sent: str) -> str:
         challenges = Challenges(given)
         try:
             return await outcome(
-                challenges.challenge_for(provider).check(Answer(sent, "subscribe"))
+                challenges.challenge_for(provider).check(ChallengeResponse(sent, "subscribe"))
             )
         finally:
             await challenges.aclose()
 
     async def all_at_once() -> list[str]:
-        slow = [ask(of_sandbox(sandbox), provider, token("slow-")) for provider in Provider]
-        dripping = ask(of_server(server.url), Provider.TURNSTILE, "t")
+        slow = [
+            ask(of_sandbox(sandbox), provider, token("slow-")) for provider in ChallengeProviderName
+        ]
+        dripping = ask(of_server(server.url), ChallengeProviderName.TURNSTILE, "t")
         async with asyncio.timeout(LIMIT_SECONDS):
             return list(await asyncio.gather(*slow, dripping))
 
@@ -53,12 +55,12 @@ def test_a_connection_that_is_not_taken_is_given_up_before_a_slow_reply() -> Non
             other.connect_ex(busy.getsockname())
         given = of_server(f"http://127.0.0.1:{busy.getsockname()[1]}/")
         with capture_logs() as lines:
-            assert check(given, Provider.TURNSTILE, "t") == "challenge.unavailable"
+            assert check(given, ChallengeProviderName.TURNSTILE, "t") == "challenge.unavailable"
     assert [line["reason"] for line in lines] == ["ConnectTimeout"]
 
 
-@pytest.mark.parametrize("provider", Provider)
-def test_a_refused_connection_is_an_outage(provider: Provider) -> None:
+@pytest.mark.parametrize("provider", ChallengeProviderName)
+def test_a_refused_connection_is_an_outage(provider: ChallengeProviderName) -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unheard.getsockname()[1]}/"
@@ -67,7 +69,7 @@ def test_a_refused_connection_is_an_outage(provider: Provider) -> None:
 
 def test_a_name_that_does_not_exist_is_an_outage() -> None:
     given = of_server("http://nowhere.invalid/")
-    assert check(given, Provider.TURNSTILE, "t") == "challenge.unavailable"
+    assert check(given, ChallengeProviderName.TURNSTILE, "t") == "challenge.unavailable"
 
 
 def test_a_certificate_that_nobody_vouches_for_is_an_outage(tmp_path: Path) -> None:
@@ -75,7 +77,7 @@ def test_a_certificate_that_nobody_vouches_for_is_an_outage(tmp_path: Path) -> N
     context.load_cert_chain(self_signed(tmp_path / "localhost.pem"))
     with serving(context) as impostor:
         given = of_server(impostor.url)
-        assert check(given, Provider.HCAPTCHA, "t") == "challenge.unavailable"
+        assert check(given, ChallengeProviderName.HCAPTCHA, "t") == "challenge.unavailable"
         assert impostor.asked == []
 
 
@@ -85,5 +87,5 @@ def test_a_proxy_of_the_environment_gets_nothing(
     with serving() as proxy:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url)
-        assert check(of_server(server.url), Provider.HCAPTCHA, "t") == "passed"
+        assert check(of_server(server.url), ChallengeProviderName.HCAPTCHA, "t") == "passed"
         assert proxy.asked == []

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from core.errors import DomainError, Kind
 from core.settings import Settings
 from devstack.sandbox.challenge_settings import sandbox_secret, sandbox_site_key
-from integrations.challenges.port import Answer, Provider
+from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
 from tests.integrations.challenges.server import Server
 from tests.integrations.challenges.setting import (
@@ -23,7 +23,7 @@ from tests.integrations.challenges.setting import (
     token,
 )
 
-each_provider = pytest.mark.parametrize("provider", Provider)
+each_provider = pytest.mark.parametrize("provider", ChallengeProviderName)
 SCORED = {"success": True, "score": 0.9, "action": "subscribe", "hostname": "localhost"}
 # Good enough for each of them; the score is only version 3's.
 PASS = {"success": True, "action": "subscribe"}
@@ -31,22 +31,28 @@ FAILED = ["challenge.failed"] * 3
 UNAVAILABLE = ["challenge.unavailable"] * 3
 
 
-def refusal(given: Settings, provider: Provider) -> DomainError:
-    answer = Answer("canary", "subscribe")
+def refusal(given: Settings, provider: ChallengeProviderName) -> DomainError:
+    answer = ChallengeResponse("canary", "subscribe")
     with pytest.raises(DomainError) as raised:
         asking(given, lambda all_: all_.challenge_for(provider).check(answer))
     return raised.value
 
 
 @each_provider
-def test_it_posts_a_form_of_secret_token_and_address(server: Server, provider: Provider) -> None:
+def test_it_posts_a_form_of_secret_token_and_address(
+    server: Server, provider: ChallengeProviderName
+) -> None:
     server.says(PASS)
     given = of_server(server.url)
     assert check(given, provider, "a b&c=d", remote_ip="2001:db8::1") == "passed"
     assert check(given, provider, "t") == "passed"
     with_address, without = server.asked
     assert with_address.headers["Content-Type"] == "application/x-www-form-urlencoded"
-    own = {"sitekey": sandbox_site_key(provider)} if provider == Provider.HCAPTCHA else {}
+    own = (
+        {"sitekey": sandbox_site_key(provider)}
+        if provider == ChallengeProviderName.HCAPTCHA
+        else {}
+    )
     expected = {"secret": sandbox_secret(provider), "response": "a b&c=d", **own}
     assert with_address.form == {**expected, "remoteip": "2001:db8::1"}
     assert without.form == {**expected, "response": "t"}
@@ -60,10 +66,14 @@ def test_what_no_provider_makes_fails_without_a_call(server: Server, bad: str) -
 
 @pytest.mark.parametrize(
     ("provider", "longest"),
-    [(Provider.TURNSTILE, 2048), (Provider.HCAPTCHA, 8192), (Provider.RECAPTCHA, 8192)],
+    [
+        (ChallengeProviderName.TURNSTILE, 2048),
+        (ChallengeProviderName.HCAPTCHA, 8192),
+        (ChallengeProviderName.RECAPTCHA, 8192),
+    ],
 )
 def test_longer_tokens_than_a_provider_makes_fail_without_a_call(
-    server: Server, provider: Provider, longest: int
+    server: Server, provider: ChallengeProviderName, longest: int
 ) -> None:
     server.says(PASS)
     given = of_server(server.url)
@@ -175,12 +185,12 @@ def test_recaptcha_3_needs_its_score_and_the_action(
     server: Server, reply: object, expected: str
 ) -> None:
     server.says(reply)
-    assert check(of_server(server.url), Provider.RECAPTCHA, "t") == expected
+    assert check(of_server(server.url), ChallengeProviderName.RECAPTCHA, "t") == expected
 
 
 def test_the_risk_score_of_hcaptcha_is_no_score_of_ours(server: Server) -> None:
     server.says({"success": True, "score": 0.1})
-    assert check(of_server(server.url), Provider.HCAPTCHA, "t") == "passed"
+    assert check(of_server(server.url), ChallengeProviderName.HCAPTCHA, "t") == "passed"
 
 
 def test_any_provider_s_word_of_another_action_counts(server: Server) -> None:
@@ -190,7 +200,7 @@ def test_any_provider_s_word_of_another_action_counts(server: Server) -> None:
 
 def test_turnstile_without_a_word_of_the_action_fails(server: Server) -> None:
     server.says({"success": True})
-    assert check(of_server(server.url), Provider.TURNSTILE, "t") == "challenge.failed"
+    assert check(of_server(server.url), ChallengeProviderName.TURNSTILE, "t") == "challenge.failed"
 
 
 @pytest.mark.parametrize(
@@ -216,15 +226,21 @@ def test_a_reported_host_name_must_be_one_of_ours(
 def test_a_reply_of_more_than_64_kb_is_an_outage(server: Server) -> None:
     small = json.dumps(PASS).encode()
     server.body = small.ljust(64 * 1024)
-    assert check(of_server(server.url), Provider.TURNSTILE, "t") == "passed"
+    assert check(of_server(server.url), ChallengeProviderName.TURNSTILE, "t") == "passed"
     server.body = small.ljust(64 * 1024 + 1)
-    assert check(of_server(server.url), Provider.TURNSTILE, "t") == "challenge.unavailable"
+    assert (
+        check(of_server(server.url), ChallengeProviderName.TURNSTILE, "t")
+        == "challenge.unavailable"
+    )
 
 
 def test_a_compressed_reply_is_not_unpacked(server: Server) -> None:
     server.body = gzip.compress(json.dumps(PASS).encode())
     server.headers = {"Content-Encoding": "gzip"}
-    assert check(of_server(server.url), Provider.TURNSTILE, "t") == "challenge.unavailable"
+    assert (
+        check(of_server(server.url), ChallengeProviderName.TURNSTILE, "t")
+        == "challenge.unavailable"
+    )
     assert server.asked[0].headers["Accept-Encoding"] == "identity"
 
 
@@ -232,9 +248,12 @@ def test_a_redirect_is_not_followed(server: Server, sandbox: str) -> None:
     good = token("pass-")
     server.status = 307
     server.headers = {"Location": f"{sandbox}/challenges/turnstile/v0/siteverify"}
-    assert check(of_server(server.url), Provider.TURNSTILE, good) == "challenge.unavailable"
+    assert (
+        check(of_server(server.url), ChallengeProviderName.TURNSTILE, good)
+        == "challenge.unavailable"
+    )
     # Nobody has asked the other place about it.
-    assert check(of_sandbox(sandbox), Provider.TURNSTILE, good) == "passed"
+    assert check(of_sandbox(sandbox), ChallengeProviderName.TURNSTILE, good) == "passed"
 
 
 def test_cookies_are_not_kept(server: Server) -> None:
@@ -242,8 +261,10 @@ def test_cookies_are_not_kept(server: Server) -> None:
     server.says(PASS)
 
     async def twice(challenges: Challenges) -> list[str]:
-        challenge = challenges.challenge_for(Provider.TURNSTILE)
-        return [await outcome(challenge.check(Answer("t", "subscribe"))) for _ in range(2)]
+        challenge = challenges.challenge_for(ChallengeProviderName.TURNSTILE)
+        return [
+            await outcome(challenge.check(ChallengeResponse("t", "subscribe"))) for _ in range(2)
+        ]
 
     assert asking(of_server(server.url), twice) == ["passed", "passed"]
     assert "Cookie" not in server.asked[1].headers
@@ -254,9 +275,9 @@ def test_the_log_has_the_reason_and_no_token_secret_or_address(server: Server) -
     server.says({"success": False, "error-codes": codes})
     given = of_server(server.url, turnstile_secret="canary-secret")
     with capture_logs() as lines:
-        check(given, Provider.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
+        check(given, ChallengeProviderName.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
         server.says({"success": True, "action": "canary-action"})
-        check(given, Provider.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
+        check(given, ChallengeProviderName.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
     assert [line["reason"] for line in lines] == [
         "invalid-input-secret, an unknown code",
         "another action",
@@ -267,7 +288,7 @@ def test_the_log_has_the_reason_and_no_token_secret_or_address(server: Server) -
 
 @each_provider
 def test_a_failed_challenge_is_forbidden_and_an_outage_is_worth_another_try(
-    server: Server, provider: Provider
+    server: Server, provider: ChallengeProviderName
 ) -> None:
     server.says({"success": False, "error-codes": ["invalid-input-response"]})
     failed = refusal(of_server(server.url), provider)

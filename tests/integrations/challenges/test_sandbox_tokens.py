@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from devstack.sandbox.challenge_settings import sandbox_secret
-from devstack.sandbox.challenges import TOKENS, Desk
-from integrations.challenges.port import Answer, Provider
+from devstack.sandbox.challenges import TOKENS, ChallengeStub
+from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
 from tests.integrations.challenges.setting import (
     asking,
@@ -18,11 +18,11 @@ from tests.integrations.challenges.setting import (
     token,
 )
 
-each_provider = pytest.mark.parametrize("provider", Provider)
+each_provider = pytest.mark.parametrize("provider", ChallengeProviderName)
 
 
 @each_provider
-def test_a_good_token_passes_once(sandbox: str, provider: Provider) -> None:
+def test_a_good_token_passes_once(sandbox: str, provider: ChallengeProviderName) -> None:
     given, good = of_sandbox(sandbox), token("pass-")
     assert check(given, provider, good, remote_ip="203.0.113.7") == "passed"
     assert check(given, provider, good) == "challenge.failed"
@@ -30,9 +30,9 @@ def test_a_good_token_passes_once(sandbox: str, provider: Provider) -> None:
 
 @each_provider
 def test_of_twenty_calls_with_one_token_exactly_one_passes(
-    sandbox: str, provider: Provider
+    sandbox: str, provider: ChallengeProviderName
 ) -> None:
-    answer = Answer(token("pass-"), "subscribe")
+    answer = ChallengeResponse(token("pass-"), "subscribe")
 
     async def all_at_once(challenges: Challenges) -> list[str]:
         challenge = challenges.challenge_for(provider)
@@ -54,14 +54,14 @@ def test_of_twenty_calls_with_one_token_exactly_one_passes(
     ],
 )
 def test_what_is_no_good_token_never_passes(
-    sandbox: str, provider: Provider, start: str, expected: str
+    sandbox: str, provider: ChallengeProviderName, start: str, expected: str
 ) -> None:
     assert check(of_sandbox(sandbox), provider, token(start)) == expected
 
 
 @each_provider
 def test_another_host_name_counts_only_where_settings_name_some(
-    sandbox: str, provider: Provider
+    sandbox: str, provider: ChallengeProviderName
 ) -> None:
     anywhere = of_sandbox(sandbox, challenge_hostnames="")
     assert check(anywhere, provider, token("hostname-")) == "passed"
@@ -70,9 +70,11 @@ def test_another_host_name_counts_only_where_settings_name_some(
     assert check(there, provider, token("pass-")) == "challenge.failed"
 
 
-@pytest.mark.parametrize("provider", [Provider.TURNSTILE, Provider.RECAPTCHA])
+@pytest.mark.parametrize(
+    "provider", [ChallengeProviderName.TURNSTILE, ChallengeProviderName.RECAPTCHA]
+)
 def test_a_token_counts_only_for_the_action_it_was_made_for(
-    sandbox: str, provider: Provider
+    sandbox: str, provider: ChallengeProviderName
 ) -> None:
     given = of_sandbox(sandbox)
     assert check(given, provider, token("pass.login.")) == "challenge.failed"
@@ -83,26 +85,30 @@ def test_a_token_counts_only_for_the_action_it_was_made_for(
 
 def test_hcaptcha_has_no_actions(sandbox: str) -> None:
     given = of_sandbox(sandbox)
-    assert check(given, Provider.HCAPTCHA, token("pass-"), action="anything") == "passed"
+    assert (
+        check(given, ChallengeProviderName.HCAPTCHA, token("pass-"), action="anything") == "passed"
+    )
 
 
 def test_turnstile_without_an_action_is_for_no_action(sandbox: str) -> None:
     given = of_sandbox(sandbox)
-    assert check(given, Provider.TURNSTILE, token("pass..")) == "challenge.failed"
-    assert check(given, Provider.TURNSTILE, token("pass.."), action="") == "passed"
+    assert check(given, ChallengeProviderName.TURNSTILE, token("pass..")) == "challenge.failed"
+    assert check(given, ChallengeProviderName.TURNSTILE, token("pass.."), action="") == "passed"
 
 
 def test_recaptcha_2_which_has_no_action_passes(sandbox: str) -> None:
-    assert check(of_sandbox(sandbox), Provider.RECAPTCHA, token("pass..")) == "passed"
+    assert check(of_sandbox(sandbox), ChallengeProviderName.RECAPTCHA, token("pass..")) == "passed"
 
 
 def test_a_low_score_fails(sandbox: str) -> None:
     given = of_sandbox(sandbox)
-    assert check(given, Provider.RECAPTCHA, token("low-score-")) == "challenge.failed"
+    assert check(given, ChallengeProviderName.RECAPTCHA, token("low-score-")) == "challenge.failed"
 
 
 @each_provider
-def test_a_wrong_secret_is_our_fault_and_passes_nobody(sandbox: str, provider: Provider) -> None:
+def test_a_wrong_secret_is_our_fault_and_passes_nobody(
+    sandbox: str, provider: ChallengeProviderName
+) -> None:
     given = of_sandbox(sandbox, **{f"{provider}_secret": "stale"})
     good = token("pass-")
     assert check(given, provider, good) == "challenge.unavailable"
@@ -111,19 +117,19 @@ def test_a_wrong_secret_is_our_fault_and_passes_nobody(sandbox: str, provider: P
 
 def test_hcaptcha_refuses_a_site_key_of_another_account(sandbox: str) -> None:
     given = of_sandbox(sandbox, hcaptcha_site_key="another")
-    assert check(given, Provider.HCAPTCHA, token("pass-")) == "challenge.unavailable"
+    assert check(given, ChallengeProviderName.HCAPTCHA, token("pass-")) == "challenge.unavailable"
 
 
 @pytest.mark.parametrize(
     ("provider", "code"),
     [
-        (Provider.TURNSTILE, "timeout-or-duplicate"),
-        (Provider.HCAPTCHA, "already-seen-response"),
-        (Provider.RECAPTCHA, "timeout-or-duplicate"),
+        (ChallengeProviderName.TURNSTILE, "timeout-or-duplicate"),
+        (ChallengeProviderName.HCAPTCHA, "already-seen-response"),
+        (ChallengeProviderName.RECAPTCHA, "timeout-or-duplicate"),
     ],
 )
 def test_a_used_token_gets_the_provider_s_own_code(
-    sandbox: str, provider: Provider, code: str
+    sandbox: str, provider: ChallengeProviderName, code: str
 ) -> None:
     form = {"secret": sandbox_secret(provider), "response": token("pass-")}
     url = sandbox + sandbox_path(provider)
@@ -140,13 +146,13 @@ def test_a_used_token_gets_the_provider_s_own_code(
     ],
 )
 def test_the_sandbox_names_what_is_missing(sandbox: str, form: dict[str, str], code: str) -> None:
-    reply = httpx.post(sandbox + sandbox_path(Provider.TURNSTILE), data=form)
+    reply = httpx.post(sandbox + sandbox_path(ChallengeProviderName.TURNSTILE), data=form)
     assert reply.json()["error-codes"] == [code]
 
 
 def test_the_sandbox_remembers_a_bounded_number_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("devstack.sandbox.challenges._REMEMBERED", 3)
-    desk = Desk("turnstile")
+    monkeypatch.setattr("devstack.sandbox.challenges._MAX_KEPT_TOKENS", 3)
+    desk = ChallengeStub("turnstile")
 
     async def passes(token: str) -> bool:
         reply = await desk.verify(sandbox_secret("turnstile"), token, "")
@@ -163,5 +169,5 @@ def test_the_page_explains_every_token_and_names_every_path(sandbox: str) -> Non
     page = httpx.get(f"{sandbox}/challenges").text
     assert "{{" not in page
     assert all(start in page for start, _ in TOKENS)
-    assert all(sandbox_path(provider) in page for provider in Provider)
+    assert all(sandbox_path(provider) in page for provider in ChallengeProviderName)
     assert 'href="/challenges"' in httpx.get(sandbox).text

@@ -7,13 +7,13 @@ from core.errors import DomainError, Kind
 from core.settings import Settings, SettingsError, load_settings
 from devstack.sandbox.challenge_settings import sandbox_settings
 from devstack.supervisor.home import environment
-from integrations.challenges.port import Challenge, Provider
+from integrations.challenges.port import Challenge, ChallengeProviderName
 from integrations.challenges.registry import Challenges
 from tests.integrations.challenges.setting import KEY, asking, of_sandbox, settings
 
 Load = Callable[..., Settings]
 SANDBOX = "http://127.0.0.1:4000"
-each_provider = pytest.mark.parametrize("provider", Provider)
+each_provider = pytest.mark.parametrize("provider", ChallengeProviderName)
 
 
 @pytest.fixture
@@ -40,12 +40,14 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Load:
     return from_environment
 
 
-async def adapters(challenges: Challenges) -> dict[Provider, Challenge]:
+async def adapters(challenges: Challenges) -> dict[ChallengeProviderName, Challenge]:
     return {each: challenges.challenge_for(each) for each in challenges.configured}
 
 
 @each_provider
-def test_a_provider_is_on_once_it_has_its_secret_and_site_key(provider: Provider) -> None:
+def test_a_provider_is_on_once_it_has_its_secret_and_site_key(
+    provider: ChallengeProviderName,
+) -> None:
     given = settings(**{f"{provider}_secret": "s", f"{provider}_site_key": "public"})
     found = asking(given, adapters)
     assert list(found) == [provider]
@@ -57,7 +59,7 @@ def test_none_is_on_by_itself() -> None:
 
 
 @each_provider
-def test_one_that_is_not_on_says_so(provider: Provider) -> None:
+def test_one_that_is_not_on_says_so(provider: ChallengeProviderName) -> None:
     async def ask(challenges: Challenges) -> None:
         challenges.challenge_for(provider)
 
@@ -79,7 +81,7 @@ def test_the_real_addresses_are_the_defaults() -> None:
 @each_provider
 @pytest.mark.parametrize("half", ["SECRET", "SITE_KEY"])
 def test_half_of_the_pair_is_an_error_that_names_both(
-    load: Load, provider: Provider, half: str
+    load: Load, provider: ChallengeProviderName, half: str
 ) -> None:
     with pytest.raises(SettingsError) as raised:
         load(**{f"{provider.upper()}_{half}": "canary"})
@@ -112,13 +114,13 @@ def test_the_development_stack_sends_all_three_to_its_sandbox() -> None:
     for url in (given.turnstile_url, given.hcaptcha_url, given.recaptcha_url):
         assert str(url).startswith(f"{SANDBOX}/challenges/")
     assert given.challenge_hostnames == ("localhost",)
-    assert list(asking(given, adapters)) == list(Provider)
+    assert list(asking(given, adapters)) == list(ChallengeProviderName)
 
 
 @each_provider
 @pytest.mark.parametrize("named", ["URL", "SECRET", "SITE_KEY"])
 def test_a_provider_of_which_the_user_names_anything_is_the_user_s(
-    provider: Provider, named: str, monkeypatch: pytest.MonkeyPatch
+    provider: ChallengeProviderName, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in environment.own_settings():
         monkeypatch.delenv(name)
@@ -129,7 +131,7 @@ def test_a_provider_of_which_the_user_names_anything_is_the_user_s(
     about = {name for name in programs if name.startswith(f"PRESSROOM_{provider.upper()}_")}
     assert about == {own_name}
     assert programs[own_name] == "http://mine.example"
-    others = set(Provider) - {provider}
+    others = set(ChallengeProviderName) - {provider}
     assert all(f"PRESSROOM_{other.upper()}_URL" in programs for other in others)
     assert "PRESSROOM_CHALLENGE_HOSTNAMES" not in programs
 

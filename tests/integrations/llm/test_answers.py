@@ -9,7 +9,7 @@ from core.errors import DomainError, Kind
 from devstack import LOOPBACK
 from integrations.llm import wire
 from integrations.llm.circuit import Circuit
-from integrations.llm.openai_protocol import OpenAIProtocol, Server
+from integrations.llm.openai_protocol import LlmServerState, OpenAIProtocol
 from tests.language_model import KEY, Run, answered, question
 from tests.stack import eventually
 
@@ -90,7 +90,7 @@ def test_a_call_ends_in_its_time_and_hangs_up(run: Run, behaviour: str) -> None:
 
 def test_a_server_that_is_away_is_unavailable() -> None:
     target = wire.Target(f"http://{LOOPBACK}:1/v1", SecretStr(KEY))
-    model = OpenAIProtocol(target, Server(), model="any", context_tokens=32_000)
+    model = OpenAIProtocol(target, LlmServerState(), model="any", context_tokens=32_000)
     with pytest.raises(DomainError) as raised:
         model.ask(question())
     assert (raised.value.kind, raised.value.code) == (Kind.UNAVAILABLE, "llm.unavailable")
@@ -139,7 +139,7 @@ def test_calls_do_not_take_turns(run: Run) -> None:
         with pytest.raises(DomainError):
             run.model("slow").ask(question(3.0))
 
-    run.server = Server(Circuit(most_failures=100))
+    run.server = LlmServerState(Circuit(most_failures=100))
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()

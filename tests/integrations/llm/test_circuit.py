@@ -3,8 +3,8 @@ import threading
 import pytest
 
 from core.errors import DomainError, Kind
-from integrations.llm.circuit import Circuit, Health, Open
-from integrations.llm.openai_protocol import Server
+from integrations.llm.circuit import Circuit, CircuitOpen, Health
+from integrations.llm.openai_protocol import LlmServerState
 from tests.language_model import Run, question
 
 
@@ -24,7 +24,7 @@ def clock() -> Clock:
 @pytest.fixture
 def failing(run: Run, clock: Clock) -> Run:
     """A run whose server broke three times, which opened the circuit for 30 seconds."""
-    run.server = Server(Circuit(most_failures=3, pause_seconds=30.0, clock=clock))
+    run.server = LlmServerState(Circuit(most_failures=3, pause_seconds=30.0, clock=clock))
     run.steer("broken")
     for _ in range(3):
         assert refused(run).code == "llm.failed"
@@ -61,7 +61,7 @@ def test_a_call_that_works_closes_it(failing: Run, clock: Clock) -> None:
 
 
 def test_answers_between_failures_keep_it_closed(run: Run) -> None:
-    run.server = Server(Circuit(most_failures=2))
+    run.server = LlmServerState(Circuit(most_failures=2))
     for behaviour in ("broken", None, "broken", None, "broken"):
         run.steer(behaviour)
         if behaviour is None:
@@ -72,7 +72,7 @@ def test_answers_between_failures_keep_it_closed(run: Run) -> None:
 
 @pytest.mark.parametrize("behaviour", ["refuses", "empty", "too-much"])
 def test_a_model_that_does_not_want_to_is_no_server_that_fails(run: Run, behaviour: str) -> None:
-    run.server = Server(Circuit(most_failures=1))
+    run.server = LlmServerState(Circuit(most_failures=1))
     for _ in range(2):
         with pytest.raises(DomainError) as raised:
             run.model(behaviour).ask(question())
@@ -89,7 +89,7 @@ def test_of_many_threads_one_tries(clock: Clock) -> None:
     def enter() -> None:
         try:
             entered.append(circuit.enter())
-        except Open:
+        except CircuitOpen:
             entered.append(False)
 
     threads = [threading.Thread(target=enter) for _ in range(16)]

@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from core.settings import Settings
-from devstack.sandbox.llm_settings import API_KEY, sandbox_settings
+from devstack.sandbox.llm_settings import SANDBOX_API_KEY, sandbox_settings
 from devstack.supervisor.home.environment import for_programs
 from integrations.llm.registry import language_model
 from tests.integrations.challenges.setting import settings
@@ -78,7 +78,7 @@ def test_with_the_provider_alone_the_development_stack_asks_its_sandbox() -> Non
     chosen = sandbox_settings(SANDBOX, {"PRESSROOM_LLM_PROVIDER": "openai"})
     assert chosen == {
         "PRESSROOM_LLM_BASE_URL": f"{SANDBOX}/llm/v1",
-        "PRESSROOM_LLM_API_KEY": API_KEY,
+        "PRESSROOM_LLM_API_KEY": SANDBOX_API_KEY,
         "PRESSROOM_LLM_MODEL": "sandbox",
     }
 

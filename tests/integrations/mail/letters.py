@@ -3,11 +3,11 @@
 import itertools
 from collections.abc import Mapping
 
-from core.mail_server import MailServer, Sender
+from core.mail_server import MailSender, MailServer
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
 
-SENDER = Sender.parse("Press & Röom <news@pressroom.example>")
+SENDER = MailSender.parse("Press & Röom <news@pressroom.example>")
 _numbers = itertools.count()
 
 

@@ -6,19 +6,19 @@ import pytest
 
 from core import clock
 from core.errors import DomainError, Kind, TransientError
-from devstack.sandbox.mailbox import KeptMail, OpenedMail, parse
+from devstack.sandbox.mailbox import ParsedMail, StoredMail, parse
 from integrations.mail.port import Mail
 from tests.integrations.mail.letters import address, letter, mailer
 from tests.integrations.mail.server import Sandbox
 
 
-def deliver(sandbox: Sandbox, mail: Mail) -> KeptMail:
+def deliver(sandbox: Sandbox, mail: Mail) -> StoredMail:
     mailer(sandbox.url).send(mail)
     [kept] = sandbox.mailbox.newest_first(mail.to)
     return kept
 
 
-def opened(sandbox: Sandbox, mail: Mail) -> OpenedMail:
+def opened(sandbox: Sandbox, mail: Mail) -> ParsedMail:
     return deliver(sandbox, mail).open()
 
 

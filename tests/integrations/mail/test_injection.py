@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.errors import DomainError
-from core.mail_server import MailServer, Sender
+from core.mail_server import MailSender, MailServer
 from devstack.sandbox.mailbox import parse
 from integrations.mail.message import compose
 from integrations.mail.port import Mail
@@ -89,7 +89,7 @@ def test_what_is_no_address_reaches_no_server(talker: Talker, to: str) -> None:
 )
 def test_the_senders_name_is_a_name_and_nothing_else(talker: Talker, name: str) -> None:
     server = MailServer.parse(f"smtp://127.0.0.1:{talker.port}")
-    SmtpMailer(server, Sender(name, "news@pressroom.example")).send(letter())
+    SmtpMailer(server, MailSender(name, "news@pressroom.example")).send(letter())
     [sent] = talker.messages
     [address] = parse(sent)["From"].addresses
     assert address.addr_spec == "news@pressroom.example"

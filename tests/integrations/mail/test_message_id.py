@@ -1,11 +1,11 @@
 import re
 from email import message_from_bytes
 
-from core.mail_server import Sender
+from core.mail_server import MailSender
 from integrations.mail.message import compose
 from integrations.mail.port import Mail
 
-SENDER = Sender.parse("Pressroom <news@example.com>")
+SENDER = MailSender.parse("Pressroom <news@example.com>")
 
 
 def message_id(mail: Mail) -> str:

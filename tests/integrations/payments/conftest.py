@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.keys import StripeKeys
 from integrations.payments.port import OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.integrations.payments.reading import Reader
@@ -11,19 +11,19 @@ from tests.webhooks import Receiver, receiving
 
 
 @pytest.fixture(scope="package")
-def keys() -> Keys:
-    return Keys()
+def keys() -> StripeKeys:
+    return StripeKeys()
 
 
 @pytest.fixture(scope="package")
-def receiver(keys: Keys) -> Iterator[Receiver]:
+def receiver(keys: StripeKeys) -> Iterator[Receiver]:
     with receiving() as running:
         keys.webhook_url = running.url
         yield running
 
 
 @pytest.fixture(scope="package")
-def sandbox_url(keys: Keys, receiver: Receiver) -> Iterator[str]:
+def sandbox_url(keys: StripeKeys, receiver: Receiver) -> Iterator[str]:
     with serving(keys) as url:
         yield url
 
@@ -38,7 +38,7 @@ def sandbox(sandbox_url: str) -> Iterator[SandboxPayments]:
 
 
 @pytest.fixture
-def account(sandbox_url: str, keys: Keys) -> StripeCheckout:
+def account(sandbox_url: str, keys: StripeKeys) -> StripeCheckout:
     return account_at(f"{sandbox_url}/stripe", keys)
 
 

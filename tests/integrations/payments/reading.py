@@ -5,7 +5,7 @@ import hmac
 import json
 import time
 
-from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.keys import StripeKeys
 from integrations.payments.port import Event, Evidence, OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.payments import Json, SandboxPayments
@@ -34,7 +34,7 @@ class Reader:
         return found
 
 
-def signed(keys: Keys, body: bytes) -> tuple[bytes, str]:
+def signed(keys: StripeKeys, body: bytes) -> tuple[bytes, str]:
     at = str(int(time.time()))
     mac = hmac.new(keys.webhook_secret.encode(), at.encode() + b"." + body, hashlib.sha256)
     return body, f"t={at},v1={mac.hexdigest()}"

@@ -7,8 +7,8 @@ import pytest
 from core.errors import DomainError, Kind
 from core.settings import Settings
 from devstack.sandbox.payment_settings import sandbox_settings
-from devstack.sandbox.stripe.keys import Keys
-from integrations.payments.port import Channel, OpenedCheckout
+from devstack.sandbox.stripe.keys import StripeKeys
+from integrations.payments.port import OpenedCheckout, PaymentChannel
 from integrations.payments.registry import PaymentChannels
 from tests.integrations.challenges.setting import settings
 from tests.integrations.payments.reading import a_paid_session, signed
@@ -18,7 +18,7 @@ from tests.webhooks import Receiver
 STRIPE = {"stripe_secret_key": "sk_test_real", "stripe_webhook_secret": "whsec_real"}
 
 
-def of_sandbox(keys: Keys, url: str = "http://127.0.0.1:9/stripe") -> dict[str, str]:
+def of_sandbox(keys: StripeKeys, url: str = "http://127.0.0.1:9/stripe") -> dict[str, str]:
     return {
         "payments_sandbox_url": url,
         "payments_sandbox_secret_key": keys.secret_key,
@@ -26,27 +26,27 @@ def of_sandbox(keys: Keys, url: str = "http://127.0.0.1:9/stripe") -> dict[str, 
     }
 
 
-def test_a_channel_is_there_once_it_has_its_keys(keys: Keys) -> None:
+def test_a_channel_is_there_once_it_has_its_keys(keys: StripeKeys) -> None:
     assert PaymentChannels(settings()).configured == ()
-    assert PaymentChannels(settings(**STRIPE)).configured == (Channel.STRIPE,)
-    assert PaymentChannels(settings(**of_sandbox(keys))).configured == (Channel.SANDBOX,)
+    assert PaymentChannels(settings(**STRIPE)).configured == (PaymentChannel.STRIPE,)
+    assert PaymentChannels(settings(**of_sandbox(keys))).configured == (PaymentChannel.SANDBOX,)
 
 
-def test_real_money_goes_before_the_sandbox(keys: Keys) -> None:
-    assert PaymentChannels(settings(**of_sandbox(keys))).default is Channel.SANDBOX
+def test_real_money_goes_before_the_sandbox(keys: StripeKeys) -> None:
+    assert PaymentChannels(settings(**of_sandbox(keys))).default is PaymentChannel.SANDBOX
     both = PaymentChannels(settings(**STRIPE, **of_sandbox(keys)))
-    assert both.configured == (Channel.STRIPE, Channel.SANDBOX)
-    assert both.default is Channel.STRIPE
-    assert [both.channel(each).channel for each in Channel] == list(Channel)
+    assert both.configured == (PaymentChannel.STRIPE, PaymentChannel.SANDBOX)
+    assert both.default is PaymentChannel.STRIPE
+    assert [both.channel(each).channel for each in PaymentChannel] == list(PaymentChannel)
 
 
-def test_a_channel_that_is_not_there_says_whose_mistake_it_is(keys: Keys) -> None:
+def test_a_channel_that_is_not_there_says_whose_mistake_it_is(keys: StripeKeys) -> None:
     none, real = PaymentChannels(settings()), PaymentChannels(settings(**STRIPE))
     sandbox = PaymentChannels(settings(**of_sandbox(keys)))
     expected = [
         (none, none.default, Kind.UNAVAILABLE),
-        (real, Channel.SANDBOX, Kind.INVALID),
-        (sandbox, Channel.STRIPE, Kind.UNAVAILABLE),
+        (real, PaymentChannel.SANDBOX, Kind.INVALID),
+        (sandbox, PaymentChannel.STRIPE, Kind.UNAVAILABLE),
     ]
     for channels, channel, kind in expected:
         with pytest.raises(DomainError) as refused:
@@ -54,41 +54,41 @@ def test_a_channel_that_is_not_there_says_whose_mistake_it_is(keys: Keys) -> Non
         assert (refused.value.code, refused.value.kind) == ("topup.channel_unavailable", kind)
 
 
-def test_an_event_belongs_to_the_account_that_signed_it(keys: Keys) -> None:
+def test_an_event_belongs_to_the_account_that_signed_it(keys: StripeKeys) -> None:
     channels = PaymentChannels(settings(**STRIPE, **of_sandbox(keys)))
-    real = Keys(webhook_secret=STRIPE["stripe_webhook_secret"])
-    for signer, channel in ((keys, Channel.SANDBOX), (real, Channel.STRIPE)):
+    real = StripeKeys(webhook_secret=STRIPE["stripe_webhook_secret"])
+    for signer, channel in ((keys, PaymentChannel.SANDBOX), (real, PaymentChannel.STRIPE)):
         account, event = channels.event(*signed(signer, a_paid_session()))
         assert account.channel is channel
         assert event.evidence is not None
 
 
-def test_an_event_that_nobody_signed_is_refused(keys: Keys) -> None:
+def test_an_event_that_nobody_signed_is_refused(keys: StripeKeys) -> None:
     channels = PaymentChannels(settings(**STRIPE, **of_sandbox(keys)))
-    for body, header in (signed(Keys(), a_paid_session()), (a_paid_session(), "")):
+    for body, header in (signed(StripeKeys(), a_paid_session()), (a_paid_session(), "")):
         with pytest.raises(DomainError) as refused:
             channels.event(body, header)
         assert refused.value.code == "webhook.signature_invalid"
 
 
-def test_a_signed_body_of_no_event_is_not_offered_to_others(keys: Keys) -> None:
+def test_a_signed_body_of_no_event_is_not_offered_to_others(keys: StripeKeys) -> None:
     channels = PaymentChannels(settings(**STRIPE, **of_sandbox(keys)))
-    real = Keys(webhook_secret=STRIPE["stripe_webhook_secret"])
+    real = StripeKeys(webhook_secret=STRIPE["stripe_webhook_secret"])
     with pytest.raises(DomainError) as refused:
         channels.event(*signed(real, b"{}"))
     assert refused.value.code == "webhook.unreadable"
 
 
-def test_without_any_account_events_wait(keys: Keys) -> None:
+def test_without_any_account_events_wait(keys: StripeKeys) -> None:
     with pytest.raises(DomainError) as refused:
         PaymentChannels(settings()).event(*signed(keys, a_paid_session()))
     assert refused.value.kind is Kind.UNAVAILABLE
 
 
-def test_an_account_is_opened_once_whoever_asks_first(keys: Keys) -> None:
+def test_an_account_is_opened_once_whoever_asks_first(keys: StripeKeys) -> None:
     channels = PaymentChannels(settings(**of_sandbox(keys)))
     with ThreadPoolExecutor(8) as pool:
-        found = set(pool.map(lambda _: id(channels.channel(Channel.SANDBOX)), range(32)))
+        found = set(pool.map(lambda _: id(channels.channel(PaymentChannel.SANDBOX)), range(32)))
     assert len(found) == 1
 
 
@@ -104,7 +104,7 @@ def test_a_process_that_sees_no_money_does_not_load_the_library() -> None:
 def test_events_of_the_running_sandbox_find_their_account(
     sandbox: SandboxPayments,
     sandbox_url: str,
-    keys: Keys,
+    keys: StripeKeys,
     receiver: Receiver,
     opened: OpenedCheckout,
 ) -> None:
@@ -125,19 +125,19 @@ def test_stripes_keys_go_together(missing: str) -> None:
 
 
 @pytest.mark.parametrize("missing", ["url", "sandbox_secret_key", "webhook_secret"])
-def test_the_sandboxs_settings_go_together(keys: Keys, missing: str) -> None:
+def test_the_sandboxs_settings_go_together(keys: StripeKeys, missing: str) -> None:
     given = {name: v for name, v in of_sandbox(keys).items() if not name.endswith(missing)}
     with pytest.raises(ValueError, match="set all three, or none"):
         settings(**given)
 
 
 @pytest.mark.parametrize("host", ["sandbox.example.com", "10.0.0.1", "127.0.0.1.example.com"])
-def test_a_sandbox_elsewhere_is_refused(keys: Keys, host: str) -> None:
+def test_a_sandbox_elsewhere_is_refused(keys: StripeKeys, host: str) -> None:
     with pytest.raises(ValueError, match="must be on this machine"):
         settings(**of_sandbox(keys, f"http://{host}/stripe"))
 
 
-def test_no_key_shows_in_settings_that_are_printed(keys: Keys) -> None:
+def test_no_key_shows_in_settings_that_are_printed(keys: StripeKeys) -> None:
     shown = repr(settings(**STRIPE, **of_sandbox(keys)))
     for secret in (*STRIPE.values(), keys.secret_key, keys.webhook_secret):
         assert secret not in shown

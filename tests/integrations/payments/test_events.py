@@ -6,8 +6,8 @@ import pytest
 from pydantic import SecretStr
 
 from core import clock
-from devstack.sandbox.stripe.keys import Keys
-from integrations.payments.port import Channel, Dispute, Evidence, OpenedCheckout
+from devstack.sandbox.stripe.keys import StripeKeys
+from integrations.payments.port import DisputeStatus, Evidence, OpenedCheckout, PaymentChannel
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.integrations.payments.reading import Reader, a_paid_session, signed
 from tests.payments import Json, SandboxPayments, an_order
@@ -103,19 +103,21 @@ def test_refunds_are_told_as_their_sum_with_what_was_paid(
 
 
 @pytest.mark.parametrize(
-    ("ending", "expected"), [("win", Dispute.WON), ("lose", Dispute.LOST)], ids=["won", "lost"]
+    ("ending", "expected"),
+    [("win", DisputeStatus.WON), ("lose", DisputeStatus.LOST)],
+    ids=["won", "lost"],
 )
 def test_a_dispute_is_told_by_its_payment(
     sandbox: SandboxPayments,
     opened: OpenedCheckout,
     read: Reader,
     ending: str,
-    expected: Dispute,
+    expected: DisputeStatus,
 ) -> None:
     sandbox.pay(opened.session_id)
     payment_id = sandbox.session(opened.session_id)["payment"]
     sandbox.dispute(opened.session_id, 1000)
-    told = Evidence(payment_id=payment_id, dispute=Dispute.OPEN, disputed_minor=1000)
+    told = Evidence(payment_id=payment_id, dispute=DisputeStatus.OPEN, disputed_minor=1000)
     assert read.evidence("charge.dispute.created", opened) == told
     assert read.evidence("charge.dispute.funds_withdrawn", opened) == told
     getattr(sandbox, ending)(opened.session_id)
@@ -143,7 +145,7 @@ def test_one_event_has_one_id_however_often_it_comes(
 
 
 def test_another_shop_on_the_same_account_is_of_no_concern(
-    account: StripeCheckout, keys: Keys
+    account: StripeCheckout, keys: StripeKeys
 ) -> None:
     assert account.event(*signed(keys, a_paid_session())).evidence is not None
     metadata: tuple[Json | None, ...] = (
@@ -170,10 +172,10 @@ def test_another_shop_on_the_same_account_is_of_no_concern(
     ],
 )
 def test_test_payments_count_for_nothing_where_real_ones_do(
-    keys: Keys, key: str, is_live_event: bool, counts: bool
+    keys: StripeKeys, key: str, is_live_event: bool, counts: bool
 ) -> None:
     account = StripeCheckout(
-        Channel.STRIPE,
+        PaymentChannel.STRIPE,
         base_url="http://127.0.0.1:9",
         secret_key=SecretStr(key),
         webhook_secret=SecretStr(keys.webhook_secret),

@@ -7,8 +7,8 @@ import pytest
 
 from core import clock
 from core.errors import DomainError, Kind
-from devstack.sandbox.stripe.keys import Keys
-from integrations.payments.port import Dispute, Evidence, OpenedCheckout
+from devstack.sandbox.stripe.keys import StripeKeys
+from integrations.payments.port import DisputeStatus, Evidence, OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.payments import RETURN_URL, SandboxPayments, account_at, an_order
 
@@ -95,19 +95,21 @@ def test_refunds_add_up(
 
 
 @pytest.mark.parametrize(
-    ("ending", "expected"), [("win", Dispute.WON), ("lose", Dispute.LOST)], ids=["won", "lost"]
+    ("ending", "expected"),
+    [("win", DisputeStatus.WON), ("lose", DisputeStatus.LOST)],
+    ids=["won", "lost"],
 )
 def test_a_dispute_is_open_until_it_is_won_or_lost(
     account: StripeCheckout,
     sandbox: SandboxPayments,
     opened: OpenedCheckout,
     ending: str,
-    expected: Dispute,
+    expected: DisputeStatus,
 ) -> None:
     sandbox.pay(opened.session_id)
     sandbox.dispute(opened.session_id, 1000)
     found = account.evidence(opened.session_id)
-    assert (found.paid, found.dispute, found.disputed_minor) == (True, Dispute.OPEN, 1000)
+    assert (found.paid, found.dispute, found.disputed_minor) == (True, DisputeStatus.OPEN, 1000)
     getattr(sandbox, ending)(opened.session_id)
     found = account.evidence(opened.session_id)
     assert (found.dispute, found.disputed_minor) == (expected, 1000)
@@ -121,7 +123,7 @@ def test_several_disputes_are_as_bad_as_the_worst(
         sandbox.dispute(opened.session_id, amount)
         ending(opened.session_id)
     found = account.evidence(opened.session_id)
-    assert (found.dispute, found.disputed_minor) == (Dispute.LOST, 334)
+    assert (found.dispute, found.disputed_minor) == (DisputeStatus.LOST, 334)
 
 
 def test_a_banks_inquiry_is_no_dispute(
@@ -199,8 +201,8 @@ def test_a_checkout_that_nobody_knows_is_refused(account: StripeCheckout) -> Non
         )
 
 
-def test_a_refusal_shows_no_key(sandbox_url: str, keys: Keys) -> None:
-    other = Keys(webhook_secret=keys.webhook_secret)
+def test_a_refusal_shows_no_key(sandbox_url: str, keys: StripeKeys) -> None:
+    other = StripeKeys(webhook_secret=keys.webhook_secret)
     with pytest.raises(DomainError) as refused:
         account_at(f"{sandbox_url}/stripe", other).open(an_order())
     assert refused.value.code == "payments.refused"

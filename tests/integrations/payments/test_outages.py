@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from core.errors import DomainError, TransientError
-from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.keys import StripeKeys
 from integrations.payments.port import OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.payments import SandboxPayments, account_at, an_order
@@ -19,7 +19,7 @@ HANGING = 8.0
 
 
 @pytest.fixture
-def hasty(sandbox_url: str, keys: Keys) -> StripeCheckout:
+def hasty(sandbox_url: str, keys: StripeKeys) -> StripeCheckout:
     """The same account, which gives up sooner."""
     return account_at(f"{sandbox_url}/stripe", keys, attempt_seconds=ATTEMPT)
 
@@ -78,7 +78,7 @@ def test_a_checkout_whose_answer_was_lost_is_opened_once(
     assert [each["id"] for each in known] == [opened.session_id]
 
 
-def test_a_provider_that_is_not_there_may_be_later(keys: Keys) -> None:
+def test_a_provider_that_is_not_there_may_be_later(keys: StripeKeys) -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         account = account_at(f"http://127.0.0.1:{reserved.getsockname()[1]}", keys)
@@ -132,7 +132,7 @@ _OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 @pytest.mark.parametrize(
     "raw", [(_OK + b"Content-Length: 1000\r\n\r\n", b" ")], indirect=True, ids=["drip"]
 )
-def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(raw: Raw, keys: Keys) -> None:
+def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(raw: Raw, keys: StripeKeys) -> None:
     started = time.monotonic()
     with pytest.raises(TransientError):
         account_at(raw.url, keys, attempt_seconds=ATTEMPT).evidence("cs_test_1")
@@ -151,7 +151,7 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(raw: Raw, keys: K
     indirect=True,
     ids=["page", "503", "nothing", "nonsense", "endless"],
 )
-def test_what_is_no_answer_of_stripe_may_be_one_later(raw: Raw, keys: Keys) -> None:
+def test_what_is_no_answer_of_stripe_may_be_one_later(raw: Raw, keys: StripeKeys) -> None:
     with pytest.raises(TransientError):
         account_at(raw.url, keys).evidence("cs_test_1")
 
@@ -165,7 +165,9 @@ def test_what_is_no_answer_of_stripe_may_be_one_later(raw: Raw, keys: Keys) -> N
     indirect=True,
     ids=["redirect", "404"],
 )
-def test_a_server_that_sends_elsewhere_or_knows_nothing_is_a_refusal(raw: Raw, keys: Keys) -> None:
+def test_a_server_that_sends_elsewhere_or_knows_nothing_is_a_refusal(
+    raw: Raw, keys: StripeKeys
+) -> None:
     with pytest.raises(DomainError) as refused:
         account_at(raw.url, keys).evidence("cs_test_1")
     assert refused.value.code == "payments.refused"

@@ -8,9 +8,9 @@ import httpx
 import pytest
 import stripe
 
-from devstack.sandbox.stripe.account import MOST_SESSIONS, Account
-from devstack.sandbox.stripe.keys import Keys
-from devstack.sandbox.stripe.records import Session
+from devstack.sandbox.stripe.account import MAX_SESSIONS, Account
+from devstack.sandbox.stripe.keys import StripeKeys
+from devstack.sandbox.stripe.records import CheckoutSession
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.payments import SandboxPayments, an_order
 from tests.stack import eventually
@@ -28,14 +28,14 @@ ORDER = {
 
 
 @pytest.fixture
-def http(sandbox_url: str, keys: Keys) -> Iterator[httpx.Client]:
+def http(sandbox_url: str, keys: StripeKeys) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {keys.secret_key}"}
     with httpx.Client(base_url=f"{sandbox_url}/stripe/v1", headers=headers, timeout=30) as client:
         yield client
 
 
 @pytest.fixture
-def library(sandbox_url: str, keys: Keys) -> stripe.StripeClient:
+def library(sandbox_url: str, keys: StripeKeys) -> stripe.StripeClient:
     """Stripe's own library as it comes."""
     return stripe.StripeClient(keys.secret_key, base_addresses={"api": f"{sandbox_url}/stripe"})
 
@@ -249,15 +249,15 @@ def test_a_checkout_that_nobody_pays_expires_at_its_end_by_itself() -> None:
 
 def test_the_oldest_checkout_is_forgotten_when_there_are_too_many() -> None:
     account = Account(lambda *_: None)
-    sessions = [a_session(0) for _ in range(MOST_SESSIONS + 1)]
+    sessions = [a_session(0) for _ in range(MAX_SESSIONS + 1)]
     for each in sessions:
         account.keep(each)
     assert account.session(sessions[0].id) is None
     assert account.session(sessions[1].id) is sessions[1]
 
 
-def a_session(expires_at: int) -> Session:
-    return Session(
+def a_session(expires_at: int) -> CheckoutSession:
+    return CheckoutSession(
         amount=1,
         currency="usd",
         name="Credits",

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from core.errors import DomainError, Kind
-from devstack.sandbox.stripe.keys import Keys
+from devstack.sandbox.stripe.keys import StripeKeys
 from integrations.payments.port import OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.integrations.payments.reading import Reader, a_paid_session, signed
@@ -88,7 +88,7 @@ def test_a_body_that_is_no_text_is_refused(account: StripeCheckout) -> None:
     ids=range(9),
 )
 def test_a_signed_body_of_no_event_is_unreadable(
-    account: StripeCheckout, keys: Keys, body: bytes
+    account: StripeCheckout, keys: StripeKeys, body: bytes
 ) -> None:
     with pytest.raises(DomainError) as refused:
         account.event(*signed(keys, body))

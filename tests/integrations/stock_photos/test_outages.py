@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from core.errors import DomainError, Kind
 from integrations.stock_photos import exchange
-from integrations.stock_photos.port import Photo, ProviderName, Quota
+from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.unsplash import Unsplash
 
 
@@ -155,7 +155,7 @@ def test_a_photos_mark_goes_with_it_and_nothing_where_there_is_none(provider: Pr
 def test_a_reply_that_trickles_is_given_up(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "_SECONDS", 0.5)
+    monkeypatch.setattr(exchange, "_MAX_CALL_SECONDS", 0.5)
     provider.script = Script(pieces=(b" ",) * 100, pause=0.1)
     began = time.monotonic()
     assert provider.refusal().code == "stockphoto.too_slow"
@@ -165,7 +165,7 @@ def test_a_reply_that_trickles_is_given_up(
 def test_a_reply_that_never_comes_is_given_up(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "_SECONDS", 0.5)
+    monkeypatch.setattr(exchange, "_MAX_CALL_SECONDS", 0.5)
     provider.script = Script(pause=3)
     assert provider.refusal().kind is Kind.TOO_SLOW
 
@@ -186,4 +186,4 @@ def test_quotas_are_reported_of_refusals_too(provider: Provider) -> None:
     )
     provider.search()
     assert provider.seen == [(Quota("hour", 50, 0),), ()]
-    assert provider.adapter.name is ProviderName.UNSPLASH
+    assert provider.adapter.name is PhotoProviderName.UNSPLASH

@@ -4,7 +4,7 @@ from pydantic import SecretStr
 from core.errors import DomainError
 from core.settings import Settings
 from devstack.sandbox.stock_photo_settings import sandbox_settings
-from integrations.stock_photos.port import ProviderName
+from integrations.stock_photos.port import PhotoProviderName
 from integrations.stock_photos.registry import StockPhotoProviders
 
 SANDBOX = "http://127.0.0.1:9999"
@@ -38,12 +38,12 @@ def providers(key: str | None) -> StockPhotoProviders:
 
 def test_without_any_setting_openverse_is_asked_and_unsplash_is_off() -> None:
     known = providers(None)
-    assert known.default is ProviderName.OPENVERSE
+    assert known.default is PhotoProviderName.OPENVERSE
     assert known.named(known.default).origin == "https://api.openverse.org"
     with pytest.raises(DomainError) as caught:
-        known.named(ProviderName.UNSPLASH)
+        known.named(PhotoProviderName.UNSPLASH)
     assert caught.value.code == "stockphoto.not_configured"
 
 
 def test_unsplash_is_on_once_it_has_a_key() -> None:
-    assert providers("key").named(ProviderName.UNSPLASH).origin == "https://api.unsplash.com"
+    assert providers("key").named(PhotoProviderName.UNSPLASH).origin == "https://api.unsplash.com"

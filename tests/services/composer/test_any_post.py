@@ -2,12 +2,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from services.composer import offline, rules
-from services.composer.post import Part, Post
-from services.composer.text.markup import read, settled
+from services.composer.post import MetadataField, Post
+from services.composer.text.markup import clean_text, read
 from tests.faults.size import sized
 from tests.services.composer.posts import posts
 
-EVERY_PART = frozenset(Part)
+EVERY_PART = frozenset(MetadataField)
 HASH = "0123456789abcdef"
 
 generated = settings(
@@ -33,6 +33,6 @@ def test_nothing_written_about_any_post_breaks_a_rule(post: Post) -> None:
 def test_what_was_read_holds_nothing_to_read_again(post: Post) -> None:
     plain = read(post)
     for text in (plain.title, *plain.headings, *plain.paragraphs):
-        assert settled(text) == text
+        assert clean_text(text) == text
         assert "\n" not in text
         assert text.strip() == text

@@ -1,9 +1,9 @@
 import pytest
 
 from services.composer.model import answers, tokens
-from services.composer.post import Metadata, Part
+from services.composer.post import MetadataField, PostMetadata
 
-SUMMARY = frozenset({Part.SUMMARY})
+SUMMARY = frozenset({MetadataField.SUMMARY})
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ SUMMARY = frozenset({Part.SUMMARY})
     ],
 )
 def test_the_object_is_found_and_its_text_is_plain(text: str) -> None:
-    assert answers.metadata(text, SUMMARY) == Metadata(summary="Bees.")
+    assert answers.metadata(text, SUMMARY) == PostMetadata(summary="Bees.")
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_the_object_is_found_and_its_text_is_plain(text: str) -> None:
     ],
 )
 def test_another_shape_is_said_to_be_one(text: str) -> None:
-    with pytest.raises(answers.Unreadable):
+    with pytest.raises(answers.UnreadableAnswer):
         answers.metadata(text, SUMMARY)
 
 
 @pytest.mark.parametrize("text", ['{"tweets": "one"}', '{"tweets": [1]}', '{"tweets": {"a": 1}}'])
 def test_tweets_are_a_list_of_texts(text: str) -> None:
-    with pytest.raises(answers.Unreadable):
+    with pytest.raises(answers.UnreadableAnswer):
         answers.tweets(text)
 
 
@@ -59,13 +59,13 @@ def test_blank_items_are_none() -> None:
 
 @pytest.mark.parametrize("text", ["", "bees", "Пчёлы живут", "蜜蜂住在桑给巴尔", "🐝" * 50])
 def test_a_clipped_text_is_a_beginning_that_fits(text: str) -> None:
-    clipped = tokens.clipped(text * 50, 40)
+    clipped = tokens.truncate_to_tokens(text * 50, 40)
     assert (text * 50).startswith(clipped)
     assert tokens.estimate(clipped) <= 40
 
 
 @pytest.mark.parametrize("text", ["bees live here " * 100, "蜜" * 1000, "a" * 1000])
 def test_pieces_are_the_whole_text_in_order(text: str) -> None:
-    pieces = list(tokens.pieces(text, 50))
+    pieces = list(tokens.split_by_tokens(text, 50))
     assert "".join("".join(pieces).split()) == "".join(text.split())
     assert all(0 < tokens.estimate(piece) <= 50 for piece in pieces)

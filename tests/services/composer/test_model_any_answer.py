@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import DomainError
-from integrations.llm.port import Question, Reply
+from integrations.llm.port import CompletionReply, CompletionRequest
 from services.composer import model, rules
-from services.composer.post import Part, Post
+from services.composer.post import MetadataField, Post
 from services.composer.text import hyperlinks, markup
 from tests.services.composer.injections import ORDERS
 from tests.services.composer.posts import posts
 
 Product = TypeVar("Product")
-ALL = frozenset(Part)
+ALL = frozenset(MetadataField)
 
 
 @dataclass
@@ -28,9 +28,9 @@ class Parrot:
     name: str = "openai/parrot"
     context_tokens: int = 4000
 
-    def ask(self, question: Question) -> Reply:
+    def ask(self, question: CompletionRequest) -> CompletionReply:
         assert question.seconds > 0
-        return Reply(self.text, "parrot", 0, 0)
+        return CompletionReply(self.text, "parrot", 0, 0)
 
 
 _texts = st.one_of(
@@ -77,7 +77,7 @@ def test_any_answer_about_any_post_keeps_the_rules_or_is_refused(post: Post, ans
     if written is not None:
         assert rules.metadata_faults(plain, written, ALL) == []
         for text in (written.summary or "", *(written.tags or ())):
-            assert hyperlinks.mentions(text) <= plain.mentions
+            assert hyperlinks.find_mentions(text) <= plain.mentions
     tweets = unless_refused(lambda: model.tweets(plain, parrot, 45.0))
     if tweets is not None:
         assert rules.tweets_faults(plain, tweets) == []
@@ -89,7 +89,7 @@ def test_all_posts_are_asked_about_in_the_same_words(post: Post) -> None:
     told: dict[str, set[str]] = {}
 
     class Listener(Parrot):
-        def ask(self, question: Question) -> Reply:
+        def ask(self, question: CompletionRequest) -> CompletionReply:
             mark = question.material.splitlines()[0].strip("<>")
             words = told.setdefault(question.schema_name, set())
             words.add(question.instructions.replace(mark, ""))

@@ -6,12 +6,12 @@ from core.errors import DomainError
 from devstack.sandbox.llm.victim import HANDLE, LINK
 from integrations.llm.port import LanguageModel
 from services.composer import model, rules
-from services.composer.post import Metadata, Part, PlainPost, Post
+from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
 from services.composer.text import hyperlinks, markup
 from tests.language_model import Run
 from tests.services.composer.injections import ORDERS
 
-ALL = frozenset(Part)
+ALL = frozenset(MetadataField)
 SECONDS = 45.0
 _STORY = "Bees live in Zanzibar. They make honey there since 1850. The honey tastes like cloves."
 _MARKED = re.compile(
@@ -34,7 +34,7 @@ def texts_of(plain: PlainPost, llm: LanguageModel) -> list[str]:
     return [*_texts(written), *tweets]
 
 
-def _texts(written: Metadata) -> list[str]:
+def _texts(written: PostMetadata) -> list[str]:
     assert written.slug is not None
     assert written.summary is not None
     assert written.tags is not None
@@ -54,7 +54,7 @@ def test_an_order_in_a_post_adds_no_link_and_no_mention_and_stays_data(
         assert LINK not in text
         assert HANDLE not in text
         assert "evil" not in text or "evil" in ORDERS[order]
-        assert hyperlinks.mentions(text) <= plain.mentions
+        assert hyperlinks.find_mentions(text) <= plain.mentions
         assert "://" not in text
     told = set()
     for request in run.requests:
@@ -77,8 +77,8 @@ def told_about_honest_post(sandbox: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("part", Part)
-def test_a_part_by_itself_holds_no_strange_link_or_mention(run: Run, part: Part) -> None:
+@pytest.mark.parametrize("part", MetadataField)
+def test_a_part_by_itself_holds_no_strange_link_or_mention(run: Run, part: MetadataField) -> None:
     plain = post_with(ORDERS[0])
     written = model.metadata(plain, frozenset({part}), run.model("obedient"), SECONDS)
     text = str(getattr(written, part))

@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from core.errors import DomainError, Kind
-from integrations.llm.port import LanguageModel, Question, Reply
+from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
 from services.composer import model, rules
 from services.composer.model import tokens
-from services.composer.post import Metadata, Part, PlainPost, Post
+from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
 from services.composer.text import markup
 from tests.language_model import Run
 
-ALL = frozenset(Part)
+ALL = frozenset(MetadataField)
 SECONDS = 45.0
 HANGING = 20.0
 POST = markup.read(
@@ -36,9 +36,9 @@ class InTurn:
     models: list[LanguageModel]
     name: str = "openai/in-turn"
     context_tokens: int = 32_000
-    questions: list[Question] = field(default_factory=list)
+    questions: list[CompletionRequest] = field(default_factory=list)
 
-    def ask(self, question: Question) -> Reply:
+    def ask(self, question: CompletionRequest) -> CompletionReply:
         self.questions.append(question)
         return self.models.pop(0).ask(question)
 
@@ -49,7 +49,7 @@ def refused(llm: LanguageModel, seconds: float = SECONDS) -> DomainError:
     return raised.value
 
 
-def keeps_every_rule(plain: PlainPost, written: Metadata) -> bool:
+def keeps_every_rule(plain: PlainPost, written: PostMetadata) -> bool:
     return rules.metadata_faults(plain, written, ALL) == []
 
 
@@ -62,10 +62,10 @@ def test_an_answer_that_keeps_the_rules_takes_one_call(run: Run, language: str) 
     assert run.calls == 2
 
 
-@pytest.mark.parametrize("part", Part)
-def test_what_was_not_asked_for_is_not_there(run: Run, part: Part) -> None:
+@pytest.mark.parametrize("part", MetadataField)
+def test_what_was_not_asked_for_is_not_there(run: Run, part: MetadataField) -> None:
     written = model.metadata(POST, frozenset({part}), run.model(), SECONDS)
-    assert [each for each in Part if getattr(written, each) is not None] == [part]
+    assert [each for each in MetadataField if getattr(written, each) is not None] == [part]
     [request] = run.requests
     assert list(request["response_format"]["json_schema"]["schema"]["properties"]) == [part]
 

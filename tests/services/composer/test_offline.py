@@ -8,17 +8,17 @@ import pytest
 from benchmarks.corpus import Sample, samples
 from services.composer import offline, rules
 from services.composer.offline.language import language_of
-from services.composer.post import Metadata, Part, Post
+from services.composer.post import MetadataField, Post, PostMetadata
 from services.composer.text.markup import read
 from services.composer.text.sentences import sentences_of
 
-EVERY_PART = frozenset(Part)
+EVERY_PART = frozenset(MetadataField)
 HASH = "89abcdef" * 8
 
 each_sample = pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample.name)
 
 
-def written(title: str, content: str) -> Metadata:
+def written(title: str, content: str) -> PostMetadata:
     return offline.metadata(read(Post(title, content)), EVERY_PART, HASH)
 
 
@@ -37,7 +37,7 @@ def test_a_newsletter_is_written_about_in_its_language(sample: Sample) -> None:
 @each_sample
 def test_a_summary_is_whole_sentences_of_the_post(sample: Sample) -> None:
     plain = read(sample.post)
-    summary = offline.metadata(plain, frozenset({Part.SUMMARY}), HASH).summary or ""
+    summary = offline.metadata(plain, frozenset({MetadataField.SUMMARY}), HASH).summary or ""
     for paragraph in plain.paragraphs:
         for sentence in sentences_of(paragraph, sample.language):
             summary = summary.replace(sentence, "", 1)
@@ -60,7 +60,7 @@ def test_slugs_are_spelled_as_the_language_would(title: str, slug: str) -> None:
 
 def test_a_post_without_words_is_named_by_its_hash() -> None:
     metadata = written("", "<img src=x>")
-    assert metadata == Metadata(slug="post-89abcdef", summary="", tags=())
+    assert metadata == PostMetadata(slug="post-89abcdef", summary="", tags=())
     assert offline.tweets(read(Post("", "<img src=x>"))) == ("…",)
 
 
@@ -94,14 +94,16 @@ def test_words_in_the_middle_of_a_long_post_are_tags_where_there_are_no_others()
     paragraphs = ["77"] * 2000
     paragraphs[1007] = "alpha beta gamma."
     plain = read(Post("", "\n\n".join(paragraphs)))
-    written = offline.metadata(plain, frozenset({Part.TAGS}), "0" * 16)
+    written = offline.metadata(plain, frozenset({MetadataField.TAGS}), "0" * 16)
     assert written.tags is not None
     assert len(written.tags) >= 3
 
 
 def test_only_what_was_wanted_is_written() -> None:
     plain = read(Post("Title", "Some text."))
-    assert offline.metadata(plain, frozenset({Part.SLUG}), HASH) == Metadata(slug="title")
+    assert offline.metadata(plain, frozenset({MetadataField.SLUG}), HASH) == PostMetadata(
+        slug="title"
+    )
 
 
 _WRITE = """

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from services.composer.post import PlainPost, Post
-from services.composer.text.markup import read, settled
+from services.composer.text.markup import clean_text, read
 from tests.faults.size import sized
 
 # A million in `make faults`.
@@ -85,7 +85,7 @@ def test_very_many_hostile_characters_end(piece: str) -> None:
     began = time.monotonic()
     plain = of((piece * (MANY // len(piece) + 1))[:MANY])
     assert time.monotonic() - began < MOST_SECONDS
-    assert all(settled(text) == text for text in plain.paragraphs[:3])
+    assert all(clean_text(text) == text for text in plain.paragraphs[:3])
 
 
 def test_very_many_attributes_end() -> None:

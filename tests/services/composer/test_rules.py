@@ -3,7 +3,7 @@ import re
 import pytest
 
 from services.composer import rules
-from services.composer.post import Metadata, Part, PlainPost, Post
+from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
 from services.composer.text.markup import read
 
 HASH = "0123456789abcdef"
@@ -91,7 +91,7 @@ def test_slugs_are_plain_words(text: str, slug: str) -> None:
 
 @pytest.mark.parametrize("slug", ["", "-a", "a-", "a--b", "A", "a_b", "é", "a\n", "a" * 81])
 def test_a_broken_slug_is_told(slug: str) -> None:
-    assert rules.metadata_faults(POST, Metadata(slug=slug), frozenset({Part.SLUG}))
+    assert rules.metadata_faults(POST, PostMetadata(slug=slug), frozenset({MetadataField.SLUG}))
 
 
 def test_a_summary_keeps_whole_sentences() -> None:
@@ -111,7 +111,9 @@ def test_a_first_sentence_that_is_too_long_is_cut_at_a_word() -> None:
     "summary", ["", "x" * 301, "two\nlines", "**bold**", "a [b](https://c.example)", "&lt;"]
 )
 def test_a_broken_summary_is_told(summary: str) -> None:
-    assert rules.metadata_faults(POST, Metadata(summary=summary), frozenset({Part.SUMMARY}))
+    assert rules.metadata_faults(
+        POST, PostMetadata(summary=summary), frozenset({MetadataField.SUMMARY})
+    )
 
 
 def test_tags_are_few_plain_and_different() -> None:
@@ -125,15 +127,19 @@ def test_tags_are_few_plain_and_different() -> None:
     "tags", [("a", "b"), tuple("abcdefghi"), ("a", "A", "b"), ("a,b", "c", "d"), ("a", "b", "")]
 )
 def test_broken_tags_are_told(tags: tuple[str, ...]) -> None:
-    assert rules.metadata_faults(POST, Metadata(tags=tags), frozenset({Part.TAGS}))
+    assert rules.metadata_faults(POST, PostMetadata(tags=tags), frozenset({MetadataField.TAGS}))
 
 
 def test_a_post_of_two_content_words_may_have_two_tags() -> None:
     plain = PlainPost("Bread", ("And the flour.",), (), frozenset(), frozenset())
-    tags = Metadata(tags=("bread", "flour"))
-    assert rules.metadata_faults(plain, tags, frozenset({Part.TAGS})) == []
+    tags = PostMetadata(tags=("bread", "flour"))
+    assert rules.metadata_faults(plain, tags, frozenset({MetadataField.TAGS})) == []
 
 
 def test_parts_are_those_that_were_wanted() -> None:
-    assert rules.metadata_faults(POST, Metadata(slug="a"), frozenset()) == ["slug is not wanted"]
-    assert rules.metadata_faults(POST, Metadata(), frozenset({Part.SLUG})) == ["slug is missing"]
+    assert rules.metadata_faults(POST, PostMetadata(slug="a"), frozenset()) == [
+        "slug is not wanted"
+    ]
+    assert rules.metadata_faults(POST, PostMetadata(), frozenset({MetadataField.SLUG})) == [
+        "slug is missing"
+    ]

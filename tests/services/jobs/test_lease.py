@@ -203,7 +203,7 @@ def test_cancelled_job_whose_worker_was_lost_ends_as_cancelled(
     change(resources, claimed.job_id, cancel_requested=True, lease_expires_at=func.now())
     assert sweep.requeue_lost(resources) == 1
     job = quiet.job(claimed.job_id)
-    assert (job.status, job.error) == (JobStatus.CANCELLED, leases.CANCELLED)
+    assert (job.status, job.error) == (JobStatus.CANCELLED, leases.JOB_CANCELLED)
 
 
 def test_failure_frees_the_idempotency_key(quiet: Bench, resources: Resources) -> None:

@@ -68,22 +68,22 @@ def test_resends_never_fill_a_lane_beyond_what_is_enough(
     quiet: Bench, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
-        for _ in range(sweep.ENOUGH_WAITING + 30):
+        for _ in range(sweep.RESEND_BELOW_MESSAGES + 30):
             plan(uow, {})
     resources.redis.delete(QUEUE)
     _make_all_due(quiet)
-    assert sweep.resend_unclaimed(resources, Lane.BULK) == sweep.ENOUGH_WAITING
+    assert sweep.resend_unclaimed(resources, Lane.BULK) == sweep.RESEND_BELOW_MESSAGES
     _make_all_due(quiet)
     assert sweep.resend_unclaimed(resources, Lane.BULK) == 0
     resources.redis.ltrim(QUEUE, 20, -1)
     assert sweep.resend_unclaimed(resources, Lane.BULK) == 20
-    assert waiting(resources) == sweep.ENOUGH_WAITING
+    assert waiting(resources) == sweep.RESEND_BELOW_MESSAGES
 
 
 def test_lane_that_would_fill_the_broker_is_cut_to_its_oldest_messages(
     quiet: Bench, resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep, "TOO_MANY_WAITING", 3)
+    monkeypatch.setattr(sweep, "MAX_LANE_MESSAGES", 3)
     jobs = [quiet.enqueue() for _ in range(5)]
     sweep.resend_unclaimed(resources, Lane.BULK)
     assert waiting(resources) == 3

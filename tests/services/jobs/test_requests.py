@@ -35,7 +35,7 @@ def test_queued_job_is_cancelled_at_once_with_its_subject(
     with resources.unit_of_work() as uow:
         assert records.cancel(uow, caller, job_id) == 1
     job = quiet.job(job_id)
-    assert (job.status, job.error) == (JobStatus.CANCELLED, leases.CANCELLED)
+    assert (job.status, job.error) == (JobStatus.CANCELLED, leases.JOB_CANCELLED)
     assert quiet.stack.query("SELECT abandoned FROM probe_plans WHERE id = %s", job.subject_id) == [
         (1,)
     ]

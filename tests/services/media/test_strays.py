@@ -5,7 +5,7 @@ import httpx
 
 from core import clock
 from services.media.attachments import strays
-from services.media.attachments.strays import Fault, Stray
+from services.media.attachments.strays import Stray, StrayKind
 from tests.pictures import photo
 from tests.stack import Stack
 
@@ -30,7 +30,7 @@ def test_an_object_without_a_row_is_found_and_removed(stack: Stack) -> None:
     keys = ["originals/000000000000", "media/zzzzzzzzzzzz.webp", "media/0.webp"]
     for key in keys:
         stack.resources.objects.put(key, b"left behind", "image/webp")
-    expected = {Stray(Fault.OBJECT_WITHOUT_ROW, key) for key in keys}
+    expected = {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in keys}
     assert expected <= found(stack)
     for stray in expected:
         strays.mend(stack.resources, stray)
@@ -42,7 +42,7 @@ def test_a_row_whose_object_is_gone_is_found_and_failed(stack: Stack, client: ht
     record = upload(client)
     key = f"media/{record['filename']}"
     stack.resources.objects.remove(key)
-    stray = Stray(Fault.ROW_WITHOUT_OBJECT, key)
+    stray = Stray(StrayKind.ROW_WITHOUT_OBJECT, key)
     assert stray in found(stack)
     strays.mend(stack.resources, stray)
     after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
@@ -53,7 +53,7 @@ def test_a_row_whose_object_is_gone_is_found_and_failed(stack: Stack, client: ht
 def test_what_is_young_is_left_alone(stack: Stack) -> None:
     key = "originals/111111111111"
     stack.resources.objects.put(key, b"of a request under way", "image/webp")
-    assert Stray(Fault.OBJECT_WITHOUT_ROW, key) not in found(stack, hours=0.5)
+    assert Stray(StrayKind.OBJECT_WITHOUT_ROW, key) not in found(stack, hours=0.5)
     stack.resources.objects.remove(key)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from core.errors import DomainError
 from services.people import email_addresses
-from services.people.email_addresses import Refused
+from services.people.email_addresses import InvalidAddress
 
 CORPUS = 105_000
 
@@ -125,8 +125,10 @@ def agree(candidates: list[str]) -> int:
     found = email_addresses.normalise_all(candidates)
     for address, verdict in zip(candidates, found, strict=True):
         expected = reference(address)
-        assert (None if isinstance(verdict, Refused) else verdict) == expected, ascii(address)
-    return sum(not isinstance(one, Refused) for one in found)
+        assert (None if isinstance(verdict, InvalidAddress) else verdict) == expected, ascii(
+            address
+        )
+    return sum(not isinstance(one, InvalidAddress) for one in found)
 
 
 def test_verdict_and_spelling_equal_the_librarys_on_a_large_corpus() -> None:
@@ -176,5 +178,5 @@ def test_endless_address_is_refused_without_being_examined() -> None:
 
     (verdict,) = email_addresses.normalise_all([endless])
 
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, InvalidAddress)
     assert "254" in verdict.reason

@@ -18,7 +18,7 @@ from core.errors import TransientError
 from core.keyring import Signer
 from models import MemberImport
 from services.mailing.imports.applying import staging, verdicts
-from services.mailing.imports.entries import Entry, decode, verdict_of
+from services.mailing.imports.entries import JudgedRow, decode, verdict_of
 from services.mailing.subscriptions import locks
 from storage.unit_of_work import UnitOfWork
 
@@ -26,7 +26,7 @@ ADDED, ALREADY, OPTED_OUT, LEFT = "added", "already", "opted_out", "left"
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedChunk:
     """What one chunk came to.
 
     Attributes:
@@ -41,22 +41,24 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class PreparedChunk:
     """Rows that are ready to be applied: all that can be done for them without the database."""
 
-    entries: list[Entry]
+    entries: list[JudgedRow]
     lines: str
 
 
-def prepare(encoded: bytes) -> Chunk:
+def prepare(encoded: bytes) -> PreparedChunk:
     """A chunk as it was stored."""
     entries = decode(encoded)
-    return Chunk(entries, staging.lines_of(entries))
+    return PreparedChunk(entries, staging.copy_lines(entries))
 
 
-def apply(uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: Chunk) -> Applied:
+def apply(
+    uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: PreparedChunk
+) -> AppliedChunk:
     """Do what the rows ask for, as far as the people on the list allow it."""
-    locks.hold_list(uow, task.list_id)
+    locks.lock_list(uow, task.list_id)
     found = _judge(uow, signer, task, chunk)
     updated = _count(uow, _COUNT_UPDATED) if task.on_existing == "update" else 0
     counts = Counter(found)
@@ -64,10 +66,12 @@ def apply(uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: Chunk) -> 
         _write(uow, task, counts)
     counts[OPTED_OUT] += counts.pop(LEFT, 0)
     width = len(verdicts.header_of(task))
-    return Applied(counts, updated, verdicts.pack(_not_added(chunk.entries, found), width))
+    return AppliedChunk(
+        counts, updated, verdicts.rejects_csv(_not_added(chunk.entries, found), width)
+    )
 
 
-def _judge(uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: Chunk) -> list[str]:
+def _judge(uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: PreparedChunk) -> list[str]:
     """Each row's verdict; rows for which there is something to do are in ``judged`` too."""
     found = [verdict_of(entry) or ALREADY for entry in chunk.entries]
     update = task.on_existing == "update"
@@ -112,7 +116,9 @@ def _count(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = 
     return uow.session.scalar(text(statement), parameters or {}) or 0
 
 
-def _not_added(entries: Sequence[Entry], found: Sequence[str]) -> Iterable[tuple[Entry, str, str]]:
+def _not_added(
+    entries: Sequence[JudgedRow], found: Sequence[str]
+) -> Iterable[tuple[JudgedRow, str, str]]:
     for entry, verdict in zip(entries, found, strict=True):
         if verdict == ADDED:
             continue

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from core import ids
 from core.errors import TransientError
 from core.keyring import Signer
-from services.mailing.imports.entries import Entry
+from services.mailing.imports.entries import JudgedRow
 from services.mailing.subscriptions import opt_outs
 from storage.unit_of_work import UnitOfWork
 
@@ -25,7 +25,7 @@ def analyze(uow: UnitOfWork) -> None:
     uow.session.execute(text("ANALYZE staged, staged_digests"))
 
 
-def lines_of(entries: Sequence[Entry]) -> str:
+def copy_lines(entries: Sequence[JudgedRow]) -> str:
     """The rows that the list decides about, in the text format of Postgres' COPY."""
     fresh = ids.random_ids(len(entries))
     return "".join(
@@ -42,7 +42,7 @@ def copy_rows(uow: UnitOfWork, lines: str) -> None:
 
 
 def copy_digests(
-    uow: UnitOfWork, signer: Signer, entries: Sequence[Entry], *, everybody: bool
+    uow: UnitOfWork, signer: Signer, entries: Sequence[JudgedRow], *, everybody: bool
 ) -> None:
     """What an opt-out of each address may be kept under, the digest of the current key first."""
     lines = (

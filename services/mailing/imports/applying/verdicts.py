@@ -9,12 +9,12 @@ from sqlalchemy import select
 
 from core.errors import not_found
 from models import ImportChunk, MemberImport
-from services.mailing.imports.entries import Entry
-from services.mailing.spreadsheets import harmless
+from services.mailing.imports.entries import JudgedRow
+from services.mailing.spreadsheets import escape_foreign_cell
 from storage.resources import Resources
 
 # Beside the original columns.
-OURS = ("line", "code", "reason")
+ADDED_COLUMNS = ("line", "code", "reason")
 
 REASONS = {
     "already": ("member.already", "The person is an active member."),
@@ -23,7 +23,7 @@ REASONS = {
 }
 
 
-def pack(lines: Iterable[tuple[Entry, str, str]], width: int) -> bytes:
+def rejects_csv(lines: Iterable[tuple[JudgedRow, str, str]], width: int) -> bytes:
     """The CSV lines of rows that were not added, each with its code and reason.
 
     ``width``: of the header. What a row has beyond it comes after our columns.
@@ -33,17 +33,17 @@ def pack(lines: Iterable[tuple[Entry, str, str]], width: int) -> bytes:
     return zlib.compress(text.getvalue().encode(errors="replace"), level=1)
 
 
-def _line(entry: Entry, code: str, reason: str, width: int) -> list[str | int]:
-    cells = [*map(harmless, entry.cells)]
+def _line(entry: JudgedRow, code: str, reason: str, width: int) -> list[str | int]:
+    cells = [*map(escape_foreign_cell, entry.cells)]
     if len(cells) == width:
-        return [*cells, entry.line, code, harmless(reason)]
+        return [*cells, entry.line, code, escape_foreign_cell(reason)]
     cells += [""] * (width - len(cells))
-    return [*cells[:width], entry.line, code, harmless(reason), *cells[width:]]
+    return [*cells[:width], entry.line, code, escape_foreign_cell(reason), *cells[width:]]
 
 
 def header_line(header: Sequence[str]) -> bytes:
     text = io.StringIO()
-    csv.writer(text).writerow([*map(harmless, header), *OURS])
+    csv.writer(text).writerow([*map(escape_foreign_cell, header), *ADDED_COLUMNS])
     return text.getvalue().encode(errors="replace")
 
 
@@ -53,7 +53,7 @@ def header_of(task: MemberImport) -> list[str]:
     return found
 
 
-def stream(resources: Resources, import_id: int) -> Iterator[bytes]:
+def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
     """The CSV of all rows that were not added so far, in the order of the file.
 
     A transaction for each chunk: whoever takes it in may take their time. Raises

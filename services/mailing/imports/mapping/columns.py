@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 
 from core.errors import DomainError, invalid
 from services.mailing.imports.mapping import header_words, products
-from services.mailing.imports.mapping.rows import Standing
+from services.mailing.imports.mapping.rows import SuppressionStatus
 
 ROLES = ("email", "name", "first_name", "last_name", "tier", "paid_expiry", "status", "ignore")
-MAX_NAMES_SHOWN = 30
+MAX_COLUMN_NAMES_SHOWN = 30
 
 _INDEXES = frozenset(map(str, range(10_000)))
 
 
 @dataclass
-class Layout:
+class ColumnLayout:
     """Indexes of columns. ``left_at`` and the like say what a cell that isn't "no" means."""
 
     header: Sequence[str]
@@ -26,7 +26,7 @@ class Layout:
     tier: list[int] = field(default_factory=list)
     status: list[int] = field(default_factory=list)
     paid_expiry: int | None = None
-    left_at: list[tuple[int, Standing]] = field(default_factory=list)
+    left_at: list[tuple[int, SuppressionStatus]] = field(default_factory=list)
     subscribed: list[int] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
     paid: list[int] = field(default_factory=list)
@@ -51,18 +51,18 @@ class Layout:
         }
 
 
-def laid_out(
+def detect_layout(
     header: Sequence[str],
     mapping: Mapping[str, str] | None = None,
     sample: Iterable[Sequence[str]] = (),
-) -> Layout:
+) -> ColumnLayout:
     """The layout of a file with this header; ``sample`` are some of its records.
 
     Raises ``import.mapping_column`` and ``import.mapping_role``.
     """
     mapped = _resolved(header, mapping or {})
     keys = {header_words.key(name) for name in header}
-    layout = Layout(header, products.recognised(keys))
+    layout = ColumnLayout(header, products.detect_product(keys))
     for index, role in mapped.items():
         _assign_mapped(layout, role, index)
     chosen = frozenset(mapped.values())
@@ -82,7 +82,7 @@ def no_email_column(header: Sequence[str]) -> DomainError:
 
 
 def _shown(header: Sequence[str]) -> str:
-    names = [repr(name[:60]) for name in header[:MAX_NAMES_SHOWN]]
+    names = [repr(name[:60]) for name in header[:MAX_COLUMN_NAMES_SHOWN]]
     more = f" and {len(header) - len(names)} more" if len(header) > len(names) else ""
     return f"The columns are: {', '.join(names)}{more}." if names else "There are no columns."
 
@@ -116,7 +116,7 @@ def _index(header: Sequence[str], column: str) -> int:
     )
 
 
-def _assign_mapped(layout: Layout, role: str, index: int) -> None:
+def _assign_mapped(layout: ColumnLayout, role: str, index: int) -> None:
     match role:
         case "email":
             layout.email = index
@@ -134,7 +134,7 @@ def _assign_mapped(layout: Layout, role: str, index: int) -> None:
             layout.status.append(index)
 
 
-def _assign(layout: Layout, key: str, index: int, chosen: frozenset[str]) -> None:
+def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:
     """What the header itself says; the first column wins where one is enough."""
     if key in header_words.EMAIL and layout.email is None:
         layout.email = index
@@ -156,7 +156,7 @@ def _assign(layout: Layout, key: str, index: int, chosen: frozenset[str]) -> Non
         _assign_mark(layout, key, index, chosen)
 
 
-def _assign_mark(layout: Layout, key: str, index: int, chosen: frozenset[str]) -> None:
+def _assign_mark(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:
     if key in header_words.LEFT_AT:
         layout.left_at.append((index, header_words.LEFT_AT[key]))
     elif key in header_words.SUBSCRIBED:
@@ -173,7 +173,7 @@ def _assign_mark(layout: Layout, key: str, index: int, chosen: frozenset[str]) -
 
 
 def _take_kit_state(
-    layout: Layout, sample: Sequence[Sequence[str]], mapped: Mapping[int, str]
+    layout: ColumnLayout, sample: Sequence[Sequence[str]], mapped: Mapping[int, str]
 ) -> None:
     """Kit names its status "state", as others name a part of a country."""
     if "status" in mapped.values():

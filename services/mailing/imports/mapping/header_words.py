@@ -4,9 +4,9 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from services.mailing.imports.mapping.rows import Standing
+from services.mailing.imports.mapping.rows import SuppressionStatus
 
-LONGEST_WORD = 60
+MAX_WORD_CHARACTERS = 60
 
 _NOT_A_WORD = re.compile(r"[\W_]+")
 
@@ -20,7 +20,7 @@ def _folded(text: str) -> str:
 
 def key(text: str) -> str:
     """``text`` as it is looked up: "E-mail Address " and "email_address" are one."""
-    return _folded(text) if len(text) <= LONGEST_WORD else ""
+    return _folded(text) if len(text) <= MAX_WORD_CHARACTERS else ""
 
 
 def _keys(*words: str) -> frozenset[str]:
@@ -78,12 +78,15 @@ LEFT_AT = {
             "opted out,opt out,email opt out,email disabled,do not email,do not mail,suppressed",
             "email disabled at,abgemeldet,désabonné,désinscrit,désinscription",
         ),
-        Standing.UNSUBSCRIBED,
+        SuppressionStatus.UNSUBSCRIBED,
     ),
-    **dict.fromkeys(_keys("clean time,cleaned at,cleaned"), Standing.CLEANED),
-    **dict.fromkeys(_keys("bounced at,bounced,hard bounced,undeliverable"), Standing.BOUNCED),
+    **dict.fromkeys(_keys("clean time,cleaned at,cleaned"), SuppressionStatus.CLEANED),
     **dict.fromkeys(
-        _keys("complained at,complained,marked as spam,spam complaint"), Standing.COMPLAINED
+        _keys("bounced at,bounced,hard bounced,undeliverable"), SuppressionStatus.BOUNCED
+    ),
+    **dict.fromkeys(
+        _keys("complained at,complained,marked as spam,spam complaint"),
+        SuppressionStatus.COMPLAINED,
     ),
 }
 # Yes or no: whether they get mail.
@@ -100,23 +103,23 @@ NO = _keys("false,no,n,f,off,none,null,nil,n/a,nein,non,нет,never,否") | {""
 # Neither a member nor somebody who said no: not imported, and free to join.
 NOT_SUBSCRIBED = None
 
-STANDINGS: dict[str, Standing | None] = {
+STATUS_WORDS: dict[str, SuppressionStatus | None] = {
     **dict.fromkeys(
         _keys(
             "unsubscribed,unsubscribe,unsub,opted out,opt out,optout,left",
             "suppressed,do not email,do not contact,do not mail,blocked,blocklisted,blacklisted",
             "disabled,désabonné,désinscrit,abgemeldet,отписан,manual unsubscribe",
         ),
-        Standing.UNSUBSCRIBED,
+        SuppressionStatus.UNSUBSCRIBED,
     ),
-    **dict.fromkeys(_keys("cleaned,invalid"), Standing.CLEANED),
+    **dict.fromkeys(_keys("cleaned,invalid"), SuppressionStatus.CLEANED),
     **dict.fromkeys(
         _keys("bounced,bounce,hard bounce,hard bounced,soft bounced,undeliverable"),
-        Standing.BOUNCED,
+        SuppressionStatus.BOUNCED,
     ),
     **dict.fromkeys(
         _keys("complained,complaint,spam,spammy,spam complaint,marked as spam,abuse,reported"),
-        Standing.COMPLAINED,
+        SuppressionStatus.COMPLAINED,
     ),
     **dict.fromkeys(
         _keys(
@@ -133,7 +136,7 @@ STANDINGS: dict[str, Standing | None] = {
             "active,subscribed,confirmed,cold,regular,premium,paid,free,gifted,gift,comp,trial",
             "trialed,trialing,churning,churned,unpaid,past due,enabled,silver,gold,founding",
         ),
-        Standing.WANTED,
+        SuppressionStatus.WANTED,
     ),
 }
 
@@ -154,4 +157,4 @@ TIERS = {
 
 def is_no(cell: str) -> bool:
     """Whether a cell says no, nothing, or a date of nothing but zeros."""
-    return len(cell) <= LONGEST_WORD and key(cell).lstrip("0") in NO
+    return len(cell) <= MAX_WORD_CHARACTERS and key(cell).lstrip("0") in NO

@@ -2,8 +2,8 @@
 
 from collections.abc import Set as AbstractSet
 
-from services.mailing.imports.mapping.header_words import NOT_SUBSCRIBED, STANDINGS, key
-from services.mailing.imports.mapping.rows import Standing
+from services.mailing.imports.mapping.header_words import NOT_SUBSCRIBED, STATUS_WORDS, key
+from services.mailing.imports.mapping.rows import SuppressionStatus
 
 # A file is of the first product one of whose sets of columns it has all of.
 _SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -33,20 +33,20 @@ _NEEDED = [
 _KIT_STATES = frozenset({"active", "inactive", "cancelled", "canceled", "bounced", "complained"})
 _KIT_STATES |= {"confirmed", "unconfirmed", "cold", ""}
 
-_OWN_MEANING: dict[str, dict[str, Standing | None]] = {
-    "beehiiv": {"inactive": Standing.UNSUBSCRIBED},
-    "kit": dict.fromkeys(("cancelled", "canceled"), Standing.UNSUBSCRIBED),
-    "buttondown": {"paused": Standing.WANTED, "blocked": Standing.COMPLAINED},
+_OWN_MEANING: dict[str, dict[str, SuppressionStatus | None]] = {
+    "beehiiv": {"inactive": SuppressionStatus.UNSUBSCRIBED},
+    "kit": dict.fromkeys(("cancelled", "canceled"), SuppressionStatus.UNSUBSCRIBED),
+    "buttondown": {"paused": SuppressionStatus.WANTED, "blocked": SuppressionStatus.COMPLAINED},
 }
 # Their list of states is closed: a word that we don't know may well mean that somebody left.
 _CLOSED = frozenset({"beehiiv", "buttondown", "kit"})
 
 
-class UnknownStanding(Exception):
+class UnknownStatus(Exception):
     """A product's own column has a word that we don't know."""
 
 
-def recognised(keys: AbstractSet[str]) -> str | None:
+def detect_product(keys: AbstractSet[str]) -> str | None:
     """The product that writes columns of these keys."""
     return next((product for product, needed in _NEEDED if needed <= keys), None)
 
@@ -56,16 +56,22 @@ def are_kit_states(cells: AbstractSet[str]) -> bool:
     return {key(cell) for cell in cells} <= _KIT_STATES
 
 
-def standing(product: str | None, word: str) -> Standing | None:
+def suppression_status(product: str | None, word: str) -> SuppressionStatus | None:
     """What ``word`` in a status column says; None: not subscribed, without having said no."""
     found = key(word)
     if product in _OWN_MEANING and found in _OWN_MEANING[product]:
         return _OWN_MEANING[product][found]
-    if found in STANDINGS:
-        return STANDINGS[found]
+    if found in STATUS_WORDS:
+        return STATUS_WORDS[found]
     if product in _CLOSED and found:
-        raise UnknownStanding(word)
-    return Standing.WANTED
+        raise UnknownStatus(word)
+    return SuppressionStatus.WANTED
 
 
-__all__ = ["NOT_SUBSCRIBED", "UnknownStanding", "are_kit_states", "recognised", "standing"]
+__all__ = [
+    "NOT_SUBSCRIBED",
+    "UnknownStatus",
+    "are_kit_states",
+    "detect_product",
+    "suppression_status",
+]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from services.mailing.imports.encoding import is_damaged, mended
+from services.mailing.imports.encoding import is_damaged, repair_text
 from services.mailing.imports.mapping import header_words
-from services.mailing.imports.mapping.columns import Layout
-from services.mailing.imports.mapping.marks import Marks
-from services.mailing.imports.mapping.rows import Problem, Row
+from services.mailing.imports.mapping.columns import ColumnLayout
+from services.mailing.imports.mapping.marks import MarkReader
+from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord
 
-MAX_NAME_CHARACTERS = 200
+MAX_MEMBER_NAME_CHARACTERS = 200
 
 # Spreadsheets run cells that begin so; our exports put an apostrophe before them.
 _GUARDED = re.compile(r"'+[=+\-@\t\r]")
@@ -24,26 +24,28 @@ _ODD_ENDS = ("", ">", "\x1a")
 BLANKS = " \t\r\n\x1a\ufeff\xa0"
 
 
-class Unusable(Exception):
+class UnusableRecord(Exception):
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
         self.code = code
         self.reason = reason
 
 
-class Maker:
+class RowMapper:
     """Makes the rows of a file of one layout, which has a column of addresses."""
 
-    def __init__(self, layout: Layout, email: int) -> None:
+    def __init__(self, layout: ColumnLayout, email: int) -> None:
         self._email = email
         self._name = layout.name
         self._parts = [i for i in (layout.first_name, layout.last_name) if i is not None]
         self._expiry = layout.paid_expiry
-        self._marks = Marks(layout)
+        self._marks = MarkReader(layout)
         singles = [i for i in (email, self._name, self._expiry) if i is not None]
         self._width = max(*singles, *self._parts, *self._marks.indexes, 0) + 1
 
-    def make(self, line: int, cells: list[str], *, damaged: bool = False) -> Row | Problem | None:
+    def make(
+        self, line: int, cells: list[str], *, damaged: bool = False
+    ) -> MemberRow | RejectedRecord | None:
         """A member, a problem, or None for a record of nothing but blanks.
 
         ``damaged``: some byte of the file up to here could not be read exactly.
@@ -53,10 +55,10 @@ class Maker:
         try:
             short = self._width - len(cells)
             return self._row(line, cells, [*cells, *[""] * short] if short > 0 else cells)
-        except Unusable as error:
-            return Problem(line, error.code, error.reason, cells)
+        except UnusableRecord as error:
+            return RejectedRecord(line, error.code, error.reason, cells)
 
-    def _row(self, line: int, cells: list[str], padded: list[str]) -> Row | None:
+    def _row(self, line: int, cells: list[str], padded: list[str]) -> MemberRow | None:
         email = padded[self._email].strip()
         name = self._named(padded)
         if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
@@ -67,17 +69,17 @@ class Maker:
                 return None
         standing, tier, problem = self._marks.verdict(padded)
         if problem:
-            raise Unusable(*problem)
+            raise UnusableRecord(*problem)
         expiry = None
         if self._expiry is not None and tier != "free" and padded[self._expiry]:
             expiry = _expiry(padded[self._expiry])
-        return Row(line, email, name, tier, expiry, standing, cells)
+        return MemberRow(line, email, name, tier, expiry, standing, cells)
 
-    def _mended(self, line: int, cells: list[str]) -> Row | Problem | None:
-        readable = [mended(cell) for cell in cells]
+    def _mended(self, line: int, cells: list[str]) -> MemberRow | RejectedRecord | None:
+        readable = [repair_text(cell) for cell in cells]
         if any(map(is_damaged, cells[self._email : self._email + 1])):
             reason = "The address has bytes that are not in the encoding."
-            return Problem(line, "encoding.invalid", reason, readable)
+            return RejectedRecord(line, "encoding.invalid", reason, readable)
         return self.make(line, readable)
 
     def _named(self, cells: list[str]) -> str:
@@ -85,7 +87,7 @@ class Maker:
         if name or not self._parts:
             return name
         parts = [tidy_name(cells[index]) for index in self._parts]
-        return " ".join(filter(None, parts))[:MAX_NAME_CHARACTERS].rstrip()
+        return " ".join(filter(None, parts))[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
 
 
 def _before_brackets(email: str) -> str:
@@ -100,7 +102,7 @@ def _unguarded(cell: str) -> str:
 
 def _refuse_unless_blank(cells: Sequence[str]) -> None:
     if any(cell.strip(BLANKS) for cell in cells):
-        raise Unusable("row.no_email", "There is no e-mail address in this row.")
+        raise UnusableRecord("row.no_email", "There is no e-mail address in this row.")
 
 
 def _tidy_email(email: str) -> str:
@@ -119,13 +121,13 @@ def _tidy_email(email: str) -> str:
 
 
 def tidy_name(name: str) -> str:
-    if name.isprintable() and len(name) <= MAX_NAME_CHARACTERS and name[:1] != "'":
+    if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS and name[:1] != "'":
         return name.strip()
     shown = (
         c if c.isprintable() or c in _JOINERS else " " if c.isspace() else ""
-        for c in _unguarded(name)[: 10 * MAX_NAME_CHARACTERS]
+        for c in _unguarded(name)[: 10 * MAX_MEMBER_NAME_CHARACTERS]
     )
-    return " ".join("".join(shown).split())[:MAX_NAME_CHARACTERS].rstrip()
+    return " ".join("".join(shown).split())[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
 
 
 def _expiry(cell: str) -> datetime | None:
@@ -133,9 +135,9 @@ def _expiry(cell: str) -> datetime | None:
     text = _unguarded(cell).strip()
     if header_words.is_no(text):
         return None
-    found = _time(text) if len(text) <= header_words.LONGEST_WORD else None
+    found = _time(text) if len(text) <= header_words.MAX_WORD_CHARACTERS else None
     if found is None:
-        raise Unusable("row.expiry_unreadable", f"{text[:60]!r} is no date that can be read.")
+        raise UnusableRecord("row.expiry_unreadable", f"{text[:60]!r} is no date that can be read.")
     return found
 
 

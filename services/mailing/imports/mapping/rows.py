@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Standing(StrEnum):
+class SuppressionStatus(StrEnum):
     """Whether the file says that this person gets mail, or why no more."""
 
     WANTED = "wanted"
@@ -15,7 +15,7 @@ class Standing(StrEnum):
     COMPLAINED = "complained"
 
 
-class Row(NamedTuple):
+class MemberRow(NamedTuple):
     """One member as the file has them. The address is trimmed, not yet judged.
 
     ``line`` is the physical line where the record begins, from 1. ``tier`` is free, silver, gold,
@@ -28,15 +28,15 @@ class Row(NamedTuple):
     name: str
     tier: str | None
     paid_expiry: datetime | None
-    standing: Standing
+    standing: SuppressionStatus
     columns: Sequence[str]
 
     @property
     def left(self) -> bool:
-        return self.standing is not Standing.WANTED
+        return self.standing is not SuppressionStatus.WANTED
 
 
-class Problem(NamedTuple):
+class RejectedRecord(NamedTuple):
     """A record that is not imported, and why. ``columns`` is what could be read of it."""
 
     line: int
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Description:
+class FileDescription:
     """What was recognised. ``columns`` maps each meaning to the names of the columns that have it.
 
     ``container`` is plain, gzip or zip; ``format`` is csv or jsonl; ``header_line`` is None where

@@ -1,17 +1,22 @@
 """Files of members, as other products and people write them, read row by row."""
 
-from services.mailing.imports.mapping.rows import Description, Problem, Row, Standing
-from services.mailing.imports.reading.reader import Reader, open_rows
-from services.mailing.imports.reading.sources import RangedFile, Ranges, Source
+from services.mailing.imports.mapping.rows import (
+    FileDescription,
+    MemberRow,
+    RejectedRecord,
+    SuppressionStatus,
+)
+from services.mailing.imports.reading.reader import MemberReader, open_rows
+from services.mailing.imports.reading.sources import RangedFile, RangeReader, Source
 
 __all__ = [
-    "Description",
-    "Problem",
+    "FileDescription",
+    "MemberReader",
+    "MemberRow",
+    "RangeReader",
     "RangedFile",
-    "Ranges",
-    "Reader",
-    "Row",
+    "RejectedRecord",
     "Source",
-    "Standing",
+    "SuppressionStatus",
     "open_rows",
 ]

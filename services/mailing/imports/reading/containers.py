@@ -7,10 +7,10 @@ from itertools import chain
 from typing import IO, NamedTuple, cast
 
 from core.errors import DomainError, invalid
-from services.mailing.imports.reading.sources import CHUNK_BYTES, Counted, Seekable
+from services.mailing.imports.reading.sources import READ_BYTES, CountedSource, Seekable
 
 MAX_EXPANDED_BYTES = 10 * 1024**3
-MAX_RATIO = 200
+MAX_EXPANSION_RATIO = 200
 # Below this much output nothing is harmed, and short files may well be very repetitive.
 RATIO_GRACE_BYTES = 1024**2
 # Room for some thousand entries; zipfile reads the whole directory into memory.
@@ -31,20 +31,20 @@ _FOREIGN = {
 _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError, OverflowError)
 
 
-class Opened(NamedTuple):
+class OpenedContainer(NamedTuple):
     container: str
     chunks: Iterator[bytes]
 
 
-def opened(source: Counted) -> Opened:
+def open_container(source: CountedSource) -> OpenedContainer:
     """What is inside. Raises ``import.unknown_format`` and what ``_unzip`` raises at once."""
     head = source.head(_MAGIC_BYTES)
     if head.startswith(b"\x1f\x8b"):
-        return Opened("gzip", _flat(_gunzip(chain([head], source.chunks()))))
+        return OpenedContainer("gzip", _flat(_gunzip(chain([head], source.chunks()))))
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return Opened("zip", _flat(_unzip(source)))
+        return OpenedContainer("zip", _flat(_unzip(source)))
     _refuse_foreign(head)
-    return Opened("plain", _bounded(chain([head], source.chunks())))
+    return OpenedContainer("plain", _bounded(chain([head], source.chunks())))
 
 
 def _flat(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -81,8 +81,8 @@ class _Tally:
         self.given += len(data)
         if self.given > MAX_EXPANDED_BYTES:
             raise _expands(f"more than {MAX_EXPANDED_BYTES // 1024**3} GB")
-        if self.given > max(RATIO_GRACE_BYTES, MAX_RATIO * self.taken):
-            raise _expands(f"more than {MAX_RATIO} times its size")
+        if self.given > max(RATIO_GRACE_BYTES, MAX_EXPANSION_RATIO * self.taken):
+            raise _expands(f"more than {MAX_EXPANSION_RATIO} times its size")
         return data
 
 
@@ -115,7 +115,7 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
         while data := data if member else data.lstrip(b"\0"):
             member = member or zlib.decompressobj(wbits=31)
             try:
-                out = member.decompress(data, CHUNK_BYTES)
+                out = member.decompress(data, READ_BYTES)
             except zlib.error:
                 raise _damaged("gzip") from None
             data = member.unconsumed_tail
@@ -130,7 +130,7 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
 class _BoundedReads:
     """A file of which nobody can ask more at once than a directory may have."""
 
-    def __init__(self, source: Counted) -> None:
+    def __init__(self, source: CountedSource) -> None:
         self._source = source
         self._file = cast(Seekable, source.source)
         self.seek = self._file.seek
@@ -145,7 +145,7 @@ class _BoundedReads:
         return True
 
 
-def _unzip(source: Counted) -> Iterator[bytes]:
+def _unzip(source: CountedSource) -> Iterator[bytes]:
     if not getattr(source.source, "seekable", lambda: False)():
         raise TypeError("a zip's directory is at its end: give a source that seeks")
     file = _BoundedReads(source)
@@ -196,7 +196,7 @@ def _entry_chunks(
     tally.taken = min(entry.compress_size, size)
     try:
         with archive.open(entry) as inside:
-            while data := inside.read(CHUNK_BYTES):
+            while data := inside.read(READ_BYTES):
                 yield tally.expanded(data)
     except EOFError:
         raise _truncated("zip") from None

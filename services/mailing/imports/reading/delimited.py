@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from services.mailing.imports.mapping.rows import Problem
+from services.mailing.imports.mapping.rows import RejectedRecord
 from services.mailing.imports.reading.lines import MAX_LINE_CHARACTERS, SKIPPED, Block, split_lines
 
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
 # Each is a second look at up to a record's bound of text. A file with more stray quotes than this
 # is read on after what they swallowed, so that its time stays in proportion to its size.
-MAX_RESCUES = 500
+MAX_STRAY_QUOTES = 500
 
 # A line that no text has: the zeros of the file are taken out before.
 _END = "\0"
@@ -29,9 +29,9 @@ csv.field_size_limit(4 * MAX_RECORD_CHARACTERS)
 Record = tuple[int, list[str]]
 
 
-def too_long(line: int) -> Problem:
+def too_long(line: int) -> RejectedRecord:
     reason = f"The line is longer than {MAX_LINE_CHARACTERS:,} characters."
-    return Problem(line, "row.too_long", reason, ())
+    return RejectedRecord(line, "row.too_long", reason, ())
 
 
 class _Held(NamedTuple):
@@ -41,7 +41,7 @@ class _Held(NamedTuple):
     lines: list[str]
 
 
-class Records:
+class DelimitedRecords:
     """Records with the physical line where each begins, and problems where there is none."""
 
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
@@ -54,11 +54,11 @@ class Records:
         self._rescues = 0
         self._ended = self._skipped = self._exhausted = False
 
-    def __iter__(self) -> Iterator[Record | Problem]:
+    def __iter__(self) -> Iterator[Record | RejectedRecord]:
         while not self._exhausted:
             yield from self._segment()
 
-    def _segment(self) -> Iterator[Record | Problem]:
+    def _segment(self) -> Iterator[Record | RejectedRecord]:
         """Up to the end of the file, a line that is too long, or a stray quote."""
         self._next = self._start
         self._ended = False
@@ -72,7 +72,7 @@ class Records:
             if self._ended:
                 yield from self._finish(cells)
                 return
-            if after > start + 1 and self._is_spoilt(after) and self._rescues < MAX_RESCUES:
+            if after > start + 1 and self._is_spoilt(after) and self._rescues < MAX_STRAY_QUOTES:
                 yield self._rescue()
                 return
             self._start = after
@@ -127,7 +127,7 @@ class Records:
             return True
         return False
 
-    def _rescue(self) -> Problem:
+    def _rescue(self) -> RejectedRecord:
         """The present record is its first line alone; the lines after it come again."""
         self._rescues += 1
         first, *rest = self._lines(self._next)
@@ -138,14 +138,14 @@ class Records:
         self._exhausted = False
         return self._unclosed(line, first)
 
-    def _unclosed(self, line: int, first: str) -> Problem:
+    def _unclosed(self, line: int, first: str) -> RejectedRecord:
         (cells,) = csv.reader([first], delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
         reason = "A quote that opens here is not closed where its cell ends."
-        return Problem(line, "row.unclosed_quote", reason, cells)
+        return RejectedRecord(line, "row.unclosed_quote", reason, cells)
 
-    def _finish(self, cells: list[str]) -> Iterator[Problem]:
+    def _finish(self, cells: list[str]) -> Iterator[RejectedRecord]:
         if cells != [_END]:
-            if self._rescues < MAX_RESCUES:
+            if self._rescues < MAX_STRAY_QUOTES:
                 yield self._rescue()
                 return
             yield self._unclosed(self._start, self._lines(self._start + 1)[0])

@@ -12,14 +12,14 @@ from services.mailing.imports.reading.lines import split_lines
 DELIMITERS = (",", ";", "\t", "|")
 SAMPLE_RECORDS = 100
 # Some exports have a title or two above the header.
-MAX_TITLES = 10
+MAX_TITLE_LINES = 10
 # Longer ones exist in no file; the longest cells need not be searched.
-LONGEST_ADDRESS = 254
+MAX_ADDRESS_CHARACTERS = 254
 
 _DECLARED = re.compile(r"\ufeff?\"?sep=(.)\"?(?:\r\n?|\n)", re.IGNORECASE)
 _ADDRESS = re.compile(r"'?[^\s@,;|<>\"]+@[^\s@,;|<>\"]+\.[^\s@,;|<>\"]+\Z")
 
-Records = list[tuple[int, list[str]]]
+NumberedRecords = list[tuple[int, list[str]]]
 
 
 class Dialect(NamedTuple):
@@ -34,10 +34,12 @@ class Dialect(NamedTuple):
 
 
 def looks_like_address(cell: str) -> bool:
-    return len(cell) <= LONGEST_ADDRESS and _ADDRESS.match(cell.strip()) is not None
+    return len(cell) <= MAX_ADDRESS_CHARACTERS and _ADDRESS.match(cell.strip()) is not None
 
 
-def sniffed(text: str, *, whole: bool, mapping: Mapping[str, str], filename: str | None) -> Dialect:
+def sniff_dialect(
+    text: str, *, whole: bool, mapping: Mapping[str, str], filename: str | None
+) -> Dialect:
     """``whole``: the text is all of the file, not its beginning."""
     declared = _DECLARED.match(text)
     if declared:
@@ -53,10 +55,10 @@ def sniffed(text: str, *, whole: bool, mapping: Mapping[str, str], filename: str
     return _with_header(delimiter, records, mapping, skip=0)
 
 
-def _records(text: str, delimiter: str, *, whole: bool) -> Records:
+def _records(text: str, delimiter: str, *, whole: bool) -> NumberedRecords:
     """The first records that aren't blank, with their lines."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
-    found: Records = []
+    found: NumberedRecords = []
     line = 1
     for cells in reader:
         if any(cell.strip() for cell in cells):
@@ -71,7 +73,7 @@ def _score(records: Sequence[Sequence[str]]) -> tuple[float, float, int]:
     """Records that have an address or a known header, then evenness, then width."""
     if not records:
         return 0, 0, 0
-    known = any(_has_email_name(cells) for cells in records[:MAX_TITLES])
+    known = any(_has_email_name(cells) for cells in records[:MAX_TITLE_LINES])
     addressed = sum(any(map(looks_like_address, cells)) for cells in records) / len(records)
     width, most = Counter(map(len, records)).most_common(1)[0]
     even = most / len(records) if width > 1 else 0
@@ -83,24 +85,24 @@ def _has_email_name(cells: Sequence[str]) -> bool:
 
 
 def _with_header(
-    delimiter: str, records: Records, mapping: Mapping[str, str], *, skip: int
+    delimiter: str, records: NumberedRecords, mapping: Mapping[str, str], *, skip: int
 ) -> Dialect:
     all_cells = [cells for _, cells in records]
     at = _header_at(all_cells, mapping)
     if at is None:
         width = max(map(len, all_cells), default=0)
-        email = column_of_addresses(all_cells)
+        email = find_email_column(all_cells)
         header = _made_up(width, email, all_cells)
         return Dialect(delimiter, header, None, skip, all_cells, email)
     line, header = records[at]
     below = all_cells[at + 1 :]
     # A header over several lines is skipped whole: its record begins at this line.
-    return Dialect(delimiter, header, line, line, below, column_of_addresses(below))
+    return Dialect(delimiter, header, line, line, below, find_email_column(below))
 
 
 def _header_at(records: Sequence[Sequence[str]], mapping: Mapping[str, str]) -> int | None:
     """Where the header is; None where the first record is a member already."""
-    for at, cells in enumerate(records[:MAX_TITLES]):
+    for at, cells in enumerate(records[:MAX_TITLE_LINES]):
         if _has_email_name(cells) or any(name in mapping for name in cells if name):
             return at
         if any(map(looks_like_address, cells)):
@@ -109,7 +111,7 @@ def _header_at(records: Sequence[Sequence[str]], mapping: Mapping[str, str]) -> 
     return 0 if records else None
 
 
-def column_of_addresses(records: Sequence[Sequence[str]]) -> int | None:
+def find_email_column(records: Sequence[Sequence[str]]) -> int | None:
     """The column that has addresses in most of its cells."""
     found = Counter(
         index for cells in records for index, cell in enumerate(cells) if looks_like_address(cell)

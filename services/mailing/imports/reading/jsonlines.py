@@ -5,18 +5,18 @@ from typing import Any
 
 import orjson
 
-from services.mailing.imports.mapping.rows import Problem
+from services.mailing.imports.mapping.rows import RejectedRecord
 from services.mailing.imports.reading.delimited import too_long
 from services.mailing.imports.reading.lines import Block, split_lines
 
 # Objects may all have keys of their own; more than this many are no columns.
-MAX_KEYS = 300
-MAX_KEY_CHARACTERS = 200
+MAX_JSON_KEYS = 300
+MAX_JSON_KEY_CHARACTERS = 200
 
 Values = dict[str, str]
 
 
-def objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | Problem]:
+def objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRecord]:
     """Each object with its line, its values as text."""
     line = 0
     for block in blocks:
@@ -30,15 +30,15 @@ def objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | Problem]:
                 yield _read(line, stripped)
 
 
-def _read(line: int, text: str) -> tuple[int, Values] | Problem:
+def _read(line: int, text: str) -> tuple[int, Values] | RejectedRecord:
     try:
         found = orjson.loads(text.encode("utf-8", "surrogateescape"))
     except orjson.JSONDecodeError as error:
-        return Problem(line, "row.unreadable", f"Not JSON: {error.msg}.", (text,))
+        return RejectedRecord(line, "row.unreadable", f"Not JSON: {error.msg}.", (text,))
     except UnicodeEncodeError:
         found = None
     if not isinstance(found, dict):
-        return Problem(line, "row.unreadable", "Not a JSON object.", (text,))
+        return RejectedRecord(line, "row.unreadable", "Not a JSON object.", (text,))
     return line, {_text(name): _text(value) for name, value in found.items()}
 
 
@@ -53,7 +53,7 @@ def _text(value: Any) -> str:
 def header(found: Iterable[Values]) -> list[str]:
     """All keys of these objects that may be columns, in the order in which they come."""
     names = dict.fromkeys(name for values in found for name in values)
-    return [name for name in names if len(name) <= MAX_KEY_CHARACTERS][:MAX_KEYS]
+    return [name for name in names if len(name) <= MAX_JSON_KEY_CHARACTERS][:MAX_JSON_KEYS]
 
 
 def cells(values: Values, names: Sequence[str]) -> list[str]:

@@ -13,14 +13,14 @@ MAX_LINE_CHARACTERS = 256 * 1024
 _LINE_END = re.compile(r"\r\n?|\n")
 
 
-class Skipped(Enum):
+class SkippedLine(Enum):
     """Stands for one line that was too long."""
 
     LINE = "line"
 
 
-SKIPPED: Final = Skipped.LINE
-Block = str | Skipped
+SKIPPED: Final = SkippedLine.LINE
+Block = str | SkippedLine
 
 
 def split_lines(block: str) -> Iterable[str]:

@@ -1,7 +1,7 @@
 """A file of members, whatever wrote it, to rows: one pass, whose memory does not grow.
 
 File → container → encoding → lines → records → members; each step pulls from the one before it
-and holds a bounded piece. What cannot be read of one record is a ``Problem`` with its line;
+and holds a bounded piece. What cannot be read of one record is a ``RejectedRecord`` with its line;
 what makes the file as a whole unreadable is a ``DomainError`` with a code ``import.…``.
 """
 
@@ -12,16 +12,16 @@ from itertools import chain
 from typing import NamedTuple
 
 from core.errors import invalid
-from services.mailing.imports.encoding import Text, mended
-from services.mailing.imports.mapping.columns import Layout, laid_out, no_email_column
-from services.mailing.imports.mapping.row_mapper import BLANKS, Maker
-from services.mailing.imports.mapping.rows import Description, Problem, Row
+from services.mailing.imports.encoding import DecodedText, repair_text
+from services.mailing.imports.mapping.columns import ColumnLayout, detect_layout, no_email_column
+from services.mailing.imports.mapping.row_mapper import BLANKS, RowMapper
+from services.mailing.imports.mapping.rows import FileDescription, MemberRow, RejectedRecord
 from services.mailing.imports.reading import jsonlines
-from services.mailing.imports.reading.containers import opened
-from services.mailing.imports.reading.delimited import Record, Records
-from services.mailing.imports.reading.dialect import Dialect, column_of_addresses, sniffed
+from services.mailing.imports.reading.containers import open_container
+from services.mailing.imports.reading.delimited import DelimitedRecords, Record
+from services.mailing.imports.reading.dialect import Dialect, find_email_column, sniff_dialect
 from services.mailing.imports.reading.lines import Block, blocks
-from services.mailing.imports.reading.sources import Counted, Source
+from services.mailing.imports.reading.sources import CountedSource, Source
 
 # What is looked at to recognise encoding, delimiter and header.
 HEAD_BYTES = 64 * 1024
@@ -31,22 +31,22 @@ _ARRAY = re.compile(r"\[\s*[{\]]")
 _SPREAD_OBJECT = re.compile(r"\{[ \t]*[\r\n]")
 
 
-class Reader:
+class MemberReader:
     """Rows and problems in the order of the file. Can be iterated once."""
 
     def __init__(
         self,
-        source: Counted,
-        rows: Iterator[Row | Problem],
+        source: CountedSource,
+        rows: Iterator[MemberRow | RejectedRecord],
         header: list[str],
-        description: Description,
+        description: FileDescription,
     ) -> None:
         self.header = header
         self._source = source
         self._rows = rows
         self._description = description
 
-    def __iter__(self) -> Iterator[Row | Problem]:
+    def __iter__(self) -> Iterator[MemberRow | RejectedRecord]:
         return self._rows
 
     @property
@@ -54,13 +54,13 @@ class Reader:
         """How much of the file, as it was sent, has been read so far."""
         return self._source.taken
 
-    def describe(self) -> Description:
+    def describe(self) -> FileDescription:
         return self._description
 
 
 def open_rows(
     source: Source, filename: str | None = None, mapping: Mapping[str, str] | None = None
-) -> Reader:
+) -> MemberReader:
     """Recognise the file and begin to read it.
 
     ``source`` needs ``seek`` and ``tell`` for a zip (see ``RangedFile``), else only ``read``.
@@ -72,19 +72,19 @@ def open_rows(
     rows are read, ``import.archive_many_files``, ``import.archive_encrypted``,
     ``import.expands_too_much``, ``import.truncated`` and ``import.damaged``.
     """
-    counted = Counted(source)
-    container, chunks = opened(counted)
-    text = Text(chunks, HEAD_BYTES)
+    counted = CountedSource(source)
+    container, chunks = open_container(counted)
+    text = DecodedText(chunks, HEAD_BYTES)
     coming = blocks(text)
     head, whole = _head(coming)
-    sample = mended("".join(block for block in head if isinstance(block, str)))
+    sample = repair_text("".join(block for block in head if isinstance(block, str)))
     everything = chain(head, coming)
     if _is_json(sample):
         form = _json_form(sample, everything, text, mapping or {})
     else:
-        dialect = sniffed(sample, whole=whole, mapping=mapping or {}, filename=filename)
+        dialect = sniff_dialect(sample, whole=whole, mapping=mapping or {}, filename=filename)
         form = _delimited_form(dialect, everything, text, mapping or {})
-    description = Description(
+    description = FileDescription(
         container=container,
         format="csv" if form.delimiter else "jsonl",
         encoding=text.encoding,
@@ -93,12 +93,12 @@ def open_rows(
         product=form.layout.product,
         columns=form.layout.described(),
     )
-    return Reader(counted, form.rows, [*form.layout.header], description)
+    return MemberReader(counted, form.rows, [*form.layout.header], description)
 
 
 class _Form(NamedTuple):
-    layout: Layout
-    rows: Iterator[Row | Problem]
+    layout: ColumnLayout
+    rows: Iterator[MemberRow | RejectedRecord]
     delimiter: str | None = None
     header_line: int | None = None
 
@@ -129,9 +129,9 @@ def _is_json(sample: str) -> bool:
 
 def _layout(
     header: list[str], mapping: Mapping[str, str], sample: list[list[str]], email: int | None
-) -> tuple[Layout, int]:
+) -> tuple[ColumnLayout, int]:
     """The layout, and where the addresses are: by mapping, by name, or as the cells look."""
-    layout = laid_out(header, mapping, sample)
+    layout = detect_layout(header, mapping, sample)
     if layout.email is None:
         layout.email = email
     if layout.email is None:
@@ -140,21 +140,24 @@ def _layout(
 
 
 def _delimited_form(
-    dialect: Dialect, everything: Iterator[Block], text: Text, mapping: Mapping[str, str]
+    dialect: Dialect, everything: Iterator[Block], text: DecodedText, mapping: Mapping[str, str]
 ) -> _Form:
     layout, email = _layout(dialect.header, mapping, dialect.sample, dialect.email)
-    records = Records(everything, dialect.delimiter)
-    rows = _delimited_rows(records, Maker(layout, email), text, dialect.skip_through)
+    records = DelimitedRecords(everything, dialect.delimiter)
+    rows = _delimited_rows(records, RowMapper(layout, email), text, dialect.skip_through)
     return _Form(layout, rows, dialect.delimiter, dialect.header_line)
 
 
 def _delimited_rows(
-    records: Iterable[Record | Problem], maker: Maker, text: Text, skip_through: int
-) -> Iterator[Row | Problem]:
+    records: Iterable[Record | RejectedRecord],
+    maker: RowMapper,
+    text: DecodedText,
+    skip_through: int,
+) -> Iterator[MemberRow | RejectedRecord]:
     for record in records:
         if record[0] <= skip_through:
             continue
-        if isinstance(record, Problem):
+        if isinstance(record, RejectedRecord):
             yield _shown(record, text)
             continue
         row = maker.make(*record, damaged=text.damaged)
@@ -162,34 +165,34 @@ def _delimited_rows(
             yield row
 
 
-def _shown(problem: Problem, text: Text) -> Problem:
+def _shown(problem: RejectedRecord, text: DecodedText) -> RejectedRecord:
     """With columns that can be written: a lone surrogate cannot."""
-    columns = [mended(cell) for cell in problem.columns] if text.damaged else problem.columns
+    columns = [repair_text(cell) for cell in problem.columns] if text.damaged else problem.columns
     return problem._replace(columns=columns)
 
 
 def _json_form(
-    sample: str, everything: Iterator[Block], text: Text, mapping: Mapping[str, str]
+    sample: str, everything: Iterator[Block], text: DecodedText, mapping: Mapping[str, str]
 ) -> _Form:
-    found = [one[1] for one in jsonlines.objects([sample]) if not isinstance(one, Problem)]
+    found = [one[1] for one in jsonlines.objects([sample]) if not isinstance(one, RejectedRecord)]
     header = jsonlines.header(found)
     cells = [jsonlines.cells(values, header) for values in found]
-    layout, _ = _layout(header, mapping, cells, column_of_addresses(cells))
+    layout, _ = _layout(header, mapping, cells, find_email_column(cells))
     return _Form(layout, _json_rows(jsonlines.objects(everything), layout, text, mapping))
 
 
 def _json_rows(
-    objects: Iterable[tuple[int, jsonlines.Values] | Problem],
-    layout: Layout,
-    text: Text,
+    objects: Iterable[tuple[int, jsonlines.Values] | RejectedRecord],
+    layout: ColumnLayout,
+    text: DecodedText,
     mapping: Mapping[str, str],
-) -> Iterator[Row | Problem]:
+) -> Iterator[MemberRow | RejectedRecord]:
     """Keys that come only later, such as the time when somebody left, are heeded as well."""
     names = [*layout.header]
     known = set(names)
-    maker = Maker(layout, layout.email or 0)
+    maker = RowMapper(layout, layout.email or 0)
     for found in objects:
-        if isinstance(found, Problem):
+        if isinstance(found, RejectedRecord):
             yield _shown(found, text)
             continue
         line, values = found
@@ -200,7 +203,9 @@ def _json_rows(
         )
         if len(grown) > len(names):
             names, known = grown, set(grown)
-            maker = Maker(replace(laid_out(names, mapping), email=layout.email), layout.email or 0)
+            maker = RowMapper(
+                replace(detect_layout(names, mapping), email=layout.email), layout.email or 0
+            )
         row = maker.make(line, jsonlines.cells(values, names))
         if row is not None:
             yield row

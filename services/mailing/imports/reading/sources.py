@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterator
 from typing import Protocol
 
-CHUNK_BYTES = 64 * 1024
+READ_BYTES = 64 * 1024
 # What one request to an object store fetches.
 WINDOW_BYTES = 1024 * 1024
 
@@ -24,7 +24,7 @@ class Seekable(Source, Protocol):
     def tell(self) -> int: ...
 
 
-class Ranges(Protocol):
+class RangeReader(Protocol):
     """An object that is read in pieces, such as one in an object store."""
 
     @property
@@ -34,9 +34,9 @@ class Ranges(Protocol):
 
 
 class RangedFile:
-    """``Ranges`` as a file that can be sought, one window of it in memory."""
+    """``RangeReader`` as a file that can be sought, one window of it in memory."""
 
-    def __init__(self, ranges: Ranges, window_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(self, ranges: RangeReader, window_bytes: int = WINDOW_BYTES) -> None:
         self._ranges = ranges
         self._window_bytes = window_bytes
         self._window = b""
@@ -75,7 +75,7 @@ class RangedFile:
         return True
 
 
-class Counted:
+class CountedSource:
     """A source, and how many of its bytes were read."""
 
     def __init__(self, source: Source) -> None:
@@ -95,5 +95,5 @@ class Counted:
         return data
 
     def chunks(self) -> Iterator[bytes]:
-        while data := self.read(CHUNK_BYTES):
+        while data := self.read(READ_BYTES):
             yield data

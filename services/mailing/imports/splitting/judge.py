@@ -5,20 +5,20 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from core import clock
-from services.mailing.imports.entries import DUPLICATE_CODE, Entry
-from services.mailing.imports.reading import Problem, Row, Standing
+from services.mailing.imports.entries import DUPLICATE_CODE, JudgedRow
+from services.mailing.imports.reading import MemberRow, RejectedRecord, SuppressionStatus
 from services.people import email_addresses
-from services.people.email_addresses import Refused
+from services.people.email_addresses import InvalidAddress
 
 # Looked at together: the rules of addresses, and the database, are faster on many. A row may have a
 # quarter of a million characters, and so many of those would outgrow the worker.
-AT_ONCE = 2_000
-MOST_CHARACTERS = 1_000_000
+MAX_BATCH_ROWS = 2_000
+MAX_BATCH_CHARACTERS = 1_000_000
 # Addresses of one file that are kept at hand: some ten megabytes, and all of any one request.
-MOST_IN_MEMORY = 100_000
+MAX_ADDRESSES_IN_MEMORY = 100_000
 
 
-class Seen:
+class SeenAddresses:
     """The addresses of one file so far, in bounded memory.
 
     What is beyond the first ones goes to a temporary SQLite database, in a file without a name that
@@ -37,7 +37,7 @@ class Seen:
         """Take these in; returns which of them came before, in an earlier call."""
         before = self._first.intersection(found)
         fresh = set(found) - before
-        if len(self._first) < MOST_IN_MEMORY:
+        if len(self._first) < MAX_ADDRESSES_IN_MEMORY:
             self._first |= fresh
             return before
         return before | self._add_to_database(fresh)
@@ -55,9 +55,9 @@ class Seen:
         self._database.close()
 
 
-def judged(
-    rows: Iterable[Row | Problem], seen: Seen, at_once: int = AT_ONCE
-) -> Iterator[tuple[list[Entry], int]]:
+def judge_rows(
+    rows: Iterable[MemberRow | RejectedRecord], seen: SeenAddresses, at_once: int = MAX_BATCH_ROWS
+) -> Iterator[tuple[list[JudgedRow], int]]:
     """Each row with its normalised address, or with the reason why it is not applied.
 
     They come ``at_once`` at most, with the number of their characters.
@@ -70,26 +70,30 @@ def judged(
         yield list(_judge(batch, seen)), characters
 
 
-def _batch(coming: Iterator[Row | Problem], at_once: int) -> tuple[list[Row | Problem], int]:
+def _batch(
+    coming: Iterator[MemberRow | RejectedRecord], at_once: int
+) -> tuple[list[MemberRow | RejectedRecord], int]:
     batch, characters = [], 0
     for row in islice(coming, at_once):
         batch.append(row)
         characters += sum(map(len, row.columns))
-        if characters >= MOST_CHARACTERS:
+        if characters >= MAX_BATCH_CHARACTERS:
             break
     return batch, characters
 
 
-def _judge(batch: list[Row | Problem], seen: Seen) -> Iterator[Entry]:
-    normalised = email_addresses.normalise_all([row.email for row in batch if isinstance(row, Row)])
+def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iterator[JudgedRow]:
+    normalised = email_addresses.normalise_all(
+        [row.email for row in batch if isinstance(row, MemberRow)]
+    )
     came_before = seen.add([each for each in normalised if isinstance(each, str)])
     found = iter(normalised)
     for row in batch:
-        if isinstance(row, Problem):
+        if isinstance(row, RejectedRecord):
             yield _refused(row, row.code, row.reason)
             continue
         address = next(found)
-        if isinstance(address, Refused):
+        if isinstance(address, InvalidAddress):
             yield _refused(row, "email.invalid", address.reason)
         elif address in came_before:
             yield _refused(row, DUPLICATE_CODE, "The address came before in the same file.")
@@ -98,12 +102,12 @@ def _judge(batch: list[Row | Problem], seen: Seen) -> Iterator[Entry]:
             yield _wanted(row, address)
 
 
-def _wanted(row: Row, address: str) -> Entry:
+def _wanted(row: MemberRow, address: str) -> JudgedRow:
     line, _, name, tier, paid_expiry, standing, cells = row
     expiry = None if paid_expiry is None else clock.iso(paid_expiry)
-    left = None if standing is Standing.WANTED else standing.value
-    return Entry(line, address, name, tier, expiry, left, None, None, cells)
+    left = None if standing is SuppressionStatus.WANTED else standing.value
+    return JudgedRow(line, address, name, tier, expiry, left, None, None, cells)
 
 
-def _refused(row: Row | Problem, code: str, reason: str) -> Entry:
-    return Entry(row.line, "", "", None, None, None, code, reason, row.columns)
+def _refused(row: MemberRow | RejectedRecord, code: str, reason: str) -> JudgedRow:
+    return JudgedRow(row.line, "", "", None, None, None, code, reason, row.columns)

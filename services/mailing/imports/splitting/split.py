@@ -13,18 +13,18 @@ from typing import Any
 import orjson
 
 from models import MemberImport
-from services.mailing.imports.entries import ROWS_PER_CHUNK, Entry, chunk_key, encode
+from services.mailing.imports.entries import ROWS_PER_CHUNK, JudgedRow, chunk_key, encode
 from services.mailing.imports.mapping.row_mapper import tidy_name
-from services.mailing.imports.prefetch import Ahead
-from services.mailing.imports.reading import RangedFile, Row, Standing, open_rows
-from services.mailing.imports.splitting.judge import AT_ONCE, Seen, judged
+from services.mailing.imports.prefetch import Prefetch
+from services.mailing.imports.reading import MemberRow, RangedFile, SuppressionStatus, open_rows
+from services.mailing.imports.splitting.judge import MAX_BATCH_ROWS, SeenAddresses, judge_rows
 from storage.objects import ObjectStore
 from storage.parts import StoredFile
 
 # Files that one process has begun; each holds a reader and a set of addresses.
-MOST_OPEN = 4
+MAX_OPEN_FILES = 4
 # Rows may be long: a chunk of such has fewer of them.
-MOST_CHARACTERS = 8_000_000
+MAX_CHUNK_CHARACTERS = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,19 @@ class _Chunk:
     is_last: bool
 
 
-class Split:
+class FileSplit:
     """One file on its way into chunks."""
 
     def __init__(self, objects: ObjectStore, task: MemberImport) -> None:
         self._objects = objects
         self._prefix = task.object_prefix
-        self._seen = Seen()
+        self._seen = SeenAddresses()
         self.number = 0
         self.is_complete = False
         rows, self.header, self.description = _rows(objects, task)
-        self._at_once = min(AT_ONCE, ROWS_PER_CHUNK)
-        self._batches = judged(rows, self._seen, self._at_once)
-        self._chunks = Ahead(self._read)
+        self._at_once = min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
+        self._batches = judge_rows(rows, self._seen, self._at_once)
+        self._chunks = Prefetch(self._read)
 
     def pass_over(self) -> None:
         """Read one more chunk, which an earlier process has stored."""
@@ -71,9 +71,9 @@ class Split:
         return chunk
 
     def _read(self) -> _Chunk:
-        entries: list[Entry] = []
+        entries: list[JudgedRow] = []
         characters = 0
-        while len(entries) + self._at_once <= ROWS_PER_CHUNK and characters < MOST_CHARACTERS:
+        while len(entries) + self._at_once <= ROWS_PER_CHUNK and characters < MAX_CHUNK_CHARACTERS:
             batch, more = next(self._batches, ([], 0))
             if not batch:
                 return _Chunk(encode(entries), len(entries), is_last=True)
@@ -82,10 +82,10 @@ class Split:
         return _Chunk(encode(entries), len(entries), is_last=False)
 
 
-_open: dict[int, Split] = {}
+_open: dict[int, FileSplit] = {}
 
 
-def take(objects: ObjectStore, task: MemberImport) -> Split:
+def take_split(objects: ObjectStore, task: MemberImport) -> FileSplit:
     """This process's split of the file: at the first chunk that is not stored yet, or before it.
 
     Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read.
@@ -94,15 +94,15 @@ def take(objects: ObjectStore, task: MemberImport) -> Split:
     if split is not None and split.number > task.chunks:
         split.close()
         split = None
-    return split or Split(objects, task)
+    return split or FileSplit(objects, task)
 
 
-def kept() -> list[int]:
+def kept_splits() -> list[int]:
     """The imports whose splits wait here for their next turn."""
     return list(_open)
 
 
-def keep(task: MemberImport, split: Split, waiting: Collection[int]) -> None:
+def keep_split(task: MemberImport, split: FileSplit, waiting: Collection[int]) -> None:
     """Until its next turn, unless as many are kept already of those that still ``wait``.
 
     Those go first: a newcomer that drove them out would be driven out itself, and with enough of
@@ -110,7 +110,7 @@ def keep(task: MemberImport, split: Split, waiting: Collection[int]) -> None:
     """
     for import_id in _open.keys() - set(waiting):
         _open.pop(import_id).close()
-    if len(_open) < MOST_OPEN:
+    if len(_open) < MAX_OPEN_FILES:
         _open[task.id] = split
     else:
         split.close()
@@ -126,9 +126,11 @@ def _rows(
     return iter(reader), reader.header, dataclasses.asdict(reader.describe())
 
 
-def _of_request(objects: ObjectStore, task: MemberImport) -> Iterator[Row]:
+def _of_request(objects: ObjectStore, task: MemberImport) -> Iterator[MemberRow]:
     """The members of one request's body, which was checked when it came."""
     body = b"".join(StoredFile(objects, task.object_prefix, task.size).stream())
     for line, member in enumerate(orjson.loads(body)["members"], start=1):
         cells = (member["email"], member.get("name") or "")
-        yield Row(line, cells[0].strip(), tidy_name(cells[1]), None, None, Standing.WANTED, cells)
+        yield MemberRow(
+            line, cells[0].strip(), tidy_name(cells[1]), None, None, SuppressionStatus.WANTED, cells
+        )

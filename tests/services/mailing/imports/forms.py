@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from services.mailing.imports.reading import Problem, Reader, Row, open_rows
+from services.mailing.imports.reading import MemberReader, MemberRow, RejectedRecord, open_rows
 
 
 @dataclass(frozen=True)
@@ -91,21 +91,21 @@ def zipped(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> by
     return out.getvalue()
 
 
-def opened(data: bytes | str, **options: object) -> Reader:
+def opened(data: bytes | str, **options: object) -> MemberReader:
     raw = data.encode() if isinstance(data, str) else data
     return open_rows(io.BytesIO(raw), **options)  # type: ignore[arg-type]
 
 
-def rows(data: bytes | str, **options: object) -> list[Row]:
+def rows(data: bytes | str, **options: object) -> list[MemberRow]:
     """The rows of a file that has no problem."""
     found = [*opened(data, **options)]
-    assert [one for one in found if isinstance(one, Problem)] == []
-    return [one for one in found if isinstance(one, Row)]
+    assert [one for one in found if isinstance(one, RejectedRecord)] == []
+    return [one for one in found if isinstance(one, MemberRow)]
 
 
 def outcome(data: bytes | str, **options: object) -> list[tuple[int, str]]:
     """Of each record its line, and its address or the code of its problem."""
     return [
-        (one.line, one.code if isinstance(one, Problem) else one.email)
+        (one.line, one.code if isinstance(one, RejectedRecord) else one.email)
         for one in opened(data, **options)
     ]

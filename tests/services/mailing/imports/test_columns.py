@@ -4,7 +4,7 @@ import pytest
 
 from core.errors import DomainError
 from services.mailing.imports.mapping.header_words import EMAIL, FIRST_NAME, LAST_NAME, NAME
-from services.mailing.imports.reading import Problem, Row
+from services.mailing.imports.reading import MemberRow, RejectedRecord
 from tests.services.mailing.imports.forms import opened, outcome, rows
 
 
@@ -188,7 +188,7 @@ def test_errors_can_be_written_with_the_original_columns() -> None:
     reader = opened("Name ;E-Mail;Note\nAnn;;'=x\n")
 
     (problem,) = reader
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, RejectedRecord)
     assert reader.header == ["Name ", "E-Mail", "Note"]
     assert problem == (2, "row.no_email", problem.reason, ["Ann", "", "'=x"])
 
@@ -214,7 +214,7 @@ def test_key_that_comes_late_in_json_lines_is_heeded() -> None:
 
     last = [*opened(many + late)][-1]
 
-    assert isinstance(last, Row)
+    assert isinstance(last, MemberRow)
     assert (last.line, last.name, last.left) == (3001, "Z", True)
 
 

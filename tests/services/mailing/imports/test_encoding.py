@@ -2,7 +2,7 @@ import codecs
 
 import pytest
 
-from services.mailing.imports.reading import Problem, Row
+from services.mailing.imports.reading import MemberRow, RejectedRecord
 from tests.services.mailing.imports.forms import opened, outcome, rows
 
 FILE = "email,name\r\njörg@example.com,Jörg Çelik\r\n"
@@ -93,6 +93,6 @@ def test_what_could_not_be_read_is_shown_in_the_problem() -> None:
     good = "é@example.com,É\n".encode() * 3
     found = [*opened(b"email,name\n" + good + b"\xf6@example.com,N\xf6\n")]
 
-    assert isinstance(found[0], Row)
-    assert isinstance(found[-1], Problem)
+    assert isinstance(found[0], MemberRow)
+    assert isinstance(found[-1], RejectedRecord)
     assert "encoding" in found[-1].reason

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.errors import DomainError
-from services.mailing.imports.reading import Problem, Row, open_rows
+from services.mailing.imports.reading import MemberRow, RejectedRecord, open_rows
 from tests.services.mailing.imports.forms import (
     Dribble,
     Form,
@@ -72,7 +72,7 @@ def check(members: list[Person], form: Form, read_bytes: int) -> None:
     reader = open_rows(source, mapping=form.mapping)
     found = [*reader]
 
-    assert [one for one in found if isinstance(one, Problem)] == []
+    assert [one for one in found if isinstance(one, RejectedRecord)] == []
     assert [(one.line, one.email, " ".join(one.name.split())) for one in found] == [
         (line, one.email, expected_name(one.name, form))
         for line, one in zip(lines, members, strict=True)
@@ -132,7 +132,7 @@ def test_any_bytes_after_a_header_are_rows_or_problems_in_order(data: bytes) -> 
     lines = [one.line for one in found]
     assert lines == sorted(set(lines))
     assert all(can_be_stored(*one.columns) for one in found)
-    assert all(can_be_stored(one.name, one.email) for one in found if isinstance(one, Row))
+    assert all(can_be_stored(one.name, one.email) for one in found if isinstance(one, MemberRow))
 
 
 @settings(max_examples=200, deadline=None)

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from services.mailing.imports.reading import Problem, Row, Standing
+from services.mailing.imports.reading import MemberRow, RejectedRecord, SuppressionStatus
 from tests.services.mailing.imports.forms import opened
 
-WANTED, UNSUBSCRIBED = Standing.WANTED, Standing.UNSUBSCRIBED
+WANTED, UNSUBSCRIBED = SuppressionStatus.WANTED, SuppressionStatus.UNSUBSCRIBED
 NOT_SUBSCRIBED = "row.not_subscribed"
 
 MAILCHIMP = (
@@ -21,7 +21,7 @@ UNSUB = MAILCHIMP.format(
 )
 CLEANED = MAILCHIMP.format("CLEAN_TIME,CLEAN_CAMPAIGN_TITLE,CLEAN_CAMPAIGN_ID,")
 
-Verdict = tuple[str, str, str | None, Standing] | tuple[str, str]
+Verdict = tuple[str, str, str | None, SuppressionStatus] | tuple[str, str]
 
 
 def verdicts(file: str, product: str | None) -> list[Verdict]:
@@ -29,14 +29,14 @@ def verdicts(file: str, product: str | None) -> list[Verdict]:
     assert reader.describe().product == product
     return [
         (one.columns[0] if "@" in one.columns[0] else one.columns[1], one.code)
-        if isinstance(one, Problem)
+        if isinstance(one, RejectedRecord)
         else (one.email, one.name, one.tier, one.standing)
         for one in reader
     ]
 
 
 def expiries(file: str) -> list[datetime | None]:
-    return [one.paid_expiry for one in opened(file) if isinstance(one, Row)]
+    return [one.paid_expiry for one in opened(file) if isinstance(one, MemberRow)]
 
 
 def test_mailchimps_three_audience_files() -> None:
@@ -49,7 +49,7 @@ def test_mailchimps_three_audience_files() -> None:
         f"{UNSUB}{person}{place},2024-03-01 08:00:00,May,7,NORMAL,,1,e,,\n", "mailchimp"
     ) == [("ada@example.com", "Ada Byron", None, UNSUBSCRIBED)]
     assert verdicts(f"{CLEANED}{person}{place},2024-03-01 08:00:00,May,7,1,e,,\n", "mailchimp") == [
-        ("ada@example.com", "Ada Byron", None, Standing.CLEANED)
+        ("ada@example.com", "Ada Byron", None, SuppressionStatus.CLEANED)
     ]
 
 
@@ -124,7 +124,7 @@ def test_buttondowns_subscribers() -> None:
         ("gifted@example.com", "", "silver", WANTED),
         ("unactivated@example.com", NOT_SUBSCRIBED),
         ("unsubscribed@example.com", "", None, UNSUBSCRIBED),
-        ("spammy@example.com", "", None, Standing.COMPLAINED),
+        ("spammy@example.com", "", None, SuppressionStatus.COMPLAINED),
         ("removed@example.com", NOT_SUBSCRIBED),
         ("paused@example.com", "", "silver", WANTED),
         ("past_due@example.com", "", "silver", WANTED),
@@ -154,8 +154,8 @@ def test_kits_subscribers(header: str) -> None:
             ("active@example.com", "Ann", None, WANTED),
             ("inactive@example.com", NOT_SUBSCRIBED),
             ("cancelled@example.com", "Ann", None, UNSUBSCRIBED),
-            ("bounced@example.com", "Ann", None, Standing.BOUNCED),
-            ("complained@example.com", "Ann", None, Standing.COMPLAINED),
+            ("bounced@example.com", "Ann", None, SuppressionStatus.BOUNCED),
+            ("complained@example.com", "Ann", None, SuppressionStatus.COMPLAINED),
             ("new_word@example.com", "row.status_unknown"),
         ][: len(states)]
     )
@@ -215,9 +215,9 @@ def test_our_own_export() -> None:
         ("", WANTED),
         ("Unsubscribed", UNSUBSCRIBED),
         ("opted-out", UNSUBSCRIBED),
-        ("Hard bounce", Standing.BOUNCED),
-        ("Cleaned", Standing.CLEANED),
-        ("SPAM complaint", Standing.COMPLAINED),
+        ("Hard bounce", SuppressionStatus.BOUNCED),
+        ("Cleaned", SuppressionStatus.CLEANED),
+        ("SPAM complaint", SuppressionStatus.COMPLAINED),
         ("Unconfirmed", NOT_SUBSCRIBED),
         ("canceled", NOT_SUBSCRIBED),
     ],
@@ -225,7 +225,7 @@ def test_our_own_export() -> None:
 def test_status_of_any_other_file(word: str, found: str) -> None:
     (one,) = opened(f"email,status\na@example.com,{word}\n")
 
-    assert (one.code if isinstance(one, Problem) else one.standing) == found
+    assert (one.code if isinstance(one, RejectedRecord) else one.standing) == found
 
 
 @pytest.mark.parametrize(
@@ -238,13 +238,13 @@ def test_status_of_any_other_file(word: str, found: str) -> None:
         ("Accepts Marketing", "no", UNSUBSCRIBED),
         ("Accepts Marketing", "yes", WANTED),
         ("subscribed", "", WANTED),
-        ("Bounced", "1", Standing.BOUNCED),
+        ("Bounced", "1", SuppressionStatus.BOUNCED),
         ("complained_at", "n/a", WANTED),
     ],
 )
-def test_column_that_marks_who_left(column: str, cell: str, found: Standing) -> None:
+def test_column_that_marks_who_left(column: str, cell: str, found: SuppressionStatus) -> None:
     (one,) = opened(f"email,{column}\na@example.com,{cell}\n")
 
-    assert isinstance(one, Row)
+    assert isinstance(one, MemberRow)
     assert one.standing is found
     assert one.left is (found is not WANTED)

@@ -2,11 +2,11 @@ from random import Random
 
 import pytest
 
-from services.mailing.imports.reading import Problem, Row, open_rows
+from services.mailing.imports.reading import MemberRow, RejectedRecord, open_rows
 from services.mailing.imports.reading.delimited import (
     MAX_RECORD_CHARACTERS,
     MAX_RECORD_LINES,
-    MAX_RESCUES,
+    MAX_STRAY_QUOTES,
 )
 from services.mailing.imports.reading.lines import MAX_LINE_CHARACTERS, SKIPPED, blocks, split_lines
 from tests.services.mailing.imports.forms import Dribble, opened, outcome, rows
@@ -83,7 +83,7 @@ def test_quote_that_is_never_closed_costs_only_its_own_record() -> None:
         (4, "c@example.com"),
         (5, "d@example.com"),
     ]
-    assert isinstance(found[1], Problem)
+    assert isinstance(found[1], RejectedRecord)
     assert found[1].columns == ["b@example.com", '"Bob']
 
 
@@ -140,7 +140,7 @@ def test_long_cell_over_many_lines_is_read_whole() -> None:
     note = "line\n" * 9_000
     (row,) = [*opened(f'email,note\na@example.com,"{note}"\n')]
 
-    assert isinstance(row, Row)
+    assert isinstance(row, MemberRow)
     assert row.columns[1] == note
 
 
@@ -149,7 +149,7 @@ def test_file_of_nothing_but_stray_quotes_is_read_in_one_go() -> None:
 
     found = outcome("email,name\n" + line * 60_000)
 
-    assert len(found) >= MAX_RESCUES
+    assert len(found) >= MAX_STRAY_QUOTES
     assert {code for _, code in found} <= {"row.unclosed_quote", 'a"b'}
 
 

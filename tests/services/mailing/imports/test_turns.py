@@ -39,7 +39,7 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
     importing: Importing, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(split, "MOST_OPEN", 1)
+    monkeypatch.setattr(split, "MAX_OPEN_FILES", 1)
     jobs = [importing.begin(owner, importing.new_list(owner), file_of(30)) for _ in range(FILES)]
     for _ in range(TURNS):
         for job_id in jobs:

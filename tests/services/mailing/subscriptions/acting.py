@@ -153,6 +153,6 @@ class Acting:
     def take_back(self, import_id: int, key: str) -> Reply:
         return self.reply("DELETE", f"/imports/{import_id}/members", key=key)
 
-    def erase(self, address: str) -> erasure.Erased:
+    def erase(self, address: str) -> erasure.ErasureSummary:
         with self.resources.unit_of_work() as uow:
             return erasure.erase(uow, self.resources.keyring, address)

@@ -48,7 +48,7 @@ def observe(resources: Resources, list_ids: list[int], people: People) -> Observ
             records={(each.list_id, each.user_id): each for each in records},
             events=events,
             noes=_by_address(resources, list(found), people),
-            counts=subscriber_counts.of_lists(uow, list_ids),
+            counts=subscriber_counts.count_subscribers(uow, list_ids),
         )
 
 

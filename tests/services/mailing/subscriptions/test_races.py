@@ -163,7 +163,7 @@ def test_an_act_waits_for_a_bulk_act_on_its_list_which_never_waits_for_it(
     address = f"{random_hash_id()}@example.com"
     with ThreadPoolExecutor(1) as threads:
         with acting.resources.unit_of_work() as uow:
-            locks.hold_list(uow, lists[0])
+            locks.lock_list(uow, lists[0])
             asking = threads.submit(acting.ask, lists[0], address)
             eventually(lambda: _waits_for_a_lock(acting.stack), what="the wait for the list")
             made = accounts.find_or_create_person(uow, address)

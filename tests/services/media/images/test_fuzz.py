@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from services.media.images import Converted, ConverterProcess, UnreadableImage
+from services.media.images import ConvertedImage, ConverterProcess, UnreadableImage
 from tests.services.media.images.samples import one_of_each
 
 FULL = os.environ.get("PRESSROOM_FAULTS") == "full"
@@ -86,7 +86,7 @@ def test_damaged_file_ends_as_an_image_or_a_refusal(converter: ConverterProcess)
     assert 0 < images < FILES
 
 
-def _outcome(converter: ConverterProcess, data: bytes) -> Converted | UnreadableImage:
+def _outcome(converter: ConverterProcess, data: bytes) -> ConvertedImage | UnreadableImage:
     try:
         return converter.convert(data)
     except UnreadableImage as refusal:

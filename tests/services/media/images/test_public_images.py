@@ -18,7 +18,7 @@ import PIL
 import pytest
 from PIL import Image, ImageChops, ImageCms, ImageOps, ImageStat
 
-from services.media.images import Converted, UnreadableImage, webp
+from services.media.images import ConvertedImage, UnreadableImage, webp
 from services.media.images.bounds import MAX_FRAMES, MAX_PIXELS
 from services.media.images.conversion import convert
 from tests.faults.size import FULL
@@ -130,7 +130,7 @@ def _verdict(data: bytes) -> str:
     return _compared(result, expected) if expected else "doubtful"
 
 
-def _compared(result: Converted, expected: Image.Image) -> str:
+def _compared(result: ConvertedImage, expected: Image.Image) -> str:
     if (result.width, result.height) != expected.size:
         return f"different: {result.width}×{result.height} instead of {expected.size}"
     image = opened(result.data).convert("RGBA")

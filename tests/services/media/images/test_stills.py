@@ -7,7 +7,7 @@ from PIL import ExifTags, Image, ImageChops, ImageStat
 from services.media.images import colours, conversion
 from services.media.images.bounds import MAX_LOSSLESS_PIXELS
 from services.media.images.conversion import convert
-from services.media.images.outcome import Converted
+from services.media.images.outcome import ConvertedImage
 from tests.services.media.images import samples
 from tests.services.media.images.samples import (
     BLUE,
@@ -21,7 +21,7 @@ from tests.services.media.images.samples import (
 )
 
 
-def stored(result: Converted) -> Image.Image:
+def stored(result: ConvertedImage) -> Image.Image:
     image = opened(result.data)
     image.load()
     return image

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import clock
-from integrations.payments.port import Dispute, Evidence
+from integrations.payments.port import DisputeStatus, Evidence
 from models import OrderStatus, PaymentOrder, Resolution
 from services.money.topups import facts
 
@@ -51,7 +51,7 @@ def walk(subject: PaymentOrder) -> list[str]:
 
 def told(subject: PaymentOrder, *news: Evidence) -> PaymentOrder:
     for evidence in news:
-        facts.learn(subject, evidence)
+        facts.add_evidence(subject, evidence)
         walk(subject)
     return subject
 
@@ -63,7 +63,7 @@ def outcome(subject: PaymentOrder) -> tuple[object, ...]:
 refunds = st.builds(lambda minor: replace(PAID, refunded_minor=minor), st.integers(1, 1000))
 disputes = st.builds(
     lambda state: Evidence(payment_id="pi", dispute=state, disputed_minor=400),
-    st.sampled_from([Dispute.OPEN, Dispute.WON]),
+    st.sampled_from([DisputeStatus.OPEN, DisputeStatus.WON]),
 )
 expiry = st.just(Evidence(order_id=7, session_id="cs", expired=True))
 
@@ -113,7 +113,7 @@ def test_a_payment_that_differs_goes_to_review(status: str, strange: Evidence) -
 
 @pytest.mark.parametrize("status", ["paid", "disputed", "refunded", "failed"])
 def test_a_payment_that_differs_changes_nothing_later(status: str) -> None:
-    dispute = Dispute.OPEN if status == "disputed" else None
+    dispute = DisputeStatus.OPEN if status == "disputed" else None
     subject = order(status=status, paid_at=clock.now(), dispute=dispute)
     before = outcome(subject)
     assert outcome(told(subject, replace(PAID, amount_minor=1, refunded_minor=1000))) == before
@@ -156,13 +156,13 @@ def test_parts_given_back_one_after_the_other_take_what_all_at_once_does(
 
 
 def test_a_dispute_takes_its_part_and_gives_it_back_when_won() -> None:
-    opened = Evidence(payment_id="pi", dispute=Dispute.OPEN, disputed_minor=500)
+    opened = Evidence(payment_id="pi", dispute=DisputeStatus.OPEN, disputed_minor=500)
     subject = told(order(payment_id="pi"), PAID, opened)
     assert outcome(subject) == ("disputed", Decimal("166.6667"), Decimal("0.00"))
-    told(subject, replace(opened, dispute=Dispute.WON))
+    told(subject, replace(opened, dispute=DisputeStatus.WON))
     assert outcome(subject) == ("paid", Decimal(0), Decimal("0.00"))
     # A dispute ends once.
-    told(subject, opened, replace(opened, dispute=Dispute.LOST))
+    told(subject, opened, replace(opened, dispute=DisputeStatus.LOST))
     assert outcome(subject) == ("paid", Decimal(0), Decimal("0.00"))
 
 
@@ -177,8 +177,8 @@ def test_a_dispute_takes_its_part_and_gives_it_back_when_won() -> None:
 def test_a_lost_dispute_counts_as_given_back(
     disputed: int | None, status: str, due: str, back: str
 ) -> None:
-    lost = Evidence(payment_id="pi", dispute=Dispute.LOST, disputed_minor=disputed)
-    opened = replace(lost, dispute=Dispute.OPEN)
+    lost = Evidence(payment_id="pi", dispute=DisputeStatus.LOST, disputed_minor=disputed)
+    opened = replace(lost, dispute=DisputeStatus.OPEN)
     for news in ((PAID, opened, lost), (opened, PAID, lost), (lost, opened, PAID)):
         subject = told(order(payment_id="pi"), *news)
         assert outcome(subject) == (status, Decimal(due), Decimal(back))
@@ -188,7 +188,7 @@ def test_refund_and_dispute_together_never_take_more_than_all() -> None:
     subject = told(
         order(payment_id="pi"),
         replace(PAID, refunded_minor=700),
-        Evidence(payment_id="pi", dispute=Dispute.LOST, disputed_minor=1000),
+        Evidence(payment_id="pi", dispute=DisputeStatus.LOST, disputed_minor=1000),
     )
     assert outcome(subject) == ("refunded", Decimal("333.3333"), Decimal("10.00"))
 

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from core import origins
 from core.currencies import DEFAULT_CURRENCIES, Currency, parse_all
 from core.errors import DomainError
-from core.money import LARGEST, is_storable
+from core.money import MAX_AMOUNT, is_storable
 from core.settings import Settings
-from services.money.topups.prices import MOST_MINOR, Price, Rate, price
+from services.money.topups.prices import MAX_AMOUNT_MINOR, CreditRate, Price, price
 
 
 def selling(currencies: str = DEFAULT_CURRENCIES, credits_per_usd: str = "100") -> Settings:
@@ -129,19 +129,19 @@ def test_either_side_of_a_rounding_agrees_with_the_other() -> None:
 rates = st.decimals("0.0001", "100000", places=4)
 codes = st.sampled_from(["USD", "JPY", "KWD", "EUR"]).filter(lambda code: code != "KWD")
 built = st.builds(
-    Rate,
+    CreditRate,
     st.builds(Currency, codes, rates, st.just(Decimal(1))),
     rates.filter(lambda rate: rate > 0),
 )
 
 
-def worth(rate: Rate, minor: int) -> Fraction:
+def worth(rate: CreditRate, minor: int) -> Fraction:
     units = Fraction(minor, 10**rate.currency.digits)
     return units / Fraction(rate.currency.per_usd) * Fraction(rate.credits_per_usd)
 
 
-@given(built, st.integers(1, MOST_MINOR))
-def test_money_never_buys_more_than_it_is_worth(rate: Rate, minor: int) -> None:
+@given(built, st.integers(1, MAX_AMOUNT_MINOR))
+def test_money_never_buys_more_than_it_is_worth(rate: CreditRate, minor: int) -> None:
     bought = rate.credits(minor)
     assert 0 <= worth(rate, minor) - Fraction(bought) < Fraction(1, 10_000)
     if is_storable(bought) and bought:
@@ -149,8 +149,10 @@ def test_money_never_buys_more_than_it_is_worth(rate: Rate, minor: int) -> None:
         assert rate.minor(bought) <= minor
 
 
-@given(built, st.decimals("0.0001", LARGEST, places=4))
-def test_credits_never_cost_less_than_they_are_worth(rate: Rate, credit_amount: Decimal) -> None:
+@given(built, st.decimals("0.0001", MAX_AMOUNT, places=4))
+def test_credits_never_cost_less_than_they_are_worth(
+    rate: CreditRate, credit_amount: Decimal
+) -> None:
     minor = rate.minor(credit_amount)
     assert worth(rate, minor) >= Fraction(credit_amount) > worth(rate, minor - 1)
     assert rate.credits(minor) >= credit_amount
