@@ -8,8 +8,10 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from api.access.requirements import Access
+from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
 from api.schemas.envelope import FieldProblemSchema, Problem
+from core.refusals.refusal import Refusal
 from core.scopes import EXPLANATIONS, Scope
 from services.oauth.metadata import AUTHORIZE_PATH, TOKEN_PATH
 
@@ -71,19 +73,25 @@ def json_request_body(
     }
 
 
-def refuses(*refusals: tuple[int, str, str]) -> Responses:
-    """The ``responses`` of a route that refuses with these statuses, codes and reasons."""
+def refuses(*refusals: Refusal | tuple[int, str, str]) -> Responses:
+    """The ``responses`` of a route that can be refused with these."""
     responses: Responses = {}
-    for status, code, reason in refusals:
+    for refusal in refusals:
+        status, code, sentence = _documented(refusal)
         response = responses.setdefault(status, _problem_response(status))
-        response["content"]["application/problem+json"]["examples"][code] = {
-            "summary": reason,
-            "value": _example(status, code, reason),
+        _examples(response)[code] = {
+            "summary": sentence,
+            "value": _example(status, code, sentence),
         }
     for response in responses.values():
-        examples = response["content"]["application/problem+json"]["examples"]
-        response["description"] = "; ".join(f"`{code}`" for code in examples)
+        response["description"] = "; ".join(f"`{code}`" for code in _examples(response))
     return responses
+
+
+def _documented(refusal: Refusal | tuple[int, str, str]) -> tuple[int, str, str]:
+    if isinstance(refusal, tuple):
+        return refusal
+    return STATUS_OF[refusal.kind], refusal.code, refusal.documented
 
 
 def document(app: FastAPI, *, api_key_header: str) -> dict[str, Any]:
@@ -189,7 +197,7 @@ def _credential_wanted(access: Access) -> str:
     return f"Scope: `{access.scope}`." if access.scope else "Scope: any credential."
 
 
-def _add_refusals(responses: dict[str, Any], *refusals: tuple[int, str, str]) -> None:
+def _add_refusals(responses: dict[str, Any], *refusals: Refusal | tuple[int, str, str]) -> None:
     """Announce these beside what the route itself says of the same status."""
     for status, response in refuses(*refusals).items():
         known = responses.setdefault(str(status), response)
