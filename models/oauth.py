@@ -6,7 +6,7 @@ from enum import StrEnum
 from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, Index, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
 
 # The operator alone gives it; a mistake elsewhere can't.
 _NEVER_DELIVERY = "NOT 'delivery' = ANY (scopes)"

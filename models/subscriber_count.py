@@ -7,7 +7,7 @@ those are folded into one number. The count is the number plus what is not folde
 from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import Model, SerialId
+from models.declarative import Model, SerialId
 
 
 class SubscriberCount(Model):

@@ -4,7 +4,7 @@ from enum import StrEnum
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
 
 
 class SubscriptionStatus(StrEnum):
@@ -80,7 +80,7 @@ class Subscription(Model):
     name: Mapped[str | None]
     # NULL once the person was erased.
     email: Mapped[str | None]
-    # How they first came: subscribe, login, import, transfer.
+    # How the person first came: challenge, login, transfer or import.
     source: Mapped[str]
     confirmation_asked_at: Mapped[datetime | None]
     # The import that last made it active, and when. Whatever touches the record afterwards moves
