@@ -14,10 +14,8 @@ from pathlib import Path
 
 from tests.house import names
 from tests.house.exceptions import FOLDERS_OF_ANY_SIZE
-from tests.house.functions import Function, functions
+from tests.house.functions import MAX_FUNCTION_LINES, Function, functions
 from tests.house.source import ROOMS, ROOT, Module, modules
-
-MAX_FUNCTION_LINES = 40
 
 Figures = dict[str, str]
 

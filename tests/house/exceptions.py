@@ -37,3 +37,28 @@ SAME_THING = {
     "stock_photos": "stock photos, and the sandbox that plays their providers",
     "unsplash": "the provider, and the sandbox that plays it",
 }
+
+# What breaks a rule still. Delete each entry with its fault; there should be none.
+FUNCTIONS_STILL_TOO_LONG = frozenset(
+    {
+        "api/app.py:_serving",
+        "api/waiting/worker_calls.py:call",
+        "devstack/sandbox/stock_photos/unsplash.py:make_router",
+        "services/money/topups/checkout.py:accept",
+        "workers/app.py:build_app",
+    }
+)
+NAMES_STILL_OF_SEVERAL_THINGS = frozenset(
+    {
+        "api",
+        "completion",
+        "forms",
+        "home",
+        "objects",
+        "problems",
+        "server",
+        "signals",
+        "supervisor",
+        "tokens",
+    }
+)

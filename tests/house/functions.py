@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tests.house.source import Module
 
+MAX_FUNCTION_LINES = 40
+
 
 @dataclass(frozen=True)
 class Function:
