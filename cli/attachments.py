@@ -44,5 +44,5 @@ def rotate(as_json: Json = False) -> None:
     """Wrap every attachment's key under the first of PRESSROOM_ENCRYPTION_KEYS."""
     with connected() as resources:
         rewrapped = sum(rotation.rotate(resources))
-        current = resources.envelope.current
+        current = resources.key_wrapper.current
     show({"rewrapped": rewrapped, "key": current}, as_json=as_json)

@@ -52,7 +52,7 @@ class RateLimiter:
             if standing is not None:
                 standings.append(standing)
         scope["pressroom.headers"].extend(_headers(rate, standings))
-        exceeded = [each.reset for each in standings if each.left < 0]
+        exceeded = [each.reset for each in standings if each.remaining < 0]
         if exceeded:
             raise rate_limited(
                 "rate.limited", "Too many requests; try again later.", retry_after=max(exceeded)
@@ -92,6 +92,6 @@ def _headers(rate: RateLimitName, standings: list[RateLimitStatus]) -> list[tupl
         return []
     names = [rate if len(standings) == 1 else f"{rate}-{each.window}" for each in standings]
     named = list(zip(names, standings, strict=True))
-    policy = ", ".join(f'"{name}";q={each.most};w={each.window}' for name, each in named)
-    state = ", ".join(f'"{name}";r={max(each.left, 0)};t={each.reset}' for name, each in named)
+    policy = ", ".join(f'"{name}";q={each.limit};w={each.window}' for name, each in named)
+    state = ", ".join(f'"{name}";r={max(each.remaining, 0)};t={each.reset}' for name, each in named)
     return [(b"ratelimit-policy", policy.encode()), (b"ratelimit", state.encode())]

@@ -170,7 +170,7 @@ def _new_record(
 
 
 def _data_key(resources: Resources, hash_id: str) -> tuple[bytes, WrappedKey]:
-    return resources.envelope.new_key(hash_id)
+    return resources.key_wrapper.new_key(hash_id)
 
 
 def _commit(
