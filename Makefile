@@ -10,7 +10,7 @@ PARALLEL := --numprocesses 3 --dist loadfile
 JAVASCRIPT := $(if $(shell command -v npm),tests/javascript/node_modules/.package-lock.json)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test check faults bench audit requirements format
+.PHONY: help run test check faults bench house audit requirements format
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -35,6 +35,9 @@ faults: $(VENV)/.dev ## Run the fault and security tests in their full form (hou
 
 bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
 	$(BIN)/python -m benchmarks $(NAME)
+
+house: $(VENV)/.dev ## Print figures of the code; BASE=<commit> prints that commit's beside them
+	@$(BIN)/python -m tests.house $(BASE)
 
 # Its database is on the Internet, and what it says changes without a change of ours: no part of a check.
 audit: $(VENV)/.dev ## Look up known vulnerabilities of all pinned dependencies

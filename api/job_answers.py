@@ -13,7 +13,7 @@ from api.state import State
 from api.waiting.disconnects import while_connected
 from core.errors import DomainError, Kind
 from models import Job, JobStatus
-from storage.notifications import job_topic
+from storage.redis.notifications import job_topic
 
 
 async def wait_for_job(request: Request, state: State, job_id: int, seconds: float) -> Job:

@@ -9,7 +9,12 @@ from typing import Any
 
 from core.errors import DomainError, Kind, TransientError
 from core.logging import get_logger
-from storage.request_work import RENEW_EVERY_SECONDS, AllCallersLeft, RequestLease, RequestWork
+from storage.redis.request_work import (
+    RENEW_EVERY_SECONDS,
+    AllCallersLeft,
+    RequestLease,
+    RequestWork,
+)
 from workers import context
 
 log = get_logger(__name__)

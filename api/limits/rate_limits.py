@@ -12,7 +12,7 @@ from typing import Any
 from core.errors import rate_limited
 from core.settings import Settings
 from services.access.api_keys import Caller
-from storage.rate_counters import RateCounters, RateLimitStatus, parse_limits
+from storage.redis.rate_counters import RateCounters, RateLimitStatus, parse_limits
 
 # One customer of a network has at least this much of IPv6.
 _IPV6_PREFIX = 64

@@ -23,7 +23,7 @@ from models import AttachmentStatus
 from services.access.api_keys import Caller
 from services.media.attachments import records, signed_links, upload
 from services.media.attachments.upload import AcceptedUpload, Upload, clean_filename
-from storage.notifications import job_topic
+from storage.redis.notifications import job_topic
 
 router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 

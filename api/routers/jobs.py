@@ -20,7 +20,7 @@ from api.waiting.event_streams import EventStream
 from models import FINISHED, Job
 from services.access.api_keys import Caller
 from services.jobs import kinds, records
-from storage.notifications import job_topic
+from storage.redis.notifications import job_topic
 
 router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
 

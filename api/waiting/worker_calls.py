@@ -17,8 +17,8 @@ from api.waiting.waiters import Waiters, result_within
 from core.errors import DomainError, Kind, too_slow, unavailable
 from core.lanes import Lane
 from core.logging import get_logger
-from storage.notifications import request_of, result_topic
-from storage.request_work import RequestWork, result_key
+from storage.redis.notifications import request_of, result_topic
+from storage.redis.request_work import RequestWork, result_key
 from storage.resources import Resources
 
 log = get_logger(__name__)

@@ -11,7 +11,7 @@ from services.jobs import outbox
 from services.mailing import lists
 from services.mailing.subscriptions import changes, locks, opt_outs
 from services.mailing.subscriptions.changes import Actor, Via
-from services.mailing.subscriptions.standing import LockedSubscription, lock_subscription
+from services.mailing.subscriptions.locks import LockedSubscription, lock_subscription
 from services.people import accounts, mailed_tokens
 from services.people.mail_jobs import mail_kind
 from services.people.mailed_tokens import MailedToken, Purpose

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from core.errors import invalid
-from services.mailing.imports.encoding import DecodedText, repair_text
+from services.mailing.imports.decoding import DecodedText, repair_text
 from services.mailing.imports.mapping.columns import ColumnLayout, detect_layout, no_email_column
 from services.mailing.imports.mapping.row_mapper import BLANKS, RowMapper
 from services.mailing.imports.mapping.rows import FileDescription, MemberRow, RejectedRecord
