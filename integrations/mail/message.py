@@ -8,7 +8,7 @@ from email.utils import format_datetime, formataddr, make_msgid
 
 from core import clock
 from core.errors import DomainError, provider_failed
-from core.mail_server import MailSender
+from core.settings.mail_server import MailSender
 from integrations.mail.port import Mail
 
 _KEY = re.compile(r"[A-Za-z0-9-]{1,64}\Z")

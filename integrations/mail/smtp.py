@@ -12,7 +12,7 @@ from functools import cached_property
 from email_validator import EmailNotValidError, ValidatedEmail, validate_email
 
 from core.errors import DomainError, TransientError, provider_failed
-from core.mail_server import MailSecurity, MailSender, MailServer
+from core.settings.mail_server import MailSecurity, MailSender, MailServer
 from integrations.mail.message import compose
 from integrations.mail.port import Mail
 

@@ -16,8 +16,7 @@ import pytest
 from api.app import create_app
 from api.limits.rate_limits import RateLimitName, rate_key_of_address
 from api.openapi import access_of, api_routes
-from core import rate_notation
-from core.settings import Settings
+from core.settings import Settings, rate_notation
 from devstack import LOOPBACK
 from devstack.supervisor.processes.ports import PortPicker
 from storage.rate_counters import RateCounters, parse_limits

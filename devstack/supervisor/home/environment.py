@@ -3,8 +3,8 @@
 import os
 from collections.abc import Mapping
 
-from core.provider_settings import PREFIX
 from core.settings import MAY_BE_EMPTY
+from core.settings.provider_settings import PREFIX
 
 # Each of these changes what an embedded server or its clients do: a second S3 login, another
 # database host, an SSL mode that a loopback server can't meet.

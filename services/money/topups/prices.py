@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from core.currencies import Currency
 from core.errors import DomainError, invalid
 from core.money import MAX_AMOUNT, PLACES, is_storable
 from core.settings import Settings
+from core.settings.currencies import Currency
 
 # What Stripe takes at most: eight digits of the minor unit.
 MAX_AMOUNT_MINOR = 99_999_999

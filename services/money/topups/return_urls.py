@@ -5,9 +5,9 @@ import re
 from collections.abc import Collection
 from urllib.parse import parse_qsl, urlencode
 
-from core import origins
 from core.errors import invalid
-from core.origins import LOOPBACK_WORD
+from core.settings import origins
+from core.settings.origins import LOOPBACK_WORD
 
 MAX_REDIRECT_URL_CHARACTERS = 2_048
 # What we add; an address that brings its own could tell its page that it was paid.

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AnyHttpUrl, Field, PlainSerializer, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode
 
-from core.mail_server import MailSender, MailServer
+from core.settings.mail_server import MailSender, MailServer
 
 PREFIX = "PRESSROOM_"
 _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")

@@ -1,8 +1,8 @@
 import pytest
 from pydantic import ValidationError
 
-from core.mail_server import MailSecurity, MailSender, MailServer, SmtpLogin
 from core.settings import Settings
+from core.settings.mail_server import MailSecurity, MailSender, MailServer, SmtpLogin
 
 
 @pytest.mark.parametrize(

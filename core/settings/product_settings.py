@@ -22,11 +22,11 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from core.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
 from core.keyring import Keyring
-from core.origins import Origins
-from core.provider_settings import PREFIX, BaseUrl, ProviderSettings, comma_separated
-from core.rate_notation import RateLimits
+from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
+from core.settings.origins import Origins
+from core.settings.provider_settings import PREFIX, BaseUrl, ProviderSettings, comma_separated
+from core.settings.rate_notation import RateLimits
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 
