@@ -12,13 +12,13 @@ from fastapi import Depends, Query, Request
 
 from api.bodies.json_route import BYTE_ORDER_MARK
 from api.bodies.multipart import read_form
-from core.errors import (
-    DomainError,
-    FieldProblem,
-    Kind,
-    invalid,
-    malformed,
-    unsupported_type,
+from core.refusals.mailing import TRACE_AMBIGUOUS
+from core.refusals.requests import (
+    BODY_INVALID,
+    BODY_MALFORMED_FORM,
+    BODY_NO_JSON_OR_FORM_TYPE,
+    BODY_NOT_JSON,
+    invalid_field,
 )
 
 FORM = "application/x-www-form-urlencoded"
@@ -49,7 +49,7 @@ class FormOrJsonBody:
         if self.is_form and isinstance(value, str):
             value = _WORDS.get(value.lower())
         if not isinstance(value, bool):
-            raise _wrong_field(name, "must be true or false")
+            raise invalid_field(f"body.{name}", "must be true or false")
         return value
 
 
@@ -64,7 +64,7 @@ async def read_form_or_json(
     fields, is_form = await _body_fields(request)
     sent = {*request.query_params.getlist("trace_id"), *_trace_ids(fields)} - {""}
     if len(sent) > 1:
-        raise malformed("trace.ambiguous", "The request carries trace ids that differ.")
+        raise TRACE_AMBIGUOUS()
     return FormOrJsonBody(dict(fields), is_form, sent.pop() if sent else None)
 
 
@@ -74,7 +74,7 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 def _trace_ids(fields: BodyFields) -> set[str]:
     named = [value for name, value in fields if name == "trace_id" and value is not None]
     if not all(isinstance(value, str) for value in named):
-        raise _wrong_field("trace_id", "must be a string")
+        raise invalid_field("body.trace_id", "must be a string")
     return set(named)
 
 
@@ -91,27 +91,21 @@ async def _body_fields(request: Request) -> tuple[BodyFields, bool]:
         return _form_fields(body), True
     if kind.startswith("application/") and kind.endswith(("/json", "+json")):
         return _json_fields(body), False
-    raise unsupported_type("body.unsupported_type", "Send JSON or a form.")
+    raise BODY_NO_JSON_OR_FORM_TYPE()
 
 
 def _form_fields(body: bytes) -> BodyFields:
     try:
         return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
     except ValueError:
-        raise malformed("body.malformed", "The form can't be read.") from None
+        raise BODY_MALFORMED_FORM() from None
 
 
 def _json_fields(body: bytes) -> BodyFields:
     try:
         parsed = orjson.loads(body.removeprefix(BYTE_ORDER_MARK))
     except orjson.JSONDecodeError:
-        raise malformed("body.not_json", "The body is not JSON.") from None
+        raise BODY_NOT_JSON() from None
     if not isinstance(parsed, dict):
-        raise invalid("body.invalid", "body: must be an object")
+        raise BODY_INVALID(field="body", rule="must be an object")
     return list(parsed.items())
-
-
-def _wrong_field(name: str, rule: str) -> DomainError:
-    field = f"body.{name}"
-    problem = FieldProblem(field, "type", rule)
-    return DomainError(Kind.INVALID, "body.invalid", f"{field}: {rule}", problems=(problem,))

@@ -6,7 +6,7 @@ from fastapi import Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
-from core.errors import unsupported_type
+from core.refusals.requests import BODY_NO_JSON_TYPE
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -27,9 +27,7 @@ class JsonRoute(APIRoute):
         async def handle_json(request: Request) -> Response:
             strict = JsonRequest(request.scope, request.receive)
             if takes_body and not _says_json(strict) and await strict.body():
-                raise unsupported_type(
-                    "body.unsupported_type", "Send JSON, with 'Content-Type: application/json'."
-                )
+                raise BODY_NO_JSON_TYPE()
             return await handle(strict)
 
         return handle_json
