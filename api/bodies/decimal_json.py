@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import orjson
 from fastapi.responses import Response
 
+from api.bodies.media_types import is_json, without_byte_order_mark
 from core.refusals.requests import BODY_NO_JSON_TYPE, BODY_NOT_JSON, invalid_field
 
 _DIGITS_OF_64_BITS = 20
@@ -18,12 +19,11 @@ def read(content_type: str, body: bytes) -> dict[str, Any]:
 
     Raises ``body.unsupported_type``, ``body.not_json``, ``body.invalid``.
     """
-    kind = content_type.partition(";")[0].strip().lower()
-    if not (kind.startswith("application/") and kind.endswith(("/json", "+json"))):
+    if not is_json(content_type):
         raise BODY_NO_JSON_TYPE()
     try:
         parsed = json.loads(
-            body.removeprefix(b"\xef\xbb\xbf").decode(),
+            without_byte_order_mark(body).decode(),
             parse_float=_exact,
             parse_int=_whole,
             parse_constant=_refuse_constant,

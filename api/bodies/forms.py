@@ -10,7 +10,8 @@ from urllib.parse import parse_qsl
 import orjson
 from fastapi import Depends, Query, Request
 
-from api.bodies.json_route import BYTE_ORDER_MARK
+from api.bodies.boolean_words import boolean_of
+from api.bodies.media_types import FORM, MULTIPART, is_json, media_type, without_byte_order_mark
 from api.bodies.multipart import read_form
 from core.refusals.mailing import TRACE_AMBIGUOUS
 from core.refusals.requests import (
@@ -21,12 +22,9 @@ from core.refusals.requests import (
     invalid_field,
 )
 
-FORM = "application/x-www-form-urlencoded"
-MULTIPART = "multipart/form-data"
 MAX_FORM_FIELDS = 100
 # RFC 8058, 3.1: what a mail client's own unsubscribe button posts.
 _ONE_CLICK = ("List-Unsubscribe", "One-Click")
-_WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 BodyFields = list[tuple[str, Any]]
 
@@ -47,7 +45,7 @@ class FormOrJsonBody:
         """A required boolean, in a form one of its words; raises ``body.invalid``."""
         value = self.fields.get(name)
         if self.is_form and isinstance(value, str):
-            value = _WORDS.get(value.lower())
+            value = boolean_of(value)
         if not isinstance(value, bool):
             raise invalid_field(f"body.{name}", "must be true or false")
         return value
@@ -80,7 +78,8 @@ def _trace_ids(fields: BodyFields) -> set[str]:
 
 async def _body_fields(request: Request) -> tuple[BodyFields, bool]:
     """In a form, a name may come more than once."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    content_type = request.headers.get("content-type", "")
+    kind = media_type(content_type)
     if kind == MULTIPART:
         form = await read_form(request)
         return [(name, value.decode(errors="replace")) for name, value in form.fields], True
@@ -89,7 +88,7 @@ async def _body_fields(request: Request) -> tuple[BodyFields, bool]:
         return [], False
     if kind == FORM:
         return _form_fields(body), True
-    if kind.startswith("application/") and kind.endswith(("/json", "+json")):
+    if is_json(content_type):
         return _json_fields(body), False
     raise BODY_NO_JSON_OR_FORM_TYPE()
 
@@ -103,7 +102,7 @@ def _form_fields(body: bytes) -> BodyFields:
 
 def _json_fields(body: bytes) -> BodyFields:
     try:
-        parsed = orjson.loads(body.removeprefix(BYTE_ORDER_MARK))
+        parsed = orjson.loads(without_byte_order_mark(body))
     except orjson.JSONDecodeError:
         raise BODY_NOT_JSON() from None
     if not isinstance(parsed, dict):

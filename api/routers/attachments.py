@@ -6,6 +6,7 @@ from pydantic import BeforeValidator
 from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import requires_scope
+from api.bodies.boolean_words import boolean_of
 from api.bodies.json_route import JsonRoute
 from api.bodies.multipart import file_named, read_form
 from api.middleware.body_limits import release_body
@@ -59,11 +60,10 @@ _NOT_FOUND = refuses(ATTACHMENT_NOT_FOUND)
 
 
 def _flag(value: object) -> bool:
-    words = {"true": True, "1": True, "false": False, "0": False}
-    try:
-        return words[str(value).lower()]
-    except KeyError:
-        raise ValueError("must be true, false, 1 or 0") from None
+    flag = boolean_of(value)
+    if flag is None:
+        raise ValueError("must be true, false, 1 or 0")
+    return flag
 
 
 Encrypted = Annotated[

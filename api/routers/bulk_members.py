@@ -9,6 +9,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import requires_scope
 from api.bodies.json_route import JsonRoute
+from api.bodies.media_types import is_json, without_byte_order_mark
 from api.job_answers import GOES_ON, count_response, wait_for_job
 from api.middleware.body_limits import release_body
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, json_request_body, refuses
@@ -98,10 +99,9 @@ async def _accept_members(
     request: Request, state: State, caller: Caller, list_id: int
 ) -> AcceptedImport:
     """A function of its own, so that nothing holds the body while the caller waits."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not kind.endswith(("/json", "+json")):
+    if not is_json(request.headers.get("content-type", "")):
         raise BODY_NO_JSON_TYPE()
-    body = (await request.body()).removeprefix(b"\xef\xbb\xbf")
+    body = without_byte_order_mark(await request.body())
     await run_in_threadpool(_check_members, body)
     accepted = await run_in_threadpool(
         accept.accept_members,

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator
 
 from api.access import actors
 from api.access.requirements import requires_scope
+from api.bodies.boolean_words import BOOLEAN_WORDS
 from api.bodies.json_route import JsonRoute
 from api.list_answers import list_responses
 from api.openapi import refuses
@@ -47,8 +48,7 @@ _MEMBERS = refuses(LIST_NOT_OWNER, LIST_NOT_FOUND, MEMBER_NOT_FOUND)
 
 
 def _premium(value: object) -> bool | Tier:
-    words: dict[str, bool | Tier] = {"1": True, "true": True, "0": False, "false": False}
-    words |= {tier.value: tier for tier in Tier}
+    words: dict[str, bool | Tier] = {**BOOLEAN_WORDS, **{tier.value: tier for tier in Tier}}
     try:
         return words[str(value).lower()]
     except KeyError:

@@ -9,8 +9,9 @@ from api.access import actors
 from api.access.actors import Principal
 from api.access.answer_timing import padded_duration
 from api.access.requirements import PUBLIC, requires_scope, requires_scope_or_trace
-from api.bodies.forms import FORM, MULTIPART, FormOrJsonBodyOf
+from api.bodies.forms import FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
+from api.bodies.media_types import FORM, MULTIPART
 from api.list_answers import list_response, list_responses
 from api.openapi import refuses
 from api.parameters import PathId, StateOf
