@@ -10,7 +10,7 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import parse_options_header
 from starlette.concurrency import run_in_threadpool
 
-from api.middleware.body_limits import MAX_IMPORT_FILE_BYTES, release_body
+from api.middleware.body_limits import release_body
 from api.middleware.deadlines import extend_deadline
 from core.refusals.imports import (
     IMPORT_EMPTY_FILE,
@@ -19,6 +19,7 @@ from core.refusals.imports import (
     IMPORT_TOO_LARGE,
 )
 from core.refusals.requests import BODY_CUT_SHORT, BODY_MALFORMED_UPLOAD
+from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.objects import ObjectStore
 from storage.parts import PART_BYTES, PartWriter, remove_all
 

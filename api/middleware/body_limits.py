@@ -15,7 +15,7 @@ from core.refusals.imports import IMPORT_TOO_LARGE
 from core.refusals.media import ATTACHMENT_TOO_LARGE
 from core.refusals.refusal import Refusal
 from core.refusals.requests import BODY_LENGTH_INVALID, BODY_TOO_LARGE, BODY_TOO_SLOW, SERVICE_BUSY
-from services.media.attachments.upload import MAX_IMAGE_BYTES
+from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
 
 MEGABYTE = 1024 * 1024
 # Part headers, boundaries and a few small fields around the file.
@@ -27,7 +27,6 @@ MAX_BODY_SILENCE_SECONDS = 20.0
 MAX_BODY_SECONDS = 90.0
 # A file of members goes on to object storage as it arrives, so it may take its time: 2 GB in four
 # hours are 150 KB/s.
-MAX_IMPORT_FILE_BYTES = 2 * 1024 * MEGABYTE
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 
 
@@ -57,7 +56,7 @@ LIMITS = (
     BodyLimit(
         re.compile(r"/attachments$"),
         MAX_IMAGE_BYTES + MULTIPART_OVERHEAD_BYTES,
-        ATTACHMENT_TOO_LARGE.filled(most=MAX_IMAGE_BYTES),
+        ATTACHMENT_TOO_LARGE,
     ),
     _json_limit(r"/webhooks/", 1),
     _json_limit(r"(/auxilia)?/composer/", 8),

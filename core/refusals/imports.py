@@ -2,6 +2,7 @@
 
 from core.errors import Kind
 from core.refusals.refusal import Refusal
+from core.upload_limits import MAX_IMPORT_FILE_BYTES
 
 IMPORT_NOT_FOUND = Refusal(Kind.NOT_FOUND, "import.not_found", "There is no such import.")
 IMPORT_ERRORS_GONE = Refusal(
@@ -18,7 +19,9 @@ IMPORT_SEVERAL_FILES = Refusal(
     Kind.MALFORMED, "import.several_files", "Send one file in the part 'file'."
 )
 IMPORT_TOO_LARGE = Refusal(
-    Kind.TOO_LARGE, "import.too_large", "A file has at most 2 GB (2,147,483,648 bytes)."
+    Kind.TOO_LARGE,
+    "import.too_large",
+    f"A file has at most 2 GB ({MAX_IMPORT_FILE_BYTES:,} bytes).",
 )
 IMPORT_FILE = Refusal(
     Kind.MALFORMED,

@@ -6,6 +6,7 @@ that is imported here is of the standard library.
 
 from core.errors import Kind
 from core.refusals.refusal import Refusal
+from core.upload_limits import MAX_IMAGE_BYTES
 
 ATTACHMENT_NOT_FOUND = Refusal(
     Kind.NOT_FOUND, "attachment.not_found", "There is no such attachment."
@@ -31,8 +32,7 @@ ATTACHMENT_EMPTY = Refusal(Kind.INVALID, "attachment.empty", "The uploaded file 
 ATTACHMENT_TOO_LARGE = Refusal(
     Kind.TOO_LARGE,
     "attachment.too_large",
-    "A file has at most {most:,} bytes (5 MB).",
-    examples={"most": 5 * 1024 * 1024},
+    f"A file has at most {MAX_IMAGE_BYTES:,} bytes (5 MB).",
 )
 ATTACHMENT_UNSUPPORTED_NAME = Refusal(
     Kind.UNSUPPORTED_TYPE,

@@ -14,6 +14,7 @@ from core.refusals.media import (
     ATTACHMENT_UNSUPPORTED_TYPE,
 )
 from core.scopes import Scope
+from core.upload_limits import MAX_IMAGE_BYTES
 from models import Attachment, AttachmentStatus, Job
 from services.access.api_keys import Caller
 from services.jobs import idempotency, kinds, outbox
@@ -24,7 +25,6 @@ from storage.encryption import WrappedKey
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_IMAGE_FILENAME_CHARACTERS = 255
 
 
@@ -108,7 +108,7 @@ def check(upload: Upload) -> ImageType:
     if not upload.data:
         raise ATTACHMENT_EMPTY()
     if len(upload.data) > MAX_IMAGE_BYTES:
-        raise ATTACHMENT_TOO_LARGE(most=MAX_IMAGE_BYTES)
+        raise ATTACHMENT_TOO_LARGE()
     if PurePosixPath(upload.filename).suffix.lower().removeprefix(".") not in ALLOWED_EXTENSIONS:
         raise ATTACHMENT_UNSUPPORTED_NAME(extensions=", .".join(sorted(ALLOWED_EXTENSIONS)))
     image_type = sniff(upload.data)
