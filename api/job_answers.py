@@ -15,6 +15,8 @@ from core.errors import DomainError, Kind
 from models import Job, JobStatus
 from storage.redis.notifications import job_topic
 
+GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
+
 
 async def wait_for_job(request: Request, state: State, job_id: int, seconds: float) -> Job:
     """The job once it has ended or the wait is over; raises the reason of one that failed."""

@@ -9,7 +9,7 @@ from collections.abc import MutableMapping
 from enum import StrEnum
 from typing import Any
 
-from core.errors import rate_limited
+from core.refusals.requests import RATE_LIMITED
 from core.settings import Settings
 from services.access.api_keys import Caller
 from storage.redis.rate_counters import RateCounters, RateLimitStatus, parse_limits
@@ -54,9 +54,7 @@ class RateLimiter:
         scope["pressroom.headers"].extend(_headers(rate, standings))
         exceeded = [each.reset for each in standings if each.remaining < 0]
         if exceeded:
-            raise rate_limited(
-                "rate.limited", "Too many requests; try again later.", retry_after=max(exceeded)
-            )
+            raise RATE_LIMITED(retry_after=max(exceeded))
 
     def close(self) -> None:
         self._counters.close()

@@ -20,7 +20,7 @@ from api.bodies.json_route import JsonRoute
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.waiting.disconnects import while_connected
-from core.errors import TransientError, unavailable
+from core.errors import DomainError, Kind, TransientError
 from core.lanes import Lane
 from core.logging import configure_logging
 from core.scopes import Scope
@@ -48,7 +48,7 @@ def answer(asked: RequestLease) -> dict[str, Any]:
         time.sleep(question["sleep"])
     match question["end"]:
         case "refuse":
-            raise unavailable("probe.busy", "Ask again.", retry_after=7)
+            raise DomainError(Kind.UNAVAILABLE, "probe.busy", "Ask again.", retry_after=7)
         case "pass":
             raise TransientError("a moment")
         case "break":

@@ -5,8 +5,8 @@ from enum import StrEnum
 
 from sqlalchemy import select
 
-from core.errors import not_found
 from core.keyring import Keyring
+from core.refusals.mailing import SUBSCRIPTION_NOT_FOUND
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services.mailing.subscriptions import changes, opt_outs
 from storage.unit_of_work import UnitOfWork
@@ -74,5 +74,5 @@ def own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscriptio
     """The person's record on a list, in whatever status; raises ``subscription.not_found``."""
     found = changes.find(uow, list_id, user_id)
     if found is None:
-        raise not_found("subscription.not_found", "There is no subscription to this list.")
+        raise SUBSCRIPTION_NOT_FOUND()
     return found
