@@ -60,7 +60,17 @@ requirements: $(VENV)/.dev ## Pin all dependencies anew
 	$(COMPILE) --extra devstack --constraint requirements-dev.txt --output-file requirements-devstack.txt
 	$(COMPILE) --constraint requirements-dev.txt --output-file requirements.txt
 
-$(VENV)/bin/python:
+# Programs find the checkout by its absolute path, which a user who came here by `su` may not be able
+# to enter. Python would say no more than "No module named …".
+.PHONY: open
+open:
+	@closed=; folder="$(CURDIR)"; \
+	while [ "$$folder" != / ]; do [ -x "$$folder" ] || closed="$$folder"; folder=$$(dirname "$$folder"); done; \
+	[ -z "$$closed" ] || { \
+		echo "User $$(id -un) cannot enter $$closed, where this checkout lies ($(CURDIR))."; \
+		echo "Clone it into a folder that this user can enter, or run make as the owner of $$closed."; exit 2; }
+
+$(VENV)/bin/python: | open
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Pressroom needs Python 3.11 or newer; set PYTHON=… to one."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
