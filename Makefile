@@ -30,8 +30,9 @@ check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 	! $(BIN)/vulture | grep -E "unused (function|class|method|property|import)|unreachable"
 	$(BIN)/python -m pytest -m check
 
-faults: $(VENV)/.dev ## Run the fault and security tests in their full form (hours)
+faults: $(VENV)/.dev ## Run the fault, security and property tests in their full form (hours)
 	PRESSROOM_FAULTS=full $(BIN)/python -m pytest tests/faults tests/security tests/services --timeout 7200 $(TESTS)
+	PRESSROOM_FAULTS=full $(BIN)/python -m pytest -m hypothesis --ignore tests/faults --ignore tests/security --ignore tests/services
 
 bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
 	$(BIN)/python -m benchmarks $(NAME)
