@@ -6,8 +6,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Most of a test is waiting for real processes: three at a time, each with services of its own.
 PARALLEL := --numprocesses 3 --dist loadfile
-# A client of another language, where there is Node.js to run it.
-JAVASCRIPT := $(if $(shell command -v npm),tests/javascript/node_modules/.package-lock.json)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help run test check faults bench audit requirements format
@@ -18,7 +16,7 @@ help: ## Say what there is to make
 run: $(VENV)/.devstack ## Start everything on this machine; Ctrl-C stops it
 	@$(BIN)/pressroom up
 
-test: $(VENV)/.dev $(JAVASCRIPT) ## Run every test, against the real stack
+test: $(VENV)/.dev ## Run every test, against the real stack
 	$(BIN)/python -m pytest $(PARALLEL) $(TESTS)
 
 check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
@@ -82,10 +80,6 @@ $(VENV)/.devstack: $(VENV)/bin/python requirements-devstack.txt pyproject.toml
 
 $(VENV)/.dev: $(VENV)/bin/python requirements-dev.txt pyproject.toml
 	@$(MAKE) --no-print-directory install REQUIREMENTS=requirements-dev.txt
-	@touch $@
-
-tests/javascript/node_modules/.package-lock.json: tests/javascript/package-lock.json
-	npm --prefix tests/javascript ci --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 
 .PHONY: install

@@ -14,6 +14,7 @@ from devstack.errors import StackError
 from devstack.stack import embedded_services
 from tests.devstack.open_checkout import ORDINARY_ID, Checkout
 from tests.devstack.ordinary_user import OrdinaryUser
+from tests.prerequisites import pass_over
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
@@ -59,7 +60,7 @@ def test_make_names_the_folder_and_the_user_who_cannot_enter_it(
     closed: Path, ordinary_user: OrdinaryUser, target: str
 ) -> None:
     if shutil.which("make") is None:
-        pytest.skip("no make on this machine")
+        pass_over("the Makefile needs make")
     here = closed / "pressroom"
     here.mkdir()
     here.chmod(0o755)
