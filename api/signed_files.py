@@ -34,7 +34,7 @@ def result_with_links(state: State, job: Job) -> dict[str, Any] | None:
 def require_signed_url(request: Request) -> None:
     """Raises ``link.invalid`` unless the request's path was signed and the link still lasts."""
     fits = signed_urls.opens(
-        state_of(request).file_signer,
+        state_of(request).resources.keyring,
         request.scope["path"],
         expires=request.query_params.get("expires", ""),
         signature=request.query_params.get("signature", ""),
@@ -46,4 +46,4 @@ def require_signed_url(request: Request) -> None:
 
 def _link(state: State, path: str) -> str:
     base = state.resources.settings.public_base
-    return signed_urls.create(state.file_signer, path, base=base, now=clock.now())
+    return signed_urls.create(state.resources.keyring, path, base=base, now=clock.now())

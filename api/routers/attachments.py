@@ -195,7 +195,7 @@ def create_link(
     with state.resources.unit_of_work() as uow:
         attachment = records.get(uow, caller, hash_id)
     url, expires_at = signed_links.create(
-        state.link_signer,
+        state.resources.keyring,
         attachment,
         base=state.resources.settings.public_base,
         expires_in=body.expires_in,

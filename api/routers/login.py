@@ -104,8 +104,8 @@ def begin_session(
     if before is not None and before.caller.session_id is not None:
         sessions.end(uow, before.caller.session_id)
     browser = browser_name(request.headers.get("user-agent"))
-    value = sessions.begin(uow, state.session_signer, user_id, browser=browser)
-    return LoginCookies(value, logins.known_browser_token(state.login_signer, email))
+    value = sessions.begin(uow, state.resources.keyring, user_id, browser=browser)
+    return LoginCookies(value, logins.known_browser_token(state.resources.keyring, email))
 
 
 async def _enter(request: Request, state: State, form: FormFields) -> LoginCookies | None:
@@ -123,7 +123,7 @@ def _attempt(request: Request, state: State, email: str) -> Attempt:
     with state.resources.unit_of_work() as uow:
         return logins.begin(
             uow,
-            state.login_signer,
+            state.resources.keyring,
             email=email,
             client=client_address(request),
             known=request.cookies.get(state.cookies.known),

@@ -61,7 +61,7 @@ def read_media(request: Request, filename: str) -> Response:
 
 def _has_link(request: Request, state: State, attachment: Attachment) -> bool:
     return signed_links.opens(
-        state.link_signer,
+        state.resources.keyring,
         attachment.filename,
         expires=request.query_params.get("expires", ""),
         signature=request.query_params.get("signature", ""),

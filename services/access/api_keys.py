@@ -9,7 +9,7 @@ from sqlalchemy import any_, bindparam, func, select, update
 
 from core import clock
 from core.errors import DomainError, insufficient_scope, invalid, not_found, unauthenticated
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
 from core.scopes import EVERYTHING_OF_A_USER, Scope, effective
 from core.secret_form import API_KEY
 from models import ApiKey
@@ -19,6 +19,7 @@ from storage.unit_of_work import UnitOfWork
 # A busy key must not become a hot row: its last use is noted at most this often.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 MAX_KEY_NAME_CHARACTERS = 200
+_PURPOSE = "api-key"
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,9 @@ class Caller:
     grant_id: int | None = None
 
 
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "api-key")
-
-
 def create(
     uow: UnitOfWork,
-    signer: Signer,
+    keyring: Keyring,
     *,
     user_id: int,
     name: str,
@@ -57,7 +54,7 @@ def create(
     key = ApiKey(
         user_id=user_id,
         name=name,
-        secret_hmac=signer.digest(secret.encode()),
+        secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
         last_four=secret[-4:],
         scopes=None if scopes is None else sorted(set(scopes)),
     )
@@ -87,11 +84,11 @@ class LastUseBuffer:
             database.rows(_NOTE_USES, key_ids=list(noted), now=clock.now())
 
 
-def authenticate(database: Database, uses: LastUseBuffer, signer: Signer, secret: str) -> Caller:
+def authenticate(database: Database, uses: LastUseBuffer, keyring: Keyring, secret: str) -> Caller:
     """The caller behind a key; raises ``auth.invalid_credentials``."""
     if not API_KEY.matches(secret):
         raise _unknown()
-    found = database.rows(_CREDENTIAL, digests=signer.digests(secret.encode()))
+    found = database.rows(_CREDENTIAL, digests=keyring.signer(_PURPOSE).digests(secret.encode()))
     if not found:
         raise _unknown()
     [(key_id, user_id, sent_scopes, last_used_at)] = found

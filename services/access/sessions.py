@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 from core import clock
 from core.errors import DomainError, not_found, unauthenticated
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
 from core.scopes import EVERYTHING_OF_A_USER
 from models import UserSession
 from services.access.api_keys import Caller
@@ -32,20 +32,17 @@ SESSION_LIFETIME = timedelta(days=30)
 IDLE_LIFETIME = timedelta(days=14)
 # A busy session must not become a hot row: its last use is noted at most this often.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
+_PURPOSE = "session"
 _WELL_FORMED = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 
 
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "session")
-
-
-def begin(uow: UnitOfWork, signer: Signer, user_id: int, *, browser: str | None = None) -> str:
+def begin(uow: UnitOfWork, keyring: Keyring, user_id: int, *, browser: str | None = None) -> str:
     """A new session; returns the cookie's value, which is never one that a browser sent."""
     value = secrets.token_urlsafe(32)
     uow.session.add(
         UserSession(
             user_id=user_id,
-            secret_hmac=signer.digest(value.encode()),
+            secret_hmac=keyring.signer(_PURPOSE).digest(value.encode()),
             browser=browser,
             expires_at=func.now() + SESSION_LIFETIME,
         )
@@ -53,12 +50,12 @@ def begin(uow: UnitOfWork, signer: Signer, user_id: int, *, browser: str | None 
     return value
 
 
-def authenticate(database: Database, signer: Signer, value: str) -> Caller:
+def authenticate(database: Database, keyring: Keyring, value: str) -> Caller:
     """The person behind a cookie; raises ``auth.invalid_credentials``."""
     if not is_well_formed(value):
         raise _unknown()
     now = clock.now()
-    digests = signer.digests(value.encode())
+    digests = keyring.signer(_PURPOSE).digests(value.encode())
     found = database.rows(_LIVE, digests=digests, now=now, idle_since=now - IDLE_LIFETIME)
     if not found:
         raise _unknown()
@@ -113,13 +110,13 @@ def purge(uow: UnitOfWork, *, before: datetime) -> int:
     return len(uow.session.execute(statement.returning(UserSession.id)).all())
 
 
-def csrf_token(signer: Signer, value: str) -> str:
+def csrf_token(keyring: Keyring, value: str) -> str:
     """What a form of ours says to show that it is ours, in the browser with this cookie."""
-    return signer.sign(_csrf_message(value))
+    return keyring.signer(_PURPOSE).sign(_csrf_message(value))
 
 
-def is_csrf_token(signer: Signer, value: str, sent: str) -> bool:
-    return signer.verify(_csrf_message(value), sent)
+def is_csrf_token(keyring: Keyring, value: str, sent: str) -> bool:
+    return keyring.signer(_PURPOSE).verify(_csrf_message(value), sent)
 
 
 def _csrf_message(value: str) -> bytes:

@@ -128,7 +128,7 @@ def _register(
     # Of a person who is only known as a reader too: opening it proves that they have the address.
     secret = mailed_tokens.make(
         uow,
-        mailed_tokens.signer(resources.keyring),
+        resources.keyring,
         Purpose.REGISTER,
         user_id=None,
         email=asked.email,
@@ -145,7 +145,7 @@ def _forgotten(
         return _register(uow, resources, asked, person)
     secret = mailed_tokens.make(
         uow,
-        mailed_tokens.signer(resources.keyring),
+        resources.keyring,
         Purpose.RESET_PASSWORD,
         user_id=person.id,
         email=asked.email,
@@ -160,7 +160,7 @@ def _new_address(
         return "address_taken", _ways_in(resources.settings, asked.email)
     secret = mailed_tokens.make(
         uow,
-        mailed_tokens.signer(resources.keyring),
+        resources.keyring,
         Purpose.CHANGE_ADDRESS,
         user_id=asked.user_id,
         email=asked.email,

@@ -155,7 +155,7 @@ def _open(
     uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str
 ) -> tuple[MailedToken, str]:
     try:
-        opened = mailed_tokens.read(uow, mailed_tokens.signer(keyring), purpose, secret)
+        opened = mailed_tokens.read(uow, keyring, purpose, secret)
     except DomainError:
         raise _not_valid() from None
     assert opened.email is not None

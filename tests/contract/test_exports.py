@@ -140,12 +140,12 @@ def test_a_link_opens_its_own_file_alone_and_not_for_long(
     )
     for url in (first.copy_with(query=None), first.copy_with(path=second.path)):
         problem(httpx.get(url), 403, "link.invalid")
-    signer = signed_urls.signer(stack.resources.keyring)
+    keyring = stack.resources.keyring
     base = stack.settings().public_base
     for age, status in ((timedelta(minutes=14, seconds=30), 200), (timedelta(minutes=15), 403)):
-        link = signed_urls.create(signer, first.path, base=base, now=clock.now() - age)
+        link = signed_urls.create(keyring, first.path, base=base, now=clock.now() - age)
         assert httpx.get(link).status_code == status
-    nothing = signed_urls.create(signer, "/exports/0/file.csv.gz", base=base, now=clock.now())
+    nothing = signed_urls.create(keyring, "/exports/0/file.csv.gz", base=base, now=clock.now())
     problem(httpx.get(nothing), 404, "export.not_found")
 
 

@@ -126,9 +126,9 @@ def test_a_link_opens_its_own_file_alone_and_not_for_long(
 
 def link_of(stack: Stack, path: str, *, age: timedelta) -> str:
     """A link made so long ago."""
-    signer = signed_urls.signer(stack.resources.keyring)
+    keyring = stack.resources.keyring
     base = stack.settings().public_base
-    return signed_urls.create(signer, path, base=base, now=clock.now() - age)
+    return signed_urls.create(keyring, path, base=base, now=clock.now() - age)
 
 
 def test_each_look_at_a_job_or_an_import_renews_the_link(

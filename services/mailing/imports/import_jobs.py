@@ -22,7 +22,6 @@ from services.mailing.imports.applying.apply import AppliedChunk, PreparedChunk
 from services.mailing.imports.entries import chunk_key
 from services.mailing.imports.prefetch import Prefetch
 from services.mailing.imports.splitting import split as splitting
-from services.mailing.subscriptions import opt_outs
 from storage.parts import remove_all
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -178,12 +177,11 @@ def _prepared(resources: Resources, task: MemberImport) -> Prefetch[PreparedChun
 def _apply_chunk(
     resources: Resources, lease: Lease, task: MemberImport, number: int, chunk: PreparedChunk
 ) -> MemberImport:
-    signer = opt_outs.signer(resources.keyring)
     with resources.unit_of_work() as uow:
         task = uow.session.get_one(MemberImport, task.id)
         # Nobody joins a list that was archived meanwhile.
         lists.get(uow, task.list_id)
-        applied = apply.apply(uow, signer, task, chunk)
+        applied = apply.apply(uow, resources.keyring, task, chunk)
         # The job first, then the import, as whoever ends both takes them. This is what
         # takes the chunk back when the job is not ours any more.
         leases.progress(uow, lease, done=_done(task) + len(chunk.entries), total=task.received)

@@ -53,8 +53,7 @@ def set_email(
     """Switch the member's mail off or on; raises ``subscription.opted_out`` for who said no."""
     member = _hold(uow, mailing_list, user_id)
     person = accounts.get(uow, user_id)
-    signer = opt_outs.signer(keyring)
-    if enabled and opt_outs.kinds_of(uow, signer, mailing_list.id, person):
+    if enabled and opt_outs.kinds_of(uow, keyring, mailing_list.id, person):
         raise conflict(
             "subscription.opted_out", "This person opted out; only they can take it back."
         )

@@ -4,19 +4,16 @@ import re
 from datetime import datetime, timedelta
 
 from core.errors import conflict, invalid
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
 from models import Attachment
 
 MAX_LINK_LIFETIME = timedelta(days=7)
+_PURPOSE = "media-link"
 _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
 
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "media-link")
-
-
 def create(
-    signer: Signer, attachment: Attachment, *, base: str, expires_in: int, now: datetime
+    keyring: Keyring, attachment: Attachment, *, base: str, expires_in: int, now: datetime
 ) -> tuple[str, datetime]:
     """An absolute URL and when it ends; raises ``link.expires_in``, ``link.not_encrypted``."""
     longest = int(MAX_LINK_LIFETIME.total_seconds())
@@ -27,16 +24,16 @@ def create(
             "link.not_encrypted", "This file isn't encrypted: its view_url is open to everybody."
         )
     expires = int(now.timestamp()) + expires_in
-    signature = signer.sign(_signed(attachment.filename, expires))
+    signature = keyring.signer(_PURPOSE).sign(_signed(attachment.filename, expires))
     url = f"{base}/media/{attachment.filename}?expires={expires}&signature={signature}"
     return url, datetime.fromtimestamp(expires, tz=now.tzinfo)
 
 
-def opens(signer: Signer, filename: str, *, expires: str, signature: str, now: datetime) -> bool:
+def opens(keyring: Keyring, filename: str, *, expires: str, signature: str, now: datetime) -> bool:
     """Whether a link's query is ours, for this file, and still lasts."""
     if not _SECONDS.match(expires):
         return False
-    signed = signer.verify(_signed(filename, int(expires)), signature)
+    signed = keyring.signer(_PURPOSE).verify(_signed(filename, int(expires)), signature)
     return signed and now.timestamp() < int(expires)
 
 

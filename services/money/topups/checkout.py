@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from core import clock, ids
 from core.errors import TransientError, conflict, invalid, unavailable
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
 from core.lanes import Lane
 from core.scopes import Scope
 from integrations.payments.port import Checkout, OpenedCheckout, PaymentChannel, Payments
@@ -17,14 +17,14 @@ from services.jobs import idempotency, kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
 from services.jobs.lease import Lease
-from services.money.topups import return_urls
-from services.money.topups.claims import ClaimTokens
+from services.money.topups import claims, return_urls
 from services.money.topups.prices import Price, price
 from services.money.topups.settlement import apply_facts, lock
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 RETURN_PATH = "/topups/return"
+_RETURN_PURPOSE = "topup-return"
 # How long an order can be paid.
 ORDER_LIFETIME = timedelta(hours=1)
 # Providers open no page for less than half an hour, and who ordered has long gone by then.
@@ -49,14 +49,9 @@ class AcceptedOrder:
     replayed: bool
 
 
-def return_signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "topup-return")
-
-
 def accept(
     resources: Resources,
     channels: PaymentChannels,
-    tokens: ClaimTokens,
     asked: OrderRequest,
     *,
     user_id: int | None,
@@ -82,7 +77,8 @@ def accept(
     try:
         with resources.unit_of_work() as uow:
             order = _new(wanted, channel, asked.redirect_url, user_id)
-            order.claim_token_hmac = tokens.hmac(tokens.make(order.id))
+            token = claims.make_token(resources.keyring, order.id)
+            order.claim_token_hmac = claims.token_hmac(resources.keyring, token)
             uow.session.add(order)
             uow.session.flush()
             job = outbox.enqueue(
@@ -91,9 +87,7 @@ def accept(
             if key is not None:
                 idempotency.record(uow, key, job_id=job.id)
     except EqualRequestCommitted:
-        return accept(
-            resources, channels, tokens, asked, user_id=user_id, key=key, request_id=request_id
-        )
+        return accept(resources, channels, asked, user_id=user_id, key=key, request_id=request_id)
     return AcceptedOrder(job.id, order.id, replayed=False)
 
 
@@ -187,9 +181,14 @@ def _note(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> 
 
 
 def _return_url(resources: Resources, order_id: int) -> str:
-    signature = return_signer(resources.keyring).sign(str(order_id).encode())
+    signature = resources.keyring.signer(_RETURN_PURPOSE).sign(str(order_id).encode())
     base = resources.settings.public_base
     return f"{base}{RETURN_PATH}?order={order_id}&signature={signature}"
+
+
+def is_return_signature(keyring: Keyring, order: str, signature: str) -> bool:
+    """Whether a payer who comes back was sent with this signature, for the order of this id."""
+    return keyring.signer(_RETURN_PURPOSE).verify(order.encode(), signature)
 
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
