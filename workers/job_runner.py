@@ -13,8 +13,9 @@ from celery.exceptions import SoftTimeLimitExceeded
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from core.errors import DomainError, TransientError
+from core.errors import DomainError, Kind, TransientError
 from core.logging import get_logger
+from core.refusals.refusal import Refusal
 from services.jobs import lease as leases
 from services.jobs.kinds import kind_named
 from services.jobs.lease import RENEW_EVERY_SECONDS, JobCancelled, Lease, LeaseLost
@@ -28,6 +29,9 @@ _MAX_RETRY_SECONDS = 60.0
 
 # A database that restarts, or is out of connections, is no fault of the job.
 _MAY_PASS = (TransientError, OperationalError, InterfaceError, PoolTimeoutError)
+
+_TOO_SLOW = Refusal(Kind.DAMAGED, "job.too_slow", "The job took too long.")
+_BROKE = Refusal(Kind.DAMAGED, "job.internal_error", "The job failed unexpectedly.")
 
 Work = Callable[[Lease], None]
 
@@ -83,17 +87,15 @@ def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
             case JobCancelled():
                 leases.cancel(uow, lease)
             case DomainError():
-                leases.fail(uow, lease, code=error.code, message=error.message)
+                leases.fail(uow, lease, error)
             case SoftTimeLimitExceeded():
-                leases.fail(uow, lease, code="job.too_slow", message="The job took too long.")
+                leases.fail(uow, lease, _TOO_SLOW())
             case _ if _may_pass(error) and lease.retries < kind_named(lease.kind).max_retries:
                 log.warning("job.retried", reason=str(error))
                 leases.retry_later(uow, lease, _backoff(lease.retries))
             case _:
                 log.error("job.broke", exc_info=error)
-                leases.fail(
-                    uow, lease, code="job.internal_error", message="The job failed unexpectedly."
-                )
+                leases.fail(uow, lease, _BROKE())
 
 
 def _may_pass(error: Exception) -> bool:

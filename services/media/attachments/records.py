@@ -4,6 +4,7 @@ from functools import partial
 from sqlalchemy import delete, select
 
 from core.errors import DomainError, Kind, invalid, not_found
+from core.refusals.refusal import Refusal
 from models import Attachment, AttachmentStatus, Job
 from services.access.api_keys import Caller
 from services.jobs import records
@@ -15,7 +16,7 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 _HASH_ID = re.compile(r"[a-z0-9]{12}\Z")
-ATTACHMENT_DELETED = {"code": "attachment.deleted", "message": "The attachment was deleted."}
+ATTACHMENT_DELETED = Refusal(Kind.NOT_FOUND, "attachment.deleted", "The attachment was deleted.")
 _FILENAME = re.compile(r"[a-z0-9]{12}\.(webp|png)\Z")
 
 
@@ -40,8 +41,8 @@ def outcome(uow: UnitOfWork, accepted: AcceptedUpload) -> Attachment | DomainErr
     if attachment is not None:
         return attachment
     job = uow.session.get(Job, accepted.job_id)
-    if job is None or job.error is None or job.error["code"] == ATTACHMENT_DELETED["code"]:
-        return not_found("attachment.not_found", ATTACHMENT_DELETED["message"])
+    if job is None or job.error is None or job.error["code"] == ATTACHMENT_DELETED.code:
+        return not_found("attachment.not_found", ATTACHMENT_DELETED.sentence)
     return invalid(job.error["code"], job.error["message"])
 
 
@@ -118,4 +119,4 @@ def _cancel_processing(uow: UnitOfWork, attachment: Attachment) -> None:
         .with_for_update()
     )
     for job in jobs:
-        records.end_with_subject(uow, job, ATTACHMENT_DELETED)
+        records.end_with_subject(uow, job, ATTACHMENT_DELETED())

@@ -11,6 +11,7 @@ from models import Attachment, AttachmentStatus, Job
 from services.access.api_keys import Caller
 from services.jobs import idempotency, kinds, outbox
 from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
+from services.jobs.records import error_shown
 from services.media.attachments.files import original_key, seal
 from services.media.images import ALLOWED_EXTENSIONS, ImageType, sniff
 from storage.encryption import WrappedKey
@@ -40,7 +41,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     if attachment is None:
         return
     attachment.status = AttachmentStatus.FAILED
-    attachment.error = job.error
+    attachment.error = error_shown(job)
     uow.after_commit(partial(uow.objects.remove, original_key(attachment)))
 
 

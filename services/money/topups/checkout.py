@@ -6,7 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from core import clock, ids
-from core.errors import TransientError, conflict, invalid, unavailable
+from core.errors import DomainError, TransientError, invalid, too_slow, unavailable
 from core.keyring import Keyring
 from core.lanes import Lane
 from core.scopes import Scope
@@ -17,6 +17,7 @@ from services.jobs import idempotency, kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
 from services.jobs.lease import Lease
+from services.jobs.records import error_shown
 from services.money.topups import claims, return_urls
 from services.money.topups.prices import Price, price
 from services.money.topups.settlement import apply_facts, lock
@@ -140,15 +141,23 @@ def open_checkout(resources: Resources, channels: PaymentChannels, lease: Lease)
     if order.payment_url is not None:
         _note(resources, lease, None)
         return
-    payments = channels.channel(PaymentChannel(order.channel))
+    payments = _payments(channels, order)
     _note(resources, lease, _open(resources, payments, order, lease))
+
+
+def _payments(channels: PaymentChannels, order: PaymentOrder) -> Payments:
+    try:
+        return channels.channel(PaymentChannel(order.channel))
+    except DomainError as error:
+        # It was there when the order was accepted: the operator took it away since.
+        raise unavailable(error.code, error.message) from None
 
 
 def _open(
     resources: Resources, payments: Payments, order: PaymentOrder, lease: Lease
 ) -> OpenedCheckout:
     if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
-        raise conflict("topup.too_late", "The order was not opened in time; make a new one.")
+        raise too_slow("topup.too_late", "The order was not opened in time; make a new one.")
     try:
         return payments.open(
             Checkout(
@@ -196,7 +205,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     assert job.subject_id is not None
     order = lock(uow, job.subject_id)
     if order.status == OrderStatus.CREATED:
-        order.is_failed, order.error = True, job.error
+        order.is_failed, order.error = True, error_shown(job)
         apply_facts(uow, order, OrderVia.JOB)
 
 
