@@ -25,7 +25,6 @@ from tests.contract.subscribers import (
 from tests.contract.test_body_limits import Raw
 from tests.stack import Owner, Stack, eventually
 
-
 _BROKEN = DomainError(Kind.DAMAGED, "job.x", "M")
 
 
