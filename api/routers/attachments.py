@@ -21,8 +21,9 @@ from core.errors import DomainError
 from core.scopes import Scope
 from models import AttachmentStatus
 from services.access.api_keys import Caller
+from services.jobs.idempotency import AcceptedJob
 from services.media.attachments import records, signed_links, upload
-from services.media.attachments.upload import AcceptedUpload, Upload, clean_filename
+from services.media.attachments.upload import Upload, clean_filename
 from storage.notifications import job_topic
 
 router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
@@ -121,7 +122,7 @@ async def upload_attachment(
 
 async def _accept(
     request: Request, state: State, caller: Caller, *, encrypted: bool
-) -> AcceptedUpload:
+) -> AcceptedJob:
     """A function of its own, so that nothing holds the file's bytes while the caller waits."""
     form = await read_form(request)
     part = file_named(form, "file")
@@ -139,7 +140,7 @@ async def _accept(
     return accepted
 
 
-def _answer(state: State, accepted: AcceptedUpload) -> JSONResponse:
+def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     with state.resources.unit_of_work() as uow:
         attachment = records.outcome(uow, accepted)
     if isinstance(attachment, DomainError):

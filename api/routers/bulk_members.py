@@ -21,8 +21,9 @@ from api.state import State
 from core.errors import malformed, too_large, unsupported_type
 from core.scopes import Scope
 from services.access.api_keys import Caller
+from services.jobs.idempotency import AcceptedJob
 from services.mailing.imports import accept
-from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST, AcceptedImport
+from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
@@ -89,7 +90,7 @@ async def add_members(
 
 async def _accept_members(
     request: Request, state: State, caller: Caller, list_id: int
-) -> AcceptedImport:
+) -> AcceptedJob:
     """A function of its own, so that nothing holds the body while the caller waits."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not kind.endswith(("/json", "+json")):

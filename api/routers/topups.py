@@ -18,8 +18,9 @@ from core.errors import too_slow
 from core.scopes import Scope
 from models import JobStatus, PaymentOrder
 from services.access.api_keys import Caller
+from services.jobs.idempotency import AcceptedJob
 from services.money.topups import checkout, claims, orders
-from services.money.topups.checkout import AcceptedOrder, OrderRequest
+from services.money.topups.checkout import OrderRequest
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
@@ -118,9 +119,9 @@ def _asked(fields: dict[str, Any]) -> OrderRequest:
     )
 
 
-def _answer(state: State, accepted: AcceptedOrder) -> Response:
+def _answer(state: State, accepted: AcceptedJob) -> Response:
     with state.resources.unit_of_work() as uow:
-        order = uow.session.get_one(PaymentOrder, accepted.order_id)
+        order = uow.session.get_one(PaymentOrder, accepted.subject_id)
     # Whoever ordered wants the page, even where somebody has paid on it meanwhile.
     record = record_of(order) | {
         "payment_url": order.payment_url,

@@ -8,8 +8,9 @@ from core.refusals.refusal import Refusal
 from models import Attachment, AttachmentStatus, Job
 from services.access.api_keys import Caller
 from services.jobs import records
+from services.jobs.idempotency import AcceptedJob
 from services.media.attachments.files import data_key, media_key, original_key, unseal
-from services.media.attachments.upload import PROCESS_ATTACHMENT, AcceptedUpload
+from services.media.attachments.upload import PROCESS_ATTACHMENT
 from storage.encryption import Tampered
 from storage.objects import ObjectMissing
 from storage.resources import Resources
@@ -28,16 +29,16 @@ def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
     return attachment
 
 
-def outcome(uow: UnitOfWork, accepted: AcceptedUpload) -> Attachment | DomainError:
+def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
     """What an upload has come to, for its caller: the record, or why there is none.
 
     Whoever hears the refusal needs no failed record of it; the job keeps the reason.
     """
     refused = delete(Attachment).where(
-        Attachment.id == accepted.attachment_id, Attachment.status == AttachmentStatus.FAILED
+        Attachment.id == accepted.subject_id, Attachment.status == AttachmentStatus.FAILED
     )
     uow.session.execute(refused)
-    attachment = uow.session.get(Attachment, accepted.attachment_id)
+    attachment = uow.session.get(Attachment, accepted.subject_id)
     if attachment is not None:
         return attachment
     job = uow.session.get(Job, accepted.job_id)

@@ -15,7 +15,7 @@ from integrations.payments.registry import PaymentChannels
 from models import Job, OrderStatus, OrderVia, PaymentOrder
 from services.jobs import idempotency, kinds, outbox
 from services.jobs import lease as leases
-from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
+from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.lease import Lease
 from services.jobs.records import error_shown
 from services.money.topups import claims, return_urls
@@ -43,13 +43,6 @@ class OrderRequest:
     redirect_url: str
 
 
-@dataclass(frozen=True)
-class AcceptedOrder:
-    job_id: int
-    order_id: int
-    replayed: bool
-
-
 def accept(
     resources: Resources,
     channels: PaymentChannels,
@@ -58,7 +51,7 @@ def accept(
     user_id: int | None,
     key: IdempotencyKey | None,
     request_id: str | None,
-) -> AcceptedOrder:
+) -> AcceptedJob:
     """Write the order and the job that opens its page, or refuse it.
 
     Raises what ``prices.price``, ``redirects.check`` and ``services.jobs.idempotency`` do, and
@@ -73,23 +66,29 @@ def accept(
         credit_amount=asked.credit_amount,
     )
     channel = _channel(channels, asked.channel)
-    if key is not None and (earlier := _find_earlier(resources, key)):
-        return earlier
-    try:
-        with resources.unit_of_work() as uow:
-            order = _new(wanted, channel, asked.redirect_url, user_id)
-            token = claims.make_token(resources.keyring, order.id)
-            order.claim_token_hmac = claims.token_hmac(resources.keyring, token)
-            uow.session.add(order)
-            uow.session.flush()
-            job = outbox.enqueue(
-                uow, OPEN_CHECKOUT, user_id=user_id, subject_id=order.id, request_id=request_id
-            )
-            if key is not None:
-                idempotency.record(uow, key, job_id=job.id)
-    except EqualRequestCommitted:
-        return accept(resources, channels, asked, user_id=user_id, key=key, request_id=request_id)
-    return AcceptedOrder(job.id, order.id, replayed=False)
+    return idempotency.once(
+        resources,
+        key,
+        lambda: _commit(
+            resources, _new(wanted, channel, asked.redirect_url, user_id), key, request_id
+        ),
+    )
+
+
+def _commit(
+    resources: Resources, order: PaymentOrder, key: IdempotencyKey | None, request_id: str | None
+) -> Job:
+    with resources.unit_of_work() as uow:
+        token = claims.make_token(resources.keyring, order.id)
+        order.claim_token_hmac = claims.token_hmac(resources.keyring, token)
+        uow.session.add(order)
+        uow.session.flush()
+        job = outbox.enqueue(
+            uow, OPEN_CHECKOUT, user_id=order.user_id, subject_id=order.id, request_id=request_id
+        )
+        if key is not None:
+            idempotency.record(uow, key, job_id=job.id)
+    return job
 
 
 def _channel(channels: PaymentChannels, name: str | None) -> PaymentChannel:
@@ -102,16 +101,6 @@ def _channel(channels: PaymentChannels, name: str | None) -> PaymentChannel:
         raise invalid(
             "topup.channel", f"body.channel: is one of {known}", field="body.channel"
         ) from None
-
-
-def _find_earlier(resources: Resources, key: IdempotencyKey) -> AcceptedOrder | None:
-    with resources.unit_of_work() as uow:
-        record = idempotency.find_record(uow, key)
-        if record is None or record.job_id is None:
-            return None
-        job = uow.session.get_one(Job, record.job_id)
-        assert job.subject_id is not None
-        return AcceptedOrder(job.id, job.subject_id, replayed=True)
 
 
 def _new(
