@@ -1,15 +1,14 @@
-"""Links that show an encrypted file to whoever has them, for a while."""
+"""Signed URLs of encrypted attachments, which their owner hands out."""
 
-import re
 from datetime import datetime, timedelta
 
 from core.errors import conflict, invalid
 from core.keyring import Keyring
+from core.signed_urls import SignedUrls
 from models import Attachment
 
+MEDIA_URLS = SignedUrls("media-link", prefix="/media/")
 MAX_LINK_LIFETIME = timedelta(days=7)
-_PURPOSE = "media-link"
-_SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
 
 def create(
@@ -23,19 +22,5 @@ def create(
         raise conflict(
             "link.not_encrypted", "This file isn't encrypted: its view_url is open to everybody."
         )
-    expires = int(now.timestamp()) + expires_in
-    signature = keyring.signer(_PURPOSE).sign(_signed(attachment.filename, expires))
-    url = f"{base}/media/{attachment.filename}?expires={expires}&signature={signature}"
-    return url, datetime.fromtimestamp(expires, tz=now.tzinfo)
-
-
-def opens(keyring: Keyring, filename: str, *, expires: str, signature: str, now: datetime) -> bool:
-    """Whether a link's query is ours, for this file, and still lasts."""
-    if not _SECONDS.match(expires):
-        return False
-    signed = keyring.signer(_PURPOSE).verify(_signed(filename, int(expires)), signature)
-    return signed and now.timestamp() < int(expires)
-
-
-def _signed(filename: str, expires: int) -> bytes:
-    return f"{filename}\n{expires}".encode()
+    lifetime = timedelta(seconds=expires_in)
+    return MEDIA_URLS.create(keyring, attachment.filename, base=base, lifetime=lifetime, now=now)
