@@ -6,15 +6,13 @@ refused on the next request.
 
 import re
 import secrets
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from sqlalchemy import (
     ColumnElement,
     any_,
     bindparam,
-    delete,
     func,
-    or_,
     select,
     update,
 )
@@ -100,14 +98,6 @@ def end_all(uow: UnitOfWork, user_id: int, *, but: int | None = None) -> int:
         statement = statement.where(UserSession.id != but)
     ended = statement.values(ended_at=func.now()).returning(UserSession.id)
     return len(uow.session.execute(ended).all())
-
-
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget sessions that were over by then."""
-    over = or_(UserSession.expires_at < before, UserSession.ended_at < before)
-    found = select(UserSession.id).where(over).limit(10_000)
-    statement = delete(UserSession).where(UserSession.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(UserSession.id)).all())
 
 
 def csrf_token(keyring: Keyring, value: str) -> str:

@@ -10,9 +10,8 @@ After draft-ietf-httpapi-idempotency-key-header.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
@@ -124,10 +123,3 @@ def record(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
         ) from None
     if recorded is None:
         raise EqualRequestCommitted(key.key)
-
-
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget records that expired before then."""
-    found = select(IdempotencyRecord.id).where(IdempotencyRecord.expires_at < before).limit(10_000)
-    statement = delete(IdempotencyRecord).where(IdempotencyRecord.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(IdempotencyRecord.id)).all())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import any_, bindparam, delete, func, select
+from sqlalchemy import any_, bindparam, func, select
 
 from core import clock
 from core.errors import DomainError, conflict, not_found
@@ -131,15 +131,6 @@ def _rate(job: Job, until: datetime) -> float | None:
         return None
     seconds = (until - job.started_at).total_seconds()
     return round(job.progress_done / seconds, 1) if seconds > 0 else None
-
-
-def purge_finished(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget jobs that ended before then; they are kept for thirty days."""
-    found = select(Job.id).where(Job.finished_at < before).limit(5_000)
-    result = uow.session.execute(
-        delete(Job).where(Job.id.in_(found.scalar_subquery())).returning(Job.id)
-    )
-    return len(result.all())
 
 
 _FINISHED_AMONG = Statement(

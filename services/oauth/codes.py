@@ -1,9 +1,9 @@
 """Authorization codes: they live for a minute and count once, whatever comes of it."""
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import func, select
 
 from core.keyring import Keyring
 from core.scopes import Scope
@@ -70,10 +70,3 @@ def _use(uow: UnitOfWork, code: OAuthCode) -> bool:
     code.used_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
     return code.used_at is not None and code.used_at < code.expires_at
-
-
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget codes that expired before then."""
-    found = select(OAuthCode.id).where(OAuthCode.expires_at < before).limit(10_000)
-    statement = delete(OAuthCode).where(OAuthCode.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(OAuthCode.id)).all())

@@ -1,7 +1,7 @@
 """Access and refresh tokens: opaque, so that taking one back counts on the next request."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TypeVarTuple
 
 from sqlalchemy import (
@@ -10,7 +10,6 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
-    delete,
     func,
     select,
     update,
@@ -150,13 +149,6 @@ def revoke_family(uow: UnitOfWork, family: int) -> None:
         OAuthToken.family == family, OAuthToken.revoked_at.is_(None)
     )
     uow.session.execute(statement.values(revoked_at=func.now()))
-
-
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget tokens that expired before then."""
-    found = select(OAuthToken.id).where(OAuthToken.expires_at < before).limit(10_000)
-    statement = delete(OAuthToken).where(OAuthToken.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(OAuthToken.id)).all())
 
 
 def _not_valid() -> DomainError:

@@ -4,10 +4,10 @@ Whoever asks for one is told the same, whoever the address is of, after the same
 worker looks who that is. So neither the answer nor its time says who has an account.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import func, select
 
 from core.settings import Settings
 from integrations.mail.port import Mail, Mailer
@@ -98,13 +98,6 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         if sent is not None:
             sent.sent_at = func.now()
         leases.succeed(uow, lease, {"sent": True})
-
-
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget mails that were asked for before then."""
-    found = select(AccountMail.id).where(AccountMail.created_at < before).limit(10_000)
-    statement = delete(AccountMail).where(AccountMail.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(AccountMail.id)).all())
 
 
 def _mail(uow: UnitOfWork, resources: Resources, asked: AccountMail, key: str) -> Mail | None:

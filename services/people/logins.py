@@ -109,13 +109,6 @@ def known_browser_token(keyring: Keyring, email: str) -> str:
     return f"{nonce}.{keyring.signer(_PURPOSE).sign(_known_message(nonce, _spelt(email)))}"
 
 
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget attempts that are older."""
-    found = select(LoginAttempts.subject).where(LoginAttempts.tried_at < before).limit(10_000)
-    statement = delete(LoginAttempts).where(LoginAttempts.subject.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(1)).all())
-
-
 def _spelt(email: str) -> str:
     """One spelling of what was typed, which need not be an address to be counted."""
     try:

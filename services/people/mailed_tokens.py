@@ -7,10 +7,10 @@ leads to is confirmed: scanners follow links.
 
 import secrets
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import func, select, update
 
 from core.errors import DomainError, forbidden
 from core.keyring import Keyring
@@ -108,13 +108,6 @@ def move_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int
         .returning(MailedLink.id)
     )
     return len(uow.session.execute(statement).all())
-
-
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget links that expired before then."""
-    found = select(MailedLink.id).where(MailedLink.expires_at < before).limit(10_000)
-    statement = delete(MailedLink).where(MailedLink.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(MailedLink.id)).all())
 
 
 def link_used() -> DomainError:

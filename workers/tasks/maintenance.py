@@ -1,21 +1,13 @@
-from datetime import timedelta
-
 from core import clock
-from services.access import sessions
-from services.jobs import idempotency, records
+from services import retention
 from services.mailing import bulk_files, subscriber_counts
 from services.media.attachments import strays
 from services.media.attachments.files import ORIGINALS
-from services.oauth import codes, tokens
-from services.people import account_mails, logins, mailed_tokens
 from workers import context
 from workers.declaration import TaskSet
 
 TASKS = TaskSet()
 
-JOB_RETENTION = timedelta(days=30)
-# So that one that comes a second time ends what it gave, for as long as that is likely.
-CODE_RETENTION = timedelta(days=30)
 MAX_FOLDED_DELTAS = 10_000
 
 
@@ -36,20 +28,7 @@ def sweep_files() -> None:
 @TASKS.periodic("maintenance.purge")
 def purge() -> None:
     """Forget what has outlived its time, a batch a transaction."""
-    resources = context.resources()
-    now = clock.now()
-    while True:
-        with resources.unit_of_work() as uow:
-            purged = records.purge_finished(uow, before=now - JOB_RETENTION)
-            purged += idempotency.purge(uow, before=now)
-            purged += mailed_tokens.purge(uow, before=now)
-            purged += account_mails.purge(uow, before=now - account_mails.ACCOUNT_MAIL_RETENTION)
-            purged += sessions.purge(uow, before=now)
-            purged += logins.purge(uow, before=now - logins.ATTEMPT_RETENTION)
-            purged += codes.purge(uow, before=now - CODE_RETENTION)
-            purged += tokens.purge(uow, before=now)
-        if not purged:
-            return
+    retention.purge_outlived(context.resources(), now=clock.now())
 
 
 @TASKS.periodic("maintenance.fold_counts")
