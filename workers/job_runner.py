@@ -20,7 +20,7 @@ from services.jobs import lease as leases
 from services.jobs.kinds import kind_named
 from services.jobs.lease import RENEW_EVERY_SECONDS, JobCancelled, Lease, LeaseLost
 from storage.resources import Resources
-from workers import context
+from workers.context import WorkerContext
 
 log = get_logger(__name__)
 
@@ -33,12 +33,12 @@ _MAY_PASS = (TransientError, OperationalError, InterfaceError, PoolTimeoutError)
 _TOO_SLOW = Refusal(Kind.DAMAGED, "job.too_slow", "The job took too long.")
 _BROKE = Refusal(Kind.DAMAGED, "job.internal_error", "The job failed unexpectedly.")
 
-Work = Callable[[Lease], None]
+JobWork = Callable[[WorkerContext, Lease], None]
 
 
-def run_job(job_id: int, work: Work) -> None:
+def run_job(context: WorkerContext, job_id: int, work: JobWork) -> None:
     """Do the job unless somebody else does or did: a second delivery ends at the claim."""
-    resources = context.resources()
+    resources = context.resources
     with resources.unit_of_work() as uow:
         lease = leases.claim(uow, job_id)
     if lease is None:
@@ -50,23 +50,23 @@ def run_job(job_id: int, work: Work) -> None:
         ),
         _heartbeat(resources, lease),
     ):
-        _work(resources, lease, work)
+        _work(context, lease, work)
 
 
-def _work(resources: Resources, lease: Lease, work: Work) -> None:
+def _work(context: WorkerContext, lease: Lease, work: JobWork) -> None:
     began = time.monotonic()
     try:
         try:
             lease.check_cancelled()
-            work(lease)
+            work(context, lease)
         except SystemExit:
             # How a pool process learns that the worker's shutdown waited long enough; or that it
             # hangs, which counts as a crash.
             if time.monotonic() - began < current_task.time_limit:
-                _hand_back(resources, lease)
+                _hand_back(context.resources, lease)
             raise
         except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
-            _end_badly(resources, lease, error)
+            _end_badly(context.resources, lease, error)
     except LeaseLost:
         log.warning("job.lease_lost")
     else:

@@ -32,6 +32,11 @@ def register(kind: JobKind) -> JobKind:
     return kind
 
 
+def registered() -> frozenset[JobKind]:
+    """The kinds that the modules of this process have registered."""
+    return frozenset(_kinds.values())
+
+
 def names_within(scopes: Collection[Scope]) -> list[str]:
     """The kinds whose jobs a credential with these scopes may see."""
     return [kind.name for kind in _kinds.values() if kind.scope in scopes]
