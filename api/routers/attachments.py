@@ -143,6 +143,8 @@ async def _accept(
 def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     with state.resources.unit_of_work() as uow:
         attachment = records.outcome(uow, accepted)
+        if isinstance(attachment, DomainError):
+            records.forget_failed(uow, accepted)
     if isinstance(attachment, DomainError):
         raise attachment
     record = AttachmentRecord.of(attachment, state.resources.settings)

@@ -102,8 +102,7 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
 
 def _mail(uow: UnitOfWork, resources: Resources, asked: AccountMail, key: str) -> Mail | None:
     person = uow.session.scalar(select(User).where(User.email == asked.email))
-    make = _MAKERS[MailKind(asked.kind)]
-    found = make(uow, resources, asked, person)
+    found = _template(uow, resources, asked, person)
     if found is None:
         return None
     template, values = found
@@ -111,6 +110,23 @@ def _mail(uow: UnitOfWork, resources: Resources, asked: AccountMail, key: str) -
 
 
 _Found = tuple[str, dict[str, str]] | None
+
+
+def _template(
+    uow: UnitOfWork, resources: Resources, asked: AccountMail, person: User | None
+) -> _Found:
+    """The mail's template and what is filled into it; ``None``: nothing is sent."""
+    match MailKind(asked.kind):
+        case MailKind.REGISTER:
+            return _register(uow, resources, asked, person)
+        case MailKind.FORGOTTEN_PASSWORD:
+            return _forgotten(uow, resources, asked, person)
+        case MailKind.NEW_ADDRESS:
+            return _new_address(uow, resources, asked, person)
+        case MailKind.PASSWORD_CHANGED:
+            return "password_changed", _ways_in(resources.settings, asked.email)
+        case MailKind.ADDRESS_CHANGED:
+            return "address_changed", {}
 
 
 def _register(
@@ -159,25 +175,6 @@ def _new_address(
         email=asked.email,
     )
     return "new_address", {"url": page_url(resources.settings, CONFIRM_EMAIL_PATH, token=secret)}
-
-
-def _password_changed(
-    _: UnitOfWork, resources: Resources, asked: AccountMail, __: User | None
-) -> _Found:
-    return "password_changed", _ways_in(resources.settings, asked.email)
-
-
-def _address_changed(_: UnitOfWork, __: Resources, ___: AccountMail, ____: User | None) -> _Found:
-    return "address_changed", {}
-
-
-_MAKERS = {
-    MailKind.REGISTER: _register,
-    MailKind.FORGOTTEN_PASSWORD: _forgotten,
-    MailKind.NEW_ADDRESS: _new_address,
-    MailKind.PASSWORD_CHANGED: _password_changed,
-    MailKind.ADDRESS_CHANGED: _address_changed,
-}
 
 
 def _ways_in(settings: Settings, email: str) -> dict[str, str]:

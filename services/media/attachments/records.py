@@ -30,21 +30,20 @@ def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
 
 
 def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
-    """What an upload has come to, for its caller: the record, or why there is none.
-
-    Whoever hears the refusal needs no failed record of it; the job keeps the reason.
-    """
-    refused = delete(Attachment).where(
-        Attachment.id == accepted.subject_id, Attachment.status == AttachmentStatus.FAILED
-    )
-    uow.session.execute(refused)
+    """What an upload has come to, for its caller: the record, or why there is none."""
     attachment = uow.session.get(Attachment, accepted.subject_id)
-    if attachment is not None:
+    if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment
     job = uow.session.get(Job, accepted.job_id)
     if job is None or job.error is None or job.error["code"] == ATTACHMENT_DELETED.code:
         return not_found("attachment.not_found", ATTACHMENT_DELETED.sentence)
     return invalid(job.error["code"], job.error["message"])
+
+
+def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
+    """Delete the record of an upload that failed: its caller is refused, and its job keeps why."""
+    failed = Attachment.status == AttachmentStatus.FAILED
+    uow.session.execute(delete(Attachment).where(Attachment.id == accepted.subject_id, failed))
 
 
 def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Attachment]:
