@@ -37,7 +37,7 @@ JobWork = Callable[[WorkerContext, Lease], None]
 
 
 def run_job(context: WorkerContext, job_id: int, work: JobWork) -> None:
-    """Do the job unless somebody else does or did: a second delivery ends at the claim."""
+    """Do the job unless another worker does or did: a second delivery ends at the claim."""
     resources = context.resources
     with resources.unit_of_work() as uow:
         lease = leases.claim(uow, job_id)

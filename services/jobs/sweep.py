@@ -1,4 +1,4 @@
-"""What makes the broker dispensable: every worker looks each second for jobs that nobody works on.
+"""What makes the broker dispensable: each second every worker looks for jobs that none works on.
 
 A queued job that was not claimed in time is sent again; a running one whose lease ran out is queued
 again, or failed once it has taken three workers down with it. Rows are taken with ``SKIP LOCKED``,

@@ -110,7 +110,7 @@ def accept_file(
     options: ImportOptions,
     request_id: str | None,
 ) -> AcceptedJob:
-    """Take on a file that has been stored under ``prefix``, for somebody who was checked."""
+    """Take on a file that is stored under ``prefix``, for an owner who was checked."""
     task = MemberImport(
         list_id=list_id,
         user_id=user_id,
