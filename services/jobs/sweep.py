@@ -9,11 +9,9 @@ import redis
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.exc import OperationalError
 
-from core.errors import Kind
 from core.lanes import Lane
 from core.logging import get_logger
-from core.refusals.jobs import JOB_CANCELLED
-from core.refusals.refusal import Refusal
+from core.refusals.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from models import Job, JobStatus
 from services.jobs.outbox import FIRST_RESEND, send
 from services.jobs.transitions import requeue, transition
@@ -30,11 +28,6 @@ RESEND_BELOW_MESSAGES = 100
 MAX_LANE_MESSAGES = 10_000
 _MAX_BACKOFF_SENDS = 3  # 16 seconds
 _BATCH = 200
-_WORKER_LOST = Refusal(
-    Kind.DAMAGED,
-    "job.worker_lost",
-    "The worker was lost {crashes} times while it did this job.",
-)
 
 
 def sweep(resources: Resources) -> int:
@@ -78,7 +71,7 @@ def _after_crash(uow: UnitOfWork, job: Job) -> None:
         error = JOB_CANCELLED()
         transition(uow, lost, to=JobStatus.CANCELLED, error=error, crashes=crashes)
     elif crashes >= MAX_CRASHES:
-        error = _WORKER_LOST(crashes=crashes)
+        error = JOB_WORKER_LOST(crashes=crashes)
         transition(uow, lost, to=JobStatus.FAILED, error=error, crashes=crashes)
     else:
         requeue(uow, lost, crashes=crashes)
