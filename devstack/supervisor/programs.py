@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from devstack import LOOPBACK
-from devstack.sandbox.payment_settings import WEBHOOK_PATH
+from devstack.sandbox.sandbox_settings import WEBHOOK_PATH
 from devstack.supervisor.home.home import Home
 from devstack.supervisor.home.schema_fingerprint import DATABASE_NAME_VARIABLE
 from devstack.supervisor.processes.program import Program

@@ -1,4 +1,4 @@
-from devstack.sandbox import llm_settings
+from devstack.sandbox.sandbox_settings import llm_settings
 from devstack.supervisor.embedded.stack import common_settings
 from devstack.supervisor.home import run_file
 from devstack.supervisor.home.environment import own_settings
@@ -20,5 +20,5 @@ def settings_of(home: Home) -> dict[str, str]:
         "PRESSROOM_S3_SECRET_KEY": run.s3.secret_key,
         "PRESSROOM_S3_BUCKET": run.s3.bucket,
         # Else a provider that is set for the stack would lack its model here.
-        **llm_settings.sandbox_settings(run.sandbox_url, own_settings()),
+        **llm_settings(run.sandbox_url, own_settings()),
     }

@@ -11,12 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from devstack import LOOPBACK
-from devstack.sandbox import (
-    challenge_settings,
-    llm_settings,
-    payment_settings,
-    stock_photo_settings,
-)
+from devstack.sandbox import sandbox_settings
 from devstack.supervisor import programs
 from devstack.supervisor.display import Display
 from devstack.supervisor.embedded.stack import (
@@ -116,10 +111,10 @@ def _decide(home: Home, lock: Lock) -> StackPlan:
     sandbox_url, own = f"http://{LOOPBACK}:{ports.sandbox}", environment.own_settings()
     sandbox = {
         **programs.mail_settings(ports),
-        **challenge_settings.sandbox_settings(sandbox_url, own),
-        **payment_settings.sandbox_settings(sandbox_url, own),
-        **llm_settings.sandbox_settings(sandbox_url, own),
-        **stock_photo_settings.sandbox_settings(sandbox_url, own),
+        **sandbox_settings.challenge_settings(sandbox_url, own),
+        **sandbox_settings.payment_settings(sandbox_url, own),
+        **sandbox_settings.llm_settings(sandbox_url, own),
+        **sandbox_settings.stock_photo_settings(sandbox_url, own),
     }
     settings = environment.for_programs({**common, **embedded.environment, **sandbox})
     return StackPlan(home, secrets, ports, embedded, settings)

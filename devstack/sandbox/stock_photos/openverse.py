@@ -1,4 +1,4 @@
-"""Openverse's search and detail endpoints, as those who have no account see them."""
+"""Openverse's search and detail endpoints, as a caller without an account sees them."""
 
 import uuid
 from typing import Annotated, Any
@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from devstack.sandbox.stock_photo_settings import OPENVERSE_PREFIX
+from devstack.sandbox.sandbox_settings import OPENVERSE_PREFIX
+from devstack.sandbox.stock_photos.faults import FAULTS, Faults, fault
 from devstack.sandbox.stock_photos.pictures import picture, size_of
-from devstack.sandbox.stock_photos.trouble import trouble
 
 MAX_PAGE_PHOTOS = 20
 PHOTOS_A_SEARCH = 120
@@ -16,7 +16,7 @@ _BURST, _SUSTAINED = 20, 200
 _NAMES = uuid.UUID("7d1a3c1e-6f0e-4c53-9a53-0f2f1f3a5b11")
 
 
-def make_router() -> APIRouter:
+def make_router(faults: Faults = FAULTS) -> APIRouter:
     router = APIRouter()
 
     @router.get("/v1/images/")
@@ -26,7 +26,7 @@ def make_router() -> APIRouter:
         page: Annotated[int, Query(ge=1)] = 1,
         page_size: Annotated[int, Query(ge=1)] = MAX_PAGE_PHOTOS,
     ) -> Response:
-        refusal = await trouble(q, _quota(0))
+        refusal = await fault(q, faults, _quota(0))
         if refusal is not None:
             return refusal
         if page_size > MAX_PAGE_PHOTOS:
