@@ -23,9 +23,7 @@ def up(
 ) -> None:
     """Start everything: services, API, workers, Flower and the sandbox."""
     from devstack.supervisor import commands
-    from devstack.supervisor.home import bytecode, home
 
-    bytecode.keep(home.from_environment())
     raise typer.Exit(commands.up(detach=detach, as_json=as_json))
 
 

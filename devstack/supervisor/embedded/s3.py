@@ -33,8 +33,11 @@ def _socket_files(ports: Mapping[str, int]) -> list[Path]:
 
 
 def _is_usable(port: int) -> bool:
-    """A taken gRPC port is silently replaced by the next one, and another user's stale socket
-    file keeps the server from ever getting ready: both must be ruled out beforehand."""
+    """Whether neither the port's gRPC twin nor a socket file is in the way.
+
+    The server silently replaces a taken gRPC port by the next one, and another user's stale socket
+    file keeps it from ever getting ready.
+    """
     if not is_free(port + _GRPC_OFFSET):
         return False
     return not any(file.exists() for part in _PARTS for file in _socket_files({part: port}))
@@ -61,6 +64,15 @@ class S3:
     def endpoint(self) -> str:
         return f"http://{LOOPBACK}:{self.ports['s3']}"
 
+    @property
+    def settings(self) -> dict[str, str]:
+        return {
+            "PRESSROOM_S3_ENDPOINT": self.endpoint,
+            "PRESSROOM_S3_ACCESS_KEY": self.access_key,
+            "PRESSROOM_S3_SECRET_KEY": self.secret_key,
+            "PRESSROOM_S3_BUCKET": self.bucket,
+        }
+
     def program(self, keep_open: tuple[int, ...]) -> Program:
         self.home.s3.mkdir(mode=0o700, exist_ok=True)
         write_private(self.home.s3_logins, self._logins())
@@ -71,8 +83,8 @@ class S3:
             environment={**environment.cleaned(), **self._internal_logins()},
             ready=self.is_ready,
             after_end=lambda: _remove_sockets(self.ports),
-            # The socket names below are relative, because a socket's whole path must stay
-            # below 108 bytes and a home may lie deep.
+            # The socket names are relative to it, because a socket's whole path must stay below
+            # 108 bytes and a home may lie deep.
             directory=self.home.s3,
             keep_open=keep_open,
         )
@@ -108,7 +120,7 @@ class S3:
         return json.dumps({"identities": [admin]})
 
     def _internal_logins(self) -> dict[str, str]:
-        """Without these the filer's own port serves every object to anybody."""
+        """Keys without which the filer's own port serves every object to any caller."""
         kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
         keys = {f"WEED_JWT_{kind}_KEY": f"{self.internal_key}-{kind}" for kind in kinds}
         return {"GOMEMLIMIT": "400MiB", **keys}
@@ -141,5 +153,5 @@ def _remove_sockets(ports: Mapping[str, int]) -> None:
         try:
             file.unlink(missing_ok=True)
         except PermissionError:
-            # Another user's; the choice of ports avoids it.
+            # The file is another user's; the choice of ports avoids its port.
             continue

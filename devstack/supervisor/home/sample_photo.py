@@ -11,15 +11,15 @@ def make(path: Path) -> None:
     """Draw a landscape as JPEG unless the file is there already; takes about half a second."""
     if path.exists():
         return
-    picture = _sky()
+    picture = _dusk()
     _draw_landscape(ImageDraw.Draw(picture))
     unfinished = path.with_suffix(".part")
     picture.save(unfinished, "JPEG", quality=88)
     unfinished.replace(path)
 
 
-def _sky() -> Image.Image:
-    """Dusk: dark blue above, orange at the horizon."""
+def _dusk() -> Image.Image:
+    """A sky that is dark blue above and orange at the horizon."""
     fall = Image.linear_gradient("L").resize(_SIZE)
     channels = (
         fall.point([40 + level * 215 // 255 for level in range(256)]),
