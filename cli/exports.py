@@ -18,14 +18,15 @@ app = typer.Typer(add_completion=False)
 def export_list(
     list_name: Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")],
     kind: Annotated[
-        ExportKind, typer.Option(help="members, or delivery: who gets mail, with trace ids.")
+        ExportKind,
+        typer.Option(help="members, or delivery: the members who get mail, with trace ids."),
     ] = ExportKind.MEMBERS,
     output: Annotated[
-        Path | None, typer.Option(help="Where to write it; LIST-KIND.csv.gz unless you say.")
+        Path | None, typer.Option(help="The file to write; LIST-KIND.csv.gz by default.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a list to a CSV.gz file, from one consistent view of it."""
+    """Write a list to a CSV.gz file, as it is at one moment."""
     with connected() as resources:
         with resources.unit_of_work() as uow:
             mailing_list = lists.get_named(uow, list_name)

@@ -29,13 +29,13 @@ def import_members(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of members; - for stdin.")],
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Judge every row, and change nothing.")
+        bool, typer.Option("--dry-run", help="Check every row, but change nothing.")
     ] = False,
     update: Annotated[
-        bool, typer.Option("--update", help="Give active members the file's name and tier.")
+        bool, typer.Option("--update", help="Set active members' names and tiers to the file's.")
     ] = False,
     mapping: Annotated[
-        str | None, typer.Option(help='What columns are, as JSON: {"Mail": "email"}.')
+        str | None, typer.Option(help='What each column holds, as JSON: {"Mail": "email"}.')
     ] = None,
     errors: Annotated[
         Path | None, typer.Option(help="Write the rows that were not added to this CSV file.")
@@ -44,8 +44,8 @@ def import_members(
 ) -> None:
     """Import members from a file, as the list's owner.
 
-    Exit codes: 0 every row is settled, 3 some rows are invalid, 1 it failed. It goes on when you
-    stop watching.
+    The import goes on if you stop this command. Exit codes: 0 when every row is valid, 3 when some
+    rows are invalid, 1 when the import failed.
     """
     options = ImportOptions(dry_run, "update" if update else "skip", _mapping(mapping))
     with connected() as resources:

@@ -29,13 +29,13 @@ ELSEWHERE = "elsewhere.example"
 TOKENS = (
     ("pass-…", f"passes once, for the action <code>{ACTION}</code> on <code>{HOSTNAME}</code>"),
     ("pass.action.…", "passes once, for the action that it names"),
-    ("pass..…", "passes once, for no action: what a widget without one gives, or reCAPTCHA v2"),
+    ("pass..…", "passes once, for no action: as from a widget without one, or from reCAPTCHA v2"),
     ("hostname-…", f"passes once, on <code>{ELSEWHERE}</code>"),
     ("low-score-…", "passes once, with the score 0.1 (reCAPTCHA only)"),
     ("slow-…", "passes once, after 10 seconds"),
     ("error-…", "status 500"),
     ("garbage-…", "a reply that is not JSON"),
-    ("fail-…", "does not pass, nor does anything else"),
+    ("fail-…", "does not pass, and neither does any other text"),
 )
 
 _SLOW_SECONDS = 10.0

@@ -1,4 +1,4 @@
-"""Pictures that no camera took: the same for the same name, whatever their size."""
+"""Drawn pictures: the same name gives the same picture, at any width."""
 
 import hashlib
 import io
@@ -25,8 +25,8 @@ def colour_of(name: str) -> tuple[int, int, int]:
 
 
 def picture(name: str, width: int | None) -> Response:
-    """JPEG; as wide as asked, never wider than it is."""
-    # Imported at the first picture: most sandboxes show none, and it takes megabytes.
+    """The picture as JPEG, as wide as asked, but never wider than its full size."""
+    # Imported with the first picture: most sandboxes show none, and it takes megabytes.
     from PIL import Image, ImageDraw
 
     full_width, full_height = size_of(name)

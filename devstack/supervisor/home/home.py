@@ -4,7 +4,6 @@ import errno
 import fcntl
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from devstack.supervisor.errors import StackError
@@ -14,73 +13,28 @@ from devstack.supervisor.home.private_files import UNFINISHED
 MAX_STOP_SECONDS = 20.0
 
 
-@dataclass(frozen=True)
 class Home:
     """Where everything of one stack lives; `path` is absolute."""
 
-    path: Path
-
-    @property
-    def postgres(self) -> Path:
-        return self.path / "postgres"
-
-    @property
-    def unfinished_postgres(self) -> Path:
-        return self.path / "postgres.new"
-
-    @property
-    def postgres_password(self) -> Path:
-        """The password while initdb reads it."""
-        return self.path / "postgres.password"
-
-    @property
-    def valkey(self) -> Path:
-        return self.path / "valkey"
-
-    @property
-    def s3(self) -> Path:
-        return self.path / "s3"
-
-    @property
-    def s3_logins(self) -> Path:
-        return self.path / "s3-logins.json"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def work(self) -> Path:
-        """Files that mean nothing after a stop, such as workers' readiness files."""
-        return self.path / "work"
-
-    @property
-    def run_file(self) -> Path:
-        return self.path / "run.json"
-
-    @property
-    def secrets_file(self) -> Path:
-        return self.path / "secrets.json"
-
-    @property
-    def ports_file(self) -> Path:
-        return self.path / "ports.json"
-
-    @property
-    def demo_file(self) -> Path:
-        return self.path / "demo.json"
-
-    @property
-    def sample_photo(self) -> Path:
-        return self.path / "sample.jpg"
-
-    @property
-    def supervisor_lock(self) -> Path:
-        return self.path / "supervisor.lock"
-
-    @property
-    def services_lock(self) -> Path:
-        return self.path / "services.lock"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.postgres = path / "postgres"
+        self.unfinished_postgres = path / "postgres.new"
+        # There only while initdb reads it.
+        self.postgres_password = path / "postgres.password"
+        self.valkey = path / "valkey"
+        self.s3 = path / "s3"
+        self.s3_logins = path / "s3-logins.json"
+        self.logs = path / "logs"
+        # Files that mean nothing after a stop, such as the workers' readiness files.
+        self.work = path / "work"
+        self.run_file = path / "run.json"
+        self.secrets_file = path / "secrets.json"
+        self.ports_file = path / "ports.json"
+        self.demo_file = path / "demo.json"
+        self.sample_photo = path / "sample.jpg"
+        self.supervisor_lock = path / "supervisor.lock"
+        self.services_lock = path / "services.lock"
 
     @property
     def everything(self) -> tuple[Path, ...]:
