@@ -9,7 +9,6 @@ from cli.progress import result_of, wait_for
 from services.mailing import exports, lists
 from services.mailing.exports import ExportKind
 from storage.parts import StoredFile
-from storage.resources import Resources
 
 app = typer.Typer(add_completion=False)
 
@@ -34,14 +33,10 @@ def export_list(
         job = wait_for(resources, job_id, what=f"export of {list_name}", quiet=as_json)
         target = output or Path(f"{mailing_list.slug}-{kind}.csv.gz")
         result = result_of(job)
-        _fetch(resources, result["export_id"], target)
+        with resources.unit_of_work() as uow:
+            export, _ = exports.get_finished(uow, result["export_id"])
+        assert export.size is not None
+        with written(target) as out:
+            stored = StoredFile(resources.objects, export.object_prefix, export.size)
+            out.writelines(stored.stream())
     show({"job_id": job.id, "file": str(target), "rows": result["rows"]}, as_json=as_json)
-
-
-def _fetch(resources: Resources, export_id: int, target: Path) -> None:
-    with resources.unit_of_work() as uow:
-        export, _ = exports.get_finished(uow, export_id)
-    assert export.size is not None
-    stored = StoredFile(resources.objects, export.object_prefix, export.size)
-    with written(target) as out:
-        out.writelines(stored.stream())

@@ -10,7 +10,6 @@ from cli.connection import connected
 from cli.output import Json, show, written
 from cli.progress import result_of, wait_for
 from core.errors import malformed
-from models import Job
 from services.mailing import lists
 from services.mailing.imports import accept
 from services.mailing.imports.accept import ImportOptions
@@ -52,8 +51,13 @@ def import_members(
         job_id = _begin(resources, list_name, file, options)
         job = wait_for(resources, job_id, what=f"import into {list_name}", quiet=as_json)
         if errors is not None:
-            _write_errors(resources, job, errors)
-    _report(job, as_json=as_json)
+            assert job.subject_id is not None
+            with written(errors) as out:
+                out.writelines(verdicts.stream_rejects(resources, job.subject_id))
+    result = result_of(job)
+    show({"job_id": job.id, **result}, as_json=as_json)
+    if result["invalid"]:
+        raise typer.Exit(NOT_ALL_VALID)
 
 
 def _mapping(text: str | None) -> dict[str, str] | None:
@@ -98,16 +102,3 @@ def _opened(file: Path) -> BinaryIO:
         return file.open("rb")
     except OSError as error:
         raise malformed("import.file", f"{file}: {error.strerror}") from None
-
-
-def _write_errors(resources: Resources, job: Job, target: Path) -> None:
-    assert job.subject_id is not None
-    with written(target) as out:
-        out.writelines(verdicts.stream_rejects(resources, job.subject_id))
-
-
-def _report(job: Job, *, as_json: bool) -> None:
-    result = result_of(job)
-    show({"job_id": job.id, **result}, as_json=as_json)
-    if result["invalid"]:
-        raise typer.Exit(NOT_ALL_VALID)

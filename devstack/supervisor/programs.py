@@ -2,7 +2,7 @@
 
 import http.client
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from devstack import LOOPBACK
 from devstack.sandbox.sandbox_settings import WEBHOOK_PATH
@@ -17,6 +17,7 @@ STOP_STAGES = (
     ("beat", *(f"worker-{lane}" for lane in LANES)),
     ("flower", "sandbox"),
 )
+_PREPARE = "devstack.supervisor.prepare"
 _NEEDS = frozenset({"postgres", "valkey", "prepare"})
 
 
@@ -38,73 +39,39 @@ def mail_settings(ports: Ports) -> dict[str, str]:
 
 def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]:
     """Every program of ours, in the order of their start."""
+
+    def program(name: str, *words: str, module: str = "cli.main", **more: str) -> Program:
+        # -P: a folder called `cli` in the current directory must not be taken for ours.
+        argv = (sys.executable, "-P", "-m", module, *words)
+        return Program(name, argv, log=home.log(name), environment={**environment, **more})
+
+    def worker(lane: str) -> Program:
+        name = f"worker-{lane}"
+        ready_file = home.work / f"{name}.ready"
+        return replace(
+            program(name, "worker", "--lane", lane, PRESSROOM_READY_FILE=str(ready_file)),
+            ready=ready_file.exists,
+            prepare=lambda: ready_file.unlink(missing_ok=True),
+            needs=_NEEDS,
+        )
+
+    prepare = program("prepare", module=_PREPARE, PRESSROOM_HOME=str(home.path))
+    api = program("api", "serve", "--host", LOOPBACK, "--port", str(ports.api))
+    flower = program("flower", "flower", "--host", LOOPBACK, "--port", str(ports.flower))
+    sandbox = program(
+        "sandbox",
+        *("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp)),
+        *("--webhook-url", f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}"),
+        module="devstack.sandbox",
+    )
     return [
-        Program(
-            name="prepare",
-            argv=_module("devstack.supervisor.prepare"),
-            log=home.log("prepare"),
-            environment={**environment, "PRESSROOM_HOME": str(home.path)},
-            once=True,
-            grace=5.0,
-        ),
-        Program(
-            name="api",
-            argv=_module("cli.main", "serve", "--host", LOOPBACK, "--port", str(ports.api)),
-            log=home.log("api"),
-            environment=environment,
-            ready=lambda: answers(ports.api, "/readyz"),
-            needs=_NEEDS,
-        ),
-        *(_worker(home, environment, lane) for lane in LANES),
-        Program(
-            name="beat",
-            argv=_module("cli.main", "beat"),
-            log=home.log("beat"),
-            environment=environment,
-            needs=_NEEDS,
-        ),
-        Program(
-            name="flower",
-            argv=_module("cli.main", "flower", "--host", LOOPBACK, "--port", str(ports.flower)),
-            log=home.log("flower"),
-            environment=environment,
-            ready=lambda: answers(ports.flower, "/healthcheck"),
-            needs=_NEEDS,
-        ),
-        _sandbox(home, environment, ports),
+        replace(prepare, once=True, grace=5.0),
+        replace(api, ready=lambda: answers(ports.api, "/readyz"), needs=_NEEDS),
+        *map(worker, LANES),
+        replace(program("beat", "beat"), needs=_NEEDS),
+        replace(flower, ready=lambda: answers(ports.flower, "/healthcheck"), needs=_NEEDS),
+        replace(sandbox, ready=lambda: answers(ports.sandbox, "/healthz"), grace=5.0),
     ]
-
-
-def _worker(home: Home, environment: dict[str, str], lane: str) -> Program:
-    name = f"worker-{lane}"
-    ready_file = home.work / f"{name}.ready"
-    return Program(
-        name=name,
-        argv=_module("cli.main", "worker", "--lane", lane),
-        log=home.log(name),
-        environment={**environment, "PRESSROOM_READY_FILE": str(ready_file)},
-        ready=ready_file.exists,
-        prepare=lambda: ready_file.unlink(missing_ok=True),
-        needs=_NEEDS,
-    )
-
-
-def _sandbox(home: Home, environment: dict[str, str], ports: Ports) -> Program:
-    words = ("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp))
-    webhook = ("--webhook-url", f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}")
-    return Program(
-        name="sandbox",
-        argv=_module("devstack.sandbox", *words, *webhook),
-        log=home.log("sandbox"),
-        environment=environment,
-        ready=lambda: answers(ports.sandbox, "/healthz"),
-        grace=5.0,
-    )
-
-
-def _module(name: str, *words: str) -> tuple[str, ...]:
-    # -P: a folder called `cli` in the current directory must not be taken for ours.
-    return (sys.executable, "-P", "-m", name, *words)
 
 
 def answers(port: int, path: str) -> bool:

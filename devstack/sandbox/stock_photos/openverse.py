@@ -31,7 +31,17 @@ def make_router(faults: Faults = FAULTS) -> APIRouter:
             return refusal
         if page_size > MAX_PAGE_PHOTOS:
             return JSONResponse({"detail": "Authentication credentials were not provided."}, 401)
-        return JSONResponse(_found(_base(request), q, page, page_size), headers=_quota(_BURST - 1))
+        first = (page - 1) * page_size
+        numbers = range(first, min(first + page_size, PHOTOS_A_SEARCH))
+        base = _base(request)
+        found = {
+            "result_count": PHOTOS_A_SEARCH,
+            "page_count": -(-PHOTOS_A_SEARCH // page_size),
+            "page_size": page_size,
+            "page": page,
+            "results": [_photo(base, uuid.uuid5(_NAMES, f"{q}/{number}")) for number in numbers],
+        }
+        return JSONResponse(found, headers=_quota(_BURST - 1))
 
     @router.get("/v1/images/{photo_id}/")
     async def detail(request: Request, photo_id: uuid.UUID) -> Response:
@@ -54,18 +64,6 @@ def _quota(remaining: int) -> dict[str, str]:
         "X-RateLimit-Available-anon_burst": str(remaining),
         "X-RateLimit-Limit-anon_sustained": f"{_SUSTAINED}/day",
         "X-RateLimit-Available-anon_sustained": str(_SUSTAINED - 1),
-    }
-
-
-def _found(base: str, query: str, page: int, page_size: int) -> dict[str, Any]:
-    first = (page - 1) * page_size
-    numbers = range(first, min(first + page_size, PHOTOS_A_SEARCH))
-    return {
-        "result_count": PHOTOS_A_SEARCH,
-        "page_count": -(-PHOTOS_A_SEARCH // page_size),
-        "page_size": page_size,
-        "page": page,
-        "results": [_photo(base, uuid.uuid5(_NAMES, f"{query}/{number}")) for number in numbers],
     }
 
 

@@ -13,7 +13,6 @@ from devstack.sandbox.stripe.records import CheckoutSession
 from devstack.sandbox.stripe.webhook_sender import (
     DeliveryMode,
     DeliveryVariant,
-    SentEvent,
     WebhookSender,
 )
 
@@ -100,7 +99,17 @@ def _add_sessions(router: APIRouter, account: Account) -> None:
 def _add_events(router: APIRouter, sender: WebhookSender) -> None:
     @router.get("/events")
     async def events(session: str | None = None) -> list[Object]:
-        return [_event_as_json(each) for each in sender.events(session)]
+        return [
+            {
+                "id": sent.event["id"],
+                "type": sent.event["type"],
+                "session": sent.session_id,
+                "is_held": sent.is_held,
+                "attempts": sent.attempts,
+                "event": sent.event,
+            }
+            for sent in sender.events(session)
+        ]
 
     @router.post("/events/{event_id}/deliver")
     async def deliver(event_id: str, variant: DeliveryVariant | None = None) -> dict[str, Any]:
@@ -139,15 +148,4 @@ def as_json(session: CheckoutSession) -> Object:
         "charge": payment.charge_id if payment and payment.is_paid else None,
         "refunded": payment.refunded if payment else 0,
         "disputes": [each.status for each in payment.disputes] if payment else [],
-    }
-
-
-def _event_as_json(sent: SentEvent) -> Object:
-    return {
-        "id": sent.event["id"],
-        "type": sent.event["type"],
-        "session": sent.session_id,
-        "is_held": sent.is_held,
-        "attempts": sent.attempts,
-        "event": sent.event,
     }

