@@ -12,16 +12,22 @@ from sqlalchemy.exc import OperationalError
 
 from core.errors import TransientError
 from core.settings import SettingsError, load_settings
-from devstack.supervisor.home import demo, home, sample_photo, secrets_file
+from devstack.sandbox.stock_photos.pictures import draw
+from devstack.supervisor.home import demo, home, secrets_file
 from storage.migrations.run import migrate
 from storage.resources import open_resources
 
 _MAX_WAIT_SECONDS = 60.0
+# 12 megapixels, as a phone takes them.
+_SAMPLE_PHOTO_PIXELS = (4000, 3000)
 
 
 def main() -> int:
     place = home.from_environment()
-    sample_photo.make(place.sample_photo)
+    if not place.sample_photo.exists():
+        unfinished = place.sample_photo.with_suffix(".part")
+        unfinished.write_bytes(draw("sample", *_SAMPLE_PHOTO_PIXELS))
+        unfinished.replace(place.sample_photo)
     resources = open_resources(load_settings(), concurrency=2, name="prepare")
     try:
         _retry(lambda: migrate(resources.database.engine))

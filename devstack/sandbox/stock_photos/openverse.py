@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse, Response
 
 from devstack.sandbox.sandbox_settings import OPENVERSE_PREFIX
 from devstack.sandbox.stock_photos.faults import FAULTS, Faults, fault
-from devstack.sandbox.stock_photos.pictures import picture, size_of
+from devstack.sandbox.stock_photos.pictures import HEADERS, picture, size_of
 
 MAX_PAGE_PHOTOS = 20
 PHOTOS_A_SEARCH = 120
@@ -49,7 +49,7 @@ def make_router(faults: Faults = FAULTS) -> APIRouter:
 
     @router.get("/pictures/{photo_id}.jpg")
     def show(photo_id: uuid.UUID) -> Response:
-        return picture(str(photo_id), None)
+        return Response(picture(str(photo_id), None), headers=HEADERS)
 
     return router
 

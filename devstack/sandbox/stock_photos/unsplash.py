@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse, Response
 
 from devstack.sandbox.sandbox_settings import UNSPLASH_ACCESS_KEY, UNSPLASH_PREFIX
 from devstack.sandbox.stock_photos.faults import FAULTS, Faults, fault
-from devstack.sandbox.stock_photos.pictures import colour_of, picture, size_of
+from devstack.sandbox.stock_photos.pictures import HEADERS, colour_of, picture, size_of
 
 QUOTA = 5000
 PHOTOS_A_SEARCH = 200
@@ -52,7 +52,7 @@ def make_router(faults: Faults = FAULTS) -> APIRouter:
 
     @router.get("/pictures/{photo_id}.jpg")
     def show(photo_id: str, w: int | None = None) -> Response:
-        return picture(photo_id, w)
+        return Response(picture(photo_id, w), headers=HEADERS)
 
     return router
 
