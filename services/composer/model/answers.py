@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from services.composer.post import MetadataField, PostMetadata
-from services.composer.text.characters import normalise_visible, one_line
+from services.composer.text.characters import visible_line
 
 _MAX_JSON_CANDIDATES = 50
 _MAX_ANSWER_TEXTS = 50
@@ -71,4 +71,4 @@ def _texts(answer: dict[str, Any], name: str) -> tuple[str, ...]:
 def _plain(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise UnreadableAnswer(f"{name} is no text.")
-    return one_line(normalise_visible(value[:_MAX_ANSWER_TEXT_CHARACTERS]))
+    return visible_line(value[:_MAX_ANSWER_TEXT_CHARACTERS])

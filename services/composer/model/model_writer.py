@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from core.errors import DomainError, provider_failed
 from integrations.llm.port import CompletionRequest, LanguageModel
 from services.composer import rules
-from services.composer.model import answers, long_posts, prompts, strangers, tokens
+from services.composer.model import answers, long_posts, prompts, tokens
 from services.composer.model.allowance import TimeBudget
 from services.composer.post import MetadataField, PlainPost, PostMetadata
 
@@ -40,7 +41,7 @@ def metadata(
         lambda text: answers.metadata(text, wanted),
         lambda written: [
             *rules.metadata_faults(plain, written, wanted),
-            *strangers.faults(plain, written),
+            *rules.foreign_faults(plain, written),
         ],
         lambda written: _mended(plain, written),
     )
@@ -128,9 +129,7 @@ def _repaired(
 
 def _mended(plain: PlainPost, written: PostMetadata) -> PostMetadata:
     slug, summary, tags = written.slug, written.summary, written.tags
-
-    def own(text: str) -> str:
-        return strangers.removed(plain, text)
+    own = partial(rules.remove_foreign, plain)
 
     return PostMetadata(
         slug=None if slug is None else rules.fit_slug(own(slug), plain.content_hash),

@@ -8,7 +8,7 @@ from typing import TypeVar
 from services.composer.offline.language import language_of
 from services.composer.offline.tokens import Word, tokenizer
 from services.composer.post import PlainPost
-from services.composer.text.sentences import sentences_of
+from services.composer.text.words import sentences_of
 
 # What is looked at of a long post: its beginning whole, and the rest at even steps.
 _MAX_DOCUMENT_CHARACTERS = 120_000

@@ -4,7 +4,7 @@ from services.composer.offline.document import Document
 from services.composer.offline.tokens import japanese_readings
 from services.composer.post import PlainPost
 from services.composer.rules import fit_slug
-from services.composer.text.transliteration import transliterate
+from services.composer.text.characters import transliterate
 
 _MAX_SLUG_SOURCE_CHARACTERS = 400
 # How these languages themselves write their letters in plain ones.
