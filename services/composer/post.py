@@ -3,15 +3,12 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Generic, TypeVar
 
 from services.composer.text import hyperlinks
 from services.composer.text.characters import CleanText
 
 MAX_POST_TITLE_CHARACTERS = 500
 MAX_POST_CONTENT_CHARACTERS = 1_000_000
-
-Product = TypeVar("Product")
 
 
 @dataclass(frozen=True)
@@ -65,10 +62,3 @@ class PostMetadata:
     slug: str | None = None
     summary: str | None = None
     tags: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class SourcedResult(Generic[Product]):
-    product: Product
-    # The header ``Pressroom-Source``: `offline`, or `openai/<model>`, with what befell it.
-    source: str

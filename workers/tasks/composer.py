@@ -1,8 +1,7 @@
 from typing import Any
 
-from integrations.stock_photos.port import Photo, PhotoProviderName
 from services.composer.metadata_requests import MetadataRequest
-from services.composer.post import MetadataField, Post
+from services.composer.photos import PhotoSearch, PhotoUse
 from storage.request_work import RequestLease
 from workers import context
 from workers.declaration import TaskSet
@@ -10,32 +9,19 @@ from workers.declaration import TaskSet
 TASKS = TaskSet()
 
 
-@TASKS.request("composer.write")
+@TASKS.request(MetadataRequest.task)
 def write(question: RequestLease) -> dict[str, Any]:
-    asked = question.payload
-    commission = MetadataRequest(
-        Post(asked["title"], asked["content"]), frozenset(map(MetadataField, asked["wanted"]))
-    )
-    written = context.writing().write(commission, question.seconds_left)
-    return {"fields": written.product, "source": written.source}
+    request = MetadataRequest.from_payload(question.payload)
+    return context.writing().write(request, question.seconds_left).to_payload()
 
 
-@TASKS.request("photos.search")
+@TASKS.request(PhotoSearch.task)
 def search(question: RequestLease) -> dict[str, Any]:
-    asked = question.payload
-    found = context.photos().search(
-        PhotoProviderName(asked["provider"]),
-        asked["query"],
-        page=asked["page"],
-        limit=asked["limit"],
-        patience=question.seconds_left,
-    )
-    return {"payload": found.product, "source": found.source}
+    request = PhotoSearch.from_payload(question.payload)
+    return context.photos().search(request, question.seconds_left).to_payload()
 
 
-@TASKS.request("photos.download_url")
+@TASKS.request(PhotoUse.task)
 def download_url(question: RequestLease) -> dict[str, Any]:
-    asked = question.payload
-    photo = Photo(asked["id"], asked["mark"])
-    provider = PhotoProviderName(asked["provider"])
-    return {"url": context.photos().download_url(provider, photo, question.seconds_left)}
+    use = PhotoUse.from_payload(question.payload)
+    return {"url": context.photos().download_url(use, question.seconds_left)}
