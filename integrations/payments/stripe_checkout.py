@@ -19,8 +19,8 @@ from core import clock
 from core.errors import DomainError, TransientError, malformed, provider_failed
 from core.logging import get_logger
 from integrations.payments import stripe_facts as facts
-from integrations.payments.bounded_http import BoundedHttp
 from integrations.payments.port import Checkout, Event, Evidence, OpenedCheckout, PaymentChannel
+from integrations.payments.stripe_http import StripeHttpClient
 
 # The objects we read are those of this version, whichever one the account has as its default.
 STRIPE_API_VERSION = "2026-10-28.endive"
@@ -63,7 +63,7 @@ class StripeCheckout:
         self._api = stripe.StripeClient(
             secret_key.get_secret_value(),
             base_addresses={"api": base_url.rstrip("/")},
-            http_client=BoundedHttp(attempt_seconds),
+            http_client=StripeHttpClient(attempt_seconds),
             max_network_retries=_RETRIES,
             stripe_version=STRIPE_API_VERSION,
         ).v1
