@@ -5,10 +5,13 @@ and asks for no compression; proxies and other variables of the environment don'
 """
 
 import asyncio
+import math
 import ssl
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, cast
@@ -101,6 +104,23 @@ class AsyncHttpClient:
 
     async def aclose(self) -> None:
         await self._client.aclose()
+
+
+def retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | None:
+    """Seconds from now by a ``Retry-After`` of seconds or of a date; None if it is neither."""
+    text = (header or "").strip()
+    try:
+        seconds = float(text) if text.isascii() and text[:1].isdigit() else _seconds_until(text)
+    except (ValueError, OverflowError):
+        return None
+    return min(max(seconds, 0.0), max_seconds) if math.isfinite(seconds) else None
+
+
+def _seconds_until(date: str) -> float:
+    moment = parsedate_to_datetime(date)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - datetime.now(UTC)).total_seconds()
 
 
 def async_library_client(bounds: HttpBounds) -> httpx2.AsyncClient:

@@ -12,8 +12,14 @@ import httpx2
 import openai
 from pydantic import SecretStr
 
-from integrations.http_client import HttpBounds, HttpFailure, ReplyRefused, async_library_client
-from integrations.llm.failure import CallOutcome, Failure, RequestRejected, retry_after
+from integrations.http_client import (
+    HttpBounds,
+    HttpFailure,
+    ReplyRefused,
+    async_library_client,
+    retry_after,
+)
+from integrations.llm.failure import CallOutcome, Failure, RequestRejected
 
 _MAX_CONNECT_SECONDS = 5.0
 _MAX_REPLY_BYTES = 1024 * 1024

@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any
@@ -21,6 +19,7 @@ from integrations.http_client import (
     HttpTimeout,
     ReplyRefused,
     reason_of,
+    retry_after,
 )
 from integrations.stock_photos.port import PhotoProviderName, Quota
 
@@ -139,15 +138,6 @@ def _remaining(headers: HttpHeaders, window: str | None) -> int | None:
 
 
 def _retry_after(headers: HttpHeaders) -> int:
-    """Seconds; the header holds seconds or a date, or is missing, as at Unsplash."""
-    value = headers.get("retry-after", "").strip()
-    seconds: float = _RETRY_AFTER_SECONDS
-    if value.isascii() and value.isdigit():
-        seconds = int(value[:9])
-    elif value:
-        try:
-            at = parsedate_to_datetime(value)
-        except ValueError:
-            return _RETRY_AFTER_SECONDS
-        seconds = (at.astimezone(UTC) - datetime.now(UTC)).total_seconds()
-    return int(min(max(seconds, 1), _MAX_RETRY_AFTER_SECONDS))
+    seconds = retry_after(headers.get("Retry-After"), max_seconds=_MAX_RETRY_AFTER_SECONDS)
+    # Unsplash doesn't say.
+    return _RETRY_AFTER_SECONDS if seconds is None else int(max(seconds, 1))

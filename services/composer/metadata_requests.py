@@ -3,7 +3,7 @@
 Equal input under equal settings has one result, whichever caller sends it.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import orjson
@@ -52,7 +52,7 @@ class MetadataResult:
     source: str
 
     def to_payload(self) -> dict[str, Any]:
-        return {"fields": self.fields, "source": self.source}
+        return asdict(self)
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> "MetadataResult":

@@ -1,6 +1,6 @@
 """Stock photos: cached searches, the use of a photo, and the quotas that providers tell."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import redis
@@ -33,12 +33,7 @@ class PhotoSearch:
     limit: int
 
     def to_payload(self) -> dict[str, Any]:
-        return {
-            "provider": self.provider,
-            "query": self.query,
-            "page": self.page,
-            "limit": self.limit,
-        }
+        return asdict(self)
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> "PhotoSearch":
@@ -54,7 +49,7 @@ class PhotoSearchResult:
     source: str
 
     def to_payload(self) -> dict[str, Any]:
-        return {"payload": self.payload, "source": self.source}
+        return asdict(self)
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> "PhotoSearchResult":
