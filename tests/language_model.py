@@ -87,7 +87,7 @@ def question(seconds: float = 20.0) -> CompletionRequest:
         material=f"<post>\nTitle: {PRIVATE}\n\nBees live in {PRIVATE}. They make honey.\n</post>",
         schema=SCHEMA,
         schema_name="summary",
-        most_tokens=500,
+        max_tokens=500,
         seconds=seconds,
     )
 

@@ -18,7 +18,7 @@ from devstack.sandbox.stripe.objects import API_VERSION, Object
 from devstack.sandbox.stripe.records import new_id, now
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 MAX_EVENTS = 5_000
 _RETRY_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -132,7 +132,7 @@ class WebhookSender:
             await asyncio.sleep(pause)
 
     async def _post(self, sent: SentEvent, body: bytes, signature: str) -> int | str:
-        import httpx
+        import httpx2
 
         outcome: int | str
         headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "Stripe/1.0"}
@@ -141,18 +141,18 @@ class WebhookSender:
         try:
             url = self._keys.webhook_url or ""
             outcome = (await self._client.post(url, content=body, headers=headers)).status_code
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             outcome = type(error).__name__
         sent.attempts.append(outcome)
         return outcome
 
     @cached_property
-    def _client(self) -> "httpx.AsyncClient":
+    def _client(self) -> "httpx2.AsyncClient":
         # Imported at the first event: most sandboxes idle, and it takes megabytes.
-        import httpx
+        import httpx2
 
-        limits = httpx.Limits(max_connections=_MAX_CONCURRENT_DELIVERIES)
-        return httpx.AsyncClient(timeout=_TIMEOUT_SECONDS, limits=limits, trust_env=False)
+        limits = httpx2.Limits(max_connections=_MAX_CONCURRENT_DELIVERIES)
+        return httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, limits=limits, trust_env=False)
 
 
 def _signature(secret: str, body: bytes, kind: str) -> str:
