@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import request_response
 
 from api.access.requirements import ScopedCredential
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 
 # Raises what a caller is refused for.
 Authorise = Callable[[], Caller]

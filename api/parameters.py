@@ -12,7 +12,7 @@ from pydantic import BeforeValidator
 from api.state import State, state_of
 from core import ids
 from core.refusals.requests import IDEMPOTENCY_KEY_INVALID
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs.idempotency import IdempotencyKey
 
 MAX_PAGE_ITEMS = 1000

@@ -21,7 +21,7 @@ from core.lanes import Lane
 from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import Settings, load_settings
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from storage.redis.request_work import RequestLease
 from workers.context import IO_THREADS, WorkerContext
 from workers.declaration import TaskTable

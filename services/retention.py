@@ -1,4 +1,4 @@
-"""How long each kind of record is kept; what has outlived its time is purged each hour."""
+"""How long each kind of record is kept. Upkeep purges expired records each hour."""
 
 from datetime import datetime, timedelta
 
@@ -21,15 +21,15 @@ from storage.purge import purge
 from storage.resources import Resources
 
 JOB_RETENTION = timedelta(days=30)
-# So that one that comes a second time ends what it gave, for as long as that is likely.
+# A code that is sent a second time within this time revokes the tokens that it gave.
 CODE_RETENTION = timedelta(days=30)
-# Deleting a job deletes more with it.
+# Deleting a job cascades to other rows, so fewer jobs go in one transaction.
 _MAX_JOBS_AT_ONCE = 5_000
 _MAX_ROWS_AT_ONCE = 10_000
 
 
 def purge_outlived(resources: Resources, *, now: datetime) -> None:
-    """Delete what has outlived its time, a batch of each kind a transaction."""
+    """Delete expired records, one batch of each kind in a transaction, until none is left."""
     while True:
         with resources.unit_of_work() as uow:
             purged = sum(

@@ -10,7 +10,7 @@ from core.errors import DomainError, TransientError
 from core.ids import random_hash_id
 from core.scopes import Scope
 from models import FINISHED, Job, MemberImport
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.mailing import lists, subscriber_counts

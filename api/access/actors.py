@@ -14,7 +14,7 @@ from core.refusals.access import AUTH_CREDENTIALS_OR_TRACE_MISSING
 from core.refusals.mailing import TRACE_INVALID
 from core.scopes import Scope
 from models import MailingList, User
-from services.access.api_keys import Caller, require_scope
+from services.access.caller import Caller, require_scope
 from services.mailing.subscriptions import trace_ids
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from services.mailing.subscriptions.trace_ids import Trace

@@ -9,7 +9,7 @@ from core.errors import DomainError, Kind
 from core.refusals.access import AUTH_CREDENTIALS_DISAGREE, AUTH_SCHEME_UNKNOWN
 from core.secret_form import ACCESS_TOKEN
 from services.access import api_keys, sessions
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.mailing.subscriptions import trace_ids
 from services.oauth import tokens
 

@@ -18,7 +18,7 @@ from api.state import State
 from core.errors import DomainError
 from core.refusals.requests import BODY_CHARACTER_INVALID, BODY_NO_FORM_TYPE
 from services.access import sessions
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.people.page_urls import LOGIN_PATH
 
 FormFields = dict[str, str]

@@ -24,8 +24,7 @@ from core.refusals.access import (
 from core.refusals.mailing import TRACE_INVALID
 from core.refusals.refusal import Refusal
 from core.scopes import Scope
-from services.access import api_keys
-from services.access.api_keys import Caller
+from services.access.caller import Caller, require_scope
 
 # OpenAPI's security requirements: each maps a scheme to the scopes that it needs there.
 Security = list[dict[str, list[str]]]
@@ -143,7 +142,7 @@ class ScopedCredential:
     def authorise(self, request: Request) -> Caller:
         """The caller, if the scope is theirs; blocks for the database."""
         caller = _identified(request)
-        api_keys.require_scope(caller, self.scope)
+        require_scope(caller, self.scope)
         return caller
 
     def credential(self) -> str:

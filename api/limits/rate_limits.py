@@ -11,7 +11,7 @@ from typing import Any
 
 from core.refusals.requests import RATE_LIMITED
 from core.settings import Settings
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from storage.redis.rate_counters import RateCounters, RateLimitStatus, parse_limits
 
 # One customer of a network has at least this much of IPv6.

@@ -11,7 +11,7 @@ from api.schemas.envelope import Envelope, envelope
 from core.refusals.access import API_KEY_NOT_FOUND, AUTH_SCOPE_NOT_GRANTABLE
 from core.scopes import Scope
 from services.access import api_keys
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.people import accounts
 
 router = APIRouter(tags=["Accounts"], route_class=JsonRoute)

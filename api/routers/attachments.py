@@ -46,7 +46,7 @@ from core.refusals.requests import (
 )
 from core.scopes import Scope
 from models import AttachmentStatus
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
 from services.media.attachments import records, signed_links, upload
 from services.media.attachments.upload import Upload, clean_filename

@@ -29,7 +29,7 @@ from core.refusals.requests import (
     IDEMPOTENCY_KEY_REUSED,
 )
 from core.scopes import Scope
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
 from services.mailing.imports import accept
 from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST

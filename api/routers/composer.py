@@ -36,7 +36,7 @@ from core.refusals.composer import (
 )
 from core.refusals.requests import QUEUE_TOO_MANY_WAITERS, QUEUE_UNAVAILABLE, REQUEST_TOO_SLOW
 from core.scopes import Scope
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.composer.metadata_requests import MetadataRequest, MetadataResult
 from services.composer.photos import PhotoSearch, PhotoSearchResult, PhotoUse
 from services.composer.post import MetadataField

@@ -14,7 +14,7 @@ from api.schemas.credits import CreditBalance, LedgerPage
 from api.schemas.envelope import Envelope
 from core.refusals.requests import CURSOR_INVALID
 from core.scopes import Scope
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.money.credits import ledger
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)

@@ -25,7 +25,7 @@ from core.refusals.mailing import (
 )
 from core.refusals.media import SIGNED_LINK_INVALID
 from core.scopes import Scope
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.mailing import exports
 from services.mailing.exports import ExportKind
 from storage.parts import StoredFile

@@ -9,7 +9,7 @@ from api.parameters import PathId, StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.oauth import GrantRecord
 from core.refusals.oauth import GRANT_NOT_FOUND
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.oauth import grants
 
 router = APIRouter(tags=["OAuth"], route_class=JsonRoute)

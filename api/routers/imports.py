@@ -31,7 +31,7 @@ from core.refusals.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
 from core.refusals.media import SIGNED_LINK_INVALID
 from core.refusals.requests import BODY_MALFORMED_UPLOAD, BODY_TOO_SLOW
 from core.scopes import Scope
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.mailing.imports import accept, records
 from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts

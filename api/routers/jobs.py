@@ -20,7 +20,7 @@ from api.waiting.event_streams import EventStream
 from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
 from core.refusals.jobs import JOB_NOT_FOUND, JOB_NOT_RETRYABLE, JOBS_TOO_MANY_STREAMS
 from models import FINISHED, Job
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import kinds, records
 from storage.redis.notifications import job_topic
 

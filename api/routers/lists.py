@@ -20,7 +20,7 @@ from core.refusals.mailing import (
     LIST_TITLE,
 )
 from core.scopes import Scope
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.mailing import lists
 
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)

@@ -17,7 +17,7 @@ from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
 from core.refusals.media import MEDIA_NOT_FOUND, MEDIA_RANGE_UNSATISFIABLE
 from core.scopes import Scope
 from models import Attachment
-from services.access.api_keys import require_scope
+from services.access.caller import require_scope
 from services.media.attachments import records
 from services.media.attachments.files import media_key
 from services.media.attachments.signed_links import MEDIA_URLS

@@ -32,7 +32,7 @@ from core.refusals.mailing import (
 from core.refusals.requests import CURSOR_INVALID
 from core.scopes import Scope
 from models import SubscriptionStatus, Tier
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.mailing import lists
 from services.mailing.subscriptions import member_pages, members, transfers
 from services.mailing.subscriptions.member_pages import MemberFilters

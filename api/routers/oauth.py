@@ -17,7 +17,7 @@ from api.schemas.oauth import (
     UserInfo,
 )
 from api.state import State
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.oauth.metadata import (
     INTROSPECT_PATH,
     METADATA_PATH,

@@ -35,7 +35,7 @@ from core.refusals.requests import BODY_INVALID, BODY_NO_JSON_OR_FORM_TYPE, BODY
 from core.scopes import Scope
 from integrations.challenges.port import Challenge, ChallengeProviderName, ChallengeResponse
 from models import MailingList
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.mailing import lists
 from services.mailing.subscriptions import subscribe as joining
 from services.mailing.subscriptions import unsubscribe as leaving

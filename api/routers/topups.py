@@ -42,7 +42,7 @@ from core.refusals.requests import (
 )
 from core.scopes import Scope
 from models import JobStatus, PaymentOrder
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
 from services.money.topups import checkout, claims, orders
 from services.money.topups.checkout import OrderRequest

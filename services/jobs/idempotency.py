@@ -1,9 +1,9 @@
 """``Idempotency-Key``: the same request sent twice has one effect and one answer.
 
 The record is written in the transaction of the effect, under a UNIQUE constraint: of two requests
-that race, one commits and the other finds its record. A record points at a job (the answer is then
-read from the job's present state) or keeps an answer. Only success is kept: what fails a job
-deletes its record (``services.jobs.lease.abandon``), a rollback never wrote one.
+that race, one commits and the other finds its record. A record points at a job, whose present state
+is the answer. Only success is recorded: the transition that fails a job deletes its record, and a
+rollback never wrote one.
 
 After draft-ietf-httpapi-idempotency-key-header.
 """
@@ -61,7 +61,7 @@ def once(
         try:
             return _accepted(accept())
         except EqualRequestCommitted:
-            # Its job is found now; or it has failed since, and the key is free again.
+            # The next round finds its job, or the key is free again since that job failed.
             continue
 
 
@@ -79,7 +79,7 @@ def _accepted(job: Job, *, replayed: bool = False) -> AcceptedJob:
 
 
 def find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
-    """What the key was used for in the last 24 hours; raises ``idempotency.key_reused``."""
+    """The record of the key in the last 24 hours, if any; raises ``idempotency.key_reused``."""
     record = uow.session.scalar(
         select(IdempotencyRecord).where(
             IdempotencyRecord.caller_id == key.caller_id,

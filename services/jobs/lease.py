@@ -2,9 +2,10 @@
 
 A claim is one compare-and-set that counts ``attempt`` up and takes a lease of five seconds, renewed
 each second while the work goes on. A worker that dies stops renewing, and the sweep queues the job
-again. Whatever a claimant writes later checks ``attempt``: one that lost its lease (a long pause, a
-cut connection) finds nothing to write to, ``LeaseLost`` rolls its transaction back, and the work of
-its successor stands. (A fencing token, as in M. Kleppmann, "How to do distributed locking", 2016.)
+again. Every later write of a worker checks ``attempt``: a worker that lost its lease (by a long
+pause, or a cut connection) finds no row to write to, ``LeaseLost`` rolls its transaction back, and
+the work of its successor stands. (``attempt`` is a fencing token: M. Kleppmann, "How to do
+distributed locking", 2016.)
 """
 
 import threading
@@ -24,11 +25,11 @@ RENEW_EVERY_SECONDS = 1.0
 
 
 class LeaseLost(Exception):
-    """Another attempt holds the job, or it has ended: nothing may be written for this one."""
+    """Another attempt holds the job, or the job has ended: this attempt may write nothing."""
 
 
 class JobCancelled(Exception):
-    """The job's owner asked for its end."""
+    """The job's owner cancelled it."""
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Lease:
 
 
 def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
-    """Take a queued job, or ``None``: it is held, finished, gone or not due yet."""
+    """Claim a queued job; ``None`` when it is held, finished, deleted or not due yet."""
     job = transition(
         uow,
         Job.id == job_id,
@@ -71,13 +72,13 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
         request_id=job.request_id,
     )
     if job.cancel_requested:
-        # Asked for while an earlier attempt ran, which gave the job back before it noticed.
+        # The owner cancelled an earlier attempt, which handed the job back before it noticed.
         lease.cancelled.set()
     return lease
 
 
 def renew(uow: UnitOfWork, lease: Lease) -> None:
-    """Hold on for another five seconds; raises ``LeaseLost``."""
+    """Extend the lease to five seconds from now; raises ``LeaseLost``."""
     statement = (
         update(Job)
         .where(*_held(lease))
@@ -92,9 +93,9 @@ def renew(uow: UnitOfWork, lease: Lease) -> None:
 
 
 def progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = None) -> None:
-    """Note progress in the transaction of the work itself; raises ``LeaseLost``.
+    """Write progress in the transaction of the work itself; raises ``LeaseLost``.
 
-    A job that gets on is no poison, however often its worker is killed: crashes count from here.
+    A job that makes progress is no poison job, so its crashes and retries count from 0 again.
     """
     values: dict[str, Any] = {"progress_done": done, "crashes": 0, "retries": 0}
     if total is not None:
@@ -105,7 +106,7 @@ def progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = No
 
 
 def succeed(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
-    """End the job well, in the transaction of its effect; raises ``LeaseLost``."""
+    """Mark the job as succeeded, in the transaction of its effect; raises ``LeaseLost``."""
     _change(uow, lease, JobStatus.SUCCEEDED, result=result)
 
 
@@ -123,20 +124,20 @@ def cancel(uow: UnitOfWork, lease: Lease) -> None:
 
 
 def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta) -> None:
-    """Give the job back, to be claimed again after ``delay``; raises ``LeaseLost``."""
+    """Queue the job again, due after ``delay``; raises ``LeaseLost``."""
     due = func.now() + delay
     again = {"run_at": due, "send_after": due, "sends": 1, "retries": Job.retries + 1}
     _change(uow, lease, JobStatus.QUEUED, **again)
 
 
 def hand_back(uow: UnitOfWork, lease: Lease) -> None:
-    """Give the job to another worker at once, since this one is being shut down."""
+    """Queue the job for another worker at once, since this worker is shutting down."""
     if requeue(uow, *_held(lease)) is None:
         raise LeaseLost(lease.job_id)
 
 
 def yield_turn(uow: UnitOfWork, lease: Lease) -> None:
-    """Put the job at the end of its lane again, so that long jobs take turns."""
+    """Queue the job at the end of its lane, so that long jobs take turns."""
     hand_back(uow, lease)
 
 

@@ -1,4 +1,4 @@
-"""What a job's owner may ask of it."""
+"""Jobs as their owners and operators read, cancel and restart them."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from core import clock
 from core.errors import DomainError
 from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_RETRYABLE
 from models import FINISHED, Job, JobStatus
-from services.access.api_keys import Caller, require_scope
+from services.access.caller import Caller, require_scope
 from services.jobs.kinds import kind_named
 from services.jobs.transitions import requeue, transition
 from storage.database import Database, Statement
@@ -51,7 +51,7 @@ def list_of(
 
 
 def list_all(uow: UnitOfWork, *, status: JobStatus | None, limit: int) -> list[Job]:
-    """Every user's jobs, newest first: for the operator."""
+    """The jobs of all users, newest first, for the operator."""
     query = select(Job).order_by(Job.id.desc()).limit(limit)
     if status is not None:
         query = query.where(Job.status == status)
@@ -59,7 +59,7 @@ def list_all(uow: UnitOfWork, *, status: JobStatus | None, limit: int) -> list[J
 
 
 def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
-    """1 when the job ends now or is asked to; 0 when it had ended already."""
+    """Cancel the job, or ask its worker to: 1, or 0 when it had ended already."""
     job = get(uow, caller, job_id, lock=True)
     if job.status in FINISHED:
         return 0
@@ -73,7 +73,7 @@ def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 
 
 def end_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
-    """Cancel a locked job whose subject its owner deletes; a worker on it loses its lease."""
+    """Cancel a locked job whose subject is being deleted; its worker loses the lease."""
     cancelled = JobStatus.CANCELLED
     transition(uow, Job.id == job.id, to=cancelled, error=reason, ends_subject=False)
 
@@ -86,7 +86,7 @@ def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 
 
 def restart(uow: UnitOfWork, job: Job) -> None:
-    """As ``retry``, of a job that is locked."""
+    """As ``retry``, for a job whose row is locked."""
     ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
     if not ended_badly or not kind_named(job.kind).retryable:
         raise JOB_NOT_RETRYABLE(kind=job.kind, status=job.status)
@@ -95,14 +95,14 @@ def restart(uow: UnitOfWork, job: Job) -> None:
 
 
 def error_shown(job: Job) -> dict[str, Any] | None:
-    """What callers see of a job's error, and what its subject keeps of it."""
+    """A job's error as callers see it, and as its subject keeps it."""
     if job.error is None:
         return None
     return {"code": job.error["code"], "message": job.error["message"]}
 
 
 def count_unfinished(uow: UnitOfWork) -> dict[tuple[str, str], int]:
-    """How many jobs wait or run, by lane and status."""
+    """The number of jobs that wait or run, by lane and status."""
     query = (
         select(Job.lane, Job.status, func.count())
         .where(Job.finished_at.is_(None))
@@ -116,7 +116,7 @@ def finished_among(database: Database, job_ids: Collection[int]) -> set[int]:
 
 
 def progress_of(job: Job) -> Progress:
-    """Work done so far, its mean rate since the start, and seconds to go at that rate."""
+    """The work done, its mean rate since the start, and the seconds left at that rate."""
     rate = _rate(job, job.finished_at or clock.now())
     eta = None
     if rate and job.progress_total is not None and job.finished_at is None:

@@ -1,8 +1,8 @@
-"""What makes the broker dispensable: each second every worker looks for jobs that none works on.
+"""The sweep: each second every worker looks for jobs that no worker works on.
 
-A queued job that was not claimed in time is sent again; a running one whose lease ran out is queued
-again, or failed once it has taken three workers down with it. Rows are taken with ``SKIP LOCKED``,
-so that any number of workers sweep at once and each row is handled by one.
+It makes the broker dispensable. The sweep sends a queued job again that was not claimed in time. It
+queues a running job again whose lease expired, or fails it once it has crashed three workers. Rows
+are locked with ``SKIP LOCKED``, so all workers may sweep at once and one handles each row.
 """
 
 import redis
@@ -22,16 +22,16 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 MAX_CRASHES = 3
-# A lane with that many messages waiting has work enough; what it lost is sent as it drains.
+# A lane with this many messages has enough work; lost messages are sent again as it drains.
 RESEND_BELOW_MESSAGES = 100
-# More would fill the broker, which then refuses what a worker must write to take any of it.
+# Beyond this Redis fills up and refuses the writes that a worker needs to fetch a message.
 MAX_LANE_MESSAGES = 10_000
 _MAX_BACKOFF_SENDS = 3  # 16 seconds
 _BATCH = 200
 
 
 def sweep(resources: Resources) -> int:
-    """One round; the number of jobs it touched."""
+    """Sweep once; returns the number of jobs that were queued or sent again."""
     return requeue_lost(resources) + sum(resend_unclaimed(resources, lane) for lane in Lane)
 
 
@@ -47,7 +47,7 @@ def _lost() -> tuple[ColumnElement[bool], ...]:
 
 
 def _requeue(resources: Resources, job_id: int) -> bool:
-    """One job a transaction, so that one which can't be dealt with holds up no other."""
+    """One job a transaction, so that a job that can't be requeued holds up no other."""
     mine = select(Job).where(Job.id == job_id, *_lost()).with_for_update(skip_locked=True)
     try:
         with resources.unit_of_work() as uow:
@@ -56,9 +56,9 @@ def _requeue(resources: Resources, job_id: int) -> bool:
                 _after_crash(uow, job)
             return job is not None
     except OperationalError:
-        # The database's fault, not the job's: the others would fare no better.
+        # The database failed, not the job: the other jobs would fail too.
         raise
-    except Exception:  # such as a kind that this release does not know: it stays, the rest goes on
+    except Exception:  # such as a kind that this release does not know: the job stays as it is
         log.exception("sweep.job_broke", job_id=job_id)
         return False
 
@@ -88,7 +88,7 @@ def resend_unclaimed(resources: Resources, lane: Lane) -> int:
         .limit(room)
         .with_for_update(skip_locked=True)
     )
-    # Each time it waits longer: a job that is only waiting for its turn needs few copies.
+    # Each pause is longer: a job that only waits for its turn needs few copies of its message.
     pause = FIRST_RESEND * func.power(2, func.least(Job.sends, _MAX_BACKOFF_SENDS))
     with resources.unit_of_work() as uow:
         statement = (
@@ -106,7 +106,7 @@ def _room(resources: Resources, lane: Lane) -> int:
     try:
         waiting = int(resources.redis.llen(queue))
         if waiting > MAX_LANE_MESSAGES:
-            # Workers take from the right end, so these are the messages that came last.
+            # Workers take from the right end, so this drops the messages that came last.
             resources.redis.ltrim(queue, -MAX_LANE_MESSAGES, -1)
             log.warning("sweep.lane_trimmed", lane=lane, waiting=waiting)
     except redis.RedisError as error:

@@ -1,7 +1,7 @@
-"""The one place that changes a job's status, and knows what comes with each change.
+"""The only module that changes a job's status, with all that each change brings.
 
-A change is one UPDATE, whose fence (the attempt of a lease, or the id of a row that is locked) lets
-one of two that race write, and the other find nothing to write to.
+A change is one UPDATE with a fence (the attempt of a lease, or the id of a locked row): of two
+changes that race, one writes and the other finds no row.
 """
 
 from datetime import datetime, timedelta
@@ -27,13 +27,13 @@ def transition(
     ends_subject: bool = True,
     **changes: Any,
 ) -> Job | None:
-    """Change the job that the fence lets through, in one statement; ``None`` when there is none.
+    """Change the job that fits the fence, in one statement; ``None`` when no job fits.
 
-    Its waiters and watchers are told after the commit. A job that fails or is cancelled takes its
-    subject and its idempotency key with it, in the same transaction.
+    Waiting requests are notified after the commit. When a job fails or is cancelled, its subject
+    ends and its idempotency key is freed in the same transaction.
 
     Args:
-        to: the new status; without one the status stays, and all that depends on it.
+        to: the new status; without it the status and the columns that depend on it stay.
         error: why the job failed or was cancelled.
         ends_subject: whether the kind's ``on_abandoned`` is called.
         changes: other columns.
@@ -64,7 +64,7 @@ def requeue(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) -> Job
 
 
 def lease_end() -> ColumnElement[datetime]:
-    # The clock's time, since now() is that of the transaction's start, and may be seconds old.
+    # Not now(), which is the transaction's start and may be seconds ago.
     return func.clock_timestamp() + LEASE
 
 

@@ -21,7 +21,7 @@ from core.lanes import Lane
 from core.refusals.mailing import EXPORT_NOT_FOUND, LIST_EMAIL_CHANNEL_DISABLED
 from core.scopes import Scope
 from models import Job, MailingList, MemberExport, OptOut, Subscription, SubscriptionStatus
-from services.access.api_keys import Caller, require_scope
+from services.access.caller import Caller, require_scope
 from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease

@@ -18,7 +18,7 @@ from core.refusals.mailing import (
     LIST_TITLE,
 )
 from models import MailingList
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from storage.unit_of_work import UnitOfWork
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")

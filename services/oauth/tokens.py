@@ -20,7 +20,7 @@ from core.refusals.access import AUTH_INVALID_ACCESS_TOKEN
 from core.scopes import GRANTABLE, Scope, effective
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
 from models import OAuthClient, OAuthGrant, OAuthToken, TokenKind, User
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.oauth import grants
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork

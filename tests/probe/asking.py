@@ -25,7 +25,7 @@ from core.lanes import Lane
 from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import load_settings
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from storage.redis.request_work import RequestLease
 from workers.context import WorkerContext
 from workers.declaration import TaskTable

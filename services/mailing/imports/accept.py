@@ -8,7 +8,7 @@ from core import ids
 from core.errors import DomainError
 from core.refusals.mailing import PLAN_REQUIRED
 from models import Job, MemberImport, Plan
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import idempotency, outbox
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.mailing import lists

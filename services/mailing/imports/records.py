@@ -2,7 +2,7 @@ from sqlalchemy import select
 
 from core.refusals.imports import IMPORT_NOT_FOUND, IMPORT_RUNNING
 from models import Job, JobStatus, MemberImport
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import outbox, records
 from services.mailing.imports.undo import UNDO_IMPORT
 from storage.unit_of_work import UnitOfWork

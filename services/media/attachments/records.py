@@ -12,7 +12,7 @@ from core.refusals.media import (
     MEDIA_NOT_FOUND,
 )
 from models import Attachment, AttachmentStatus, Job
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import records
 from services.jobs.idempotency import AcceptedJob
 from services.media.attachments.files import data_key, media_key, original_key, unseal

@@ -16,7 +16,7 @@ from core.refusals.media import (
 from core.scopes import Scope
 from core.upload_limits import MAX_IMAGE_BYTES
 from models import Attachment, AttachmentStatus, Job
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import idempotency, kinds, outbox
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.jobs.records import error_shown

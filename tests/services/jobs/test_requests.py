@@ -4,7 +4,7 @@ from sqlalchemy import func
 from core.errors import DomainError, Kind
 from core.scopes import EVERYTHING_OF_A_USER, Scope
 from models import JobStatus
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import lease as leases
 from services.jobs import records
 from services.jobs.lease import Lease
