@@ -59,4 +59,4 @@ def fold_counts() -> None:
     folded = MAX_FOLDED_DELTAS
     while folded == MAX_FOLDED_DELTAS:
         with resources.unit_of_work() as uow:
-            folded = subscriber_counts.fold_deltas(uow, most=MAX_FOLDED_DELTAS)
+            folded = subscriber_counts.fold_deltas(uow, max_deltas=MAX_FOLDED_DELTAS)
