@@ -10,6 +10,7 @@ from core.errors import conflict
 from core.keyring import Keyring
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services.jobs import outbox
+from services.jobs.kinds import JobKind
 from services.mailing import lists
 from services.mailing.subscriptions import changes, locks, opt_outs
 from services.mailing.subscriptions.changes import Actor, Via
@@ -53,7 +54,7 @@ def request(
     asked = record.confirmation_asked_at
     if must_confirm and (asked is None or clock.now() - asked >= MIN_CONFIRMATION_INTERVAL):
         record.confirmation_asked_at = func.now()
-        mail_confirmation(uow, record, actor)
+        mail(uow, MAIL_CONFIRMATION, record, actor)
 
 
 def join(
@@ -106,9 +107,7 @@ def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Sub
         return record
     mailed_tokens.use(uow, opened)
     confirmed = _activate(uow, keyring, locked, "confirmed", actor)
-    outbox.enqueue(
-        uow, MAIL_WELCOME, user_id=None, subject_id=confirmed.id, request_id=actor.request_id
-    )
+    mail(uow, MAIL_WELCOME, confirmed, actor)
     return confirmed
 
 
@@ -180,11 +179,6 @@ def _add(
     return changes.add(uow, record, action, actor)
 
 
-def mail_confirmation(uow: UnitOfWork, subscription: Subscription, actor: Actor) -> None:
-    outbox.enqueue(
-        uow,
-        MAIL_CONFIRMATION,
-        user_id=None,
-        subject_id=subscription.id,
-        request_id=actor.request_id,
-    )
+def mail(uow: UnitOfWork, kind: JobKind, subscription: Subscription, actor: Actor) -> None:
+    """Have a mail of this kind sent to the subscriber, by a job that no user may see."""
+    outbox.enqueue(uow, kind, user_id=None, subject_id=subscription.id, request_id=actor.request_id)

@@ -125,4 +125,4 @@ def _move_confirmation(
     )
     # No token exists before the mail is sent; its job then finds no pending record on the source.
     if not moved and there.status == SubscriptionStatus.PENDING:
-        subscribe.mail_confirmation(uow, there, actor)
+        subscribe.mail(uow, subscribe.MAIL_CONFIRMATION, there, actor)
