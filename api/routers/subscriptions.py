@@ -37,10 +37,10 @@ from integrations.challenges.port import Challenge, ChallengeProviderName, Chall
 from models import MailingList
 from services.access.caller import Caller
 from services.mailing import lists
+from services.mailing.subscriptions import own
 from services.mailing.subscriptions import subscribe as joining
 from services.mailing.subscriptions import unsubscribe as leaving
 from services.mailing.subscriptions.changes import Actor
-from services.mailing.subscriptions.own import own_subscription, own_subscriptions
 from services.people import accounts
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
@@ -215,7 +215,7 @@ def read_relation(state: StateOf, caller: Reader, list_id: str) -> Envelope[Subs
     """How the caller stands with a list, by its id or slug, whatever the status."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)
-        record = own_subscription(uow, mailing_list.id, caller.user_id)
+        record = own.get(uow, mailing_list.id, caller.user_id)
         of = list_response(uow, state, mailing_list)
         return envelope(SubscriptionRecord.of(record, channel=of))
 
@@ -224,7 +224,7 @@ def read_relation(state: StateOf, caller: Reader, list_id: str) -> Envelope[Subs
 def list_my_subscriptions(state: StateOf, caller: Reader) -> Envelope[list[SubscriptionRecord]]:
     """What the caller subscribes to, pending ones too, newest first; at most 1,000."""
     with state.resources.unit_of_work() as uow:
-        found = own_subscriptions(uow, caller.user_id)
+        found = own.list_of(uow, caller.user_id)
         of = list_responses(uow, state, [mailing_list for _, mailing_list in found])
         return envelope(
             [
@@ -257,6 +257,6 @@ def read_opponent(
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, wanted, archived=True)
         person = speaker.person(uow, mailing_list)
-        record = own_subscription(uow, mailing_list.id, person.id)
+        record = own.get(uow, mailing_list.id, person.id)
         of = list_response(uow, state, mailing_list)
         return envelope(Opponent(list=of, sub=SubscriptionRecord.of(record)))

@@ -1,3 +1,5 @@
+"""Mailing lists: their rules, and who may find and change one."""
+
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -27,7 +29,7 @@ MAX_LIST_TITLE_CHARACTERS = 200
 MAX_IMAGE_URL_CHARACTERS = 2048
 _IMAGES = ("avatar_image_url", "favicon_image_url")
 _CHALLENGE = ("challenge_enabled", "challenge_provider")
-# Control characters, and what Unicode counts as the end of a line.
+# Control characters, and the characters that end a line in Unicode.
 _LINE_ENDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -40,11 +42,11 @@ def create(
     fields: Mapping[str, Any] | None = None,
     providers: Collection[str] = (),
 ) -> MailingList:
-    """A new list; raises ``list.slug_taken``, or for a rule that is broken what ``change`` does.
+    """Make a list; raises what ``change`` raises.
 
     Args:
-        fields: any of the other columns that an owner sets.
-        providers: the challenge providers that this deployment can ask.
+        fields: other columns that an owner sets.
+        providers: the challenge providers that are set up in this deployment.
     """
     mailing_list = MailingList(user_id=owner_id)
     _set(mailing_list, {**(fields or {}), "title": title, "slug": slug}, providers)
@@ -59,7 +61,7 @@ def change(
     fields: Mapping[str, Any],
     providers: Collection[str],
 ) -> None:
-    """Set the columns named.
+    """Set the named columns.
 
     Raises ``list.title``, ``list.slug``, ``list.slug_taken``, ``list.image_url``,
     ``list.challenge_provider``.
@@ -69,7 +71,7 @@ def change(
 
 
 def archive(uow: UnitOfWork, mailing_list: MailingList) -> int:
-    """Close the list: nobody can join or send any more, and everybody can still leave."""
+    """Archive the list: it takes no new members and sends no mail, and members can still leave."""
     statement = (
         update(MailingList)
         .where(MailingList.id == mailing_list.id, MailingList.archived_at.is_(None))
@@ -84,7 +86,7 @@ def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
 
 
 def get(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
-    """Raises ``list.not_found``; for an archived list too, unless those are asked for."""
+    """Raises ``list.not_found``, also for an archived list unless ``archived`` is set."""
     found = uow.session.get(MailingList, list_id)
     if found is None or (found.archived_at is not None and not archived):
         raise LIST_NOT_FOUND()
@@ -92,7 +94,7 @@ def get(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList
 
 
 def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """The list of an id or a slug; raises ``list.not_found``, ``list.name_invalid``."""
+    """The list with this id or slug; raises ``list.not_found``, ``list.name_invalid``."""
     if _NUMBER.match(name) and int(name) <= MAX_UINT64:
         return get(uow, int(name) if int(name) <= MAX_ID else 0, archived=archived)
     if not _SLUG.match(name) or name.isdigit():
@@ -131,13 +133,13 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
     _check_slug(mailing_list.slug)
     for name in _IMAGES:
         _check_url(name, getattr(mailing_list, name))
-    # A provider that is not set up any more is no reason to refuse another title.
+    # A provider that is no longer set up must not stop the owner from changing the title.
     if mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE):
         _check_provider(mailing_list.challenge_provider, providers)
 
 
 def _check_title(title: str) -> None:
-    # It goes into mails; with a second line an owner could write them to anybody.
+    # The title goes into mails; with a second line an owner could write text to any stranger.
     if not 1 <= len(title) <= MAX_LIST_TITLE_CHARACTERS or _LINE_ENDS.search(title):
         raise LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
 

@@ -1,4 +1,4 @@
-"""Taking an import on: its bytes are stored first, then its row and job are one transaction."""
+"""Accepts imports: the bytes are stored first, then one transaction writes the row and the job."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ IMPORTS = "imports/"
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """How rows are applied.
+    """How the rows of a file are applied.
 
     Attributes:
         dry_run: judge every row, and change nothing.
         on_existing: ``update`` gives active members the file's name and tier; ``skip`` does not.
-        mapping: columns of the file, by name or place, and what they are.
+        mapping: columns of the file, by name or index, and their roles.
     """
 
     dry_run: bool = False
@@ -39,25 +39,25 @@ class ImportOptions:
 
 
 def is_mapping(parsed: object) -> TypeGuard[dict[str, str]]:
-    """Whether what was given as ``Options.mapping`` is one, and can be kept."""
+    """Whether a parsed value can be ``ImportOptions.mapping``, and can be stored."""
     return isinstance(parsed, dict) and all(
         isinstance(each, str) and "\0" not in each for pair in parsed.items() for each in pair
     )
 
 
 def display_filename(filename: str | None) -> str | None:
-    """A file's name as it is kept: without folders and what can't be shown, bounded."""
+    """The file's name as it is stored: bounded, without folders and unprintable characters."""
     name = (filename or "").replace("\\", "/").rpartition("/")[2]
     return "".join(filter(str.isprintable, name))[-MAX_IMPORT_FILENAME_CHARACTERS:] or None
 
 
 def new_prefix() -> str:
-    """Where the objects of one import will be."""
+    """The prefix for the objects of a new import."""
     return IMPORTS + ids.random_hash_id(20)
 
 
 def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, paid: bool = False) -> None:
-    """Raises ``list.not_found``, ``list.not_owner`` and, where it matters, ``plan.required``."""
+    """Raises ``list.not_found``, ``list.not_owner`` and, if ``paid``, ``plan.required``."""
     lists.owned(uow, caller, list_id)
     if paid and accounts.get(uow, caller.user_id).plan != Plan.PAID:
         raise PLAN_REQUIRED()
@@ -72,7 +72,7 @@ def accept_members(
     key: IdempotencyKey | None,
     request_id: str | None,
 ) -> AcceptedJob:
-    """Take on the members of one request, whose body has been checked.
+    """Accept the members of one request, whose body has been checked.
 
     Raises what ``check_owner`` and ``services.jobs.idempotency`` raise.
     """
@@ -111,7 +111,7 @@ def accept_file(
     options: ImportOptions,
     request_id: str | None,
 ) -> AcceptedJob:
-    """Take on a file that is stored under ``prefix``, for an owner who was checked."""
+    """Accept a file that is stored under ``prefix``, for a user whose rights were checked."""
     task = MemberImport(
         list_id=list_id,
         user_id=user_id,

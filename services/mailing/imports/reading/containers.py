@@ -1,4 +1,4 @@
-"""Plain, gzip or zip: the bytes of the one file inside, as they come, and no more than allowed."""
+"""Opens plain, gzip and zip files, and bounds the bytes that come out of them."""
 
 import zipfile
 import zlib
@@ -20,9 +20,9 @@ from services.mailing.imports.reading.sources import READ_BYTES, CountedSource, 
 
 MAX_EXPANDED_BYTES = 10 * 1024**3
 MAX_EXPANSION_RATIO = 200
-# Below this much output nothing is harmed, and short files may well be very repetitive.
+# Below this output a high ratio does no harm, and short files may be very repetitive.
 RATIO_GRACE_BYTES = 1024**2
-# Room for some thousand entries; zipfile reads the whole directory into memory.
+# Enough for some thousand entries. zipfile reads the whole directory into memory.
 MAX_DIRECTORY_BYTES = 256 * 1024
 
 _MAGIC_BYTES = 8
@@ -46,7 +46,7 @@ class OpenedContainer(NamedTuple):
 
 
 def open_container(source: CountedSource) -> OpenedContainer:
-    """What is inside. Raises ``import.unknown_format`` and what ``_unzip`` raises at once."""
+    """The bytes inside. Raises at once ``import.unknown_format`` and what ``_unzip`` raises."""
     head = source.head(_MAGIC_BYTES)
     if head.startswith(b"\x1f\x8b"):
         return OpenedContainer("gzip", _flat(_gunzip(chain([head], source.chunks()))))
@@ -57,7 +57,7 @@ def open_container(source: CountedSource) -> OpenedContainer:
 
 
 def _flat(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """``chunks``, unless they are an archive again."""
+    """``chunks``; refuses an archive within the archive."""
     head = b""
     while len(head) < _MAGIC_BYTES and (more := next(chunks, b"")):
         head += more
@@ -74,12 +74,14 @@ def _refuse_foreign(head: bytes) -> None:
 
 
 class _Tally:
+    """Counts the bytes that were read and those that they expanded to."""
+
     def __init__(self) -> None:
         self.taken = 0
         self.given = 0
 
     def expanded(self, data: bytes) -> bytes:
-        """``data``, counted; raises ``import.expands_too_much``."""
+        """Count ``data`` and return it; raises ``import.expands_too_much``."""
         self.given += len(data)
         if self.given > MAX_EXPANDED_BYTES:
             raise IMPORT_EXPANDS_TOO_MUCH(how=f"more than {MAX_EXPANDED_BYTES // 1024**3} GB")
@@ -96,7 +98,7 @@ def _bounded(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """All members, as gzip itself reads them, with zeros allowed after each."""
+    """The content of all members of a gzip file. Zeros may follow each, as gzip itself allows."""
     tally = _Tally()
     member = None
     for chunk in chunks:
@@ -118,7 +120,7 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _BoundedReads:
-    """A file of which nobody can ask more at once than a directory may have."""
+    """Caps the size of each read, so that zipfile can't load a huge central directory."""
 
     def __init__(self, source: CountedSource) -> None:
         self._source = source
@@ -159,14 +161,14 @@ def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
         raise IMPORT_ARCHIVE_MANY_FILES(count=len(entries), names=shown)
     if entries[0].flag_bits & 0x1:
         raise IMPORT_ARCHIVE_ENCRYPTED()
-    # Others are rare, and Python's readers of them do not bound what one read expands to.
+    # Other methods are rare, and Python's readers do not bound the output of one read of them.
     if entries[0].compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise IMPORT_UNKNOWN_FORMAT(what="a zip file compressed in an unusual way")
     return entries[0]
 
 
 def _is_litter(entry: zipfile.ZipInfo) -> bool:
-    """Folders, and what macOS and Windows leave in archives."""
+    """Whether the entry is a folder, or a file that macOS and Windows put into archives."""
     name = entry.filename.rsplit("/", 1)[-1]
     return (
         entry.is_dir()

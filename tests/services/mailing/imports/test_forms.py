@@ -81,8 +81,8 @@ def check(members: list[Person], form: Form, read_bytes: int) -> None:
         for line, one in zip(lines, members, strict=True)
     ]
     if not form.json:
-        assert reader.describe().delimiter == form.delimiter
-        assert reader.describe().container == form.compression
+        assert reader.description.delimiter == form.delimiter
+        assert reader.description.container == form.compression
 
 
 @settings(max_examples=250, deadline=None)
@@ -150,7 +150,7 @@ def test_any_bytes_after_a_header_are_rows_or_problems_in_order(data: bytes) -> 
 
     lines = [one.line for one in found]
     assert lines == sorted(set(lines))
-    assert all(can_be_stored(*one.columns) for one in found)
+    assert all(can_be_stored(*one.cells) for one in found)
     assert all(can_be_stored(one.name, one.email) for one in found if isinstance(one, MemberRow))
 
 
@@ -163,7 +163,7 @@ def test_any_bytes_are_read_or_refused_by_name(data: bytes) -> None:
     with suppress(DomainError):
         reader = opened(data)
         assert can_be_stored(*reader.header)
-        assert all(can_be_stored(*one.columns) for one in reader)
+        assert all(can_be_stored(*one.cells) for one in reader)
 
 
 def can_be_stored(*texts: str) -> bool:

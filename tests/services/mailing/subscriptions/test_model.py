@@ -288,7 +288,7 @@ class Subscriptions(RuleBasedStateMachine):
     @rule(most=st.integers(1, 5))
     def counts_are_folded(self, most: int) -> None:
         with self.acting.resources.unit_of_work() as uow:
-            subscriber_counts.fold_deltas(uow, most=most)
+            subscriber_counts.fold_deltas(uow, max_deltas=most)
 
     # -- what must be true after each ------------------------------------------------------------
 
