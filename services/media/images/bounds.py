@@ -1,8 +1,8 @@
-"""How large an image may be. Checked on what the headers say, before a pixel is decoded."""
+"""The bounds of an image's size, checked by its headers before a pixel is decoded."""
 
 from services.media.images.outcome import UnreadableImage, unreadable
 
-MAX_SIDE_PIXELS = 16_383  # what a WebP can hold
+MAX_SIDE_PIXELS = 16_383  # the largest side of a WebP
 MAX_PIXELS = 50_000_000
 MAX_FRAMES = 1_000
 MAX_ANIMATION_PIXELS = 100_000_000
@@ -39,7 +39,7 @@ def check_frame_count(frames: int, place: str) -> None:
 
 
 def check_animation(frames: int, area: int, place: str) -> None:
-    """`area` is the canvas's, or the largest frame's where one is larger than its canvas."""
+    """`area` is that of the canvas, or of the largest frame if a frame is larger."""
     check_frame_count(frames, place)
     if frames > 1 and frames * area > MAX_ANIMATION_PIXELS:
         raise UnreadableImage(

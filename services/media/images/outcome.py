@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConvertedImage:
-    """An image as it is stored. Width and height in pixels; frames as in `data`, 1 for a still."""
+    """An image as it is stored. `width` and `height` are in pixels; a still has 1 of `frames`."""
 
     data: bytes
     mime_type: str
@@ -15,7 +15,7 @@ class ConvertedImage:
 
 
 class UnreadableImage(Exception):
-    """An image we refuse. `code` is stable and dotted; `message` names the rule and the place."""
+    """Raised for an image that we refuse; the message names the rule and the place."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
