@@ -72,8 +72,8 @@ from services.money.topups.claims import ClaimTokens
 from services.oauth.signers import Signers
 from services.people import logins
 from storage.database import Database
-from storage.notifications import job_of
-from storage.redis import open_async_redis
+from storage.redis.client import open_async_redis
+from storage.redis.notifications import job_of
 from storage.resources import Resources, open_resources
 
 log = get_logger(__name__)

@@ -13,7 +13,9 @@ from api.state import State
 from api.waiting.disconnects import while_connected
 from core.errors import DomainError, Kind
 from models import Job, JobStatus
-from storage.notifications import job_topic
+from storage.redis.notifications import job_topic
+
+GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
 
 
 async def wait_for_job(request: Request, state: State, job_id: int, seconds: float) -> Job:

@@ -6,12 +6,10 @@ from fastapi import Request
 
 from api.state import State, state_of
 from core import clock, signed_urls
-from core.errors import forbidden
+from core.refusals.media import SIGNED_LINK_INVALID
 from models import Job
 from services.mailing import exports
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
-
-LINK_INVALID = (403, "link.invalid", "The link is not valid, or not any more; ask for a new one.")
 
 
 def import_errors_url(state: State, import_id: int) -> str:
@@ -41,7 +39,7 @@ def require_signed_url(request: Request) -> None:
         now=clock.now(),
     )
     if not fits:
-        raise forbidden(LINK_INVALID[1], LINK_INVALID[2])
+        raise SIGNED_LINK_INVALID()
 
 
 def _link(state: State, path: str) -> str:

@@ -22,7 +22,7 @@ from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import Settings, load_settings
 from services.access.api_keys import Caller
-from storage.request_work import RequestLease
+from storage.redis.request_work import RequestLease
 from workers import context
 from workers.declaration import TaskSet
 from workers.main import run

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 import psycopg2
 from sqlalchemy.exc import OperationalError
 
-from core.errors import unavailable
 from core.logging import configure_logging
+from core.refusals.requests import DATABASE_UNUSABLE
 from core.settings import load_settings
 from storage.resources import Resources, open_resources
 
@@ -45,4 +45,4 @@ def database_errors() -> Iterator[None]:
         yield
     except (OperationalError, psycopg2.OperationalError) as error:
         reason = str(getattr(error, "orig", error)).strip()
-        raise unavailable("service.unavailable", f"The database is not usable: {reason}") from None
+        raise DATABASE_UNUSABLE(reason=reason) from None

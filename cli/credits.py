@@ -8,7 +8,7 @@ import typer
 from cli import orders
 from cli.connection import connected
 from cli.output import Json, show, show_all
-from core.errors import invalid
+from core.refusals.money import CREDITS_AMOUNT_TEXT
 from services.money.credits import ledger, verify
 from services.people import accounts
 
@@ -62,4 +62,4 @@ def _exactly(amount: str) -> Decimal:
     try:
         return Decimal(amount)
     except InvalidOperation:
-        raise invalid("credits.amount", f"{amount!r} is not a number.") from None
+        raise CREDITS_AMOUNT_TEXT(amount=amount) from None

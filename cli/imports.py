@@ -9,7 +9,7 @@ import typer
 from cli.connection import connected
 from cli.output import Json, show, written
 from cli.progress import result_of, wait_for
-from core.errors import malformed
+from core.refusals.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_OPTION
 from models import Job
 from services.mailing import lists
 from services.mailing.imports import accept
@@ -65,7 +65,7 @@ def _mapping(text: str | None) -> dict[str, str] | None:
     except orjson.JSONDecodeError:
         parsed = None
     if not accept.is_mapping(parsed):
-        raise malformed("import.mapping", "--mapping must be a JSON object of strings.")
+        raise IMPORT_MAPPING_OPTION()
     return parsed
 
 
@@ -78,7 +78,7 @@ def _begin(resources: Resources, list_name: str, file: Path, options: ImportOpti
         shutil.copyfileobj(source, cast("BinaryIO", stored), 1024 * 1024)
     stored.close()
     if not stored.size:
-        raise malformed("import.empty", "The file is empty.")
+        raise IMPORT_EMPTY_FILE()
     return accept.accept_file(
         resources,
         mailing_list.user_id,
@@ -97,7 +97,7 @@ def _opened(file: Path) -> BinaryIO:
     try:
         return file.open("rb")
     except OSError as error:
-        raise malformed("import.file", f"{file}: {error.strerror}") from None
+        raise IMPORT_FILE(file=file, reason=error.strerror) from None
 
 
 def _write_errors(resources: Resources, job: Job, target: Path) -> None:

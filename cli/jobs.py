@@ -5,7 +5,7 @@ import typer
 
 from cli.connection import connected
 from cli.output import Json, show, show_all
-from core.errors import not_found
+from core.refusals.jobs import JOB_NOT_FOUND_BY_ID
 from models import Job, JobStatus
 from services.jobs import records
 from services.mailing import exports
@@ -64,7 +64,7 @@ def retry_job(job_id: JobId, as_json: Json = False) -> None:
 def _get(uow: UnitOfWork, job_id: int) -> Job:
     job = uow.session.get(Job, job_id)
     if job is None:
-        raise not_found("job.not_found", f"There is no job {job_id}.")
+        raise JOB_NOT_FOUND_BY_ID(job_id=job_id)
     return job
 
 

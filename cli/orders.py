@@ -5,7 +5,7 @@ import typer
 from cli.connection import connected
 from cli.output import Json, show, show_all
 from core import clock
-from core.errors import invalid
+from core.refusals.money import ORDER_RESOLUTION
 from models import OrderStatus, PaymentOrder, Resolution
 from services.money.topups import orders, reviews, settlement
 
@@ -54,7 +54,7 @@ def review_order(
 ) -> None:
     """Settle an order that is in review, since its payment did not fit it."""
     if credit == refunded:
-        raise invalid("order.resolution", "Say either --credit or --refunded.")
+        raise ORDER_RESOLUTION()
     resolution = Resolution.CREDIT if credit else Resolution.REFUNDED
     with connected() as resources, resources.unit_of_work() as uow:
         order = reviews.resolve(uow, order_id, resolution)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from core import clock
-from core.errors import malformed
+from core.refusals.requests import FILE_NOT_WRITTEN
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
@@ -53,7 +53,7 @@ def written(target: Path) -> Iterator[BinaryIO]:
         with target.open("wb") as out:
             yield out
     except OSError as error:
-        raise malformed("file.not_written", f"{target}: {error.strerror}") from None
+        raise FILE_NOT_WRITTEN(target=target, reason=error.strerror) from None
 
 
 def _plain(value: object) -> object:

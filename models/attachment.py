@@ -5,7 +5,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, SmallInteger, String,
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
 
 
 class AttachmentStatus(IntEnum):

@@ -9,7 +9,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, UniqueConstr
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
 
 Amount = Numeric(15, 4)
 

@@ -5,7 +5,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, fun
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import Model, SerialId
+from models.declarative import Model, SerialId
 
 
 class IdempotencyRecord(Model):

@@ -12,7 +12,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Text, func, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId
 
 
 class JobStatus(StrEnum):

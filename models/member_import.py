@@ -5,7 +5,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId
 
 
 class MemberImport(Model):

@@ -6,7 +6,7 @@ from enum import StrEnum
 from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, Index, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
 
 # Only the operator gives this scope; the constraint keeps a mistake elsewhere from giving it.
 _NEVER_DELIVERY = "NOT 'delivery' = ANY (scopes)"

@@ -4,7 +4,7 @@ from enum import StrEnum
 from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint, func
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import Model, SerialId
+from models.declarative import Model, SerialId
 
 
 class OptOutKind(StrEnum):

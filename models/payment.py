@@ -12,7 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from core.ids import random_id
 from core.money import minor_digits
 from models.credit import Amount
-from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
 
 
 class OrderStatus(StrEnum):

@@ -7,7 +7,7 @@ into one row a list. The count is that row plus the deltas that are not folded y
 from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import Model, SerialId
+from models.declarative import Model, SerialId
 
 
 class SubscriberCount(Model):

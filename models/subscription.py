@@ -4,7 +4,7 @@ from enum import StrEnum
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
 
 
 class SubscriptionStatus(StrEnum):

@@ -3,7 +3,7 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import Model, SerialId
+from models.declarative import Model, SerialId
 
 
 class SubscriptionEvent(Model):

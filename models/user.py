@@ -5,7 +5,7 @@ from sqlalchemy import CheckConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.ids import random_id
-from models.metadata import CreatedAt, Model, UpdatedAt
+from models.declarative import CreatedAt, Model, UpdatedAt
 
 
 class Plan(StrEnum):

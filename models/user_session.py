@@ -3,7 +3,7 @@ from datetime import datetime
 from sqlalchemy import CheckConstraint, ForeignKey, func
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId
 
 
 class UserSession(Model):

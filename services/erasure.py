@@ -5,8 +5,8 @@ from functools import partial
 
 from sqlalchemy import Delete, case, delete, func, or_, select, tuple_, update
 
-from core.errors import conflict
 from core.keyring import Keyring
+from core.refusals.people import USER_NOT_FOUND_BY_EMAIL, USER_OWNS_LISTS
 from models import (
     AccountMail,
     ApiKey,
@@ -103,7 +103,7 @@ def _hold(uow: UnitOfWork, email: str) -> User:
     query = select(User).where(User.email == accounts.normalise_email(email)).with_for_update()
     person = uow.session.scalar(query)
     if person is None:
-        raise accounts.user_not_found(email)
+        raise USER_NOT_FOUND_BY_EMAIL(email=email)
     return person
 
 
@@ -113,9 +113,7 @@ def _require_no_lists(uow: UnitOfWork, person: User) -> None:
     )
     slugs = list(uow.session.scalars(own))
     if slugs:
-        raise conflict(
-            "user.owns_lists", f"Archive or hand over their lists first: {', '.join(slugs)}."
-        )
+        raise USER_OWNS_LISTS(slugs=", ".join(slugs))
 
 
 def _blank_subscriptions(uow: UnitOfWork, person: User) -> int:

@@ -5,12 +5,12 @@ import redis
 from core.keyring import Keyring
 from core.settings import Settings
 from storage.broker import Broker
-from storage.cache import Cache
 from storage.database import Database, open_database
 from storage.encryption import KeyWrapper
-from storage.notifications import Notifier
 from storage.objects import ObjectStore
-from storage.redis import open_redis
+from storage.redis.cache import Cache
+from storage.redis.client import open_redis
+from storage.redis.notifications import Notifier
 from storage.unit_of_work import UnitOfWork
 
 

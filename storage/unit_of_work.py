@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from core.errors import TransientError
 from core.logging import get_logger
 from storage.broker import Broker
-from storage.notifications import Notifier
 from storage.objects import ObjectStore
+from storage.redis.notifications import Notifier
 
 log = get_logger(__name__)
 

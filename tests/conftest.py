@@ -6,12 +6,26 @@ from pathlib import Path
 import httpx
 import pytest
 import uvicorn
+from hypothesis import HealthCheck, settings
 
 from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
 from devstack.supervisor.embedded.stack import Services, embedded_services
 from devstack.supervisor.processes.ports import PortPicker
+from tests.faults.size import FULL
 from tests.stack import Owner, Stack, eventually, open_stack
+
+# The same examples in every run of `make test`, new ones in every run of `make faults`. A machine
+# with other work to do may be slow at either.
+settings.register_profile(
+    "same dice",
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("new dice", settings.get_profile("same dice"), derandomize=False)
+settings.load_profile("new dice" if FULL else "same dice")
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from core.errors import DomainError, Kind, TransientError
+from core.errors import DomainError, TransientError
 from core.logging import get_logger
-from storage.request_work import RENEW_EVERY_SECONDS, AllCallersLeft, RequestLease, RequestWork
+from core.refusals.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
+from storage.redis.request_work import (
+    RENEW_EVERY_SECONDS,
+    AllCallersLeft,
+    RequestLease,
+    RequestWork,
+)
 from workers import context
 
 log = get_logger(__name__)
@@ -79,12 +85,10 @@ def _outcome(answer: RequestHandler, question: RequestLease) -> dict[str, Any]:
     except DomainError as error:
         return _refusal(error)
     except TransientError as error:
-        return _refusal(DomainError(Kind.UNAVAILABLE, "service.unavailable", str(error)))
+        return _refusal(SERVICE_UNREACHABLE(reason=error))
     except Exception:  # the caller waits: untold, a failure would keep them until their time is out
         log.exception("request.broke")
-        return _refusal(
-            DomainError(Kind.PROVIDER_FAILED, "request.failed", "The work failed unexpectedly.")
-        )
+        return _refusal(REQUEST_FAILED())
 
 
 def _refusal(error: DomainError) -> dict[str, Any]:

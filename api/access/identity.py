@@ -5,7 +5,8 @@ from fastapi import Request
 from api.access import browsers
 from api.limits.rate_limits import RateLimitName, rate_key_of_address, rate_key_of_caller
 from api.state import State, state_of
-from core.errors import DomainError, Kind, unauthenticated
+from core.errors import DomainError, Kind
+from core.refusals.access import AUTH_CREDENTIALS_DISAGREE, AUTH_SCHEME_UNKNOWN
 from core.secret_form import ACCESS_TOKEN
 from services.access import api_keys, sessions
 from services.access.api_keys import Caller
@@ -70,7 +71,7 @@ def identify(request: Request, csrf_token: object = None) -> Caller | None:
     sent = _credentials(request, state.resources.settings.api_key_header)
     cookie = browsers.session_cookie(request, state)
     if len(sent) > 1:
-        raise _disagree()
+        raise AUTH_CREDENTIALS_DISAGREE()
     if sent:
         caller = _by_secret(state, sent.pop())
         if cookie is not None:
@@ -103,13 +104,7 @@ def _require_nobody_else(state: State, cookie: str, caller: Caller) -> None:
         # Browsers go on sending the cookie of a session that is over: it says nothing any more.
         return
     if person.user_id != caller.user_id:
-        raise _disagree()
-
-
-def _disagree() -> DomainError:
-    return unauthenticated(
-        "auth.credentials_disagree", "The request carries credentials that differ."
-    )
+        raise AUTH_CREDENTIALS_DISAGREE()
 
 
 def _credentials(request: Request, api_key_header: str) -> set[str]:
@@ -117,8 +112,6 @@ def _credentials(request: Request, api_key_header: str) -> set[str]:
     for header in request.headers.getlist("authorization"):
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise unauthenticated(
-                "auth.scheme_unknown", "The Authorization header must read 'Bearer <token>'."
-            )
+            raise AUTH_SCHEME_UNKNOWN()
         sent.add(token.strip())
     return sent

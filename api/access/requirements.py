@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from api.access.identity import count_anonymous, count_trace, identify_and_count
 from api.limits.rate_limits import RateLimitName
 from api.state import state_of
-from core.errors import forbidden, unauthenticated
+from core.refusals.access import AUTH_CREDENTIALS_MISSING, AUTH_RESTRICTED_CREDENTIAL
 from core.scopes import Scope
 from services.access import api_keys
 from services.access.api_keys import Caller
@@ -72,16 +72,11 @@ class Access:
         """The caller, who may do this; raises what a caller is refused for."""
         caller = identify_and_count(request, self.stranger)
         if caller is None:
-            raise unauthenticated(
-                "auth.credentials_missing",
-                "Send an API key or access token as 'Authorization: Bearer …'.",
-            )
+            raise AUTH_CREDENTIALS_MISSING()
         if self.scope is not None:
             api_keys.require_scope(caller, self.scope)
         if self.unrestricted and not caller.unrestricted:
-            raise forbidden(
-                "auth.restricted_credential", "This needs a session or an unrestricted API key."
-            )
+            raise AUTH_RESTRICTED_CREDENTIAL()
         return caller
 
 

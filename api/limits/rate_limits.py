@@ -9,10 +9,10 @@ from collections.abc import MutableMapping
 from enum import StrEnum
 from typing import Any
 
-from core.errors import rate_limited
+from core.refusals.requests import RATE_LIMITED
 from core.settings import Settings
 from services.access.api_keys import Caller
-from storage.rate_counters import RateCounters, RateLimitStatus, parse_limits
+from storage.redis.rate_counters import RateCounters, RateLimitStatus, parse_limits
 
 # One customer of a network has at least this much of IPv6.
 _IPV6_PREFIX = 64
@@ -54,9 +54,7 @@ class RateLimiter:
         scope["pressroom.headers"].extend(_headers(rate, standings))
         exceeded = [each.reset for each in standings if each.remaining < 0]
         if exceeded:
-            raise rate_limited(
-                "rate.limited", "Too many requests; try again later.", retry_after=max(exceeded)
-            )
+            raise RATE_LIMITED(retry_after=max(exceeded))
 
     def close(self) -> None:
         self._counters.close()

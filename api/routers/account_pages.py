@@ -25,7 +25,9 @@ from api.parameters import StateOf
 from api.request_ids import current_request_id
 from api.state import State
 from core import ids
-from core.errors import DomainError, Kind, not_found
+from core.errors import DomainError, Kind
+from core.refusals.access import SESSION_NOT_FOUND
+from core.refusals.people import PASSWORD_WRONG
 from models import User
 from services.access import sessions
 from services.people import account_mails, accounts, logins, passwords, registration
@@ -89,7 +91,7 @@ def end_sessions(request: Request, state: StateOf, form: FormOf) -> Response:
 
 def _session_id(wanted: str) -> int:
     if not (wanted.isascii() and wanted.isdigit() and len(wanted) <= len(str(ids.MAX_ID))):
-        raise not_found("session.not_found", "There is no such session.")
+        raise SESSION_NOT_FOUND()
     return min(int(wanted), ids.MAX_ID)
 
 
@@ -227,7 +229,7 @@ async def _proven(request: Request, state: State, email: str, form: FormFields) 
     check = partial(passwords.verify, attempt.password_hash, form.get("current", ""))
     verdict = await state.hashing.run(check)
     if not verdict.matches:
-        raise DomainError(Kind.INVALID, "password.wrong", _WRONG_PASSWORD)
+        raise PASSWORD_WRONG()
     await run_in_threadpool(succeed)
     return attempt
 

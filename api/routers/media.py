@@ -12,7 +12,9 @@ from api.errors import problem_response
 from api.openapi import refuses
 from api.state import State, state_of
 from core import clock
-from core.errors import DomainError, Kind
+from core.errors import DomainError
+from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
+from core.refusals.media import MEDIA_NOT_FOUND, MEDIA_RANGE_UNSATISFIABLE
 from core.scopes import Scope
 from models import Attachment
 from services.access.api_keys import require_scope
@@ -36,9 +38,9 @@ _FOREVER = "public, max-age=31536000, immutable"
         206: {"content": {"image/webp": {}, "image/png": {}}, "description": "The range asked for"},
         304: {"description": "The caller's copy, named by If-None-Match, is still right"},
         **refuses(
-            (403, "auth.insufficient_scope", "An encrypted file needs the scope attachment."),
-            (404, "media.not_found", "There is no such file."),
-            (416, "media.range_unsatisfiable", "The range begins behind the end of the file."),
+            AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.ATTACHMENT),
+            MEDIA_NOT_FOUND,
+            MEDIA_RANGE_UNSATISFIABLE,
         ),
     },
 )
@@ -76,7 +78,7 @@ def _require_owner(request: Request, attachment: Attachment) -> None:
     except DomainError:
         caller = None
     if caller is None or caller.user_id != attachment.user_id:
-        raise records.media_not_found()
+        raise MEDIA_NOT_FOUND()
     require_scope(caller, Scope.ATTACHMENT)
 
 
@@ -104,9 +106,7 @@ def _range(request: Request, etag: str) -> str | None:
 
 
 def _unsatisfiable(attachment: Attachment) -> Response:
-    error = DomainError(
-        Kind.RANGE, "media.range_unsatisfiable", "The range begins behind the end of the file."
-    )
+    error = MEDIA_RANGE_UNSATISFIABLE()
     response = problem_response(error)
     response.headers["Content-Range"] = f"bytes */{attachment.size}"
     return response
@@ -142,5 +142,5 @@ def _content(state: State, attachment: Attachment, part: ByteRange) -> Iterator[
     try:
         first = next(stream)
     except (ObjectMissing, StopIteration):
-        raise records.media_not_found() from None
+        raise MEDIA_NOT_FOUND() from None
     return chain((first,), stream)

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.access.requirements import ANY_CALLER, PUBLIC
-from api.bodies.forms import FORM
+from api.bodies.media_types import FORM
 from api.bodies.oauth_forms import AskingOf, oauth_response
 from api.parameters import StateOf
 from api.schemas.oauth import (

@@ -14,7 +14,32 @@ from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope
 from api.schemas.topups import ClaimToken, NewOrderRecord, OrderRecord, record_of
 from api.state import State
-from core.errors import too_slow
+from core.refusals.money import (
+    ORDER_CLAIMED,
+    ORDER_NOT_FOUND,
+    ORDER_OVER,
+    PAYMENTS_REFUSED,
+    PAYMENTS_UNAVAILABLE,
+    TOPUP_AMOUNT_DECIMALS,
+    TOPUP_AMOUNT_MISMATCH,
+    TOPUP_AMOUNT_MISSING,
+    TOPUP_AMOUNT_TOO_LARGE,
+    TOPUP_AMOUNT_TOO_SMALL,
+    TOPUP_CHANNEL,
+    TOPUP_CHANNEL_UNAVAILABLE,
+    TOPUP_CURRENCY,
+    TOPUP_NO_SANDBOX,
+    TOPUP_PAGE_TOO_SLOW,
+    TOPUP_REDIRECT_NOT_ALLOWED,
+)
+from core.refusals.requests import (
+    BODY_INVALID,
+    BODY_NO_JSON_TYPE,
+    BODY_NOT_JSON,
+    IDEMPOTENCY_IN_PROGRESS,
+    IDEMPOTENCY_KEY_INVALID,
+    IDEMPOTENCY_KEY_REUSED,
+)
 from core.scopes import Scope
 from models import JobStatus, PaymentOrder
 from services.access.api_keys import Caller
@@ -29,7 +54,6 @@ Payer = Annotated[Caller | None, OPTIONAL]
 Reader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
 Claimer = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 
-_NOT_FOUND = (404, "order.not_found", "There is no such order.")
 _TOPUP = json_request_body(
     {
         "amount": {
@@ -61,25 +85,25 @@ _TOPUP = json_request_body(
     response_model=Envelope[NewOrderRecord],
     openapi_extra=_TOPUP,
     responses=refuses(
-        (400, "body.not_json", "The body is not JSON."),
-        (400, "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 characters."),
-        (409, "idempotency.in_progress", "A request with this key is still under way."),
-        (415, "body.unsupported_type", "Send JSON."),
-        (422, "body.invalid", "body.redirect_url: must be a string"),
-        (422, "topup.amount_missing", "body.amount or body.credit_amount must be above 0."),
-        (422, "topup.amount", "body.amount: an amount in JPY has at most 0 decimals"),
-        (422, "topup.amount_mismatch", "body.amount and body.credit_amount do not agree."),
-        (422, "topup.amount_too_small", "body.amount: the smallest order is 0.50 USD"),
-        (422, "topup.amount_too_large", "body.amount: the largest order is 999,999.99 USD"),
-        (422, "topup.currency", "body.currency: is one of USD, EUR, GBP, JPY"),
-        (422, "topup.channel", "body.channel: is one of stripe, sandbox"),
-        (422, "topup.channel_unavailable", "There is no sandbox here."),
-        (422, "topup.redirect_not_allowed", "body.redirect_url: is of an allowed origin"),
-        (422, "idempotency.key_reused", "The key was used for another request."),
-        (502, "payments.refused", "The payment provider refused the request."),
-        (503, "payments.unavailable", "The payment provider can't be reached at the moment."),
-        (503, "topup.channel_unavailable", "Payments are not set up here."),
-        (504, "request.too_slow", "The page was not opened in time."),
+        BODY_NOT_JSON,
+        IDEMPOTENCY_KEY_INVALID,
+        IDEMPOTENCY_IN_PROGRESS,
+        BODY_NO_JSON_TYPE,
+        BODY_INVALID.filled(field="body.redirect_url", rule="must be a string"),
+        TOPUP_AMOUNT_MISSING,
+        TOPUP_AMOUNT_DECIMALS,
+        TOPUP_AMOUNT_MISMATCH,
+        TOPUP_AMOUNT_TOO_SMALL,
+        TOPUP_AMOUNT_TOO_LARGE,
+        TOPUP_CURRENCY,
+        TOPUP_CHANNEL,
+        TOPUP_NO_SANDBOX,
+        TOPUP_REDIRECT_NOT_ALLOWED,
+        IDEMPOTENCY_KEY_REUSED,
+        PAYMENTS_REFUSED,
+        PAYMENTS_UNAVAILABLE,
+        TOPUP_CHANNEL_UNAVAILABLE,
+        TOPUP_PAGE_TOO_SLOW,
     ),
 )
 async def topup_credit(
@@ -105,7 +129,7 @@ async def topup_credit(
     )
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:
-        raise too_slow("request.too_slow", "The page was not opened in time.")
+        raise TOPUP_PAGE_TOO_SLOW()
     return await run_in_threadpool(_answer, state, accepted)
 
 
@@ -135,9 +159,9 @@ def _answer(state: State, accepted: AcceptedOrder) -> Response:
     "/auxilia/credits/orders/claim",
     response_model=Envelope[OrderRecord],
     responses=refuses(
-        _NOT_FOUND,
-        (409, "order.claimed", "This order belongs to somebody already."),
-        (409, "order.over", "This order is refunded; there is nothing to claim."),
+        ORDER_NOT_FOUND,
+        ORDER_CLAIMED,
+        ORDER_OVER,
     ),
 )
 def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
@@ -152,7 +176,7 @@ def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
     "/auxilia/credits/orders/status",
     response_model=Envelope[OrderRecord],
     dependencies=[PUBLIC],
-    responses=refuses(_NOT_FOUND),
+    responses=refuses(ORDER_NOT_FOUND),
 )
 def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
     """An order as whoever has its `claim_token` sees it."""
@@ -165,7 +189,7 @@ def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
 @router.get(
     "/auxilia/credits/orders/{order_id}",
     response_model=Envelope[OrderRecord],
-    responses=refuses(_NOT_FOUND),
+    responses=refuses(ORDER_NOT_FOUND),
 )
 def read_order(state: StateOf, caller: Reader, order_id: PathId) -> Response:
     """One of the caller's orders."""

@@ -13,8 +13,16 @@ from typing import Any
 import httpx
 import orjson
 
-from core.errors import DomainError, malformed, not_found, provider_failed, too_slow, unavailable
+from core.errors import DomainError
 from core.logging import get_logger
+from core.refusals.composer import (
+    STOCKPHOTO_FAILED,
+    STOCKPHOTO_LIMIT_REACHED,
+    STOCKPHOTO_NOT_FOUND,
+    STOCKPHOTO_REFUSED,
+    STOCKPHOTO_TOO_SLOW,
+    STOCKPHOTO_UNAVAILABLE,
+)
 from integrations.stock_photos.port import PhotoProviderName, Quota
 
 _MAX_CALL_SECONDS = 10.0
@@ -57,12 +65,10 @@ class Exchange:
         try:
             status, headers, body = self._fetch(path, params)
         except httpx.TimeoutException:
-            raise self._too_slow() from None
+            raise STOCKPHOTO_TOO_SLOW(provider=self._name) from None
         except httpx.HTTPError as error:
             log.warning("stockphoto.unreachable", reason=type(error).__name__)
-            raise unavailable(
-                "stockphoto.unavailable", f"{self._name} can't be reached.", retry_after=5
-            ) from None
+            raise STOCKPHOTO_UNAVAILABLE(provider=self._name) from None
         quotas = _quotas(headers)
         self._report(self._name, quotas)
         if status != HTTPStatus.OK:
@@ -94,7 +100,7 @@ class Exchange:
                 if len(body) > _MAX_REPLY_BYTES:
                     raise self._failed("reply too long")
                 if time.monotonic() > deadline:
-                    raise self._too_slow()
+                    raise STOCKPHOTO_TOO_SLOW(provider=self._name)
             return reply.status_code, reply.headers, bytes(body)
 
     def _object(self, body: bytes) -> tuple[str, dict[str, Any]]:
@@ -113,23 +119,16 @@ class Exchange:
         # Unsplash refuses with 403 both who has no more requests left and who may not ask.
         if status == HTTPStatus.TOO_MANY_REQUESTS or (status == HTTPStatus.FORBIDDEN and spent):
             log.warning("stockphoto.limit_reached", provider=self._name)
-            return unavailable(
-                "stockphoto.limit_reached",
-                f"{self._name} takes no more requests at the moment.",
-                retry_after=_retry_after(headers),
-            )
+            return STOCKPHOTO_LIMIT_REACHED(provider=self._name, retry_after=_retry_after(headers))
         if status == HTTPStatus.NOT_FOUND:
-            return not_found("stockphoto.not_found", f"{self._name} has no such photo.")
+            return STOCKPHOTO_NOT_FOUND(provider=self._name)
         if status in _ABOUT_THE_REQUEST:
-            return malformed("stockphoto.refused", f"{self._name} makes no sense of this request.")
+            return STOCKPHOTO_REFUSED(provider=self._name)
         return self._failed(f"status {status}")
 
     def _failed(self, reason: str) -> DomainError:
         log.warning("stockphoto.failed", provider=self._name, reason=reason)
-        return provider_failed("stockphoto.failed", f"{self._name} gave no usable answer.")
-
-    def _too_slow(self) -> DomainError:
-        return too_slow("stockphoto.too_slow", f"{self._name} did not answer in time.")
+        return STOCKPHOTO_FAILED(provider=self._name)
 
 
 def _quotas(headers: httpx.Headers) -> tuple[Quota, ...]:

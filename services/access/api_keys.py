@@ -8,8 +8,13 @@ from threading import Lock
 from sqlalchemy import any_, bindparam, func, select, update
 
 from core import clock
-from core.errors import DomainError, insufficient_scope, invalid, not_found, unauthenticated
 from core.keyring import Keyring, Signer
+from core.refusals.access import (
+    API_KEY_NAME,
+    API_KEY_NOT_FOUND,
+    AUTH_INSUFFICIENT_SCOPE,
+    AUTH_INVALID_API_KEY,
+)
 from core.scopes import EVERYTHING_OF_A_USER, Scope, effective
 from core.secret_form import API_KEY
 from models import ApiKey
@@ -50,9 +55,7 @@ def create(
     """A new key and its secret, which is shown this once. ``None``: without restriction."""
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
-        raise invalid(
-            "api_key.name", f"A key's name has 1 to {MAX_KEY_NAME_CHARACTERS} characters."
-        )
+        raise API_KEY_NAME(most=MAX_KEY_NAME_CHARACTERS)
     secret = API_KEY.generate()
     key = ApiKey(
         user_id=user_id,
@@ -90,10 +93,10 @@ class LastUseBuffer:
 def authenticate(database: Database, uses: LastUseBuffer, signer: Signer, secret: str) -> Caller:
     """The caller behind a key; raises ``auth.invalid_credentials``."""
     if not API_KEY.matches(secret):
-        raise _unknown()
+        raise AUTH_INVALID_API_KEY()
     found = database.rows(_CREDENTIAL, digests=signer.digests(secret.encode()))
     if not found:
-        raise _unknown()
+        raise AUTH_INVALID_API_KEY()
     [(key_id, user_id, sent_scopes, last_used_at)] = found
     if last_used_at is None or clock.now() - last_used_at >= _LAST_USE_RESOLUTION:
         uses.note(key_id)
@@ -102,16 +105,10 @@ def authenticate(database: Database, uses: LastUseBuffer, signer: Signer, secret
     return Caller(user_id, scopes, unrestricted=unrestricted, key_id=key_id)
 
 
-def _unknown() -> DomainError:
-    return unauthenticated(
-        "auth.invalid_credentials", "The API key is unknown, mistyped or revoked."
-    )
-
-
 def require_scope(caller: Caller, scope: Scope) -> None:
     """Raises ``auth.insufficient_scope``."""
     if scope not in caller.scopes:
-        raise insufficient_scope(scope)
+        raise AUTH_INSUFFICIENT_SCOPE(scope=scope, needed_scope=scope)
 
 
 def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[ApiKey]:
@@ -127,7 +124,7 @@ def revoke(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
     """
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
-        raise not_found("api_key.not_found", "There is no such API key.")
+        raise API_KEY_NOT_FOUND()
     statement = update(ApiKey).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
     result = uow.session.execute(statement.values(revoked_at=func.now()).returning(ApiKey.id))
     return len(result.all())

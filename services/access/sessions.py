@@ -20,8 +20,8 @@ from sqlalchemy import (
 )
 
 from core import clock
-from core.errors import DomainError, not_found, unauthenticated
 from core.keyring import Keyring, Signer
+from core.refusals.access import AUTH_INVALID_SESSION, SESSION_NOT_FOUND
 from core.scopes import EVERYTHING_OF_A_USER
 from models import UserSession
 from services.access.api_keys import Caller
@@ -56,12 +56,12 @@ def begin(uow: UnitOfWork, signer: Signer, user_id: int, *, browser: str | None 
 def authenticate(database: Database, signer: Signer, value: str) -> Caller:
     """The person behind a cookie; raises ``auth.invalid_credentials``."""
     if not is_well_formed(value):
-        raise _unknown()
+        raise AUTH_INVALID_SESSION()
     now = clock.now()
     digests = signer.digests(value.encode())
     found = database.rows(_LIVE, digests=digests, now=now, idle_since=now - IDLE_LIFETIME)
     if not found:
-        raise _unknown()
+        raise AUTH_INVALID_SESSION()
     [(session_id, user_id, last_used_at)] = found
     if now - last_used_at >= _LAST_USE_RESOLUTION:
         database.rows(_NOTE_USE, session_id=session_id, now=now)
@@ -86,7 +86,7 @@ def end(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
     """
     session = uow.session.get(UserSession, session_id)
     if session is None or user_id not in (None, session.user_id):
-        raise not_found("session.not_found", "There is no such session.")
+        raise SESSION_NOT_FOUND()
     statement = update(UserSession).where(
         UserSession.id == session_id, UserSession.ended_at.is_(None)
     )
@@ -125,10 +125,6 @@ def is_csrf_token(signer: Signer, value: str, sent: str) -> bool:
 def _csrf_message(value: str) -> bytes:
     # No cookie has a colon, so this is never the message whose digest is stored.
     return b"csrf:" + value.encode()
-
-
-def _unknown() -> DomainError:
-    return unauthenticated("auth.invalid_credentials", "The session is over. Log in again.")
 
 
 def _open() -> tuple[ColumnElement[bool], ...]:

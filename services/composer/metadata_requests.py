@@ -11,7 +11,7 @@ from core.keyring import Keyring
 from core.settings import Settings
 from services.composer import cache_names
 from services.composer.post import MetadataField, Post, SourcedResult
-from storage.cache import Cache
+from storage.redis.cache import Cache
 
 # Of all that it takes, waiting for a worker included.
 MAX_WRITING_SECONDS = 45.0

@@ -12,7 +12,7 @@ from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.registry import StockPhotoProviders
 from services.composer import cache_names
 from services.composer.post import SourcedResult
-from storage.cache import Cache
+from storage.redis.cache import Cache
 
 log = get_logger(__name__)
 

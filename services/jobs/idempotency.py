@@ -16,7 +16,7 @@ from sqlalchemy import delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
-from core.errors import conflict, invalid
+from core.refusals.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
 from models import IdempotencyRecord
 from storage.unit_of_work import UnitOfWork
 
@@ -47,10 +47,7 @@ def find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | Non
         )
     )
     if record is not None and record.fingerprint != key.fingerprint:
-        raise invalid(
-            "idempotency.key_reused",
-            "This Idempotency-Key was used for another request in the last 24 hours.",
-        )
+        raise IDEMPOTENCY_KEY_REUSED()
     return record
 
 
@@ -82,9 +79,7 @@ def record(
     except OperationalError as error:
         if getattr(error.orig, "pgcode", None) != _LOCK_NOT_AVAILABLE:
             raise
-        raise conflict(
-            "idempotency.in_progress", "A request with this Idempotency-Key is still under way."
-        ) from None
+        raise IDEMPOTENCY_IN_PROGRESS() from None
     if recorded is None:
         raise EqualRequestCommitted(key.key)
 

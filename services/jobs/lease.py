@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, delete, func, update
 from models import IdempotencyRecord, Job, JobStatus
 from services.jobs.kinds import kind_named
 from services.jobs.outbox import FIRST_RESEND, send
-from storage.notifications import job_topic
+from storage.redis.notifications import job_topic
 from storage.unit_of_work import UnitOfWork
 
 LEASE = timedelta(seconds=5)

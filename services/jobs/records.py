@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import any_, bindparam, delete, func, select
 
 from core import clock
-from core.errors import conflict, not_found
+from core.refusals.jobs import JOB_NOT_FOUND, JOB_NOT_RETRYABLE
 from models import FINISHED, IdempotencyRecord, Job, JobStatus
 from services.access.api_keys import Caller, require_scope
 from services.jobs.kinds import kind_named
@@ -31,7 +31,7 @@ def get(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> 
     query = select(Job).where(Job.id == job_id, Job.user_id == caller.user_id)
     job = uow.session.scalar(query.with_for_update() if lock else query)
     if job is None:
-        raise not_found("job.not_found", "There is no such job.")
+        raise JOB_NOT_FOUND()
     require_scope(caller, kind_named(job.kind).scope)
     return job
 
@@ -95,10 +95,7 @@ def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 def restart(uow: UnitOfWork, job: Job) -> None:
     ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
     if not ended_badly or not kind_named(job.kind).retryable:
-        raise conflict(
-            "job.not_retryable",
-            f"A {job.kind} job that is {job.status} can't be started again.",
-        )
+        raise JOB_NOT_RETRYABLE(kind=job.kind, status=job.status)
     job.status = JobStatus.QUEUED
     job.error = job.finished_at = None
     job.cancel_requested = False

@@ -17,8 +17,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, exists, func, select, text
 
 from core import clock, ids
-from core.errors import conflict, not_found
 from core.lanes import Lane
+from core.refusals.mailing import EXPORT_NOT_FOUND, LIST_EMAIL_CHANNEL_DISABLED
 from core.scopes import Scope
 from models import Job, MailingList, MemberExport, OptOut, Subscription, SubscriptionStatus
 from services.access.api_keys import Caller, require_scope
@@ -96,7 +96,7 @@ def enqueue_export(
 ) -> Job:
     """``begin`` for somebody who was checked."""
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
-        raise conflict("list.email_channel_disabled", "This list is not sent by mail.")
+        raise LIST_EMAIL_CHANNEL_DISABLED()
     export = MemberExport(
         list_id=mailing_list.id,
         user_id=user_id,
@@ -114,7 +114,7 @@ def get_finished(uow: UnitOfWork, export_id: int) -> tuple[MemberExport, Mailing
     """Raises ``export.not_found``, when its file is gone too."""
     export = uow.session.get(MemberExport, export_id)
     if export is None or export.size is None or export.files_removed_at is not None:
-        raise not_found("export.not_found", "There is no such file, or not any more.")
+        raise EXPORT_NOT_FOUND()
     return export, uow.session.get_one(MailingList, export.list_id)
 
 

@@ -6,8 +6,17 @@ from urllib.parse import urlsplit
 from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from core.errors import DomainError, conflict, forbidden, invalid, malformed, not_found
 from core.ids import MAX_ID, MAX_UINT64
+from core.refusals.mailing import (
+    LIST_CHALLENGE_PROVIDER,
+    LIST_IMAGE_URL,
+    LIST_NAME_INVALID,
+    LIST_NOT_FOUND,
+    LIST_NOT_OWNER,
+    LIST_SLUG,
+    LIST_SLUG_TAKEN,
+    LIST_TITLE,
+)
 from models import MailingList
 from services.access.api_keys import Caller
 from storage.unit_of_work import UnitOfWork
@@ -78,7 +87,7 @@ def get(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList
     """Raises ``list.not_found``; for an archived list too, unless those are asked for."""
     found = uow.session.get(MailingList, list_id)
     if found is None or (found.archived_at is not None and not archived):
-        raise no_such_list()
+        raise LIST_NOT_FOUND()
     return found
 
 
@@ -87,10 +96,10 @@ def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingL
     if _NUMBER.match(name) and int(name) <= MAX_UINT64:
         return get(uow, int(name) if int(name) <= MAX_ID else 0, archived=archived)
     if not _SLUG.match(name) or name.isdigit():
-        raise malformed("list.name_invalid", "A list is named by its numeric id or its slug.")
+        raise LIST_NAME_INVALID()
     found = find_by_slug(uow, name)
     if found is None or (found.archived_at is not None and not archived):
-        raise no_such_list()
+        raise LIST_NOT_FOUND()
     return found
 
 
@@ -98,7 +107,7 @@ def owned(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
     """The caller's own list; raises ``list.not_found``, ``list.not_owner``."""
     found = get(uow, list_id)
     if found.user_id != caller.user_id:
-        raise forbidden("list.not_owner", "This list belongs to somebody else.")
+        raise LIST_NOT_OWNER()
     return found
 
 
@@ -112,10 +121,6 @@ def list_of(uow: UnitOfWork, user_id: int, *, offset: int, limit: int) -> list[M
         .limit(limit)
     )
     return list(uow.session.scalars(query))
-
-
-def no_such_list() -> DomainError:
-    return not_found("list.not_found", "There is no such list.")
 
 
 def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:
@@ -134,21 +139,12 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
 def _check_title(title: str) -> None:
     # It goes into mails; with a second line an owner could write them to anybody.
     if not 1 <= len(title) <= MAX_LIST_TITLE_CHARACTERS or _LINE_ENDS.search(title):
-        raise invalid(
-            "list.title",
-            f"A title has 1 to {MAX_LIST_TITLE_CHARACTERS} characters in one line.",
-            field="body.title",
-        )
+        raise LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
 
 
 def _check_slug(slug: str) -> None:
     if not _SLUG.match(slug) or slug.isdigit():
-        raise invalid(
-            "list.slug",
-            "A slug has 1 to 80 of a-z, 0-9 and '-', begins with a letter or digit and is never "
-            "all digits.",
-            field="body.slug",
-        )
+        raise LIST_SLUG()
 
 
 def _check_url(name: str, url: str | None) -> None:
@@ -165,22 +161,13 @@ def _check_url(name: str, url: str | None) -> None:
         or not url.isprintable()
         or " " in url
     ):
-        raise invalid(
-            "list.image_url",
-            f"{name} must be an absolute http or https address of at most "
-            f"{MAX_IMAGE_URL_CHARACTERS} characters.",
-            field=f"body.{name}",
-        )
+        raise LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
 
 
 def _check_provider(provider: str | None, providers: Collection[str]) -> None:
     if provider not in providers:
         able = ", ".join(sorted(providers)) or "none"
-        raise invalid(
-            "list.challenge_provider",
-            f"challenge_provider must be one that is set up here: {able}.",
-            field="body.challenge_provider",
-        )
+        raise LIST_CHALLENGE_PROVIDER(able=able)
 
 
 def _flush(uow: UnitOfWork, slug: str) -> None:
@@ -189,4 +176,4 @@ def _flush(uow: UnitOfWork, slug: str) -> None:
     except IntegrityError as error:
         if "uq_lists_slug" not in str(error.orig):
             raise
-        raise conflict("list.slug_taken", f"The slug {slug!r} is taken.") from None
+        raise LIST_SLUG_TAKEN(slug=slug) from None

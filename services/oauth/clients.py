@@ -5,9 +5,15 @@ from collections.abc import Iterable
 
 from sqlalchemy import func, select, update
 
-from core.errors import invalid, not_found
 from core.ids import random_hash_id
 from core.keyring import Keyring, Signer
+from core.refusals.oauth import (
+    OAUTH_CLIENT_NAME,
+    OAUTH_CLIENT_NOT_FOUND,
+    OAUTH_CLIENT_REDIRECT_URI_MISSING,
+    OAUTH_CLIENT_SCOPES,
+    OAUTH_CLIENT_SCOPES_MISSING,
+)
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import CLIENT_SECRET
 from models import OAuthClient
@@ -72,7 +78,7 @@ def revoke(uow: UnitOfWork, client_id: str) -> int:
     Raises ``oauth_client.not_found``.
     """
     if uow.session.get(OAuthClient, client_id) is None:
-        raise not_found("oauth_client.not_found", "There is no such client.")
+        raise OAUTH_CLIENT_NOT_FOUND()
     statement = (
         update(OAuthClient)
         .where(OAuthClient.client_id == client_id, OAuthClient.revoked_at.is_(None))
@@ -85,17 +91,14 @@ def _name(name: str) -> str:
     name = name.strip()
     # People decide by it, so it can't hide what it says.
     if not 1 <= len(name) <= MAX_CLIENT_NAME_CHARACTERS or not name.isprintable():
-        raise invalid(
-            "oauth_client.name",
-            f"A client's name has 1 to {MAX_CLIENT_NAME_CHARACTERS} printable characters.",
-        )
+        raise OAUTH_CLIENT_NAME(most=MAX_CLIENT_NAME_CHARACTERS)
     return name
 
 
 def _redirect_uris(uris: Iterable[str]) -> list[str]:
     unique = list(dict.fromkeys(uris))
     if not unique:
-        raise invalid("oauth_client.redirect_uri", "A client needs a redirect URI.")
+        raise OAUTH_CLIENT_REDIRECT_URI_MISSING()
     for uri in unique:
         redirects.require_registrable(uri)
     return unique
@@ -104,10 +107,7 @@ def _redirect_uris(uris: Iterable[str]) -> list[str]:
 def _scopes(scopes: Iterable[Scope]) -> list[str]:
     chosen = set(scopes)
     if not chosen:
-        raise invalid("oauth_client.scopes", "A client needs a scope.")
+        raise OAUTH_CLIENT_SCOPES_MISSING()
     if chosen - GRANTABLE:
-        raise invalid(
-            "oauth_client.scopes",
-            f"People can't give the scope {', '.join(sorted(chosen - GRANTABLE))}.",
-        )
+        raise OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(chosen - GRANTABLE)))
     return sorted(chosen)

@@ -15,7 +15,7 @@ from authlib.oauth2.rfc6749 import (
 )
 from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant, RefreshTokenGrant
 
-from core.errors import malformed
+from core.errors import DomainError, Kind
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from models import OAuthGrant, TokenKind
@@ -142,7 +142,8 @@ class OAuthServer(AuthorizationServer):
             return AuthorizationRequest(self, self.get_consent_grant(asking))
         except OAuth2Error as error:
             if error.redirect_uri is None:
-                raise malformed(f"oauth.{error.error}", error.get_error_description()) from None
+                code, reason = f"oauth.{error.error}", error.get_error_description()
+                raise DomainError(Kind.MALFORMED, code, reason) from None
             return self._refusal(error)
 
     def _answered(self, answer: Callable[..., OAuthResponse], *arguments: object) -> OAuthResponse:

@@ -16,8 +16,8 @@ from sqlalchemy import (
     update,
 )
 
-from core.errors import DomainError, unauthenticated
 from core.keyring import Keyring, Signer
+from core.refusals.access import AUTH_INVALID_ACCESS_TOKEN
 from core.scopes import GRANTABLE, Scope, effective
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
 from models import OAuthClient, OAuthGrant, OAuthToken, TokenKind, User
@@ -70,10 +70,10 @@ def signer(keyring: Keyring) -> Signer:
 def authenticate(database: Database, signer: Signer, secret: str) -> Caller:
     """The caller behind an access token; raises ``auth.invalid_credentials``."""
     if not ACCESS_TOKEN.matches(secret):
-        raise _not_valid()
+        raise AUTH_INVALID_ACCESS_TOKEN()
     found = database.rows(_LIVE_ACCESS, digests=signer.digests(secret.encode()))
     if not found:
-        raise _not_valid()
+        raise AUTH_INVALID_ACCESS_TOKEN()
     [(grant_id, user_id, granted)] = found
     scopes = effective(map(Scope, granted)) & GRANTABLE
     return Caller(user_id, scopes, unrestricted=False, grant_id=grant_id)
@@ -160,12 +160,6 @@ def purge(uow: UnitOfWork, *, before: datetime) -> int:
     found = select(OAuthToken.id).where(OAuthToken.expires_at < before).limit(10_000)
     statement = delete(OAuthToken).where(OAuthToken.id.in_(found.scalar_subquery()))
     return len(uow.session.execute(statement.returning(OAuthToken.id)).all())
-
-
-def _not_valid() -> DomainError:
-    return unauthenticated(
-        "auth.invalid_credentials", "The access token is unknown, mistyped, expired or revoked."
-    )
 
 
 def _live_token() -> tuple[ColumnElement[bool], ...]:

@@ -21,8 +21,9 @@ from sqlalchemy import case, delete, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from core import clock
-from core.errors import DomainError, Kind
+from core.errors import DomainError
 from core.keyring import Keyring, Signer
+from core.refusals.access import LOGIN_PAUSED
 from models import LoginAttempts, User
 from services.people import accounts
 from services.people.passwords import PasswordCheck
@@ -188,12 +189,7 @@ def _pause(now: datetime, attempts: Any, patience: LoginThrottle) -> Any:
 
 def _paused(until: datetime, now: datetime) -> DomainError:
     seconds = max(1, round((until - now).total_seconds()))
-    return DomainError(
-        Kind.RATE_LIMITED,
-        "login.paused",
-        "Too many logins failed. Wait, or ask for a new password by mail.",
-        retry_after=seconds,
-    )
+    return LOGIN_PAUSED(retry_after=seconds)
 
 
 def _clear(uow: UnitOfWork, subjects: list[bytes]) -> None:

@@ -12,8 +12,8 @@ from enum import StrEnum
 
 from sqlalchemy import delete, func, select, update
 
-from core.errors import DomainError, forbidden
 from core.keyring import Keyring, Signer
+from core.refusals.people import LINK_INVALID, LINK_USED
 from models import MailedLink
 from storage.unit_of_work import UnitOfWork
 
@@ -80,7 +80,7 @@ def read(uow: UnitOfWork, signer: Signer, purpose: Purpose, secret: str) -> Mail
         )
     )
     if found is None:
-        raise link_invalid()
+        raise LINK_INVALID()
     is_used = found.used_at is not None
     return MailedToken(found.id, found.user_id, found.list_id, found.email, is_used=is_used)
 
@@ -94,7 +94,7 @@ def use(uow: UnitOfWork, opened: MailedToken) -> None:
         .returning(MailedLink.id)
     )
     if uow.session.scalar(statement) is None:
-        raise link_used()
+        raise LINK_USED()
 
 
 def move_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
@@ -117,11 +117,3 @@ def purge(uow: UnitOfWork, *, before: datetime) -> int:
     found = select(MailedLink.id).where(MailedLink.expires_at < before).limit(10_000)
     statement = delete(MailedLink).where(MailedLink.id.in_(found.scalar_subquery()))
     return len(uow.session.execute(statement.returning(MailedLink.id)).all())
-
-
-def link_used() -> DomainError:
-    return forbidden("link.used", "This link has been used.")
-
-
-def link_invalid() -> DomainError:
-    return forbidden("link.invalid", "This link is not valid, or not any more.")

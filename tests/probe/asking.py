@@ -20,13 +20,13 @@ from api.bodies.json_route import JsonRoute
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.waiting.disconnects import while_connected
-from core.errors import TransientError, unavailable
+from core.errors import DomainError, Kind, TransientError
 from core.lanes import Lane
 from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import load_settings
 from services.access.api_keys import Caller
-from storage.request_work import RequestLease
+from storage.redis.request_work import RequestLease
 from workers import context
 from workers.declaration import TaskSet
 from workers.main import run
@@ -48,7 +48,7 @@ def answer(asked: RequestLease) -> dict[str, Any]:
         time.sleep(question["sleep"])
     match question["end"]:
         case "refuse":
-            raise unavailable("probe.busy", "Ask again.", retry_after=7)
+            raise DomainError(Kind.UNAVAILABLE, "probe.busy", "Ask again.", retry_after=7)
         case "pass":
             raise TransientError("a moment")
         case "break":

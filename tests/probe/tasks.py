@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from core.errors import TransientError, invalid
+from core.errors import DomainError, Kind, TransientError
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from storage.unit_of_work import UnitOfWork
@@ -31,7 +31,7 @@ def run(lease: Lease) -> None:
     if lease.attempt <= plan.get("flaky", 0):
         raise TransientError("not now")
     if "refuse" in plan:
-        raise invalid("probe.refused", plan["refuse"])
+        raise DomainError(Kind.INVALID, "probe.refused", plan["refuse"])
     _pause(lease, plan.get("sleep", 0.0))
     if "steps" in plan:
         _step_by_step(lease, plan)

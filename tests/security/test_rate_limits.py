@@ -19,7 +19,7 @@ from api.openapi import access_of, api_routes
 from core.settings import Settings, rate_notation
 from devstack import LOOPBACK
 from devstack.supervisor.processes.ports import PortPicker
-from storage.rate_counters import RateCounters, parse_limits
+from storage.redis.rate_counters import RateCounters, parse_limits
 from tests.contract.replies import problem
 from tests.contract.subscribers import trace_for
 from tests.faults.proxy import Proxy, proxied

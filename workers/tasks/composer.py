@@ -3,7 +3,7 @@ from typing import Any
 from integrations.stock_photos.port import Photo, PhotoProviderName
 from services.composer.metadata_requests import MetadataRequest
 from services.composer.post import MetadataField, Post
-from storage.request_work import RequestLease
+from storage.redis.request_work import RequestLease
 from workers import context
 from workers.declaration import TaskSet
 

@@ -3,7 +3,7 @@ from typing import Any
 from services.jobs.lease import Lease
 from services.money.topups import checkout, polling
 from services.money.topups.checkout import OPEN_CHECKOUT
-from storage.request_work import RequestLease
+from storage.redis.request_work import RequestLease
 from workers import context
 from workers.declaration import TaskSet
 

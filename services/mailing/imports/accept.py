@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from core import ids
-from core.errors import DomainError, forbidden
+from core.errors import DomainError
+from core.refusals.mailing import PLAN_REQUIRED
 from models import MemberImport, Plan
 from services.access.api_keys import Caller
 from services.jobs import idempotency, outbox
@@ -65,7 +66,7 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, paid: bool = F
     """Raises ``list.not_found``, ``list.not_owner`` and, where it matters, ``plan.required``."""
     lists.owned(uow, caller, list_id)
     if paid and accounts.get(uow, caller.user_id).plan != Plan.PAID:
-        raise forbidden("plan.required", "Adding members in bulk needs the paid plan.")
+        raise PLAN_REQUIRED()
 
 
 def accept_members(

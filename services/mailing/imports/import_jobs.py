@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from core.errors import invalid
 from core.lanes import Lane
+from core.refusals.imports import IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
 from core.scopes import Scope
 from models import ImportChunk, Job, MemberImport
 from services.jobs import kinds
@@ -207,9 +207,9 @@ def _done(task: MemberImport) -> int:
 def _succeed(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     task = uow.session.get_one(MemberImport, task.id)
     if not task.received:
-        raise invalid("import.empty", "There are no rows in the file.")
+        raise IMPORT_NO_ROWS()
     if task.source == "members" and task.received == task.invalid:
-        raise invalid("members.all_invalid", "None of the members has a valid e-mail address.")
+        raise MEMBERS_ALL_INVALID()
     leases.succeed(uow, lease, result_of(task))
     task.status = "succeeded"
     _finish(uow, task)

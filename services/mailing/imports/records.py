@@ -1,6 +1,6 @@
 from sqlalchemy import select
 
-from core.errors import conflict, not_found
+from core.refusals.imports import IMPORT_NOT_FOUND, IMPORT_RUNNING
 from models import Job, JobStatus, MemberImport
 from services.access.api_keys import Caller
 from services.jobs import outbox, records
@@ -16,7 +16,7 @@ def get(uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False) 
     # Not against who refers to it, as a chunk of it does that is being applied.
     found = uow.session.scalar(query.with_for_update(key_share=True) if lock else query)
     if found is None:
-        raise not_found("import.not_found", "There is no such import.")
+        raise IMPORT_NOT_FOUND()
     return found
 
 
@@ -38,7 +38,7 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None
     """
     task = get(uow, caller, import_id, lock=True)
     if task.status == "running":
-        raise conflict("import.running", "The import still runs; cancel its job first.")
+        raise IMPORT_RUNNING()
     if task.undone_at is not None:
         return None
     job = uow.session.get(Job, task.undo_job_id, with_for_update=True) if task.undo_job_id else None

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import func, select, update
 
-from core.errors import conflict
+from core.refusals.mailing import SUBSCRIPTION_CHANGED
 from models import Subscription, SubscriptionEvent, SubscriptionStatus
 from storage.unit_of_work import UnitOfWork
 
@@ -92,7 +92,7 @@ def change(
     )
     changed = uow.session.scalar(statement)
     if changed is None:
-        raise conflict("subscription.changed", "The subscription changed meanwhile; try again.")
+        raise SUBSCRIPTION_CHANGED()
     note(
         uow,
         subscription.list_id,

@@ -12,8 +12,12 @@ All take them in one order, so that no two wait for each other: lists, new peopl
 of people.
 """
 
+from dataclasses import dataclass
+
 from sqlalchemy import text
 
+from models import MailingList, Subscription, SubscriptionStatus, User
+from services.mailing.subscriptions import changes
 from storage.unit_of_work import UnitOfWork
 
 # List ids are positive; the hashes of pairs take the negative numbers.
@@ -27,6 +31,19 @@ _HOLD_LIST = text("SELECT pg_advisory_xact_lock(:list_id)")
 _SHARE_PERSON = text(
     "SELECT true FROM users WHERE id = :user_id AND erased_at IS NULL FOR KEY SHARE"
 )
+
+
+@dataclass(frozen=True)
+class LockedSubscription:
+    """How a person stands with a list, while nobody else can change it."""
+
+    mailing_list: MailingList
+    person: User
+    record: Subscription | None
+
+    @property
+    def is_active(self) -> bool:
+        return self.record is not None and self.record.status == SubscriptionStatus.ACTIVE
 
 
 def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
@@ -56,3 +73,15 @@ def lock_list(uow: UnitOfWork, list_id: int) -> None:
     The rows of the people whom the caller then writes about, it shares itself (FOR KEY SHARE).
     """
     uow.session.execute(_HOLD_LIST, {"list_id": list_id})
+
+
+def lock_subscription(
+    uow: UnitOfWork, mailing_list: MailingList, person: User
+) -> LockedSubscription | None:
+    """Read it under the pair's lock, which holds until the transaction ends.
+
+    ``None`` when the person was erased: then there is nothing to be decided about them.
+    """
+    if not lock_pair(uow, person.id, mailing_list.id):
+        return None
+    return LockedSubscription(mailing_list, person, changes.find(uow, mailing_list.id, person.id))

@@ -12,7 +12,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, not_, or_, select
 
-from core.errors import DomainError, malformed
+from core.errors import DomainError
+from core.refusals.requests import CURSOR_INVALID
 from models import Subscription, SubscriptionStatus, Tier, User
 from services.mailing import subscriber_counts
 from services.mailing.subscriptions.changes import Via
@@ -179,5 +180,5 @@ def _premium_is(wanted: bool | Tier) -> ColumnElement[bool]:
 
 def _read_cursor(cursor: str) -> int:
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > len(str(2**53)):
-        raise malformed("cursor.invalid", "query.cursor must be a next_cursor of an earlier page.")
+        raise CURSOR_INVALID()
     return int(cursor)

@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from core.errors import DomainError, conflict, not_found
 from core.keyring import Keyring
+from core.refusals.mailing import MEMBER_NOT_FOUND, SUBSCRIPTION_OPTED_OUT
 from models import (
     MailingList,
     MemberImport,
@@ -26,12 +26,8 @@ def get(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscriptio
     """Raises ``member.not_found``."""
     found = changes.find(uow, mailing_list.id, user_id)
     if found is None:
-        raise no_such_member()
+        raise MEMBER_NOT_FOUND()
     return found
-
-
-def no_such_member() -> DomainError:
-    return not_found("member.not_found", "There is no such member on this list.")
 
 
 def remove(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Actor) -> int:
@@ -55,9 +51,7 @@ def set_email(
     person = accounts.get(uow, user_id)
     signer = opt_outs.signer(keyring)
     if enabled and opt_outs.kinds_of(uow, signer, mailing_list.id, person):
-        raise conflict(
-            "subscription.opted_out", "This person opted out; only they can take it back."
-        )
+        raise SUBSCRIPTION_OPTED_OUT()
     action = "email_enabled" if enabled else "email_disabled"
     return int(changes.change(uow, member, action, actor, email_enabled=enabled))
 
@@ -78,7 +72,7 @@ def update(
 def _hold(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
     """The member, whom nobody else changes now; raises ``member.not_found``, if erased too."""
     if not locks.lock_pair(uow, user_id, mailing_list.id):
-        raise no_such_member()
+        raise MEMBER_NOT_FOUND()
     return get(uow, mailing_list, user_id)
 
 

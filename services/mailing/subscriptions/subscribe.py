@@ -4,14 +4,15 @@ from datetime import timedelta
 from sqlalchemy import func
 
 from core import clock
-from core.errors import conflict
 from core.keyring import Keyring
+from core.refusals.mailing import SUBSCRIPTION_NOT_PENDING
+from core.refusals.people import LINK_INVALID, LINK_USED, USER_NOT_FOUND
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services.jobs import outbox
 from services.mailing import lists
 from services.mailing.subscriptions import changes, locks, opt_outs
 from services.mailing.subscriptions.changes import Actor, Via
-from services.mailing.subscriptions.standing import LockedSubscription, lock_subscription
+from services.mailing.subscriptions.locks import LockedSubscription, lock_subscription
 from services.people import accounts, mailed_tokens
 from services.people.mail_jobs import mail_kind
 from services.people.mailed_tokens import MailedToken, Purpose
@@ -58,7 +59,7 @@ def join(
     """The person themselves subscribes: 1, or 0 when they had. What they opted out of is lifted."""
     standing = lock_subscription(uow, mailing_list, person)
     if standing is None:
-        raise accounts.unknown_user()
+        raise USER_NOT_FOUND()
     if standing.is_active:
         return 0
     _activate(uow, keyring, standing, "subscribed", actor)
@@ -84,7 +85,7 @@ def read_confirmation(uow: UnitOfWork, keyring: Keyring, secret: str) -> Confirm
     record = _confirmable(changes.find(uow, mailing_list.id, _person_of(opened)))
     found = Confirmation(mailing_list, record)
     if opened.is_used and not found.is_confirmed:
-        raise mailed_tokens.link_used()
+        raise LINK_USED()
     return found
 
 
@@ -98,7 +99,7 @@ def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Sub
     person = accounts.get(uow, _person_of(opened))
     standing = lock_subscription(uow, _list_of(uow, opened), person)
     if standing is None:
-        raise mailed_tokens.link_invalid()
+        raise LINK_INVALID()
     record = _confirmable(standing.record)
     if standing.is_active:
         return record
@@ -127,7 +128,7 @@ def _person_of(opened: MailedToken) -> int:
 
 def _confirmable(record: Subscription | None) -> Subscription:
     if record is None or record.status not in _CONFIRMABLE:
-        raise conflict("subscription.not_pending", "This subscription is not waiting any more.")
+        raise SUBSCRIPTION_NOT_PENDING()
     return record
 
 

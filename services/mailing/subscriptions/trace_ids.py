@@ -12,8 +12,8 @@ import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from core.errors import DomainError, forbidden
 from core.keyring import Keyring, Signer
+from core.refusals.mailing import TRACE_INVALID
 
 _VERSION = "1"
 _MAC_BYTES = 16
@@ -56,10 +56,10 @@ def read(signer: Signer, token: str) -> Trace:
     """Raises ``trace.invalid`` for anything that ``make`` did not make under a key still known."""
     signed, _, signature = token.partition(".")
     if len(token) > MAX_TRACE_ID_CHARACTERS or len(signed) != len(_VERSION) + _PAYLOAD_CHARACTERS:
-        raise invalid_trace()
+        raise TRACE_INVALID()
     # Signed as it is written: another spelling of the same bytes is refused too.
     if not token.startswith(_VERSION) or not signer.verify(signed.encode(), signature):
-        raise invalid_trace()
+        raise TRACE_INVALID()
     return _unpack(signed.removeprefix(_VERSION))
 
 
@@ -67,14 +67,10 @@ def _unpack(payload: str) -> Trace:
     try:
         packed = base64.urlsafe_b64decode(payload + "==")
     except binascii.Error:
-        raise invalid_trace() from None
+        raise TRACE_INVALID() from None
     ids = 2 * _ID_BYTES
     return Trace(
         list_id=int.from_bytes(packed[:_ID_BYTES], "big"),
         user_id=int.from_bytes(packed[_ID_BYTES:ids], "big"),
         delivery=int.from_bytes(packed[ids:], "big"),
     )
-
-
-def invalid_trace() -> DomainError:
-    return forbidden("trace.invalid", "The trace id is not valid for this list.")

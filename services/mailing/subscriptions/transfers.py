@@ -1,8 +1,8 @@
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from core.errors import malformed
 from core.keyring import Keyring
+from core.refusals.mailing import MEMBER_NOT_FOUND, TRANSFER_SAME_LIST
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, Tier
 from services.mailing.subscriptions import changes, locks, members, opt_outs, subscribe
 from services.mailing.subscriptions.changes import Actor
@@ -38,9 +38,9 @@ def transfer(
     ``transfer.same_list``.
     """
     if source.id == target.id:
-        raise malformed("transfer.same_list", "query.dst_list_id must name another list.")
+        raise TRANSFER_SAME_LIST()
     if not locks.lock_pair(uow, user_id, source.id, target.id):
-        raise members.no_such_member()
+        raise MEMBER_NOT_FOUND()
     leaving = members.get(uow, source, user_id)
     if leaving.status == SubscriptionStatus.REMOVED:
         return 0

@@ -9,7 +9,7 @@ from core.keyring import Keyring
 from models import MailingList, OptOutKind, SubscriptionStatus, User
 from services.mailing.subscriptions import changes, opt_outs
 from services.mailing.subscriptions.changes import Actor
-from services.mailing.subscriptions.standing import lock_subscription
+from services.mailing.subscriptions.locks import lock_subscription
 from storage.unit_of_work import UnitOfWork
 
 _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)

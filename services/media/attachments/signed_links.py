@@ -3,8 +3,8 @@
 import re
 from datetime import datetime, timedelta
 
-from core.errors import conflict, invalid
 from core.keyring import Keyring, Signer
+from core.refusals.media import SIGNED_LINK_EXPIRES_IN, SIGNED_LINK_NOT_ENCRYPTED
 from models import Attachment
 
 MAX_LINK_LIFETIME = timedelta(days=7)
@@ -21,11 +21,9 @@ def create(
     """An absolute URL and when it ends; raises ``link.expires_in``, ``link.not_encrypted``."""
     longest = int(MAX_LINK_LIFETIME.total_seconds())
     if not 1 <= expires_in <= longest:
-        raise invalid("link.expires_in", f"A link lasts 1 to {longest:,} seconds (7 days).")
+        raise SIGNED_LINK_EXPIRES_IN(longest=longest)
     if not attachment.encrypted:
-        raise conflict(
-            "link.not_encrypted", "This file isn't encrypted: its view_url is open to everybody."
-        )
+        raise SIGNED_LINK_NOT_ENCRYPTED()
     expires = int(now.timestamp()) + expires_in
     signature = signer.sign(_signed(attachment.filename, expires))
     url = f"{base}/media/{attachment.filename}?expires={expires}&signature={signature}"

@@ -4,9 +4,17 @@ from functools import partial
 from pathlib import PurePosixPath, PureWindowsPath
 
 from core import ids
-from core.errors import DomainError, invalid, malformed, too_large, unsupported_type
+from core.errors import DomainError
 from core.lanes import Lane
+from core.refusals.media import (
+    ATTACHMENT_EMPTY,
+    ATTACHMENT_FILENAME_MISSING,
+    ATTACHMENT_TOO_LARGE,
+    ATTACHMENT_UNSUPPORTED_NAME,
+    ATTACHMENT_UNSUPPORTED_TYPE,
+)
 from core.scopes import Scope
+from core.upload_limits import MAX_IMAGE_BYTES
 from models import Attachment, AttachmentStatus, Job
 from services.access.api_keys import Caller
 from services.jobs import idempotency, kinds, outbox
@@ -17,7 +25,6 @@ from storage.encryption import WrappedKey
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_IMAGE_FILENAME_CHARACTERS = 255
 
 
@@ -99,27 +106,15 @@ def accept(
 def check(upload: Upload) -> ImageType:
     """The upload's type by its bytes, when size, extension and type are allowed."""
     if not upload.data:
-        raise invalid("attachment.empty", "The uploaded file is empty.")
+        raise ATTACHMENT_EMPTY()
     if len(upload.data) > MAX_IMAGE_BYTES:
-        raise file_too_large()
+        raise ATTACHMENT_TOO_LARGE()
     if PurePosixPath(upload.filename).suffix.lower().removeprefix(".") not in ALLOWED_EXTENSIONS:
-        raise unsupported_type(
-            "attachment.unsupported_type",
-            f"The file's name must end in one of .{', .'.join(sorted(ALLOWED_EXTENSIONS))}.",
-        )
+        raise ATTACHMENT_UNSUPPORTED_NAME(extensions=", .".join(sorted(ALLOWED_EXTENSIONS)))
     image_type = sniff(upload.data)
     if image_type is None:
-        raise unsupported_type(
-            "attachment.unsupported_type",
-            "The file's bytes are none of PNG, JPEG, GIF, WebP and ICO.",
-        )
+        raise ATTACHMENT_UNSUPPORTED_TYPE()
     return image_type
-
-
-def file_too_large() -> DomainError:
-    return too_large(
-        "attachment.too_large", f"A file has at most {MAX_IMAGE_BYTES:,} bytes (5 MB)."
-    )
 
 
 def clean_filename(name: str) -> str:
@@ -127,7 +122,7 @@ def clean_filename(name: str) -> str:
     base = PureWindowsPath(name).name
     printable = "".join(character for character in base if character.isprintable())
     if not printable:
-        raise malformed("attachment.filename_missing", "The part 'file' needs a filename.")
+        raise ATTACHMENT_FILENAME_MISSING()
     return printable[-MAX_IMAGE_FILENAME_CHARACTERS:]
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from core.refusals.media import IMAGE_CRASHED, IMAGE_CRASHED_TWICE, IMAGE_TIMEOUT
 from services.media.images.child_messages import ANSWER, REQUEST, outcome
-from services.media.images.outcome import ConvertedImage, UnreadableImage
+from services.media.images.outcome import ConvertedImage, UnreadableImage, refused
 
 # The largest legal image, two WebP frames of 49 MP, needed 2.24 GB of address space as measured.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
@@ -67,7 +68,7 @@ class ConverterProcess:
         """Do as `conversion.convert` does, within the limits; raises UnreadableImage."""
         result = self._ask(data) or self._ask(data)
         if result is None:
-            raise UnreadableImage("image.crashed", "The converter left twice without an answer.")
+            raise refused(IMAGE_CRASHED_TWICE)
         if isinstance(result, UnreadableImage):
             raise result
         return result
@@ -85,9 +86,7 @@ class ConverterProcess:
             return self._exchange(child, data)
         except _Late:
             self._kill(child)
-            raise UnreadableImage(
-                "image.timeout", f"An image may take {self._timeout:g} s; this one took longer."
-            ) from None
+            raise refused(IMAGE_TIMEOUT, seconds=self._timeout) from None
         except _Gone:
             status = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
@@ -97,7 +96,7 @@ class ConverterProcess:
             raise
         if status == 0:
             return None
-        raise UnreadableImage("image.crashed", f"The converter ended by {_cause(status)}.")
+        raise refused(IMAGE_CRASHED, cause=_cause(status))
 
     def _usable(self) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():

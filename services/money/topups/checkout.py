@@ -6,9 +6,10 @@ from datetime import timedelta
 from decimal import Decimal
 
 from core import clock, ids
-from core.errors import TransientError, conflict, invalid, unavailable
+from core.errors import TransientError
 from core.keyring import Keyring, Signer
 from core.lanes import Lane
+from core.refusals.money import PAYMENTS_UNAVAILABLE, TOPUP_CHANNEL, TOPUP_TOO_LATE
 from core.scopes import Scope
 from integrations.payments.port import Checkout, OpenedCheckout, PaymentChannel, Payments
 from integrations.payments.registry import PaymentChannels
@@ -104,9 +105,7 @@ def _channel(channels: PaymentChannels, name: str | None) -> PaymentChannel:
         return channels.channel(PaymentChannel(name)).channel
     except ValueError:
         known = ", ".join(PaymentChannel)
-        raise invalid(
-            "topup.channel", f"body.channel: is one of {known}", field="body.channel"
-        ) from None
+        raise TOPUP_CHANNEL(known=known) from None
 
 
 def _find_earlier(resources: Resources, key: IdempotencyKey) -> AcceptedOrder | None:
@@ -154,7 +153,7 @@ def _open(
     resources: Resources, payments: Payments, order: PaymentOrder, lease: Lease
 ) -> OpenedCheckout:
     if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
-        raise conflict("topup.too_late", "The order was not opened in time; make a new one.")
+        raise TOPUP_TOO_LATE()
     try:
         return payments.open(
             Checkout(
@@ -169,9 +168,7 @@ def _open(
     except TransientError:
         if lease.retries < OPEN_CHECKOUT.max_retries:
             raise
-        raise unavailable(
-            "payments.unavailable", "The payment provider can't be reached at the moment."
-        ) from None
+        raise PAYMENTS_UNAVAILABLE() from None
 
 
 def _note(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:

@@ -10,8 +10,8 @@ import re
 from sqlalchemy import select
 
 from core import clock
-from core.errors import conflict, not_found
 from core.keyring import Keyring, Signer
+from core.refusals.money import ORDER_CLAIMED, ORDER_NOT_FOUND, ORDER_OVER
 from models import OrderStatus, OrderVia, PaymentOrder
 from services.money.topups.settlement import apply_facts, lock
 from storage.unit_of_work import UnitOfWork
@@ -51,7 +51,7 @@ def find(uow: UnitOfWork, tokens: ClaimTokens, token: str) -> PaymentOrder:
         query = select(PaymentOrder).where(PaymentOrder.claim_token_hmac.in_(tokens.hmacs(token)))
         order = uow.session.scalar(query)
     if order is None:
-        raise not_found("order.not_found", "There is no such order.")
+        raise ORDER_NOT_FOUND()
     return order
 
 
@@ -62,9 +62,9 @@ def claim(uow: UnitOfWork, tokens: ClaimTokens, user_id: int, token: str) -> Pay
     """
     order = lock(uow, find(uow, tokens, token).id)
     if order.user_id is not None:
-        raise conflict("order.claimed", "This order belongs to somebody already.")
+        raise ORDER_CLAIMED()
     if order.status in _OVER:
-        raise conflict("order.over", f"This order is {order.status}; there is nothing to claim.")
+        raise ORDER_OVER(status=order.status)
     order.user_id, order.claimed_at = user_id, clock.now()
     apply_facts(uow, order, OrderVia.CLAIM)
     return order

@@ -10,7 +10,7 @@ from models import IdempotencyRecord, Job, JobStatus
 from services.jobs import lease as leases
 from services.jobs import sweep
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
-from storage.notifications import CHANNEL, job_topic, message
+from storage.redis.notifications import CHANNEL, job_topic, message
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 from tests.probe.bench import Bench

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sqlalchemy import select
 
-from core.errors import not_found
+from core.refusals.imports import IMPORT_ERRORS_GONE
 from models import ImportChunk, MemberImport
 from services.mailing.imports.entries import JudgedRow
 from services.mailing.spreadsheets import escape_foreign_cell
@@ -62,7 +62,7 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, import_id)
     if task is None or task.files_removed_at is not None:
-        raise not_found("import.errors_gone", "There is no such file, or not any more.")
+        raise IMPORT_ERRORS_GONE()
     return _stream(resources, task)
 
 

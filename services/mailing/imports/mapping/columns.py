@@ -3,7 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from core.errors import DomainError, invalid
+from core.errors import DomainError
+from core.refusals.imports import (
+    IMPORT_MAPPING_COLUMN,
+    IMPORT_MAPPING_ROLE,
+    IMPORT_MAPPING_ROLE_TWICE,
+    IMPORT_NO_EMAIL_COLUMN,
+)
 from services.mailing.imports.mapping import header_words, products
 from services.mailing.imports.mapping.rows import SuppressionStatus
 
@@ -74,11 +80,7 @@ def detect_layout(
 
 
 def no_email_column(header: Sequence[str]) -> DomainError:
-    return invalid(
-        "import.no_email_column",
-        f"No column is known to hold e-mail addresses. {_shown(header)} "
-        "Name one in the mapping, or call it email.",
-    )
+    return IMPORT_NO_EMAIL_COLUMN(columns=_shown(header))
 
 
 def _shown(header: Sequence[str]) -> str:
@@ -91,12 +93,9 @@ def _resolved(header: Sequence[str], mapping: Mapping[str, str]) -> dict[int, st
     found: dict[int, str] = {}
     for column, role in mapping.items():
         if role not in ROLES:
-            raise invalid(
-                "import.mapping_role",
-                f"{role[:60]!r} is no role of a column; those are {', '.join(ROLES)}.",
-            )
+            raise IMPORT_MAPPING_ROLE(role=role[:60], roles=", ".join(ROLES))
         if role != "ignore" and role in found.values():
-            raise invalid("import.mapping_role", f"The mapping names two columns as {role}.")
+            raise IMPORT_MAPPING_ROLE_TWICE(role=role)
         found[_index(header, column)] = role
     return found
 
@@ -110,10 +109,7 @@ def _index(header: Sequence[str], column: str) -> int:
             return index
     if column in _INDEXES and int(column) < len(header):
         return int(column)
-    raise invalid(
-        "import.mapping_column",
-        f"The mapping names {column[:60]!r}, which the file has not. {_shown(header)}",
-    )
+    raise IMPORT_MAPPING_COLUMN(column=column[:60], columns=_shown(header))
 
 
 def _assign_mapped(layout: ColumnLayout, role: str, index: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from services.mailing.imports.encoding import is_damaged, repair_text
+from services.mailing.imports.decoding import is_damaged, repair_text
 from services.mailing.imports.mapping import header_words
 from services.mailing.imports.mapping.columns import ColumnLayout
 from services.mailing.imports.mapping.marks import MarkReader

@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-from core.errors import invalid
-from services.mailing.imports.encoding import DecodedText, repair_text
+from core.refusals.imports import IMPORT_EMPTY, IMPORT_JSON_ARRAY
+from services.mailing.imports.decoding import DecodedText, repair_text
 from services.mailing.imports.mapping.columns import ColumnLayout, detect_layout, no_email_column
 from services.mailing.imports.mapping.row_mapper import BLANKS, RowMapper
 from services.mailing.imports.mapping.rows import FileDescription, MemberRow, RejectedRecord
@@ -113,17 +113,14 @@ def _head(coming: Iterator[Block]) -> tuple[list[Block], bool]:
         if characters >= HEAD_BYTES // 4:
             return head, False
     if not any(not isinstance(block, str) or block.strip(BLANKS) for block in head):
-        raise invalid("import.empty", "There is nothing in the file.")
+        raise IMPORT_EMPTY()
     return head, True
 
 
 def _is_json(sample: str) -> bool:
     text = sample.lstrip(BLANKS)
     if _ARRAY.match(text) or _SPREAD_OBJECT.match(text):
-        raise invalid(
-            "import.json_array",
-            "JSON is read one object per line (JSON Lines), not as one array or document.",
-        )
+        raise IMPORT_JSON_ARRAY()
     return _OBJECT.match(text) is not None
 
 

@@ -65,7 +65,6 @@ def lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
 
 @settings(
     max_examples=sized(16, 2000),
-    derandomize=not FULL,
     database=None,
     phases=[Phase.generate, Phase.shrink] if FULL else [Phase.generate],
     deadline=None,

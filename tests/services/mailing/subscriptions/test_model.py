@@ -369,8 +369,6 @@ def test_no_sequence_of_acts_goes_against_what_a_person_said(acting: Acting) -> 
         settings=settings(
             max_examples=sized(10, 1000),
             stateful_step_count=sized(45, 60),
-            # The same sequences in every short run; ever new ones in the full form.
-            derandomize=not FULL,
             database=None,
             # Making a failing sequence short takes more time than a short run has.
             phases=[Phase.generate, Phase.shrink] if FULL else [Phase.generate],

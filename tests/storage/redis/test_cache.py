@@ -5,7 +5,7 @@ import redis
 
 from core.keyring import Key, Keyring
 from services.composer import cache_names
-from storage.cache import Cache
+from storage.redis.cache import Cache
 from tests.stack import Stack
 
 

@@ -23,7 +23,7 @@ import redis
 from redis.exceptions import RedisError
 
 from core.logging import get_logger
-from storage.notifications import CHANNEL, message, result_topic
+from storage.redis.notifications import CHANNEL, message, result_topic
 
 log = get_logger(__name__)
 

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from core.logging import get_logger
 from core.settings import Settings
 from storage.breaker import Breaker
-from storage.redis import open_counting_redis
+from storage.redis.client import open_counting_redis
 
 log = get_logger(__name__)
 
