@@ -26,7 +26,7 @@ _FILENAME = re.compile(r"[a-z0-9]{12}\.(webp|png)\Z")
 
 
 def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
-    """The caller's attachment; raises ``attachment.not_found``."""
+    """Return the caller's attachment; raises ``attachment.not_found``."""
     attachment = _find(uow, caller, hash_id)
     if attachment is None:
         raise ATTACHMENT_NOT_FOUND()
@@ -52,7 +52,7 @@ def outcome(uow: UnitOfWork, accepted: AcceptedUpload) -> Attachment | DomainErr
 
 
 def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Attachment]:
-    """The caller's attachments, newest first."""
+    """Return the caller's attachments, newest first."""
     query = (
         select(Attachment)
         .where(Attachment.user_id == caller.user_id)
@@ -64,7 +64,7 @@ def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list
 
 
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
-    """Forget the attachment, then its objects; raises ``attachment.not_found``."""
+    """Delete the attachment, then its objects; raises ``attachment.not_found``."""
     attachment = get(uow, caller, hash_id)
     _cancel_processing(uow, attachment)
     uow.session.delete(attachment)
@@ -74,7 +74,7 @@ def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
 
 
 def find_media(uow: UnitOfWork, filename: str) -> Attachment:
-    """The ready attachment of that file name; raises ``media.not_found``."""
+    """Return the ready attachment with this file name; raises ``media.not_found``."""
     query = select(Attachment).where(
         Attachment.filename == filename, Attachment.status == AttachmentStatus.READY
     )
@@ -85,7 +85,7 @@ def find_media(uow: UnitOfWork, filename: str) -> Attachment:
 
 
 def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
-    """An encrypted attachment's plain bytes, all checked before the first is returned."""
+    """Return an encrypted attachment's plain bytes; all are verified before any is returned."""
     key = media_key(attachment)
     try:
         return unseal(resources.objects.get(key), data_key(resources, attachment), key)
@@ -106,7 +106,7 @@ def _find(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment | None:
 
 
 def _cancel_processing(uow: UnitOfWork, attachment: Attachment) -> None:
-    """End the job with its subject; a worker that holds it finds its lease gone."""
+    """Cancel the attachment's job; a worker that runs it finds its lease gone."""
     jobs = uow.session.scalars(
         select(Job)
         .where(

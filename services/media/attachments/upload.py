@@ -21,7 +21,6 @@ from services.jobs import idempotency, kinds, outbox
 from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
 from services.media.attachments.files import original_key, seal
 from services.media.images import ALLOWED_EXTENSIONS, ImageType, sniff
-from storage.encryption import WrappedKey
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -42,7 +41,7 @@ class AcceptedUpload:
 
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
-    """The attachment of a job that did not succeed is failed for the same reason."""
+    """Fail the attachment of a job that did not succeed, with the job's error."""
     attachment = uow.session.get(Attachment, job.subject_id)
     if attachment is None:
         return
@@ -104,7 +103,7 @@ def accept(
 
 
 def check(upload: Upload) -> ImageType:
-    """The upload's type by its bytes, when size, extension and type are allowed."""
+    """Return the upload's type by its bytes, or refuse its size, extension or type."""
     if not upload.data:
         raise ATTACHMENT_EMPTY()
     if len(upload.data) > MAX_IMAGE_BYTES:
@@ -118,7 +117,7 @@ def check(upload: Upload) -> ImageType:
 
 
 def clean_filename(name: str) -> str:
-    """The last part of whatever path a client sent, without control characters."""
+    """Return the last part of a path that a client sent, without control characters."""
     base = PureWindowsPath(name).name
     printable = "".join(character for character in base if character.isprintable())
     if not printable:
@@ -146,7 +145,7 @@ def _new_record(
 ) -> tuple[Attachment, bytes | None]:
     hash_id = ids.random_hash_id()
     stored_as = ImageType.PNG if image_type is ImageType.ICO else ImageType.WEBP
-    data_key, wrapped = _data_key(resources, hash_id) if encrypted else (None, None)
+    data_key, wrapped = resources.key_wrapper.new_key(hash_id) if encrypted else (None, None)
     attachment = Attachment(
         user_id=caller.user_id,
         hash_id=hash_id,
@@ -162,10 +161,6 @@ def _new_record(
         original_checksum=hashlib.sha256(upload.data).hexdigest(),
     )
     return attachment, data_key
-
-
-def _data_key(resources: Resources, hash_id: str) -> tuple[bytes, WrappedKey]:
-    return resources.key_wrapper.new_key(hash_id)
 
 
 def _commit(

@@ -11,6 +11,7 @@ from services.media.images.outcome import refused, unreadable
 MAX_SIDE_PIXELS = 16_383  # the largest side of a WebP
 MAX_PIXELS = 50_000_000
 MAX_FRAMES = 1_000
+MAX_PLAYS = 65_535  # the most that a WebP can hold
 MAX_ANIMATION_PIXELS = 100_000_000
 MAX_LOSSLESS_PIXELS = 12_000_000
 MAX_LOSSLESS_ANIMATION_PIXELS = 24_000_000  # frames times area

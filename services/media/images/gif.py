@@ -5,14 +5,18 @@ from functools import partial
 from PIL import Image
 
 from services.media.images.animation import Animation, Disposal, Frame
-from services.media.images.bounds import check_animation, check_canvas, check_frame_count
+from services.media.images.bounds import (
+    MAX_PLAYS,
+    check_animation,
+    check_canvas,
+    check_frame_count,
+)
 from services.media.images.outcome import truncated, unreadable
 from services.media.images.still import decode
 
 _DISPOSALS = {2: Disposal.CLEAR, 3: Disposal.RESTORE}
 _CONTROL, _APPLICATION = 0xF9, 0xFF
 _LOOP_BLOCKS = (b"NETSCAPE2.0", b"ANIMEXTS1.0")
-_MAX_PLAYS = 65_535  # the most of a WebP
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ def _plays(reader: _Reader, plays: int) -> int:
     if name not in _LOOP_BLOCKS or body[:1] != b"\x01":
         return plays
     again = _u16(body, 1)
-    return min(again + 1, _MAX_PLAYS) if again else 0
+    return min(again + 1, MAX_PLAYS) if again else 0
 
 
 def _picture(reader: _Reader, palette: bytes, control: bytes) -> _Picture:

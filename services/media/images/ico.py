@@ -11,7 +11,6 @@ from services.media.images.still import decode as decode_still
 
 _MAX_BYTE = 255
 _BITS_WITH_ALPHA = 32
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COUNT = struct.Struct("<4xH")
 _PLACE = struct.Struct("<8xII")
 _PNG_HEADER = struct.Struct(">16xIIBB7x")
@@ -30,7 +29,7 @@ class _Entry:
 def decode_best(data: bytes) -> Image.Image:
     """Decode the image with the most pixels; among equals, the one with the most bits a pixel."""
     best = max(_entries(data), key=lambda entry: (entry.width * entry.height, entry.bits))
-    if best.body.startswith(_PNG_SIGNATURE):
+    if best.body.startswith(png.SIGNATURE):
         return first_view(png.read(best.body))
     return _decode_bitmap(best)
 
@@ -60,7 +59,7 @@ def _header(body: bytes) -> tuple[int, int, int]:
 
     The directory has one byte a side, and is often wrong.
     """
-    if body.startswith(_PNG_SIGNATURE):
+    if body.startswith(png.SIGNATURE):
         if len(body) < _PNG_HEADER.size:
             raise truncated("The ICO's PNG stops inside its header.")
         width, height, depth, colour = _PNG_HEADER.unpack_from(body)

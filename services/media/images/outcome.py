@@ -30,7 +30,7 @@ class UnreadableImage(Exception):
 
 
 def refused(refusal: Refusal, **values: object) -> UnreadableImage:
-    """The entry of the catalogue, as what a converter's process can send."""
+    """Make an entry of the catalogue of refusals an error that the converter process can send."""
     return UnreadableImage(refusal.code, refusal.filled(**values).sentence)
 
 

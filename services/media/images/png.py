@@ -8,12 +8,17 @@ from functools import partial
 from PIL import Image
 
 from services.media.images.animation import Animation, Disposal, Frame
-from services.media.images.bounds import check_animation, check_canvas, check_frame_count
+from services.media.images.bounds import (
+    MAX_PLAYS,
+    check_animation,
+    check_canvas,
+    check_frame_count,
+)
 from services.media.images.colours import displayable
 from services.media.images.outcome import truncated, unreadable
 from services.media.images.still import open_only, orientation_in
 
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # These chunks change the meaning of pixels, so each frame that is cut out gets a copy of them.
 _SHARED = (b"PLTE", b"tRNS", b"iCCP")
 _DISPOSALS = {1: Disposal.CLEAR, 2: Disposal.RESTORE}
@@ -22,7 +27,6 @@ _DEEP = 16
 _SIDES = struct.Struct(">II")
 _HEADER_BYTES = 13
 _FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
-_MAX_PLAYS = 65_535  # the most of a WebP
 
 
 @dataclass(slots=True)
@@ -69,7 +73,7 @@ def read(data: bytes) -> Animation:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at = len(_SIGNATURE)
+    at = len(SIGNATURE)
     while at + 12 <= len(data):
         length = int.from_bytes(data[at : at + 4], "big")
         stop = at + 8 + length
@@ -96,7 +100,7 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
         found.exif = found.exif or body
     elif name == b"acTL" and not found.data:
         found.claimed, plays = _SIDES.unpack_from(body)
-        found.plays = min(plays, _MAX_PLAYS)
+        found.plays = min(plays, MAX_PLAYS)
         check_frame_count(found.claimed or 0, "APNG header")
     elif name == b"fcTL" and found.claimed:
         _expect_sequence(found, body)
@@ -154,7 +158,7 @@ def _decode(
 ) -> Image.Image:
     """Decode one frame as a PNG of one image."""
     chunks = [(b"IHDR", header), *shared, *((b"IDAT", piece) for piece in pieces), (b"IEND", b"")]
-    parts = [_SIGNATURE]
+    parts = [SIGNATURE]
     for name, body in chunks:
         checksum = zlib.crc32(body, zlib.crc32(name))
         parts += [len(body).to_bytes(4, "big"), name, body, checksum.to_bytes(4, "big")]
