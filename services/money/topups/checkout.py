@@ -1,5 +1,4 @@
-"""Making an order: its terms are checked and written at once, and a worker opens the provider's
-page for it."""
+"""Makes an order: the API checks and stores its terms, and a worker opens the provider's page."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,7 +27,7 @@ from storage.unit_of_work import UnitOfWork
 RETURN_PATH = "/topups/return"
 # How long an order can be paid.
 ORDER_LIFETIME = timedelta(hours=1)
-# Providers open no page for less than half an hour, and who ordered has long gone by then.
+# Providers open no page that lasts less than half an hour, and by then the payer has left.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=32)
 
 
@@ -139,7 +138,7 @@ def _new(
 
 
 def open_checkout(resources: Resources, channels: PaymentChannels, lease: Lease) -> None:
-    """The job: have the provider open a page for the order, and write down where it is."""
+    """Run the job: have the provider open a page for the order, and store the page's URL."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, lease.subject_id)
     if order.payment_url is not None:
@@ -174,7 +173,7 @@ def _open(
 def _note(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
-        # Jobs are locked before what they are about, here and where one is abandoned.
+        # A job is locked before its subject, here and where a job is abandoned.
         leases.succeed(uow, lease, {"order_id": lease.subject_id})
         order = lock(uow, lease.subject_id)
         if opened is not None:
@@ -190,7 +189,7 @@ def _return_url(resources: Resources, order_id: int) -> str:
 
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
-    """The order of a page that was not opened is failed, for the same reason."""
+    """Fail the order whose page was not opened, with the job's error."""
     assert job.subject_id is not None
     order = lock(uow, job.subject_id)
     if order.status == OrderStatus.CREATED:

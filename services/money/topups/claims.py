@@ -1,7 +1,7 @@
-"""Claim tokens: who made an order without credentials takes its credits with one.
+"""Claim tokens: the holder of an order's token may claim an order made without credentials.
 
 A token is 256 bits, derived from the order's id under a key that only our processes have, so that
-an answer can be given again without the token resting anywhere. The database keeps an HMAC of it.
+the same answer can be sent again although no token is stored. The database keeps its HMAC.
 """
 
 import base64
@@ -56,7 +56,7 @@ def find(uow: UnitOfWork, tokens: ClaimTokens, token: str) -> PaymentOrder:
 
 
 def claim(uow: UnitOfWork, tokens: ClaimTokens, user_id: int, token: str) -> PaymentOrder:
-    """Make the order this user's, and its credits too once it is paid. The first one gets it.
+    """Give the order to this user, and its credits once it is paid. The first claim wins.
 
     Raises ``order.not_found``, ``order.claimed``, ``order.over``.
     """

@@ -1,7 +1,7 @@
-"""What credits cost. All arithmetic is exact: fractions, cut to decimals once, in our favour.
+"""The price of credits, computed exactly: in fractions, rounded once at the end, in our favour.
 
-Money is rounded up to what can be paid, credits down to four decimals, so that no way of asking
-gives more than was paid for.
+Money is rounded up to the minor unit and credits down to four decimals, so that no order gives
+more credits than were paid.
 """
 
 import math
@@ -24,7 +24,7 @@ from core.refusals.money import (
 from core.settings import Settings
 from core.settings.currencies import Currency
 
-# What Stripe takes at most: eight digits of the minor unit.
+# The most that Stripe takes: eight digits of the minor unit.
 MAX_AMOUNT_MINOR = 99_999_999
 _AMOUNT, _CREDIT_AMOUNT = "body.amount", "body.credit_amount"
 
@@ -40,7 +40,7 @@ class Price:
 
 @dataclass(frozen=True)
 class CreditRate:
-    """Credits for money, both ways."""
+    """Converts money to credits, and credits to money."""
 
     currency: Currency
     credits_per_usd: Decimal
@@ -50,12 +50,12 @@ class CreditRate:
         return Fraction(self.credits_per_usd) / Fraction(self.currency.per_usd)
 
     def credits(self, minor: int) -> Decimal:
-        """What an amount in the minor unit buys, rounded down."""
+        """Return the credits that an amount in the minor unit buys, rounded down."""
         bought = Fraction(minor, 10**self.currency.digits) * self._credits_per_unit
         return Decimal(math.floor(bought * 10**PLACES)).scaleb(-PLACES)
 
     def minor(self, credit_amount: Decimal) -> int:
-        """What credits cost in the minor unit, rounded up."""
+        """Return the price of credits in the minor unit, rounded up."""
         units = Fraction(credit_amount) / self._credits_per_unit
         return math.ceil(units * int(10**self.currency.digits))
 
@@ -67,7 +67,7 @@ def price(
     amount: Decimal | None,
     credit_amount: Decimal | None,
 ) -> Price:
-    """The order that was asked for, by money, by credits or by both; 0 counts as not given.
+    """Price an order by its money, its credits or both; 0 counts as not given.
 
     Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
     ``topup.amount_mismatch``, ``topup.amount_too_small``, ``topup.amount_too_large``.
@@ -112,7 +112,7 @@ def _check_credits(credit_amount: Decimal) -> None:
 
 
 def _agreed(rate: CreditRate, minor: int | None, credit_amount: Decimal) -> int:
-    """The price of these credits; whoever names both has computed one from the other."""
+    """Return the price of the credits; a caller that sends both computed one from the other."""
     price = rate.minor(credit_amount)
     if minor is None or minor == price:
         return price
