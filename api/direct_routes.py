@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.routing import request_response
 
-from api.access.requirements import Access
+from api.access.requirements import ScopedCredential
 from services.access.api_keys import Caller
 
 # Raises what a caller is refused for.
@@ -34,7 +34,7 @@ class DirectRoute(APIRoute):
         assert list(inspect.signature(endpoint).parameters) == ["request", "authorise"]
         [dependency] = self.dependant.dependencies
         access = dependency.call
-        assert isinstance(access, Access)
+        assert isinstance(access, ScopedCredential)
 
         async def handle(request: Request) -> Response:
             answer: Response = await endpoint(request, partial(access.authorise, request))

@@ -11,17 +11,9 @@ from api.access.requirements import Access
 from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
 from api.schemas.envelope import FieldProblemSchema, Problem
-from core.refusals.access import (
-    AUTH_CREDENTIALS_MISSING,
-    AUTH_CREDENTIALS_OR_TRACE_MISSING,
-    AUTH_INSUFFICIENT_SCOPE,
-    AUTH_INVALID_API_KEY,
-    AUTH_RESTRICTED_CREDENTIAL,
-)
-from core.refusals.mailing import TRACE_INVALID
 from core.refusals.refusal import Refusal
 from core.refusals.requests import BODY_INVALID, BODY_NOT_JSON, RATE_LIMITED, REQUEST_INVALID
-from core.scopes import EXPLANATIONS, Scope
+from core.scopes import EXPLANATIONS
 from services.oauth.metadata import AUTHORIZE_PATH, TOKEN_PATH
 
 DESCRIPTION = """
@@ -146,7 +138,7 @@ def api_routes(app: FastAPI) -> Iterator[RouteContext]:
 
 
 def access_of(route: RouteContext) -> Access | None:
-    """What the route declares of its caller, or ``None`` where somebody forgot."""
+    """The access that the route declares; ``None`` where it declares none, or several."""
     declared = [
         dependency.call
         for dependency in route.dependant.dependencies
@@ -174,33 +166,10 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
             _add_refusals(operation["responses"], limit.refusal)
         if access and access.stranger:
             _add_refusals(operation["responses"], RATE_LIMITED)
-        if access is None or access.public:
-            operation["security"] = []
-            continue
-        scopes = [access.scope.value] if access.scope else []
-        operation["security"] = [{name: scopes} for name in ("bearer", "apiKey", "session")]
-        # What makes credentials, and what the operator alone gives, is out of reach of tokens.
-        if not access.unrestricted and access.scope != Scope.DELIVERY:
-            operation["security"].append({"oauth2": scopes})
-        if access.or_trace or access.optional:
-            operation["security"].insert(0, {})
-        operation["description"] += f"\n\n{_credential_wanted(access)}"
-        _add_refusals(operation["responses"], *_access_refusals(access))
-
-
-def _credential_wanted(access: Access) -> str:
-    """The pages that show the document leave scopes of API keys out, so the text says them."""
-    if access.unrestricted:
-        return "Credential: a session, or an API key without restriction to scopes."
-    if access.of_job_kind:
-        return "Scope: that of the job's kind, such as `attachment`."
-    if access.of_export_kind:
-        return "Scope: `subscription.read` for members, `delivery` for the roster."
-    if access.optional:
-        return "Credential: none needed; any is taken."
-    if access.or_trace:
-        return f"Credential: a trace id, or a login. Scope: `{access.scope}`."
-    return f"Scope: `{access.scope}`." if access.scope else "Scope: any credential."
+        operation["security"] = access.security() if access else []
+        if access and not access.public:
+            operation["description"] += f"\n\n{access.credential()}"
+            _add_refusals(operation["responses"], *access.refusals())
 
 
 def _add_refusals(responses: dict[str, Any], *refusals: Refusal) -> None:
@@ -215,19 +184,6 @@ def _add_refusals(responses: dict[str, Any], *refusals: Refusal) -> None:
 def _examples(response: dict[str, Any]) -> dict[str, Any]:
     examples: dict[str, Any] = response["content"]["application/problem+json"]["examples"]
     return examples
-
-
-def _access_refusals(access: Access) -> list[Refusal]:
-    refusals = [AUTH_INVALID_API_KEY]
-    if access.or_trace:
-        refusals = [AUTH_CREDENTIALS_OR_TRACE_MISSING, AUTH_INVALID_API_KEY, TRACE_INVALID]
-    elif not access.optional:
-        refusals.insert(0, AUTH_CREDENTIALS_MISSING)
-    if access.scope:
-        refusals.append(AUTH_INSUFFICIENT_SCOPE.filled(scope=access.scope))
-    if access.unrestricted:
-        refusals.append(AUTH_RESTRICTED_CREDENTIAL)
-    return refusals
 
 
 def _replace_validation_error(operation: dict[str, Any]) -> None:

@@ -81,8 +81,10 @@ def create_key(
     """Make an API key. It is shown this once."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_by_email(uow, email)
-        signer = api_keys.signer(resources.settings.keyring)
-        key, secret = api_keys.create(uow, signer, user_id=user.id, name=name, scopes=scope or None)
+        keyring = resources.keyring
+        key, secret = api_keys.create(
+            uow, keyring, user_id=user.id, name=name, scopes=scope or None
+        )
         record = _key(key) | {"key": secret}
     show(record, as_json=as_json)
 

@@ -46,7 +46,7 @@ def show_job(job_id: JobId, as_json: Json = False) -> None:
             "retries": job.retries,
             "request_id": job.request_id,
             "result": job.result,
-            "error": job.error,
+            "error": records.error_shown(job),
         }
         show(_brief(job) | details, as_json=as_json)
 

@@ -30,7 +30,7 @@ def create(
     with connected() as resources, resources.unit_of_work() as uow:
         client, secret = clients.create(
             uow,
-            clients.signer(resources.settings.keyring),
+            resources.keyring,
             name=name,
             redirect_uris=redirect_uri,
             scopes=scope,

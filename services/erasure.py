@@ -66,7 +66,7 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     erased = ErasureSummary(
         user_id=person.id,
         subscriptions=_blank_subscriptions(uow, person),
-        opt_outs_kept=opt_outs.keep_for_erasure(uow, opt_outs.signer(keyring), person),
+        opt_outs_kept=opt_outs.keep_for_erasure(uow, keyring, person),
         lists=_blank_lists(uow, person),
         attachments=attachments,
         keys=_forget(uow, delete(ApiKey).where(ApiKey.user_id == person.id)),

@@ -98,7 +98,7 @@ class Importing:
             run(self.resources, lease)
         except DomainError as error:
             with self.resources.unit_of_work() as uow:
-                leases.fail(uow, lease, code=error.code, message=error.message)
+                leases.fail(uow, lease, error)
         except TransientError:
             with self.resources.unit_of_work() as uow:
                 leases.hand_back(uow, lease)

@@ -222,10 +222,10 @@ class Stack:
         return Owner(user_id, email, self.new_key(user_id))
 
     def new_key(self, user_id: int, *scopes: Scope) -> str:
-        signer = api_keys.signer(self.settings().keyring)
+        keyring = self.settings().keyring
         with self.resources.unit_of_work() as uow:
             return api_keys.create(
-                uow, signer, user_id=user_id, name="test", scopes=scopes or None
+                uow, keyring, user_id=user_id, name="test", scopes=scopes or None
             )[1]
 
     def client(self, key: str | None = None) -> httpx.Client:

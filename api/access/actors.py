@@ -57,7 +57,7 @@ def identify_principal(
 
 
 def read_trace(state: State, token: str) -> Trace:
-    return trace_ids.read(state.trace_signer, token)
+    return trace_ids.read(state.resources.keyring, token)
 
 
 def actor_of_principal(request: Request, speaker: Principal) -> Actor:

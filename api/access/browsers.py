@@ -39,7 +39,7 @@ def require_csrf(request: Request, state: State, cookie: str | None, token: obje
 
 
 def is_csrf_token_of(state: State, cookie: str, sent: str) -> bool:
-    return sessions.is_csrf_token(state.session_signer, cookie, sent)
+    return sessions.is_csrf_token(state.resources.keyring, cookie, sent)
 
 
 def public_origin(settings: Settings) -> str:

@@ -52,7 +52,7 @@ def count_trace(request: Request, token: str) -> bool:
     """
     state = state_of(request)
     try:
-        trace = trace_ids.read(state.trace_signer, token)
+        trace = trace_ids.read(state.resources.keyring, token)
     except DomainError:
         return False
     state.rates.count(
@@ -88,13 +88,13 @@ def identify(request: Request, csrf_token: object = None) -> Caller | None:
 def _by_secret(state: State, secret: str) -> Caller:
     database = state.resources.database
     if secret.startswith(ACCESS_TOKEN.prefix):
-        return tokens.authenticate(database, state.oauth_signers.tokens, secret)
-    return api_keys.authenticate(database, state.key_uses, state.key_signer, secret)
+        return tokens.authenticate(database, state.resources.keyring, secret)
+    return api_keys.authenticate(database, state.key_uses, state.resources.keyring, secret)
 
 
 def _by_cookie(state: State, cookie: str) -> Caller:
     database = state.resources.database
-    return sessions.authenticate(database, state.session_signer, cookie)
+    return sessions.authenticate(database, state.resources.keyring, cookie)
 
 
 def _require_nobody_else(state: State, cookie: str, caller: Caller) -> None:

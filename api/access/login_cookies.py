@@ -34,8 +34,8 @@ def begin_session(
     if before is not None and before.caller.session_id is not None:
         sessions.end(uow, before.caller.session_id)
     browser = browser_name(request.headers.get("user-agent"))
-    value = sessions.begin(uow, state.session_signer, user_id, browser=browser)
-    return LoginCookies(value, logins.known_browser_token(state.login_signer, email))
+    value = sessions.begin(uow, state.resources.keyring, user_id, browser=browser)
+    return LoginCookies(value, logins.known_browser_token(state.resources.keyring, email))
 
 
 def welcome(state: State, entered: LoginCookies, path: str) -> Response:

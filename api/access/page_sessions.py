@@ -57,7 +57,7 @@ def page_session(request: Request, state: State) -> PageSession | None:
         return None
     database = state.resources.database
     try:
-        caller = sessions.authenticate(database, state.session_signer, cookie)
+        caller = sessions.authenticate(database, state.resources.keyring, cookie)
     except DomainError:
         return None
     return PageSession(caller, cookie)
@@ -93,7 +93,7 @@ def session_page(
 
 
 def _page(state: State, cookie: str, template: str, status: int, values: Any) -> Response:
-    token = sessions.csrf_token(state.session_signer, cookie)
+    token = sessions.csrf_token(state.resources.keyring, cookie)
     base = state.resources.settings.public_base
     return page(template, status=status, base=base, csrf_token=token, **values)
 

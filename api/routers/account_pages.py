@@ -204,7 +204,7 @@ def change_address(request: Request, state: StateOf, form: FormOf, token: Token 
             request_id=current_request_id(),
         )
     reply = redirect_to_path(state, f"{ACCOUNT_PATH}?done=address")
-    state.cookies.keep_known(reply, logins.known_browser_token(state.login_signer, email))
+    state.cookies.keep_known(reply, logins.known_browser_token(state.resources.keyring, email))
     return reply
 
 
@@ -218,8 +218,8 @@ async def _proven(request: Request, state: State, email: str, form: FormFields) 
 
     def begin() -> Attempt:
         with state.resources.unit_of_work() as uow:
-            signer = state.login_signer
-            return logins.begin(uow, signer, email=email, client=client, known=known)
+            keyring = state.resources.keyring
+            return logins.begin(uow, keyring, email=email, client=client, known=known)
 
     def succeed() -> None:
         with state.resources.unit_of_work() as uow:

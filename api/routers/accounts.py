@@ -38,7 +38,7 @@ def create_api_key(
         raise AUTH_SCOPE_NOT_GRANTABLE()
     with state.resources.unit_of_work() as uow:
         key, secret = api_keys.create(
-            uow, state.key_signer, user_id=caller.user_id, name=body.name, scopes=body.scopes
+            uow, state.resources.keyring, user_id=caller.user_id, name=body.name, scopes=body.scopes
         )
         record = ApiKeyRecord.model_validate(key)
     return envelope(CreatedApiKey(**record.model_dump(), key=secret))

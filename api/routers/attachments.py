@@ -47,8 +47,9 @@ from core.refusals.requests import (
 from core.scopes import Scope
 from models import AttachmentStatus
 from services.access.api_keys import Caller
+from services.jobs.idempotency import AcceptedJob
 from services.media.attachments import records, signed_links, upload
-from services.media.attachments.upload import AcceptedUpload, Upload, clean_filename
+from services.media.attachments.upload import Upload, clean_filename
 from storage.redis.notifications import job_topic
 
 router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
@@ -146,7 +147,7 @@ async def upload_attachment(
 
 async def _accept(
     request: Request, state: State, caller: Caller, *, encrypted: bool
-) -> AcceptedUpload:
+) -> AcceptedJob:
     """A function of its own, so that nothing holds the file's bytes while the caller waits."""
     form = await read_form(request)
     part = file_named(form, "file")
@@ -164,9 +165,11 @@ async def _accept(
     return accepted
 
 
-def _answer(state: State, accepted: AcceptedUpload) -> JSONResponse:
+def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     with state.resources.unit_of_work() as uow:
         attachment = records.outcome(uow, accepted)
+        if isinstance(attachment, DomainError):
+            records.forget_failed(uow, accepted)
     if isinstance(attachment, DomainError):
         raise attachment
     record = AttachmentRecord.of(attachment, state.resources.settings)
@@ -220,7 +223,7 @@ def create_link(
     with state.resources.unit_of_work() as uow:
         attachment = records.get(uow, caller, hash_id)
     url, expires_at = signed_links.create(
-        state.link_signer,
+        state.resources.keyring,
         attachment,
         base=state.resources.settings.public_base,
         expires_in=body.expires_in,

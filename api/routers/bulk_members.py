@@ -30,8 +30,9 @@ from core.refusals.requests import (
 )
 from core.scopes import Scope
 from services.access.api_keys import Caller
+from services.jobs.idempotency import AcceptedJob
 from services.mailing.imports import accept
-from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST, AcceptedImport
+from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
@@ -97,7 +98,7 @@ async def add_members(
 
 async def _accept_members(
     request: Request, state: State, caller: Caller, list_id: int
-) -> AcceptedImport:
+) -> AcceptedJob:
     """A function of its own, so that nothing holds the body while the caller waits."""
     if not is_json(request.headers.get("content-type", "")):
         raise BODY_NO_JSON_TYPE()

@@ -94,7 +94,7 @@ def take_back(request: Request, state: StateOf, form: FormOf) -> Response:
 
 
 def _ask(request: Request, state: State, uow: UnitOfWork) -> AuthorizationRequest | OAuthResponse:
-    server = OAuthServer(uow, state.oauth_signers, state.resources.settings.public_base)
+    server = OAuthServer(uow, state.resources.keyring, state.resources.settings.public_base)
     return server.ask(oauth_request_of_query(request))
 
 

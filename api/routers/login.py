@@ -90,7 +90,7 @@ def _attempt(request: Request, state: State, email: str) -> Attempt:
     with state.resources.unit_of_work() as uow:
         return logins.begin(
             uow,
-            state.login_signer,
+            state.resources.keyring,
             email=email,
             client=client_address(request),
             known=request.cookies.get(state.cookies.known),

@@ -18,8 +18,9 @@ from core.refusals.media import MEDIA_NOT_FOUND, MEDIA_RANGE_UNSATISFIABLE
 from core.scopes import Scope
 from models import Attachment
 from services.access.api_keys import require_scope
-from services.media.attachments import records, signed_links
+from services.media.attachments import records
 from services.media.attachments.files import media_key
+from services.media.attachments.signed_links import MEDIA_URLS
 from storage.objects import ObjectMissing
 
 router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
@@ -62,8 +63,8 @@ def read_media(request: Request, filename: str) -> Response:
 
 
 def _has_link(request: Request, state: State, attachment: Attachment) -> bool:
-    return signed_links.opens(
-        state.link_signer,
+    return MEDIA_URLS.opens(
+        state.resources.keyring,
         attachment.filename,
         expires=request.query_params.get("expires", ""),
         signature=request.query_params.get("signature", ""),

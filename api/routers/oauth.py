@@ -115,4 +115,4 @@ async def read_metadata(state: StateOf) -> Metadata:
 
 
 def _server(state: State, uow: UnitOfWork) -> OAuthServer:
-    return OAuthServer(uow, state.oauth_signers, state.resources.settings.public_base)
+    return OAuthServer(uow, state.resources.keyring, state.resources.settings.public_base)

@@ -15,7 +15,7 @@ from core.lanes import Lane
 from core.logging import get_logger
 from core.refusals.money import PAYMENT_LINK_INVALID
 from models import OrderStatus, PaymentOrder
-from services.money.topups import return_urls
+from services.money.topups import checkout, return_urls
 from services.money.topups.checkout import RETURN_PATH
 
 log = get_logger(__name__)
@@ -35,7 +35,7 @@ async def return_from_payment(
     signature: Annotated[str, Query()] = "",
 ) -> Response:
     """Look whether it was paid, and lead the payer's browser back to where the order came from."""
-    if not state.return_signer.verify(order.encode(), signature):
+    if not checkout.is_return_signature(state.resources.keyring, order, signature):
         raise PAYMENT_LINK_INVALID()
     found = await run_in_threadpool(_read, state, int(order))
     if found.redirect_url is None:

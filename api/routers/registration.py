@@ -228,7 +228,7 @@ def _finish(request: Request, state: State, finish: _Finish) -> LoginCookies:
     with state.resources.unit_of_work() as uow:
         changed = finish(uow, state.resources.keyring)
         client = client_address(request)
-        logins.reset_attempts(uow, state.login_signer, email=changed.email, client=client)
+        logins.reset_attempts(uow, state.resources.keyring, email=changed.email, client=client)
         return begin_session(
             request, state, uow, user_id=changed.user_id, email=changed.email, before=before
         )

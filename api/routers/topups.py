@@ -43,8 +43,9 @@ from core.refusals.requests import (
 from core.scopes import Scope
 from models import JobStatus, PaymentOrder
 from services.access.api_keys import Caller
+from services.jobs.idempotency import AcceptedJob
 from services.money.topups import checkout, claims, orders
-from services.money.topups.checkout import AcceptedOrder, OrderRequest
+from services.money.topups.checkout import OrderRequest
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
@@ -121,7 +122,6 @@ async def topup_credit(
         checkout.accept,
         state.resources,
         state.payments,
-        state.claim_tokens,
         asked,
         user_id=caller.user_id if caller else None,
         key=idempotency_key(request, caller, [body]) if caller else None,
@@ -143,13 +143,13 @@ def _asked(fields: dict[str, Any]) -> OrderRequest:
     )
 
 
-def _answer(state: State, accepted: AcceptedOrder) -> Response:
+def _answer(state: State, accepted: AcceptedJob) -> Response:
     with state.resources.unit_of_work() as uow:
-        order = uow.session.get_one(PaymentOrder, accepted.order_id)
+        order = uow.session.get_one(PaymentOrder, accepted.subject_id)
     # Whoever ordered wants the page, even where somebody has paid on it meanwhile.
     record = record_of(order) | {
         "payment_url": order.payment_url,
-        "claim_token": state.claim_tokens.again(order),
+        "claim_token": claims.token_of(state.resources.keyring, order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
     return decimal_json.decimal_response(record, headers)
@@ -167,7 +167,7 @@ def _answer(state: State, accepted: AcceptedOrder) -> Response:
 def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
     """Take an order that was made without credentials: its credits are the caller's."""
     with state.resources.unit_of_work() as uow:
-        order = claims.claim(uow, state.claim_tokens, caller.user_id, body.claim_token)
+        order = claims.claim(uow, state.resources.keyring, caller.user_id, body.claim_token)
         uow.session.refresh(order)
         return decimal_json.decimal_response(record_of(order))
 
@@ -182,7 +182,7 @@ def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
     """An order as whoever has its `claim_token` sees it."""
     with state.resources.unit_of_work() as uow:
         return decimal_json.decimal_response(
-            record_of(claims.find(uow, state.claim_tokens, body.claim_token))
+            record_of(claims.find(uow, state.resources.keyring, body.claim_token))
         )
 
 

@@ -20,3 +20,11 @@ JOBS_TOO_MANY_STREAMS = Refusal(
     retry_after=5,
     examples={"most": 10},
 )
+JOB_CANCELLED = Refusal(Kind.CONFLICT, "job.cancelled", "The job was cancelled.")
+JOB_TOO_SLOW = Refusal(Kind.DAMAGED, "job.too_slow", "The job took too long.")
+JOB_BROKE = Refusal(Kind.DAMAGED, "job.internal_error", "The job failed unexpectedly.")
+JOB_WORKER_LOST = Refusal(
+    Kind.DAMAGED,
+    "job.worker_lost",
+    "The worker was lost {crashes} times while it did this job.",
+)

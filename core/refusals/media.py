@@ -11,6 +11,8 @@ from core.upload_limits import MAX_IMAGE_BYTES
 ATTACHMENT_NOT_FOUND = Refusal(
     Kind.NOT_FOUND, "attachment.not_found", "There is no such attachment."
 )
+# Why the job of a deleted attachment was cancelled.
+ATTACHMENT_DELETED = Refusal(Kind.NOT_FOUND, "attachment.deleted", "The attachment was deleted.")
 # While, or since, it was uploaded.
 ATTACHMENT_GONE = Refusal(Kind.NOT_FOUND, "attachment.not_found", "The attachment was deleted.")
 ATTACHMENT_FILE_MISSING = Refusal(

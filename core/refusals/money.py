@@ -116,7 +116,7 @@ TOPUP_REDIRECT_NOT_ALLOWED = Refusal(
     examples={"most": 2048, "order": "order_id", "status": "status"},
 )
 TOPUP_TOO_LATE = Refusal(
-    Kind.CONFLICT,
+    Kind.TOO_SLOW,
     "topup.too_late",
     "The order was not opened in time; make a new one.",
 )

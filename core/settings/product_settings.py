@@ -3,7 +3,7 @@
 import os
 import re
 from decimal import Decimal
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -173,11 +173,11 @@ class Settings(ProviderSettings):
     def media_base(self) -> str:
         return str(self.media_base_url or self.public_url).rstrip("/")
 
-    @property
+    @cached_property
     def keyring(self) -> Keyring:
         return Keyring.parse(self.secret_keys.get_secret_value())
 
-    @property
+    @cached_property
     def encryption_keyring(self) -> Keyring:
         return Keyring.parse(self.encryption_keys.get_secret_value())
 

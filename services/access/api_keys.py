@@ -8,7 +8,7 @@ from threading import Lock
 from sqlalchemy import any_, bindparam, func, select, update
 
 from core import clock
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
 from core.refusals.access import (
     API_KEY_NAME,
     API_KEY_NOT_FOUND,
@@ -24,6 +24,7 @@ from storage.unit_of_work import UnitOfWork
 # A busy key must not become a hot row: its last use is noted at most this often.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 MAX_KEY_NAME_CHARACTERS = 200
+_PURPOSE = "api-key"
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,9 @@ class Caller:
     grant_id: int | None = None
 
 
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "api-key")
-
-
 def create(
     uow: UnitOfWork,
-    signer: Signer,
+    keyring: Keyring,
     *,
     user_id: int,
     name: str,
@@ -60,7 +57,7 @@ def create(
     key = ApiKey(
         user_id=user_id,
         name=name,
-        secret_hmac=signer.digest(secret.encode()),
+        secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
         last_four=secret[-4:],
         scopes=None if scopes is None else sorted(set(scopes)),
     )
@@ -90,11 +87,11 @@ class LastUseBuffer:
             database.rows(_NOTE_USES, key_ids=list(noted), now=clock.now())
 
 
-def authenticate(database: Database, uses: LastUseBuffer, signer: Signer, secret: str) -> Caller:
+def authenticate(database: Database, uses: LastUseBuffer, keyring: Keyring, secret: str) -> Caller:
     """The caller behind a key; raises ``auth.invalid_credentials``."""
     if not API_KEY.matches(secret):
         raise AUTH_INVALID_API_KEY()
-    found = database.rows(_CREDENTIAL, digests=signer.digests(secret.encode()))
+    found = database.rows(_CREDENTIAL, digests=keyring.signer(_PURPOSE).digests(secret.encode()))
     if not found:
         raise AUTH_INVALID_API_KEY()
     [(key_id, user_id, sent_scopes, last_used_at)] = found

@@ -6,21 +6,19 @@ refused on the next request.
 
 import re
 import secrets
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from sqlalchemy import (
     ColumnElement,
     any_,
     bindparam,
-    delete,
     func,
-    or_,
     select,
     update,
 )
 
 from core import clock
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
 from core.refusals.access import AUTH_INVALID_SESSION, SESSION_NOT_FOUND
 from core.scopes import EVERYTHING_OF_A_USER
 from models import UserSession
@@ -32,20 +30,17 @@ SESSION_LIFETIME = timedelta(days=30)
 IDLE_LIFETIME = timedelta(days=14)
 # A busy session must not become a hot row: its last use is noted at most this often.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
+_PURPOSE = "session"
 _WELL_FORMED = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 
 
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "session")
-
-
-def begin(uow: UnitOfWork, signer: Signer, user_id: int, *, browser: str | None = None) -> str:
+def begin(uow: UnitOfWork, keyring: Keyring, user_id: int, *, browser: str | None = None) -> str:
     """A new session; returns the cookie's value, which is never one that a browser sent."""
     value = secrets.token_urlsafe(32)
     uow.session.add(
         UserSession(
             user_id=user_id,
-            secret_hmac=signer.digest(value.encode()),
+            secret_hmac=keyring.signer(_PURPOSE).digest(value.encode()),
             browser=browser,
             expires_at=func.now() + SESSION_LIFETIME,
         )
@@ -53,12 +48,12 @@ def begin(uow: UnitOfWork, signer: Signer, user_id: int, *, browser: str | None 
     return value
 
 
-def authenticate(database: Database, signer: Signer, value: str) -> Caller:
+def authenticate(database: Database, keyring: Keyring, value: str) -> Caller:
     """The person behind a cookie; raises ``auth.invalid_credentials``."""
     if not is_well_formed(value):
         raise AUTH_INVALID_SESSION()
     now = clock.now()
-    digests = signer.digests(value.encode())
+    digests = keyring.signer(_PURPOSE).digests(value.encode())
     found = database.rows(_LIVE, digests=digests, now=now, idle_since=now - IDLE_LIFETIME)
     if not found:
         raise AUTH_INVALID_SESSION()
@@ -105,21 +100,13 @@ def end_all(uow: UnitOfWork, user_id: int, *, but: int | None = None) -> int:
     return len(uow.session.execute(ended).all())
 
 
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget sessions that were over by then."""
-    over = or_(UserSession.expires_at < before, UserSession.ended_at < before)
-    found = select(UserSession.id).where(over).limit(10_000)
-    statement = delete(UserSession).where(UserSession.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(UserSession.id)).all())
-
-
-def csrf_token(signer: Signer, value: str) -> str:
+def csrf_token(keyring: Keyring, value: str) -> str:
     """What a form of ours says to show that it is ours, in the browser with this cookie."""
-    return signer.sign(_csrf_message(value))
+    return keyring.signer(_PURPOSE).sign(_csrf_message(value))
 
 
-def is_csrf_token(signer: Signer, value: str, sent: str) -> bool:
-    return signer.verify(_csrf_message(value), sent)
+def is_csrf_token(keyring: Keyring, value: str, sent: str) -> bool:
+    return keyring.signer(_PURPOSE).verify(_csrf_message(value), sent)
 
 
 def _csrf_message(value: str) -> bytes:

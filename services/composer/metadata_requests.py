@@ -36,7 +36,7 @@ class MetadataCache:
 
     def __init__(self, settings: Settings, keyring: Keyring, cache: Cache) -> None:
         self._settings = settings
-        self._namer = cache_names.cache_key_signer(keyring)
+        self._keyring = keyring
         self._cache = cache
 
     def name(self, commission: MetadataRequest) -> str:
@@ -44,7 +44,7 @@ class MetadataCache:
         post = commission.post
         wanted = ",".join(sorted(commission.wanted)) or "tweets"
         return cache_names.cache_key(
-            self._namer, "written", _EDITION, *self._writer(), wanted, post.title, post.content
+            self._keyring, "written", _EDITION, *self._writer(), wanted, post.title, post.content
         )
 
     def find(self, name: str) -> SourcedResult[GeneratedFields] | None:

@@ -28,12 +28,12 @@ _QUOTA_SECONDS = 3600
 class CachedStockPhotos:
     def __init__(self, providers: StockPhotoProviders, keyring: Keyring, cache: Cache) -> None:
         self.providers = providers
-        self._namer = cache_names.cache_key_signer(keyring)
+        self._keyring = keyring
         self._cache = cache
 
     def name(self, provider: PhotoProviderName, query: str, page: int, limit: int) -> str:
         origin = self.providers.named(provider).origin
-        return cache_names.cache_key(self._namer, "photos", origin, query, str(page), str(limit))
+        return cache_names.cache_key(self._keyring, "photos", origin, query, str(page), str(limit))
 
     def kept(self, name: str, provider: PhotoProviderName) -> SourcedResult[str] | None:
         text = self._cache.get(name)

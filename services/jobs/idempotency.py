@@ -8,16 +8,16 @@ deletes its record (``services.jobs.lease.abandon``), a rollback never wrote one
 After draft-ietf-httpapi-idempotency-key-header.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
 from core.refusals.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
-from models import IdempotencyRecord
+from models import IdempotencyRecord, Job
+from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 KEY_EXPIRY = text("now() + interval '24 hours'")
@@ -36,6 +36,48 @@ class EqualRequestCommitted(Exception):
     """An equal request committed first: roll back and answer what it answered."""
 
 
+@dataclass(frozen=True)
+class AcceptedJob:
+    """Work that was accepted, now or (``replayed``) for an equal request before."""
+
+    job_id: int
+    subject_id: int
+    replayed: bool = False
+
+
+def once(
+    resources: Resources, key: IdempotencyKey | None, accept: Callable[[], Job]
+) -> AcceptedJob:
+    """Accept work, unless an equal request had it accepted before.
+
+    ``accept`` writes the job and binds the key to it in one transaction. When that raises
+    ``EqualRequestCommitted``, it takes back what it did outside of the transaction.
+
+    Raises what ``find_record`` and ``record`` do, and what ``accept`` does.
+    """
+    while True:
+        if key is not None and (earlier := _find_earlier(resources, key)):
+            return earlier
+        try:
+            return _accepted(accept())
+        except EqualRequestCommitted:
+            # Its job is found now; or it has failed since, and the key is free again.
+            continue
+
+
+def _find_earlier(resources: Resources, key: IdempotencyKey) -> AcceptedJob | None:
+    with resources.unit_of_work() as uow:
+        found = find_record(uow, key)
+        if found is None or found.job_id is None:
+            return None
+        return _accepted(uow.session.get_one(Job, found.job_id), replayed=True)
+
+
+def _accepted(job: Job, *, replayed: bool = False) -> AcceptedJob:
+    assert job.subject_id is not None
+    return AcceptedJob(job.id, job.subject_id, replayed)
+
+
 def find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
     """What the key was used for in the last 24 hours; raises ``idempotency.key_reused``."""
     record = uow.session.scalar(
@@ -51,19 +93,13 @@ def find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | Non
     return record
 
 
-def record(
-    uow: UnitOfWork,
-    key: IdempotencyKey,
-    *,
-    job_id: int | None = None,
-    answer: dict[str, Any] | None = None,
-) -> None:
-    """Bind the key to this transaction's effect.
+def record(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
+    """Bind the key to the job, in the transaction that writes it.
 
     Waits for an equal request that is under way; raises ``EqualRequestCommitted`` when that one
     commits, ``idempotency.in_progress`` when it takes too long.
     """
-    values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": answer}
+    values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}
     statement = (
         insert(IdempotencyRecord)
         .values(caller_id=key.caller_id, route=key.route, key=key.key, **values)
@@ -82,10 +118,3 @@ def record(
         raise IDEMPOTENCY_IN_PROGRESS() from None
     if recorded is None:
         raise EqualRequestCommitted(key.key)
-
-
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget records that expired before then."""
-    found = select(IdempotencyRecord.id).where(IdempotencyRecord.expires_at < before).limit(10_000)
-    statement = delete(IdempotencyRecord).where(IdempotencyRecord.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(IdempotencyRecord.id)).all())

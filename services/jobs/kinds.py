@@ -15,8 +15,9 @@ class JobKind:
     lane: Lane
     scope: Scope  # what a credential needs to see or cancel such a job
     retryable: bool  # whether a failed one may be started again by its owner
-    # Runs in the transaction that fails or cancels a job, so that its subject ends with it.
-    on_abandoned: Callable[[UnitOfWork, Job], None]
+    # Runs in the transaction that fails or cancels a job, so that its subject ends with it; without
+    # one the subject stays as it is.
+    on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
     # Transient failures in a row before it is failed: some half a minute, unless more are worth it.
     max_retries: int = 5
 
@@ -29,6 +30,11 @@ def register(kind: JobKind) -> JobKind:
         raise ValueError(f"job kind {kind.name} is registered twice")
     _kinds[kind.name] = kind
     return kind
+
+
+def registered() -> frozenset[JobKind]:
+    """The kinds that the modules of this process have registered."""
+    return frozenset(_kinds.values())
 
 
 def names_within(scopes: Collection[Scope]) -> list[str]:

@@ -9,18 +9,17 @@ its successor stands. (A fencing token, as in M. Kleppmann, "How to do distribut
 
 import threading
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, update
+from sqlalchemy import ColumnElement, func, update
 
-from models import IdempotencyRecord, Job, JobStatus
-from services.jobs.kinds import kind_named
-from services.jobs.outbox import FIRST_RESEND, send
-from storage.redis.notifications import job_topic
+from core.errors import DomainError
+from core.refusals.jobs import JOB_CANCELLED
+from models import Job, JobStatus
+from services.jobs.transitions import lease_end, requeue, transition
 from storage.unit_of_work import UnitOfWork
 
-LEASE = timedelta(seconds=5)
 RENEW_EVERY_SECONDS = 1.0
 
 
@@ -51,22 +50,17 @@ class Lease:
 
 def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     """Take a queued job, or ``None``: it is held, finished, gone or not due yet."""
-    statement = (
-        update(Job)
-        .where(Job.id == job_id, Job.status == JobStatus.QUEUED, Job.run_at <= func.now())
-        .values(
-            status=JobStatus.RUNNING,
-            attempt=Job.attempt + 1,
-            lease_expires_at=func.now() + LEASE,
-            started_at=func.coalesce(Job.started_at, func.now()),
-            version=Job.version + 1,
-        )
-        .returning(Job)
+    job = transition(
+        uow,
+        Job.id == job_id,
+        Job.status == JobStatus.QUEUED,
+        Job.run_at <= func.now(),
+        to=JobStatus.RUNNING,
+        attempt=Job.attempt + 1,
+        started_at=func.coalesce(Job.started_at, func.now()),
     )
-    job = uow.session.scalar(statement)
     if job is None:
         return None
-    notify_after_commit(uow, job)
     lease = Lease(
         job_id=job.id,
         attempt=job.attempt,
@@ -87,7 +81,7 @@ def renew(uow: UnitOfWork, lease: Lease) -> None:
     statement = (
         update(Job)
         .where(*_held(lease))
-        .values(lease_expires_at=_from_now())
+        .values(lease_expires_at=lease_end())
         .returning(Job.cancel_requested)
     )
     cancel_requested = uow.session.scalar(statement)
@@ -106,74 +100,44 @@ def progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = No
     if total is not None:
         values["progress_total"] = total
     # This transaction's lock on the row keeps the heartbeat out until it commits.
-    _write(uow, lease, values | {"lease_expires_at": _from_now()})
+    _change(uow, lease, JobStatus.RUNNING, **values)
     lease.retries = 0
 
 
 def succeed(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
     """End the job well, in the transaction of its effect; raises ``LeaseLost``."""
-    _write(uow, lease, _ended(JobStatus.SUCCEEDED) | {"result": result})
+    _change(uow, lease, JobStatus.SUCCEEDED, result=result)
 
 
-def fail(uow: UnitOfWork, lease: Lease, *, code: str, message: str) -> None:
-    """End the job and its subject with a reason; raises ``LeaseLost``."""
-    job = _write(
-        uow, lease, _ended(JobStatus.FAILED) | {"error": {"code": code, "message": message}}
-    )
-    abandon(uow, job)
+def fail(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
+    """End the job and its subject with a reason; raises ``LeaseLost``.
+
+    A caller who waits for the job is refused by the error's kind.
+    """
+    _change(uow, lease, JobStatus.FAILED, error=error)
 
 
 def cancel(uow: UnitOfWork, lease: Lease) -> None:
-    job = _write(uow, lease, _ended(JobStatus.CANCELLED) | {"error": JOB_CANCELLED})
-    abandon(uow, job)
-
-
-JOB_CANCELLED = {"code": "job.cancelled", "message": "The job was cancelled."}
+    """End the job and its subject as its owner asked; raises ``LeaseLost``."""
+    _change(uow, lease, JobStatus.CANCELLED, error=JOB_CANCELLED())
 
 
 def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta) -> None:
     """Give the job back, to be claimed again after ``delay``; raises ``LeaseLost``."""
     due = func.now() + delay
-    _write(
-        uow,
-        lease,
-        requeue_values() | {"run_at": due, "send_after": due, "retries": Job.retries + 1},
-    )
+    again = {"run_at": due, "send_after": due, "sends": 1, "retries": Job.retries + 1}
+    _change(uow, lease, JobStatus.QUEUED, **again)
 
 
 def hand_back(uow: UnitOfWork, lease: Lease) -> None:
     """Give the job to another worker at once, since this one is being shut down."""
-    job = _write(uow, lease, requeue_values() | {"send_after": func.now() + FIRST_RESEND})
-    uow.after_commit(lambda: send(uow.broker, job))
+    if requeue(uow, *_held(lease)) is None:
+        raise LeaseLost(lease.job_id)
 
 
 def yield_turn(uow: UnitOfWork, lease: Lease) -> None:
     """Put the job at the end of its lane again, so that long jobs take turns."""
     hand_back(uow, lease)
-
-
-def abandon(uow: UnitOfWork, job: Job) -> None:
-    """What ends with a job that did not succeed: its subject, and its idempotency key."""
-    kind_named(job.kind).on_abandoned(uow, job)
-    uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))
-
-
-def requeue_values() -> dict[str, Any]:
-    return {"status": JobStatus.QUEUED, "lease_expires_at": None, "sends": 1}
-
-
-def notify_after_commit(uow: UnitOfWork, job: Job) -> None:
-    """Tell whoever waits for the job or watches it what it has come to."""
-    uow.after_commit(lambda: uow.notifier.tell(job_topic(job.id), job.status))
-
-
-def _from_now() -> ColumnElement[datetime]:
-    # The clock's time, since now() is that of the transaction's start, and may be seconds old.
-    return func.clock_timestamp() + LEASE
-
-
-def _ended(status: JobStatus) -> dict[str, Any]:
-    return {"status": status, "lease_expires_at": None, "finished_at": func.now()}
 
 
 def _held(lease: Lease) -> tuple[ColumnElement[bool], ...]:
@@ -184,16 +148,6 @@ def _held(lease: Lease) -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def _write(uow: UnitOfWork, lease: Lease, values: dict[str, Any]) -> Job:
-    statement = (
-        update(Job)
-        .where(*_held(lease))
-        .values(**values, version=Job.version + 1)
-        .returning(Job)
-        .execution_options(populate_existing=True)
-    )
-    job = uow.session.scalar(statement)
-    if job is None:
+def _change(uow: UnitOfWork, lease: Lease, to: JobStatus, **changes: Any) -> None:
+    if transition(uow, *_held(lease), to=to, **changes) is None:
         raise LeaseLost(lease.job_id)
-    notify_after_commit(uow, job)
-    return job

@@ -8,7 +8,7 @@ from services.jobs.kinds import JobKind
 from storage.broker import Broker
 from storage.unit_of_work import UnitOfWork
 
-# A job that nobody claimed by then is sent again by the sweep.
+# A job that no worker claimed by then is sent again by the sweep.
 FIRST_RESEND = timedelta(seconds=2)
 
 

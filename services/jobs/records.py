@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import any_, bindparam, delete, func, select
+from sqlalchemy import any_, bindparam, func, select
 
 from core import clock
-from core.refusals.jobs import JOB_NOT_FOUND, JOB_NOT_RETRYABLE
-from models import FINISHED, IdempotencyRecord, Job, JobStatus
+from core.errors import DomainError
+from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_RETRYABLE
+from models import FINISHED, Job, JobStatus
 from services.access.api_keys import Caller, require_scope
 from services.jobs.kinds import kind_named
-from services.jobs.lease import JOB_CANCELLED, abandon, notify_after_commit
-from services.jobs.outbox import FIRST_RESEND, send
+from services.jobs.transitions import requeue, transition
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
@@ -63,26 +63,19 @@ def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     job = get(uow, caller, job_id, lock=True)
     if job.status in FINISHED:
         return 0
-    job.cancel_requested = True
-    job.version += 1
+    mine = Job.id == job.id
     if job.status == JobStatus.QUEUED:
-        job.status = JobStatus.CANCELLED
-        job.finished_at = func.now()
-        job.error = JOB_CANCELLED
-        abandon(uow, job)
-    notify_after_commit(uow, job)
+        error = JOB_CANCELLED()
+        transition(uow, mine, to=JobStatus.CANCELLED, error=error, cancel_requested=True)
+    else:
+        transition(uow, mine, cancel_requested=True)
     return 1
 
 
-def end_with_subject(uow: UnitOfWork, job: Job, reason: dict[str, Any]) -> None:
-    """Cancel a locked job whose subject its owner deletes; whoever works on it loses its lease."""
-    job.status = JobStatus.CANCELLED
-    job.lease_expires_at = None
-    job.finished_at = func.now()
-    job.error = reason
-    job.version += 1
-    uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))
-    notify_after_commit(uow, job)
+def end_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
+    """Cancel a locked job whose subject its owner deletes; a worker on it loses its lease."""
+    cancelled = JobStatus.CANCELLED
+    transition(uow, Job.id == job.id, to=cancelled, error=reason, ends_subject=False)
 
 
 def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
@@ -93,20 +86,19 @@ def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 
 
 def restart(uow: UnitOfWork, job: Job) -> None:
+    """As ``retry``, of a job that is locked."""
     ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
     if not ended_badly or not kind_named(job.kind).retryable:
         raise JOB_NOT_RETRYABLE(kind=job.kind, status=job.status)
-    job.status = JobStatus.QUEUED
-    job.error = job.finished_at = None
-    job.cancel_requested = False
-    job.crashes = job.retries = 0
-    job.sends = 1
-    job.version += 1
-    job.run_at = func.now()
-    job.send_after = func.now() + FIRST_RESEND
-    uow.session.flush()
-    uow.after_commit(lambda: send(uow.broker, job))
-    notify_after_commit(uow, job)
+    afresh = {"cancel_requested": False, "crashes": 0, "retries": 0, "run_at": func.now()}
+    requeue(uow, Job.id == job.id, **afresh)
+
+
+def error_shown(job: Job) -> dict[str, Any] | None:
+    """What callers see of a job's error, and what its subject keeps of it."""
+    if job.error is None:
+        return None
+    return {"code": job.error["code"], "message": job.error["message"]}
 
 
 def count_unfinished(uow: UnitOfWork) -> dict[tuple[str, str], int]:
@@ -137,15 +129,6 @@ def _rate(job: Job, until: datetime) -> float | None:
         return None
     seconds = (until - job.started_at).total_seconds()
     return round(job.progress_done / seconds, 1) if seconds > 0 else None
-
-
-def purge_finished(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget jobs that ended before then; they are kept for thirty days."""
-    found = select(Job.id).where(Job.finished_at < before).limit(5_000)
-    result = uow.session.execute(
-        delete(Job).where(Job.id.in_(found.scalar_subquery())).returning(Job.id)
-    )
-    return len(result.all())
 
 
 _FINISHED_AMONG = Statement(

@@ -1,4 +1,4 @@
-"""What makes the broker dispensable: every worker looks each second for jobs that nobody works on.
+"""What makes the broker dispensable: each second every worker looks for jobs that none works on.
 
 A queued job that was not claimed in time is sent again; a running one whose lease ran out is queued
 again, or failed once it has taken three workers down with it. Rows are taken with ``SKIP LOCKED``,
@@ -11,9 +11,10 @@ from sqlalchemy.exc import OperationalError
 
 from core.lanes import Lane
 from core.logging import get_logger
+from core.refusals.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from models import Job, JobStatus
-from services.jobs.lease import JOB_CANCELLED, abandon, notify_after_commit, requeue_values
 from services.jobs.outbox import FIRST_RESEND, send
+from services.jobs.transitions import requeue, transition
 from storage.broker import queue_name
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -63,30 +64,17 @@ def _requeue(resources: Resources, job_id: int) -> bool:
 
 
 def _after_crash(uow: UnitOfWork, job: Job) -> None:
-    job.crashes += 1
-    job.version += 1
-    log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=job.crashes)
-    if job.cancel_requested or job.crashes >= MAX_CRASHES:
-        _give_up(uow, job)
+    crashes = job.crashes + 1
+    log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=crashes)
+    lost = Job.id == job.id
+    if job.cancel_requested:
+        error = JOB_CANCELLED()
+        transition(uow, lost, to=JobStatus.CANCELLED, error=error, crashes=crashes)
+    elif crashes >= MAX_CRASHES:
+        error = JOB_WORKER_LOST(crashes=crashes)
+        transition(uow, lost, to=JobStatus.FAILED, error=error, crashes=crashes)
     else:
-        for name, value in requeue_values().items():
-            setattr(job, name, value)
-        job.send_after = func.now() + FIRST_RESEND
-        uow.after_commit(lambda: send(uow.broker, job))
-    notify_after_commit(uow, job)
-    uow.session.flush()
-
-
-def _give_up(uow: UnitOfWork, job: Job) -> None:
-    job.status = JobStatus.CANCELLED if job.cancel_requested else JobStatus.FAILED
-    job.lease_expires_at = None
-    job.finished_at = func.now()
-    lost = {
-        "code": "job.worker_lost",
-        "message": f"The worker was lost {job.crashes} times while it did this job.",
-    }
-    job.error = JOB_CANCELLED if job.cancel_requested else lost
-    abandon(uow, job)
+        requeue(uow, lost, crashes=crashes)
 
 
 def resend_unclaimed(resources: Resources, lane: Lane) -> int:

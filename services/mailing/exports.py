@@ -244,9 +244,7 @@ def _roster(list_id: int) -> Any:
 def _roster_line(
     resources: Resources, lease: Lease, mailing_list: MailingList
 ) -> Callable[[AnyRow], Iterable[str | int]]:
-    make = trace_ids.trace_id_factory(
-        trace_ids.signer(resources.keyring), mailing_list.id, lease.job_id
-    )
+    make = trace_ids.trace_id_factory(resources.keyring, mailing_list.id, lease.job_id)
     # A trace id needs no escaping in a URL: it goes to the end of what is the same for all.
     one_click = mail_urls.one_click_url(resources.settings, mailing_list.id, "")
     unsubscribe = mail_urls.unsubscribe_url(resources.settings, "")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from sqlalchemy import func, select, update
 
 from core.ids import random_hash_id
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
 from core.refusals.oauth import (
     OAUTH_CLIENT_NAME,
     OAUTH_CLIENT_NOT_FOUND,
@@ -22,15 +22,12 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_CLIENT_NAME_CHARACTERS = 100
 _ID_CHARACTERS = 20
-
-
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "oauth-client")
+_PURPOSE = "oauth-client"
 
 
 def create(
     uow: UnitOfWork,
-    signer: Signer,
+    keyring: Keyring,
     *,
     name: str,
     redirect_uris: Iterable[str],
@@ -42,7 +39,7 @@ def create(
     client = OAuthClient(
         client_id=random_hash_id(_ID_CHARACTERS),
         name=_name(name),
-        secret_hmac=None if secret is None else signer.digest(secret.encode()),
+        secret_hmac=None if secret is None else keyring.signer(_PURPOSE).digest(secret.encode()),
         redirect_uris=_redirect_uris(redirect_uris),
         scopes=_scopes(scopes),
     )
@@ -59,10 +56,12 @@ def find(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
     return uow.session.scalar(query)
 
 
-def is_secret(signer: Signer, client: OAuthClient | None, sent: str) -> bool:
+def is_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
     """Whether it is the client's secret. Takes as long where there is no such client."""
     known = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
-    matches = [hmac.compare_digest(known, each) for each in signer.digests(sent.encode())]
+    matches = [
+        hmac.compare_digest(known, each) for each in keyring.signer(_PURPOSE).digests(sent.encode())
+    ]
     return any(matches)
 
 

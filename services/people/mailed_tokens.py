@@ -7,15 +7,17 @@ leads to is confirmed: scanners follow links.
 
 import secrets
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import func, select, update
 
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
 from core.refusals.people import LINK_INVALID, LINK_USED
 from models import MailedLink
 from storage.unit_of_work import UnitOfWork
+
+_PURPOSE = "mailed-link"
 
 
 class Purpose(StrEnum):
@@ -42,13 +44,9 @@ class MailedToken:
     is_used: bool
 
 
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "mailed-link")
-
-
 def make(
     uow: UnitOfWork,
-    signer: Signer,
+    keyring: Keyring,
     purpose: Purpose,
     *,
     user_id: int | None,
@@ -63,18 +61,18 @@ def make(
             user_id=user_id,
             list_id=list_id,
             email=email,
-            secret_hmac=signer.digest(secret.encode()),
+            secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
             expires_at=func.now() + TOKEN_LIFETIMES[purpose],
         )
     )
     return secret
 
 
-def read(uow: UnitOfWork, signer: Signer, purpose: Purpose, secret: str) -> MailedToken:
+def read(uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str) -> MailedToken:
     """What the link is for; changes nothing. Raises ``link.invalid``."""
     found = uow.session.scalar(
         select(MailedLink).where(
-            MailedLink.secret_hmac.in_(signer.digests(secret.encode())),
+            MailedLink.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode())),
             MailedLink.purpose == purpose,
             MailedLink.expires_at > func.now(),
         )
@@ -110,10 +108,3 @@ def move_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int
         .returning(MailedLink.id)
     )
     return len(uow.session.execute(statement).all())
-
-
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget links that expired before then."""
-    found = select(MailedLink.id).where(MailedLink.expires_at < before).limit(10_000)
-    statement = delete(MailedLink).where(MailedLink.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(MailedLink.id)).all())

@@ -161,7 +161,7 @@ def _open(
     uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str
 ) -> tuple[MailedToken, str]:
     try:
-        opened = mailed_tokens.read(uow, mailed_tokens.signer(keyring), purpose, secret)
+        opened = mailed_tokens.read(uow, keyring, purpose, secret)
     except DomainError:
         raise ACCOUNT_LINK_INVALID() from None
     assert opened.email is not None

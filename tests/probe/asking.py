@@ -27,24 +27,22 @@ from core.scopes import Scope
 from core.settings import load_settings
 from services.access.api_keys import Caller
 from storage.redis.request_work import RequestLease
-from workers import context
-from workers.declaration import TaskSet
+from workers.context import WorkerContext
+from workers.declaration import TaskTable
 from workers.main import run
 
 TASK = "probe.answer"
 TAKEN = "probe:taken"
 STEPS = "probe:steps"
-TASKS = TaskSet()
 router = APIRouter(route_class=JsonRoute)
 
 
-@TASKS.request(TASK)
-def answer(asked: RequestLease) -> dict[str, Any]:
+def answer(worker: WorkerContext, asked: RequestLease) -> dict[str, Any]:
     question = asked.payload
-    context.resources().redis.incr(TAKEN)
+    worker.resources.redis.incr(TAKEN)
     for _ in range(question["steps"]):
         asked.seconds_left()
-        context.resources().redis.incr(STEPS)
+        worker.resources.redis.incr(STEPS)
         time.sleep(question["sleep"])
     match question["end"]:
         case "refuse":
@@ -54,6 +52,9 @@ def answer(asked: RequestLease) -> dict[str, Any]:
         case "break":
             raise ZeroDivisionError
     return {"echo": question["text"]}
+
+
+TASKS = TaskTable(requests={TASK: answer})
 
 
 @router.post("/ask")

@@ -4,26 +4,21 @@ from integrations.stock_photos.port import Photo, PhotoProviderName
 from services.composer.metadata_requests import MetadataRequest
 from services.composer.post import MetadataField, Post
 from storage.redis.request_work import RequestLease
-from workers import context
-from workers.declaration import TaskSet
-
-TASKS = TaskSet()
+from workers.context import WorkerContext
 
 
-@TASKS.request("composer.write")
-def write(question: RequestLease) -> dict[str, Any]:
+def write(context: WorkerContext, question: RequestLease) -> dict[str, Any]:
     asked = question.payload
     commission = MetadataRequest(
         Post(asked["title"], asked["content"]), frozenset(map(MetadataField, asked["wanted"]))
     )
-    written = context.writing().write(commission, question.seconds_left)
+    written = context.writer().write(commission, question.seconds_left)
     return {"fields": written.product, "source": written.source}
 
 
-@TASKS.request("photos.search")
-def search(question: RequestLease) -> dict[str, Any]:
+def search(context: WorkerContext, question: RequestLease) -> dict[str, Any]:
     asked = question.payload
-    found = context.photos().search(
+    found = context.photos.search(
         PhotoProviderName(asked["provider"]),
         asked["query"],
         page=asked["page"],
@@ -33,9 +28,8 @@ def search(question: RequestLease) -> dict[str, Any]:
     return {"payload": found.product, "source": found.source}
 
 
-@TASKS.request("photos.download_url")
-def download_url(question: RequestLease) -> dict[str, Any]:
+def download_url(context: WorkerContext, question: RequestLease) -> dict[str, Any]:
     asked = question.payload
     photo = Photo(asked["id"], asked["mark"])
     provider = PhotoProviderName(asked["provider"])
-    return {"url": context.photos().download_url(provider, photo, question.seconds_left)}
+    return {"url": context.photos.download_url(provider, photo, question.seconds_left)}

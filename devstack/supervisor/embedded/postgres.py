@@ -12,7 +12,8 @@ import psycopg2
 from psycopg2 import errorcodes
 from psycopg2.extensions import ISOLATION_LEVEL_AUTOCOMMIT, connection
 
-from devstack import LOOPBACK, closed_folders
+from devstack import LOOPBACK
+from devstack.supervisor.embedded import closed_folders
 from devstack.supervisor.embedded.packages import directory_of, missing
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home import environment

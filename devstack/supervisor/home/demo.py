@@ -60,16 +60,16 @@ def _list(uow: UnitOfWork, owner: User) -> MailingList:
 
 def _key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
     """The kept key while it opens the owner's account; a new one after that."""
-    signer = api_keys.signer(resources.settings.keyring)
+    keyring = resources.keyring
     kept = str((read_json_object(home.demo_file) or {}).get("api_key", ""))
     try:
         database = resources.database
         if (
-            api_keys.authenticate(database, api_keys.LastUseBuffer(), signer, kept).user_id
+            api_keys.authenticate(database, api_keys.LastUseBuffer(), keyring, kept).user_id
             == owner.id
         ):
             return kept
     except DomainError:
         # Revoked, or of a database or signing key that is no more.
         pass
-    return api_keys.create(uow, signer, user_id=owner.id, name="Demo")[1]
+    return api_keys.create(uow, keyring, user_id=owner.id, name="Demo")[1]

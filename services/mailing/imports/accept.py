@@ -7,10 +7,10 @@ from typing import TypeGuard
 from core import ids
 from core.errors import DomainError
 from core.refusals.mailing import PLAN_REQUIRED
-from models import MemberImport, Plan
+from models import Job, MemberImport, Plan
 from services.access.api_keys import Caller
 from services.jobs import idempotency, outbox
-from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
+from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.mailing import lists
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
 from services.people import accounts
@@ -36,12 +36,6 @@ class ImportOptions:
     dry_run: bool = False
     on_existing: str = "skip"
     mapping: Mapping[str, str] | None = None
-
-
-@dataclass(frozen=True)
-class AcceptedImport:
-    job_id: int
-    replayed: bool = False
 
 
 def is_mapping(parsed: object) -> TypeGuard[dict[str, str]]:
@@ -77,35 +71,33 @@ def accept_members(
     *,
     key: IdempotencyKey | None,
     request_id: str | None,
-) -> AcceptedImport:
+) -> AcceptedJob:
     """Take on the members of one request, whose body has been checked.
 
     Raises what ``check_owner`` and ``services.jobs.idempotency`` raise.
     """
     with resources.unit_of_work() as uow:
         check_owner(uow, caller, list_id, paid=True)
-        earlier = _earlier(uow, key)
-    if earlier is not None:
-        return earlier
-    prefix = new_prefix()
-    stored = PartWriter(resources.objects, prefix)
-    stored.write(body)
-    stored.close()
-    task = MemberImport(
-        list_id=list_id,
-        user_id=caller.user_id,
-        source="members",
-        object_prefix=prefix,
-        size=len(body),
-    )
-    try:
-        return _commit(resources, task, key, request_id)
-    except EqualRequestCommitted:
-        remove_all(resources.objects, prefix)
-        return accept_members(resources, caller, list_id, body, key=key, request_id=request_id)
-    except DomainError:
-        remove_all(resources.objects, prefix)
-        raise
+
+    def store() -> Job:
+        prefix = new_prefix()
+        stored = PartWriter(resources.objects, prefix)
+        stored.write(body)
+        stored.close()
+        task = MemberImport(
+            list_id=list_id,
+            user_id=caller.user_id,
+            source="members",
+            object_prefix=prefix,
+            size=len(body),
+        )
+        try:
+            return _commit(resources, task, key, request_id)
+        except (EqualRequestCommitted, DomainError):
+            remove_all(resources.objects, prefix)
+            raise
+
+    return idempotency.once(resources, key, store)
 
 
 def accept_file(
@@ -118,8 +110,8 @@ def accept_file(
     size: int,
     options: ImportOptions,
     request_id: str | None,
-) -> AcceptedImport:
-    """Take on a file that has been stored under ``prefix``, for somebody who was checked."""
+) -> AcceptedJob:
+    """Take on a file that is stored under ``prefix``, for an owner who was checked."""
     task = MemberImport(
         list_id=list_id,
         user_id=user_id,
@@ -131,19 +123,12 @@ def accept_file(
         dry_run=options.dry_run,
         on_existing=options.on_existing,
     )
-    return _commit(resources, task, None, request_id)
-
-
-def _earlier(uow: UnitOfWork, key: IdempotencyKey | None) -> AcceptedImport | None:
-    record = idempotency.find_record(uow, key) if key is not None else None
-    if record is None or record.job_id is None:
-        return None
-    return AcceptedImport(record.job_id, replayed=True)
+    return idempotency.once(resources, None, lambda: _commit(resources, task, None, request_id))
 
 
 def _commit(
     resources: Resources, task: MemberImport, key: IdempotencyKey | None, request_id: str | None
-) -> AcceptedImport:
+) -> Job:
     with resources.unit_of_work() as uow:
         uow.session.add(task)
         uow.session.flush()
@@ -156,4 +141,4 @@ def _commit(
         )
         if key is not None:
             idempotency.record(uow, key, job_id=job.id)
-    return AcceptedImport(job.id)
+    return job

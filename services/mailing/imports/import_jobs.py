@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from core.errors import DomainError, Kind
 from core.lanes import Lane
 from core.refusals.imports import IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
 from core.scopes import Scope
@@ -16,13 +17,13 @@ from models import ImportChunk, Job, MemberImport
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
+from services.jobs.records import error_shown
 from services.mailing import lists
 from services.mailing.imports.applying import apply
 from services.mailing.imports.applying.apply import AppliedChunk, PreparedChunk
 from services.mailing.imports.entries import chunk_key
 from services.mailing.imports.prefetch import Prefetch
 from services.mailing.imports.splitting import split as splitting
-from services.mailing.subscriptions import opt_outs
 from storage.parts import remove_all
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -37,7 +38,7 @@ def _end_with_job(uow: UnitOfWork, job: Job) -> None:
     """What was applied stays, and can be taken back; the rest will not come."""
     task = uow.session.get(MemberImport, job.subject_id)
     if task is not None:
-        task.status, task.error = job.status, job.error
+        task.status, task.error = job.status, error_shown(job)
         _finish(uow, task)
 
 
@@ -178,12 +179,10 @@ def _prepared(resources: Resources, task: MemberImport) -> Prefetch[PreparedChun
 def _apply_chunk(
     resources: Resources, lease: Lease, task: MemberImport, number: int, chunk: PreparedChunk
 ) -> MemberImport:
-    signer = opt_outs.signer(resources.keyring)
     with resources.unit_of_work() as uow:
         task = uow.session.get_one(MemberImport, task.id)
-        # Nobody joins a list that was archived meanwhile.
-        lists.get(uow, task.list_id)
-        applied = apply.apply(uow, signer, task, chunk)
+        _require_list(uow, task.list_id)
+        applied = apply.apply(uow, resources.keyring, task, chunk)
         # The job first, then the import, as whoever ends both takes them. This is what
         # takes the chunk back when the job is not ours any more.
         leases.progress(uow, lease, done=_done(task) + len(chunk.entries), total=task.received)
@@ -192,6 +191,15 @@ def _apply_chunk(
         _count(task, applied)
         task.applied = number + 1
     return task
+
+
+def _require_list(uow: UnitOfWork, list_id: int) -> None:
+    """Nobody joins a list that was archived meanwhile; raises ``list.not_found``."""
+    try:
+        lists.get(uow, list_id)
+    except DomainError as error:
+        # Invalid: a caller who waits for the import was found the list they named.
+        raise DomainError(Kind.INVALID, error.code, error.message) from None
 
 
 def _count(task: MemberImport, applied: AppliedChunk) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import func, text
 
 from core.lanes import Lane
 from core.scopes import Scope
-from models import Job, MemberImport
+from models import MemberImport
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
@@ -19,18 +19,13 @@ from services.mailing.subscriptions import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-
-def _nothing_more(_: UnitOfWork, __: Job) -> None:
-    """What was taken back stays so; asking again goes on."""
-
-
 UNDO_IMPORT = kinds.register(
     kinds.JobKind(
         name="members.undo",
         lane=Lane.BULK,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        on_abandoned=_nothing_more,
+        # When it is abandoned, what was taken back stays so; asking again goes on.
         max_retries=30,
     )
 )

@@ -34,7 +34,7 @@ def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> Non
             return
         secret = mailed_tokens.make(
             uow,
-            mailed_tokens.signer(resources.keyring),
+            resources.keyring,
             Purpose.CONFIRM_SUBSCRIPTION,
             user_id=member.person.id,
             list_id=member.mailing_list.id,
@@ -57,7 +57,7 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
             leases.succeed(uow, lease, {"sent": False})
             return
     trace = Trace(member.mailing_list.id, member.person.id, delivery=lease.job_id)
-    trace_id = trace_ids.make(trace_ids.signer(resources.keyring), trace)
+    trace_id = trace_ids.make(resources.keyring, trace)
     mail = render(
         "welcome",
         to=member.person.email,

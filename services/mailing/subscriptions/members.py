@@ -49,8 +49,7 @@ def set_email(
     """Switch the member's mail off or on; raises ``subscription.opted_out`` for who said no."""
     member = _hold(uow, mailing_list, user_id)
     person = accounts.get(uow, user_id)
-    signer = opt_outs.signer(keyring)
-    if enabled and opt_outs.kinds_of(uow, signer, mailing_list.id, person):
+    if enabled and opt_outs.kinds_of(uow, keyring, mailing_list.id, person):
         raise SUBSCRIPTION_OPTED_OUT()
     action = "email_enabled" if enabled else "email_disabled"
     return int(changes.change(uow, member, action, actor, email_enabled=enabled))

@@ -35,7 +35,7 @@ def read(
     uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User
 ) -> OwnSubscription:
     record = changes.find(uow, mailing_list.id, person.id)
-    refused = opt_outs.kinds_of(uow, opt_outs.signer(keyring), mailing_list.id, person)
+    refused = opt_outs.kinds_of(uow, keyring, mailing_list.id, person)
     return OwnSubscription(_state(record, refused), None if record is None else record.email)
 
 

@@ -37,8 +37,7 @@ def request(
     standing = _hold_standing_of_address(uow, mailing_list, accounts.normalise_email(email))
     if standing.is_active:
         return
-    signer = opt_outs.signer(keyring)
-    opted_out = opt_outs.kinds_of(uow, signer, mailing_list.id, standing.person)
+    opted_out = opt_outs.kinds_of(uow, keyring, mailing_list.id, standing.person)
     must_confirm = mailing_list.confirm_required or bool(opted_out)
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
     if standing.record is None:
@@ -112,8 +111,7 @@ def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Sub
 
 
 def _open(uow: UnitOfWork, keyring: Keyring, secret: str) -> MailedToken:
-    signer = mailed_tokens.signer(keyring)
-    return mailed_tokens.read(uow, signer, Purpose.CONFIRM_SUBSCRIPTION, secret)
+    return mailed_tokens.read(uow, keyring, Purpose.CONFIRM_SUBSCRIPTION, secret)
 
 
 def _list_of(uow: UnitOfWork, opened: MailedToken) -> MailingList:
@@ -152,7 +150,7 @@ def _activate(
     """By the person's own act: who comes back wants the mail too."""
     opt_outs.lift(
         uow,
-        opt_outs.signer(keyring),
+        keyring,
         standing.mailing_list.id,
         standing.person,
         OptOutKind.LIST,

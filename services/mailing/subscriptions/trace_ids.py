@@ -12,9 +12,10 @@ import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
 from core.refusals.mailing import TRACE_INVALID
 
+_PURPOSE = "trace"
 _VERSION = "1"
 _MAC_BYTES = 16
 _ID_BYTES = 7
@@ -31,16 +32,13 @@ class Trace:
     delivery: int = 0
 
 
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "trace", length=_MAC_BYTES)
+def make(keyring: Keyring, trace: Trace) -> str:
+    return trace_id_factory(keyring, trace.list_id, trace.delivery)(trace.user_id)
 
 
-def make(signer: Signer, trace: Trace) -> str:
-    return trace_id_factory(signer, trace.list_id, trace.delivery)(trace.user_id)
-
-
-def trace_id_factory(signer: Signer, list_id: int, delivery: int) -> Callable[[int], str]:
+def trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Callable[[int], str]:
     """Makes the trace id of one user after another: a roster has a million of them."""
+    signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     before = list_id.to_bytes(_ID_BYTES, "big")
     after = delivery.to_bytes(_DELIVERY_BYTES, "big")
 
@@ -52,12 +50,13 @@ def trace_id_factory(signer: Signer, list_id: int, delivery: int) -> Callable[[i
     return make_for
 
 
-def read(signer: Signer, token: str) -> Trace:
+def read(keyring: Keyring, token: str) -> Trace:
     """Raises ``trace.invalid`` for anything that ``make`` did not make under a key still known."""
     signed, _, signature = token.partition(".")
     if len(token) > MAX_TRACE_ID_CHARACTERS or len(signed) != len(_VERSION) + _PAYLOAD_CHARACTERS:
         raise TRACE_INVALID()
     # Signed as it is written: another spelling of the same bytes is refused too.
+    signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     if not token.startswith(_VERSION) or not signer.verify(signed.encode(), signature):
         raise TRACE_INVALID()
     return _unpack(signed.removeprefix(_VERSION))

@@ -62,12 +62,11 @@ def _carry_opt_outs(
     uow: UnitOfWork, keyring: Keyring, source: MailingList, target: MailingList, user_id: int
 ) -> set[OptOutKind]:
     """What the person said no to on either list, which holds on the target from now on."""
-    signer = opt_outs.signer(keyring)
     person = accounts.get(uow, user_id)
-    carried = opt_outs.kinds_of(uow, signer, source.id, person)
+    carried = opt_outs.kinds_of(uow, keyring, source.id, person)
     for kind in sorted(carried):
-        opt_outs.record(uow, signer, target.id, person, kind=kind, source="transfer")
-    return carried | opt_outs.kinds_of(uow, signer, target.id, person)
+        opt_outs.record(uow, keyring, target.id, person, kind=kind, source="transfer")
+    return carried | opt_outs.kinds_of(uow, keyring, target.id, person)
 
 
 def merge(

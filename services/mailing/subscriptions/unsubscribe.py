@@ -23,8 +23,7 @@ def leave(
     if standing is None:
         return
     current = standing.record
-    signer = opt_outs.signer(keyring)
-    opt_outs.record(uow, signer, mailing_list.id, person, kind=OptOutKind.LIST, source=actor.via)
+    opt_outs.record(uow, keyring, mailing_list.id, person, kind=OptOutKind.LIST, source=actor.via)
     if current is not None and current.status in _CAN_LEAVE:
         left = SubscriptionStatus.UNSUBSCRIBED
         changes.change(uow, current, "unsubscribed", actor, status=left)
@@ -38,7 +37,7 @@ def undo_leave(
     if standing is None:
         return
     current = standing.record
-    opt_outs.lift(uow, opt_outs.signer(keyring), mailing_list.id, person, OptOutKind.LIST)
+    opt_outs.lift(uow, keyring, mailing_list.id, person, OptOutKind.LIST)
     if current is not None and current.status == SubscriptionStatus.UNSUBSCRIBED:
         before = changes.status_before_leaving(uow, current)
         changes.change(uow, current, "unsubscribing_undone", actor, status=before)
@@ -58,12 +57,11 @@ def set_email(
     if standing is None:
         return
     current = standing.record
-    signer = opt_outs.signer(keyring)
     if enabled:
-        opt_outs.lift(uow, signer, mailing_list.id, person, OptOutKind.EMAIL)
+        opt_outs.lift(uow, keyring, mailing_list.id, person, OptOutKind.EMAIL)
     else:
         opt_outs.record(
-            uow, signer, mailing_list.id, person, kind=OptOutKind.EMAIL, source=actor.via
+            uow, keyring, mailing_list.id, person, kind=OptOutKind.EMAIL, source=actor.via
         )
     if current is not None:
         action = "email_enabled" if enabled else "email_disabled"

@@ -57,6 +57,12 @@ def mend(resources: Resources, stray: Stray) -> None:
         )
 
 
+def sweep_uploads(resources: Resources, *, now: datetime) -> None:
+    """Remove originals that no attachment waits for: a crash leaves them."""
+    for stray in find(resources, now=now, prefixes=(ORIGINALS,)):
+        mend(resources, stray)
+
+
 def _is_still_stray(resources: Resources, stray: Stray) -> bool:
     has_object = resources.objects.exists(stray.key)
     has_row = _is_named(resources, stray.key)

@@ -18,7 +18,8 @@ from core.upload_limits import MAX_IMAGE_BYTES
 from models import Attachment, AttachmentStatus, Job
 from services.access.api_keys import Caller
 from services.jobs import idempotency, kinds, outbox
-from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
+from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
+from services.jobs.records import error_shown
 from services.media.attachments.files import original_key, seal
 from services.media.images import ALLOWED_EXTENSIONS, ImageType, sniff
 from storage.resources import Resources
@@ -33,20 +34,13 @@ class Upload:
     data: bytes
 
 
-@dataclass(frozen=True)
-class AcceptedUpload:
-    job_id: int
-    attachment_id: int
-    replayed: bool
-
-
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     """Fail the attachment of a job that did not succeed, with the job's error."""
     attachment = uow.session.get(Attachment, job.subject_id)
     if attachment is None:
         return
     attachment.status = AttachmentStatus.FAILED
-    attachment.error = job.error
+    attachment.error = error_shown(job)
     uow.after_commit(partial(uow.objects.remove, original_key(attachment)))
 
 
@@ -69,37 +63,32 @@ def accept(
     encrypted: bool,
     key: IdempotencyKey | None = None,
     request_id: str | None = None,
-) -> AcceptedUpload:
+) -> AcceptedJob:
     """Store an upload and queue its conversion, in that order, or refuse it.
 
     Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``, and what
     ``services.jobs.idempotency`` raises.
     """
     image_type = check(upload)
-    if key is not None and (earlier := _find_earlier(resources, key)):
-        return earlier
-    attachment, data_key = _new_record(resources, caller, upload, image_type, encrypted=encrypted)
-    # The object comes before the row that names it: a crash between them leaves a stray object,
-    # which a sweep removes, and never a row that lies.
-    stored = original_key(attachment)
-    resources.objects.put(stored, seal(upload.data, data_key, stored), "application/octet-stream")
-    try:
-        return _commit(resources, attachment, key, request_id)
-    except EqualRequestCommitted:
-        resources.objects.remove(stored)
-        assert key is not None
-        earlier = _find_earlier(resources, key)
-        if earlier is None:
-            # The other request failed in the meantime, which freed its key.
-            return accept(
-                resources, caller, upload, encrypted=encrypted, key=key, request_id=request_id
-            )
-        return earlier
-    except DomainError:
-        resources.objects.remove(stored)
-        raise
-    # After any other failure the object stays, for the sweep: a connection that broke in the middle
-    # of the commit doesn't tell whether there is a job now that needs it.
+
+    def store() -> Job:
+        attachment, data_key = _new_record(
+            resources, caller, upload, image_type, encrypted=encrypted
+        )
+        # The object comes before the row that names it: a crash between them leaves a stray object,
+        # which a sweep removes, and never a row that lies.
+        stored = original_key(attachment)
+        sealed = seal(upload.data, data_key, stored)
+        resources.objects.put(stored, sealed, "application/octet-stream")
+        try:
+            return _commit(resources, attachment, key, request_id)
+        except (EqualRequestCommitted, DomainError):
+            resources.objects.remove(stored)
+            raise
+        # After any other failure the object stays, for the sweep: a connection that broke in the
+        # middle of the commit doesn't tell whether there is a job now that needs it.
+
+    return idempotency.once(resources, key, store)
 
 
 def check(upload: Upload) -> ImageType:
@@ -123,16 +112,6 @@ def clean_filename(name: str) -> str:
     if not printable:
         raise ATTACHMENT_FILENAME_MISSING()
     return printable[-MAX_IMAGE_FILENAME_CHARACTERS:]
-
-
-def _find_earlier(resources: Resources, key: IdempotencyKey) -> AcceptedUpload | None:
-    with resources.unit_of_work() as uow:
-        record = idempotency.find_record(uow, key)
-        if record is None or record.job_id is None:
-            return None
-        job = uow.session.get_one(Job, record.job_id)
-        assert job.subject_id is not None
-        return AcceptedUpload(job.id, job.subject_id, replayed=True)
 
 
 def _new_record(
@@ -165,7 +144,7 @@ def _new_record(
 
 def _commit(
     resources: Resources, attachment: Attachment, key: IdempotencyKey | None, request_id: str | None
-) -> AcceptedUpload:
+) -> Job:
     with resources.unit_of_work() as uow:
         uow.session.add(attachment)
         uow.session.flush()
@@ -178,4 +157,4 @@ def _commit(
         )
         if key is not None:
             idempotency.record(uow, key, job_id=job.id)
-    return AcceptedUpload(job.id, attachment.id, replayed=False)
+    return job

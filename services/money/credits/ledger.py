@@ -32,7 +32,6 @@ from storage.database import Database, Statement
 
 MAX_SOURCE_ID_CHARACTERS = 255
 MAX_META_BYTES = 8 * 1024
-_META = "body.meta"
 
 
 class ChargeOutcome(StrEnum):

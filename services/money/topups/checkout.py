@@ -5,8 +5,8 @@ from datetime import timedelta
 from decimal import Decimal
 
 from core import clock, ids
-from core.errors import TransientError
-from core.keyring import Keyring, Signer
+from core.errors import DomainError, Kind, TransientError
+from core.keyring import Keyring
 from core.lanes import Lane
 from core.refusals.money import PAYMENTS_UNAVAILABLE, TOPUP_CHANNEL, TOPUP_TOO_LATE
 from core.scopes import Scope
@@ -15,16 +15,17 @@ from integrations.payments.registry import PaymentChannels
 from models import Job, OrderStatus, OrderVia, PaymentOrder
 from services.jobs import idempotency, kinds, outbox
 from services.jobs import lease as leases
-from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
+from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.lease import Lease
-from services.money.topups import return_urls
-from services.money.topups.claims import ClaimTokens
+from services.jobs.records import error_shown
+from services.money.topups import claims, return_urls
 from services.money.topups.prices import Price, price
 from services.money.topups.settlement import apply_facts, lock
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 RETURN_PATH = "/topups/return"
+_RETURN_PURPOSE = "topup-return"
 # How long an order can be paid.
 ORDER_LIFETIME = timedelta(hours=1)
 # Providers open no page that lasts less than half an hour, and by then the payer has left.
@@ -42,27 +43,15 @@ class OrderRequest:
     redirect_url: str
 
 
-@dataclass(frozen=True)
-class AcceptedOrder:
-    job_id: int
-    order_id: int
-    replayed: bool
-
-
-def return_signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "topup-return")
-
-
 def accept(
     resources: Resources,
     channels: PaymentChannels,
-    tokens: ClaimTokens,
     asked: OrderRequest,
     *,
     user_id: int | None,
     key: IdempotencyKey | None,
     request_id: str | None,
-) -> AcceptedOrder:
+) -> AcceptedJob:
     """Write the order and the job that opens its page, or refuse it.
 
     Raises what ``prices.price``, ``redirects.check`` and ``services.jobs.idempotency`` do, and
@@ -77,24 +66,29 @@ def accept(
         credit_amount=asked.credit_amount,
     )
     channel = _channel(channels, asked.channel)
-    if key is not None and (earlier := _find_earlier(resources, key)):
-        return earlier
-    try:
-        with resources.unit_of_work() as uow:
-            order = _new(wanted, channel, asked.redirect_url, user_id)
-            order.claim_token_hmac = tokens.hmac(tokens.make(order.id))
-            uow.session.add(order)
-            uow.session.flush()
-            job = outbox.enqueue(
-                uow, OPEN_CHECKOUT, user_id=user_id, subject_id=order.id, request_id=request_id
-            )
-            if key is not None:
-                idempotency.record(uow, key, job_id=job.id)
-    except EqualRequestCommitted:
-        return accept(
-            resources, channels, tokens, asked, user_id=user_id, key=key, request_id=request_id
+    return idempotency.once(
+        resources,
+        key,
+        lambda: _commit(
+            resources, _new(wanted, channel, asked.redirect_url, user_id), key, request_id
+        ),
+    )
+
+
+def _commit(
+    resources: Resources, order: PaymentOrder, key: IdempotencyKey | None, request_id: str | None
+) -> Job:
+    with resources.unit_of_work() as uow:
+        token = claims.make_token(resources.keyring, order.id)
+        order.claim_token_hmac = claims.token_hmac(resources.keyring, token)
+        uow.session.add(order)
+        uow.session.flush()
+        job = outbox.enqueue(
+            uow, OPEN_CHECKOUT, user_id=order.user_id, subject_id=order.id, request_id=request_id
         )
-    return AcceptedOrder(job.id, order.id, replayed=False)
+        if key is not None:
+            idempotency.record(uow, key, job_id=job.id)
+    return job
 
 
 def _channel(channels: PaymentChannels, name: str | None) -> PaymentChannel:
@@ -105,16 +99,6 @@ def _channel(channels: PaymentChannels, name: str | None) -> PaymentChannel:
     except ValueError:
         known = ", ".join(PaymentChannel)
         raise TOPUP_CHANNEL(known=known) from None
-
-
-def _find_earlier(resources: Resources, key: IdempotencyKey) -> AcceptedOrder | None:
-    with resources.unit_of_work() as uow:
-        record = idempotency.find_record(uow, key)
-        if record is None or record.job_id is None:
-            return None
-        job = uow.session.get_one(Job, record.job_id)
-        assert job.subject_id is not None
-        return AcceptedOrder(job.id, job.subject_id, replayed=True)
 
 
 def _new(
@@ -144,8 +128,16 @@ def open_checkout(resources: Resources, channels: PaymentChannels, lease: Lease)
     if order.payment_url is not None:
         _note(resources, lease, None)
         return
-    payments = channels.channel(PaymentChannel(order.channel))
+    payments = _payments(channels, order)
     _note(resources, lease, _open(resources, payments, order, lease))
+
+
+def _payments(channels: PaymentChannels, order: PaymentOrder) -> Payments:
+    try:
+        return channels.channel(PaymentChannel(order.channel))
+    except DomainError as error:
+        # It was there when the order was accepted: the operator took it away since.
+        raise DomainError(Kind.UNAVAILABLE, error.code, error.message, retry_after=1) from None
 
 
 def _open(
@@ -183,9 +175,14 @@ def _note(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> 
 
 
 def _return_url(resources: Resources, order_id: int) -> str:
-    signature = return_signer(resources.keyring).sign(str(order_id).encode())
+    signature = resources.keyring.signer(_RETURN_PURPOSE).sign(str(order_id).encode())
     base = resources.settings.public_base
     return f"{base}{RETURN_PATH}?order={order_id}&signature={signature}"
+
+
+def is_return_signature(keyring: Keyring, order: str, signature: str) -> bool:
+    """Whether a payer who comes back was sent with this signature, for the order of this id."""
+    return keyring.signer(_RETURN_PURPOSE).verify(order.encode(), signature)
 
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
@@ -193,7 +190,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     assert job.subject_id is not None
     order = lock(uow, job.subject_id)
     if order.status == OrderStatus.CREATED:
-        order.is_failed, order.error = True, job.error
+        order.is_failed, order.error = True, error_shown(job)
         apply_facts(uow, order, OrderVia.JOB)
 
 

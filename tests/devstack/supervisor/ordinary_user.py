@@ -15,7 +15,8 @@ class OrdinaryUser:
     checkout: Checkout
 
     def run_python(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return self.run(str(self.checkout.python), *words, **{**self._modules(), **variables})
+        found = {**self._modules(), **variables}
+        return self.run(str(self.checkout.python), *words, directory=None, **found)
 
     def run(
         self, *words: str, directory: Path | None = None, **variables: str

@@ -22,9 +22,9 @@ from minio.error import S3Error
 
 from core.settings import Settings
 from devstack.supervisor.embedded.stack import Services, embedded_services
+from tests.devstack.supervisor.open_checkout import Checkout
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
 from tests.devstack.supervisor.waiting import runs, until, users_of
-from tests.devstack.supervisor.open_checkout import Checkout
 
 RUN_UNTIL_KILLED = """
 import sys, time

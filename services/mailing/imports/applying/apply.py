@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import text
 
 from core.errors import TransientError
-from core.keyring import Signer
+from core.keyring import Keyring
 from models import MemberImport
 from services.mailing.imports.applying import staging, verdicts
 from services.mailing.imports.entries import JudgedRow, decode, verdict_of
@@ -55,11 +55,11 @@ def prepare(encoded: bytes) -> PreparedChunk:
 
 
 def apply(
-    uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: PreparedChunk
+    uow: UnitOfWork, keyring: Keyring, task: MemberImport, chunk: PreparedChunk
 ) -> AppliedChunk:
     """Do what the rows ask for, as far as the people on the list allow it."""
     locks.lock_list(uow, task.list_id)
-    found = _judge(uow, signer, task, chunk)
+    found = _judge(uow, keyring, task, chunk)
     updated = _count(uow, _COUNT_UPDATED) if task.on_existing == "update" else 0
     counts = Counter(found)
     if not task.dry_run and (counts[ADDED] or counts[LEFT] or updated):
@@ -71,7 +71,9 @@ def apply(
     )
 
 
-def _judge(uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: PreparedChunk) -> list[str]:
+def _judge(
+    uow: UnitOfWork, keyring: Keyring, task: MemberImport, chunk: PreparedChunk
+) -> list[str]:
     """Each row's verdict; rows for which there is something to do are in ``judged`` too."""
     found = [verdict_of(entry) or ALREADY for entry in chunk.entries]
     update = task.on_existing == "update"
@@ -80,7 +82,7 @@ def _judge(uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: PreparedC
     staging.copy_rows(uow, chunk.lines)
     parameters["has_opt_outs"] = _count(uow, _HAS_OPT_OUTS, parameters) > 0
     everybody = parameters["has_opt_outs"]
-    staging.copy_digests(uow, signer, chunk.entries, everybody=everybody)
+    staging.copy_digests(uow, keyring, chunk.entries, everybody=everybody)
     staging.analyze(uow)
     for verdict, numbers in uow.session.execute(text(_JUDGE), parameters):
         for number in numbers:

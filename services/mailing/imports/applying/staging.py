@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from core import ids
 from core.errors import TransientError
-from core.keyring import Signer
+from core.keyring import Keyring
 from services.mailing.imports.entries import JudgedRow
 from services.mailing.subscriptions import opt_outs
 from storage.unit_of_work import UnitOfWork
@@ -42,14 +42,15 @@ def copy_rows(uow: UnitOfWork, lines: str) -> None:
 
 
 def copy_digests(
-    uow: UnitOfWork, signer: Signer, entries: Sequence[JudgedRow], *, everybody: bool
+    uow: UnitOfWork, keyring: Keyring, entries: Sequence[JudgedRow], *, everybody: bool
 ) -> None:
     """What an opt-out of each address may be kept under, the digest of the current key first."""
+    digests_of = opt_outs.address_digester(keyring)
     lines = (
         f"{number}\t\\\\x{digest.hex()}\t{'f' if older else 't'}\n"
         for number, entry in enumerate(entries)
         if entry.code is None and (everybody or entry.left)
-        for older, digest in enumerate(opt_outs.address_digests(signer, entry.email))
+        for older, digest in enumerate(digests_of(entry.email))
     )
     _copy(uow, "staged_digests", "".join(lines))
 
