@@ -28,14 +28,17 @@ _FILENAME = re.compile(r"[a-z0-9]{12}\.(webp|png)\Z")
 
 def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
     """Return the caller's attachment; raises ``attachment.not_found``."""
-    attachment = _find(uow, caller, hash_id)
+    query = select(Attachment).where(
+        Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
+    )
+    attachment = uow.session.scalar(query) if _HASH_ID.match(hash_id) else None
     if attachment is None:
         raise ATTACHMENT_NOT_FOUND()
     return attachment
 
 
 def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
-    """What an upload has come to, for its caller: the record, or why there is none."""
+    """Return an accepted upload's record, or the refusal that says why there is none."""
     attachment = uow.session.get(Attachment, accepted.subject_id)
     if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment
@@ -46,7 +49,7 @@ def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
 
 
 def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
-    """Delete the record of an upload that failed: its caller is refused, and its job keeps why."""
+    """Delete the record of an upload that failed: its job keeps the reason."""
     failed = Attachment.status == AttachmentStatus.FAILED
     uow.session.execute(delete(Attachment).where(Attachment.id == accepted.subject_id, failed))
 
@@ -93,16 +96,6 @@ def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
         raise MEDIA_NOT_FOUND() from None
     except Tampered as error:
         raise MEDIA_DAMAGED() from error
-
-
-def _find(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment | None:
-    if not _HASH_ID.match(hash_id):
-        return None
-    return uow.session.scalar(
-        select(Attachment).where(
-            Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
-        )
-    )
 
 
 def _cancel_processing(uow: UnitOfWork, attachment: Attachment) -> None:

@@ -65,23 +65,18 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> None:
 
 def _is_still_stray(resources: Resources, stray: Stray) -> bool:
     has_object = resources.objects.exists(stray.key)
-    has_row = _is_named(resources, stray.key)
-    if stray.kind is StrayKind.OBJECT_WITHOUT_ROW:
-        return has_object and not has_row
-    return has_row and not has_object
-
-
-def _is_named(resources: Resources, key: str) -> bool:
-    """Whether a row names the object now."""
-    if key.startswith(MEDIA):
-        named = Attachment.filename == key.removeprefix(MEDIA)
+    if stray.key.startswith(MEDIA):
+        named = Attachment.filename == stray.key.removeprefix(MEDIA)
         statuses = [AttachmentStatus.READY, AttachmentStatus.PROCESSING]
     else:
-        named = Attachment.hash_id == key.removeprefix(ORIGINALS)
+        named = Attachment.hash_id == stray.key.removeprefix(ORIGINALS)
         statuses = [AttachmentStatus.PROCESSING]
     query = select(Attachment.id).where(named, Attachment.status.in_(statuses))
     with resources.unit_of_work() as uow:
-        return uow.session.scalar(query) is not None
+        has_row = uow.session.scalar(query) is not None
+    if stray.kind is StrayKind.OBJECT_WITHOUT_ROW:
+        return has_object and not has_row
+    return has_row and not has_object
 
 
 def _compare(resources: Resources, prefix: str, *, before: datetime) -> Iterator[Stray]:

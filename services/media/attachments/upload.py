@@ -64,7 +64,7 @@ def accept(
     key: IdempotencyKey | None = None,
     request_id: str | None = None,
 ) -> AcceptedJob:
-    """Store an upload and queue its conversion, in that order, or refuse it.
+    """Refuse an upload, or store it and then queue its conversion.
 
     Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``, and what
     ``services.jobs.idempotency`` raises.
@@ -75,8 +75,8 @@ def accept(
         attachment, data_key = _new_record(
             resources, caller, upload, image_type, encrypted=encrypted
         )
-        # The object comes before the row that names it: a crash between them leaves a stray object,
-        # which a sweep removes, and never a row that lies.
+        # The object is stored before the row that names it: a crash between them leaves a stray
+        # object, which a sweep removes, and never a row without its object.
         stored = original_key(attachment)
         sealed = seal(upload.data, data_key, stored)
         resources.objects.put(stored, sealed, "application/octet-stream")
@@ -85,8 +85,8 @@ def accept(
         except (EqualRequestCommitted, DomainError):
             resources.objects.remove(stored)
             raise
-        # After any other failure the object stays, for the sweep: a connection that broke in the
-        # middle of the commit doesn't tell whether there is a job now that needs it.
+        # After any other failure the object stays for the sweep: if the connection broke during the
+        # commit, there may be a job that needs the object.
 
     return idempotency.once(resources, key, store)
 

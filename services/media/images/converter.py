@@ -96,7 +96,8 @@ class ConverterProcess:
             raise
         if status == 0:
             return None
-        raise refused(IMAGE_CRASHED, cause=_cause(status))
+        cause = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
+        raise refused(IMAGE_CRASHED, cause=cause)
 
     def _usable(self) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():
@@ -201,9 +202,3 @@ def _await(descriptor: int, event: int, deadline: float) -> None:
     remaining = deadline - time.monotonic()
     if remaining <= 0 or not poll.poll(remaining * 1000):
         raise _Late
-
-
-def _cause(status: int) -> str:
-    if status < 0:
-        return f"signal {signal.Signals(-status).name}"
-    return f"exit status {status}"

@@ -41,8 +41,9 @@ class ChargeOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class Charge:
+    """``entry`` is JSON text, whose numbers keep their four decimals."""
+
     outcome: ChargeOutcome
-    # The entry as JSON text, whose numbers keep their four decimals.
     entry: str
 
 

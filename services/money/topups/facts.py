@@ -46,16 +46,11 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     order.is_failed |= evidence.failed
     order.is_expired |= evidence.expired
     order.refunded_minor = max(order.refunded_minor, evidence.refunded_minor or 0)
-    _learn_dispute(order, evidence)
-
-
-def _learn_dispute(order: PaymentOrder, evidence: Evidence) -> None:
-    if evidence.dispute is None:
-        return
-    if order.dispute in (None, DisputeStatus.OPEN):
-        order.dispute = evidence.dispute
-    if order.disputed_minor is None:
-        order.disputed_minor = evidence.disputed_minor
+    if evidence.dispute is not None:
+        if order.dispute in (None, DisputeStatus.OPEN):
+            order.dispute = evidence.dispute
+        if order.disputed_minor is None:
+            order.disputed_minor = evidence.disputed_minor
 
 
 def _difference(order: PaymentOrder, evidence: Evidence) -> str | None:

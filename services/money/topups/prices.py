@@ -77,12 +77,15 @@ def price(
         raise TOPUP_AMOUNT_MISSING()
     minor = _minor_of(rate.currency, amount) if amount else None
     if credit_amount:
-        _check_credits(credit_amount)
+        _check_amount(credit_amount, _CREDIT_AMOUNT)
         minor = _agreed(rate, minor, credit_amount)
     assert minor is not None
     _check_bounds(rate.currency, minor, _CREDIT_AMOUNT if not amount else _AMOUNT)
     bought = credit_amount or rate.credits(minor)
-    _check_bought(bought)
+    if not bought:
+        raise TOPUP_BUYS_NOTHING()
+    if bought > MAX_AMOUNT:
+        raise TOPUP_BUYS_TOO_MUCH()
     paid = Decimal(minor).scaleb(-rate.currency.digits)
     return Price(rate.currency, paid, minor, bought, rate.credits_per_usd)
 
@@ -98,17 +101,16 @@ def _currency(settings: Settings, code: str | None) -> Currency:
 
 
 def _minor_of(currency: Currency, amount: Decimal) -> int:
-    if not is_storable(amount) or amount < 0:
-        raise TOPUP_AMOUNT(place=_AMOUNT, most=MAX_AMOUNT)
+    _check_amount(amount, _AMOUNT)
     minor = amount.scaleb(currency.digits)
     if minor != int(minor):
         raise TOPUP_AMOUNT_DECIMALS(currency=currency.code, digits=currency.digits)
     return int(minor)
 
 
-def _check_credits(credit_amount: Decimal) -> None:
-    if not is_storable(credit_amount) or credit_amount < 0:
-        raise TOPUP_AMOUNT(place=_CREDIT_AMOUNT, most=MAX_AMOUNT)
+def _check_amount(amount: Decimal, place: str) -> None:
+    if not is_storable(amount) or amount < 0:
+        raise TOPUP_AMOUNT(place=place, most=MAX_AMOUNT)
 
 
 def _agreed(rate: CreditRate, minor: int | None, credit_amount: Decimal) -> int:
@@ -121,17 +123,9 @@ def _agreed(rate: CreditRate, minor: int | None, credit_amount: Decimal) -> int:
     raise TOPUP_AMOUNT_MISMATCH()
 
 
-def _check_bounds(currency: Currency, minor: int, field: str) -> None:
-    least = int(currency.minimum.scaleb(currency.digits))
-    if minor < least:
-        raise TOPUP_AMOUNT_TOO_SMALL(place=field, least=currency.minimum, currency=currency.code)
+def _check_bounds(currency: Currency, minor: int, place: str) -> None:
+    if minor < int(currency.minimum.scaleb(currency.digits)):
+        raise TOPUP_AMOUNT_TOO_SMALL(place=place, least=currency.minimum, currency=currency.code)
     if minor > MAX_AMOUNT_MINOR:
         most = Decimal(MAX_AMOUNT_MINOR).scaleb(-currency.digits)
-        raise TOPUP_AMOUNT_TOO_LARGE(place=field, most=most, currency=currency.code)
-
-
-def _check_bought(credit_amount: Decimal) -> None:
-    if not credit_amount:
-        raise TOPUP_BUYS_NOTHING()
-    if credit_amount > MAX_AMOUNT:
-        raise TOPUP_BUYS_TOO_MUCH()
+        raise TOPUP_AMOUNT_TOO_LARGE(place=place, most=most, currency=currency.code)
