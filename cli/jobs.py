@@ -1,4 +1,4 @@
-# ruff: noqa: F401 - the services register the kinds of jobs they know
+# ruff: noqa: F401 - these services register their kinds of jobs
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +16,7 @@ from services.money.topups import checkout
 from storage.unit_of_work import UnitOfWork
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Durable work, done by the workers."
+    no_args_is_help=True, add_completion=False, help="Durable jobs, which the workers do."
 )
 
 JobId = Annotated[int, typer.Argument(metavar="ID")]
@@ -24,7 +24,9 @@ JobId = Annotated[int, typer.Argument(metavar="ID")]
 
 @app.command("list")
 def list_jobs(
-    status: Annotated[JobStatus | None, typer.Option(help="Only those.")] = None,
+    status: Annotated[
+        JobStatus | None, typer.Option(help="Show only jobs with this status.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     as_json: Json = False,
 ) -> None:
@@ -53,7 +55,7 @@ def show_job(job_id: JobId, as_json: Json = False) -> None:
 
 @app.command("retry")
 def retry_job(job_id: JobId, as_json: Json = False) -> None:
-    """Start a failed or cancelled job again, where its kind allows it."""
+    """Start a failed or cancelled job again, if its kind allows that."""
     with connected() as resources, resources.unit_of_work() as uow:
         job = _get(uow, job_id)
         records.restart(uow, job)

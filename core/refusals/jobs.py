@@ -27,4 +27,5 @@ JOB_WORKER_LOST = Refusal(
     Kind.DAMAGED,
     "job.worker_lost",
     "The worker was lost {crashes} times while it did this job.",
+    examples={"crashes": 3},
 )

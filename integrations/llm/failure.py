@@ -1,9 +1,7 @@
-"""How a call to a language model can go wrong, in words for the log: never the server's."""
+"""Failures of calls to a language model. Their reasons, for the log, never quote the server."""
 
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
 from core.errors import DomainError
@@ -11,7 +9,6 @@ from core.refusals.composer import LLM_FAILED, LLM_TOO_SLOW, LLM_UNAVAILABLE
 from integrations.llm.circuit import Health
 
 _RETRY_AFTER_SECONDS = 30
-_MAX_RETRY_AFTER_SECONDS = 3600.0
 
 
 class CallOutcome(StrEnum):
@@ -22,7 +19,7 @@ class CallOutcome(StrEnum):
 
 @dataclass(eq=False)
 class Failure(Exception):
-    """One request's.
+    """The failure of one request.
 
     Attributes:
         may_pass: the server asks to come back; ``retry_after`` is when, if it says so.
@@ -51,24 +48,3 @@ class RequestRejected(Exception):
         super().__init__(status)
         self.status = status
         self.text = text
-
-
-def retry_after(header: str | None) -> float | None:
-    """Seconds from now, at most an hour, of a header that holds seconds or a date."""
-    if header is None:
-        return None
-    text = header.strip()
-    try:
-        seconds = float(text) if text[:1].isdigit() else _until(text)
-    except (ValueError, OverflowError):
-        return None
-    if not math.isfinite(seconds):
-        return None
-    return min(max(seconds, 0.0), _MAX_RETRY_AFTER_SECONDS)
-
-
-def _until(date: str) -> float:
-    moment = parsedate_to_datetime(date)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - datetime.now(UTC)).total_seconds()

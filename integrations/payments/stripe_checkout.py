@@ -20,8 +20,8 @@ from core.errors import DomainError, TransientError
 from core.logging import get_logger
 from core.refusals.money import PAYMENTS_REFUSED, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE
 from integrations.payments import stripe_facts as facts
-from integrations.payments.bounded_http import BoundedHttp
 from integrations.payments.port import Checkout, Event, Evidence, OpenedCheckout, PaymentChannel
+from integrations.payments.stripe_http import StripeHttpClient
 
 # The objects we read are those of this version, whichever one the account has as its default.
 STRIPE_API_VERSION = "2026-10-28.endive"
@@ -64,7 +64,7 @@ class StripeCheckout:
         self._api = stripe.StripeClient(
             secret_key.get_secret_value(),
             base_addresses={"api": base_url.rstrip("/")},
-            http_client=BoundedHttp(attempt_seconds),
+            http_client=StripeHttpClient(attempt_seconds),
             max_network_retries=_RETRIES,
             stripe_version=STRIPE_API_VERSION,
         ).v1

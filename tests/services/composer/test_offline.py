@@ -10,7 +10,7 @@ from services.composer import offline, rules
 from services.composer.offline.language import language_of
 from services.composer.post import MetadataField, Post, PostMetadata
 from services.composer.text.markup import read
-from services.composer.text.sentences import sentences_of
+from services.composer.text.words import sentences_of
 
 EVERY_PART = frozenset(MetadataField)
 HASH = "89abcdef" * 8

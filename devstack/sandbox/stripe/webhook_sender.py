@@ -1,4 +1,4 @@
-"""Takes events to the webhook: signed as Stripe signs them, again until they are taken."""
+"""Sends events to the webhook, signed as Stripe signs them, and again until it accepts them."""
 
 import asyncio
 import hashlib
@@ -18,10 +18,10 @@ from devstack.sandbox.stripe.objects import API_VERSION, Object
 from devstack.sandbox.stripe.records import new_id, now
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 MAX_EVENTS = 5_000
-_PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+_RETRY_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _TIMEOUT_SECONDS = 30.0
 _MAX_CONCURRENT_DELIVERIES = 20
 _OLD_SECONDS = 600
@@ -29,7 +29,7 @@ _SHUFFLED_OVER_SECONDS = 1.0
 
 
 class DeliveryMode(BaseModel):
-    """How events are taken to the webhook from now on."""
+    """How events are delivered from now on."""
 
     times: int = Field(default=1, ge=1, le=20)
     delay: float = Field(default=0.0, ge=0, le=60, description="Seconds until the first attempt")
@@ -38,7 +38,7 @@ class DeliveryMode(BaseModel):
 
 
 class DeliveryVariant(BaseModel):
-    """One more delivery of an event, changed or not. A changed one is signed as it is."""
+    """One more delivery of an event, perhaps with another amount, which is then signed as it is."""
 
     times: int = Field(default=1, ge=1, le=20)
     delay: float = Field(default=0.0, ge=0, le=60)
@@ -49,7 +49,7 @@ class DeliveryVariant(BaseModel):
 
 @dataclass
 class SentEvent:
-    """An event, and what each attempt to deliver it came to: a status, or an error's name."""
+    """An event, and the result of each attempt to deliver it: a status, or an error's name."""
 
     event: Object
     session_id: str
@@ -84,7 +84,7 @@ class WebhookSender:
             self._send_off(sent, self.mode)
 
     def events(self, session_id: str | None = None) -> list[SentEvent]:
-        """In the order in which they happened."""
+        """The events of one session, or of all, in the order in which they happened."""
         kept = self._events.values()
         return [each for each in kept if session_id in {None, each.session_id}]
 
@@ -92,7 +92,7 @@ class WebhookSender:
         return self._events.get(event_id)
 
     def release(self, mode: DeliveryMode) -> int:
-        """Let go of what is held, with that mode; tells how many events."""
+        """Send all held events in this mode; return how many there were."""
         held = [each for each in self._events.values() if each.is_held]
         for sent in held:
             sent.is_held = False
@@ -100,7 +100,7 @@ class WebhookSender:
         return len(held)
 
     async def deliver(self, sent: SentEvent, variant: DeliveryVariant) -> list[int | str]:
-        """Now, all at once, without trying again; answers what each came to."""
+        """Deliver now, all times at once, without trying again; return each result."""
         await asyncio.sleep(variant.delay)
         body = json.dumps(_changed(sent.event, variant)).encode()
         return await asyncio.gather(
@@ -125,14 +125,14 @@ class WebhookSender:
     async def _persist(self, sent: SentEvent, delay: float) -> None:
         await asyncio.sleep(delay)
         body = json.dumps(sent.event).encode()
-        for pause in (*_PAUSES, None):
+        for pause in (*_RETRY_PAUSES_SECONDS, None):
             outcome = await self._post(sent, body, "good")
             if pause is None or (isinstance(outcome, int) and outcome // 100 == 2):  # noqa: PLR2004
                 return
             await asyncio.sleep(pause)
 
     async def _post(self, sent: SentEvent, body: bytes, signature: str) -> int | str:
-        import httpx
+        import httpx2
 
         outcome: int | str
         headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "Stripe/1.0"}
@@ -141,25 +141,25 @@ class WebhookSender:
         try:
             url = self._keys.webhook_url or ""
             outcome = (await self._client.post(url, content=body, headers=headers)).status_code
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             outcome = type(error).__name__
         sent.attempts.append(outcome)
         return outcome
 
     @cached_property
-    def _client(self) -> "httpx.AsyncClient":
+    def _client(self) -> "httpx2.AsyncClient":
         # Imported at the first event: most sandboxes idle, and it takes megabytes.
-        import httpx
+        import httpx2
 
-        limits = httpx.Limits(max_connections=_MAX_CONCURRENT_DELIVERIES)
-        return httpx.AsyncClient(timeout=_TIMEOUT_SECONDS, limits=limits, trust_env=False)
+        limits = httpx2.Limits(max_connections=_MAX_CONCURRENT_DELIVERIES)
+        return httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, limits=limits, trust_env=False)
 
 
 def _signature(secret: str, body: bytes, kind: str) -> str:
     at = int(time.time()) - (_OLD_SECONDS if kind == "old" else 0)
     good, other = _mac(secret, at, body), _mac("whsec_of_somebody_else", at, body)
     listed = {"wrong": [other], "rolled": [other, good]}.get(kind, [good])
-    # Test events of Stripe have a v0 too, which nobody may trust.
+    # Stripe's test events carry a v0 signature too, which a receiver must not trust.
     return f"t={at}," + ",".join(f"v1={each}" for each in listed) + f",v0={other}"
 
 

@@ -1,7 +1,7 @@
 from collections.abc import Iterator, Sequence
 
 from services.composer.offline.document import Document
-from services.composer.offline.ranking import are_similar
+from services.composer.offline.ranking import are_similar, best_first
 from services.composer.post import PlainPost
 from services.composer.rules import MAX_TWEET_WEIGHT, MAX_TWEETS, fit_tweets, weighted_length
 from services.composer.text.characters import ELLIPSIS
@@ -11,14 +11,14 @@ _SENTENCES_A_TWEET = 3
 
 def tweets_of(plain: PlainPost, document: Document, scores: Sequence[float]) -> tuple[str, ...]:
     """The title with the best sentence, then other good sentences in the post's order."""
-    order = sorted(range(len(scores)), key=lambda index: (-scores[index], index))
-    chosen = list(_different(document, order))
+    chosen = list(_different(document, best_first(scores)))
     wanted = min(MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
     texts = [document.sentences[index].text for index in chosen[:1] + sorted(chosen[1:wanted])]
     fitting = fit_tweets(plain, [_opening(plain.title, texts[:1], document.language), *texts[1:]])
     if fitting:
         return fitting
-    return fit_tweets(plain, _whatever(plain))[:1] or (ELLIPSIS,)
+    any_text = (plain.title, *plain.headings[:10], *plain.paragraphs[:10])
+    return fit_tweets(plain, any_text)[:1] or (ELLIPSIS,)
 
 
 def _opening(title: str, best: list[str], language: str) -> str:
@@ -33,7 +33,7 @@ def _opening(title: str, best: list[str], language: str) -> str:
 
 
 def _different(document: Document, order: list[int]) -> Iterator[int]:
-    """Those that fit a tweet first, so that few have to be cut."""
+    """Unlike sentences; those that fit a tweet come first, so that few have to be cut."""
     fits = [
         i for i in order if weighted_length(document.sentences[i].text[:600]) <= MAX_TWEET_WEIGHT
     ]
@@ -46,7 +46,3 @@ def _different(document: Document, order: list[int]) -> Iterator[int]:
         yield index
         if len(seen) == MAX_TWEETS:
             return
-
-
-def _whatever(plain: PlainPost) -> Iterator[str]:
-    yield from (plain.title, *plain.headings[:10], *plain.paragraphs[:10])

@@ -1,7 +1,7 @@
-"""How a question is put to a server: in the strictest form that it takes.
+"""The strictest request format that a server accepts.
 
-A JSON schema, else JSON mode, else a plain prompt. Servers differ in which they know, and in what
-they call the bound of an answer.
+That is a JSON schema, else JSON mode, else a plain prompt. Servers differ in which they know, and
+in their name for an answer's bound.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from integrations.llm.port import CompletionRequest
 _NEWER_LIMIT = "max_completion_tokens"
 # Models that insist on the newer one may think before they answer, within the same bound.
 _THINKING_TOKENS = 4000
-# The material is too long, in the words of several servers: asking otherwise changes nothing.
+# Words of several servers for a material that is too long: no other format changes that.
 _TOO_MUCH = (
     "context_length",
     "context length",
@@ -38,7 +38,7 @@ class RequestFormat:
     limit: str = "max_tokens"
 
     def after(self, refusal: RequestRejected) -> "RequestFormat | None":
-        """What to try next; None when nothing is left."""
+        """The next format to try; None when none is left."""
         if _NEWER_LIMIT in refusal.text and self.limit != _NEWER_LIMIT:
             return replace(self, limit=_NEWER_LIMIT)
         if self.form is ResponseFormat.PROMPT or any(words in refusal.text for words in _TOO_MUCH):
@@ -46,13 +46,14 @@ class RequestFormat:
         return replace(self, form=ResponseFormat(self.form + 1))
 
     def body(self, question: CompletionRequest, model: str) -> dict[str, Any]:
+        thinking = _THINKING_TOKENS if self.limit == _NEWER_LIMIT else 0
         body: dict[str, Any] = {
             "model": model,
             "messages": [
                 {"role": "system", "content": self._instructions(question)},
                 {"role": "user", "content": question.material},
             ],
-            self.limit: self._most_tokens(question),
+            self.limit: question.max_tokens + thinking,
         }
         if self.form is ResponseFormat.SCHEMA:
             shape = {"name": question.schema_name, "strict": True, "schema": question.schema}
@@ -60,10 +61,6 @@ class RequestFormat:
         elif self.form is ResponseFormat.OBJECT:
             body["response_format"] = {"type": "json_object"}
         return body
-
-    def _most_tokens(self, question: CompletionRequest) -> int:
-        room = _THINKING_TOKENS if self.limit == _NEWER_LIMIT else 0
-        return question.most_tokens + room
 
     def _instructions(self, question: CompletionRequest) -> str:
         if self.form is ResponseFormat.SCHEMA:

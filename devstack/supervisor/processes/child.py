@@ -14,7 +14,7 @@ from devstack.supervisor.processes.watcher_client import Watcher
 
 _MIN_DELAY_SECONDS = 0.5
 _MAX_DELAY_SECONDS = 10.0
-_RUNS_WELL_AFTER = 30.0
+_STABLE_AFTER_SECONDS = 30.0
 
 
 class ChildState(enum.StrEnum):
@@ -28,7 +28,7 @@ class ChildState(enum.StrEnum):
 
 @dataclass
 class Child:
-    """One program's current process, and its past as far as restarts need it."""
+    """One program's current process, and what restarts need to know of its past."""
 
     program: Program
     watcher: Watcher
@@ -59,7 +59,7 @@ class Child:
         return self.state in (ChildState.READY, ChildState.DONE)
 
     def start(self) -> None:
-        """Start it; a start that fails counts as an end, and is tried again like one."""
+        """Start it. A start that fails counts as an end: it is tried again after a pause."""
         self.started_at = time.monotonic()
         try:
             self.program.prepare()
@@ -79,17 +79,15 @@ class Child:
         self.was_ready = True
         return True
 
-    def notice_end(self) -> bool:
-        """Whether the process has ended since the last look; settles what happens next."""
+    def notice_end(self) -> None:
+        """If the process has ended, bury it, and plan a restart unless the end was expected."""
         if self.process is None or self.process.poll() is None:
-            return False
-        code = self._bury()
-        if self.program.once and code == 0:
+            return
+        if self._bury() == 0 and self.program.once:
             self.state, self.was_ready = ChildState.DONE, True
             self.ready_at = time.monotonic()
-            return True
-        self._schedule_restart()
-        return True
+        else:
+            self._schedule_restart()
 
     def send_stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -100,7 +98,7 @@ class Child:
             self.process.kill()
 
     def notice_stopped(self) -> bool:
-        """Whether nothing of it runs any more, once it was told to stop."""
+        """Whether the child, once told to stop, has ended with all of its group."""
         if self.process is not None:
             if self.process.poll() is None:
                 return False
@@ -109,7 +107,7 @@ class Child:
         return True
 
     def _bury(self) -> int:
-        """Forget an ended process and end what it left behind in its group."""
+        """Forget an ended process, and end what it left behind in its group."""
         assert self.process is not None
         pid, code = self.process.pid, self.process.returncode
         end_group(pid)
@@ -121,7 +119,7 @@ class Child:
 
     def _schedule_restart(self) -> None:
         now = time.monotonic()
-        if self.ready_at is not None and now - self.ready_at >= _RUNS_WELL_AFTER:
+        if self.ready_at is not None and now - self.ready_at >= _STABLE_AFTER_SECONDS:
             self.failures = 0
         delay = min(_MAX_DELAY_SECONDS, _MIN_DELAY_SECONDS * 2**self.failures)
         self.failures += 1

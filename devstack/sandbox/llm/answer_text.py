@@ -1,6 +1,6 @@
-"""Right answers: sentences and words of the material, in the shape that was asked for.
+"""Right answers: sentences and words of the post, in the shape that the request asks for.
 
-No model is behind it, but what it says is about the post, so that pages look as they would.
+No model writes them, but they are about the post, so that pages look as they would with one.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from anyascii import anyascii
 
 _DELIMITER = re.compile(r"<([\w-]+)>\n(.*?)\n</\1>", re.DOTALL)
 _SENTENCE = re.compile(r"[^.!?。！？…\n]+[.!?。！？…]*")  # noqa: RUF001
-_NOT_OURS = re.compile(r"\S*://\S*|\S*@\S*|\bwww\.\S*")
+_URLS_AND_MENTIONS = re.compile(r"\S*://\S*|\S*@\S*|\bwww\.\S*")
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,4}")
 _TITLE = "Title: "
@@ -24,14 +24,14 @@ _MAX_TAGS = 5
 
 
 def instance(body: dict[str, Any]) -> dict[str, object]:
-    """An instance of the schema that the request holds, in `response_format` or in its prompt."""
+    """An instance of the schema in the request's `response_format` or its prompt."""
     properties = _schema(body).get("properties", {})
     text = material(body)
     return {name: _value(name, kind, text) for name, kind in properties.items()}
 
 
 def material(body: dict[str, Any]) -> str:
-    """What stands between the first pair of delimiters of the last message."""
+    """The post: the text between the first pair of delimiters of the last message."""
     messages = body.get("messages") or [{}]
     content = str(messages[-1].get("content", ""))
     found = _DELIMITER.search(content)
@@ -67,8 +67,8 @@ def _value(name: str, kind: dict[str, Any], text: str) -> object:
 
 
 def _sentences(text: str) -> list[str]:
-    """Whole ones; where a text has none, its lines."""
-    lines = _NOT_OURS.sub("", text.removeprefix(_TITLE))
+    """The text's whole sentences; without any, its lines."""
+    lines = _URLS_AND_MENTIONS.sub("", text.removeprefix(_TITLE))
     found = [" ".join(each.split()) for each in _SENTENCE.findall(lines)]
     said = [each for each in found if any(map(str.isalnum, each))]
     return [each for each in said if not each[-1].isalnum()] or said or ["…"]
@@ -83,11 +83,11 @@ def _summary(sentences: list[str]) -> str:
     return chosen
 
 
-def _cut(sentence: str, most: int) -> str:
-    if len(sentence) <= most:
+def _cut(sentence: str, max_characters: int) -> str:
+    if len(sentence) <= max_characters:
         return sentence
-    whole, space, _ = sentence[: most - 1].rpartition(" ")
-    return f"{whole if space else sentence[: most - 1]}…"
+    whole, space, _ = sentence[: max_characters - 1].rpartition(" ")
+    return f"{whole if space else sentence[: max_characters - 1]}…"
 
 
 def _slug(text: str) -> str:
@@ -99,6 +99,6 @@ def _slug(text: str) -> str:
 
 
 def _tags(text: str) -> list[str]:
-    plain = _NOT_OURS.sub("", text.removeprefix(_TITLE)).casefold()
+    plain = _URLS_AND_MENTIONS.sub("", text.removeprefix(_TITLE)).casefold()
     counted = Counter(_WIDE.findall(plain) or _WORD.findall(plain))
     return [word for word, _ in counted.most_common(_MAX_TAGS)]

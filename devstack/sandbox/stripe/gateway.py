@@ -1,4 +1,4 @@
-"""What holds for each call of the API: the key, idempotency, and trouble on demand.
+"""What every call of the API goes through: the secret key, idempotency, and failures on demand.
 
 Source: docs.stripe.com/api/idempotent_requests.
 """
@@ -28,10 +28,10 @@ Operation = Callable[[Params], Object]
 
 
 class InjectedFailure(BaseModel):
-    """What the next calls of the API meet.
+    """How the next calls of the API fail.
 
     ``before``: the call does nothing; ``after``: it does its work, and only the answer is lost.
-    Without a status the call is merely slow.
+    Without a status the call is only slow.
     """
 
     count: int = Field(default=1, ge=0, le=10_000)
@@ -51,61 +51,55 @@ class _Kept:
 
 class StripeGateway:
     def __init__(self, keys: StripeKeys) -> None:
-        self.trouble = InjectedFailure(count=0)
+        self.failure = InjectedFailure(count=0)
         self._keys = keys
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
     async def answer(self, request: Request, do: Operation) -> JSONResponse:
-        trouble = self._take_trouble()
-        if trouble.when == "before":
-            await asyncio.sleep(trouble.seconds)
-            if trouble.status:
-                return _reply(trouble.status, _broken(trouble.status))
-        status, body, is_replayed = await self._work_out(request, do)
-        if trouble.when == "after":
-            await asyncio.sleep(trouble.seconds)
-            if trouble.status:
-                return _reply(trouble.status, _broken(trouble.status))
-        reply = _reply(status, body)
-        if is_replayed:
-            reply.headers["Idempotent-Replayed"] = "true"
+        failure = self.failure if self.failure.count else InjectedFailure(count=0)
+        self.failure.count = max(self.failure.count - 1, 0)
+        if failure.when == "before":
+            await asyncio.sleep(failure.seconds)
+            if failure.status:
+                return _failed(failure.status)
+        reply = await self._reply(request, do)
+        if failure.when == "after":
+            await asyncio.sleep(failure.seconds)
+            if failure.status:
+                return _failed(failure.status)
         return reply
 
-    def _take_trouble(self) -> InjectedFailure:
-        if self.trouble.count == 0:
-            return InjectedFailure(count=0)
-        self.trouble.count -= 1
-        return self.trouble
-
-    async def _work_out(self, request: Request, do: Operation) -> tuple[int, Object, bool]:
+    async def _reply(self, request: Request, do: Operation) -> JSONResponse:
         try:
             self._check_key(request)
             params = decode(await _sent(request))
             key = request.headers.get("Idempotency-Key")
             if request.method != "POST" or key is None:
-                return HTTPStatus.OK, do(params), False
+                return _response(HTTPStatus.OK, do(params))
             return self._once(key, request.url.path, params, do)
         except StripeProblem as problem:
-            return problem.status, problem.body, False
+            return _response(problem.status, problem.body)
 
-    def _once(self, key: str, path: str, params: Params, do: Operation) -> tuple[int, Object, bool]:
+    def _once(self, key: str, path: str, params: Params, do: Operation) -> JSONResponse:
         if len(key) > _MAX_KEY_CHARACTERS:
             raise StripeProblem("Idempotency keys are at most 255 characters long.")
         kept = self._kept.get(key)
         if kept is None:
-            # What is refused leaves the key free.
+            # A refused call leaves the key free.
             body = do(params)
             self._kept[key] = _Kept(path, params, body)
             if len(self._kept) > _MAX_KEPT_KEYS:
                 self._kept.popitem(last=False)
-            return HTTPStatus.OK, body, False
+            return _response(HTTPStatus.OK, body)
         if (kept.path, kept.params) != (path, params):
             raise StripeProblem(
                 "Keys for idempotent requests can only be used with the same parameters they were "
                 f"first used with. Try using a key other than '{key}'.",
                 kind="idempotency_error",
             )
-        return HTTPStatus.OK, kept.body, True
+        reply = _response(HTTPStatus.OK, kept.body)
+        reply.headers["Idempotent-Replayed"] = "true"
+        return reply
 
     def _check_key(self, request: Request) -> None:
         scheme, _, key = request.headers.get("Authorization", "").partition(" ")
@@ -127,14 +121,13 @@ async def _sent(request: Request) -> str:
     return body.decode()
 
 
-def _broken(status: int) -> Object:
-    kind, code = "api_error", None
+def _failed(status: int) -> JSONResponse:
+    error = {"type": "api_error", "message": "The sandbox was told to answer so."}
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        kind, code = "invalid_request_error", "rate_limit"
-    message = "The sandbox was told to answer so."
-    return {"error": {"type": kind, "message": message} | ({"code": code} if code else {})}
+        error |= {"type": "invalid_request_error", "code": "rate_limit"}
+    return _response(status, {"error": error})
 
 
-def _reply(status: int, body: Object) -> JSONResponse:
+def _response(status: int, body: Object) -> JSONResponse:
     headers = {"Request-Id": new_id("req"), "Stripe-Version": API_VERSION}
     return JSONResponse(body, status_code=status, headers=headers)
