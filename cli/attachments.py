@@ -33,7 +33,7 @@ def sweep(
         for stray in strays.find(resources, now=clock.now()):
             if fix:
                 strays.mend(resources, stray)
-            found.append({"fault": stray.fault, "key": stray.key, "mended": fix})
+            found.append({"fault": stray.kind, "key": stray.key, "mended": fix})
     show_all(found, as_json=as_json)
     if found and not fix:
         raise typer.Exit(FOUND)

@@ -7,7 +7,7 @@ from cli.output import Json, show, show_all
 from core import clock
 from core.refusals.money import ORDER_RESOLUTION
 from models import OrderStatus, PaymentOrder, Resolution
-from services.money.topups import orders, reviews, settlement
+from services.money.topups import orders, settlement
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Orders of credits.")
 
@@ -59,7 +59,7 @@ def review_order(
         raise ORDER_RESOLUTION()
     resolution = Resolution.CREDIT if credit else Resolution.REFUNDED
     with connected() as resources, resources.unit_of_work() as uow:
-        order = reviews.resolve(uow, order_id, resolution)
+        order = settlement.resolve(uow, order_id, resolution)
         uow.session.refresh(order)
         show(_brief(order) | _facts(order), as_json=as_json)
 

@@ -15,9 +15,12 @@ from storage.resources import Resources
 def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> None:
     """Convert one upload and make it ready, all or nothing.
 
-    Raises a ``DomainError`` with the reason when the image can't be converted.
+    Raises a ``DomainError`` with the reason if the image can't be converted.
     """
-    attachment = _load(resources, lease)
+    with resources.unit_of_work() as uow:
+        attachment = uow.session.get(Attachment, lease.subject_id)
+    if attachment is None:
+        raise JobCancelled
     key = data_key(resources, attachment)
     source = original_key(attachment)
     try:
@@ -31,17 +34,9 @@ def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> 
         raise DomainError(Kind.INVALID, error.code, error.message) from error
     lease.check_cancelled()
     target = media_key(attachment)
-    # Two attempts may write this object at once; both write the same picture.
+    # Two attempts may write this object at once; both write the same bytes.
     resources.objects.put(target, seal(converted.data, key, target), converted.mime_type)
     _make_ready(resources, lease, attachment, converted)
-
-
-def _load(resources: Resources, lease: Lease) -> Attachment:
-    with resources.unit_of_work() as uow:
-        attachment = uow.session.get(Attachment, lease.subject_id)
-    if attachment is None:
-        raise JobCancelled
-    return attachment
 
 
 def _make_ready(

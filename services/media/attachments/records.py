@@ -27,15 +27,18 @@ _FILENAME = re.compile(r"[a-z0-9]{12}\.(webp|png)\Z")
 
 
 def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
-    """The caller's attachment; raises ``attachment.not_found``."""
-    attachment = _find(uow, caller, hash_id)
+    """Return the caller's attachment; raises ``attachment.not_found``."""
+    query = select(Attachment).where(
+        Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
+    )
+    attachment = uow.session.scalar(query) if _HASH_ID.match(hash_id) else None
     if attachment is None:
         raise ATTACHMENT_NOT_FOUND()
     return attachment
 
 
 def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
-    """What an upload has come to, for its caller: the record, or why there is none."""
+    """Return an accepted upload's record, or the refusal that says why there is none."""
     attachment = uow.session.get(Attachment, accepted.subject_id)
     if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment
@@ -46,13 +49,13 @@ def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
 
 
 def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
-    """Delete the record of an upload that failed: its caller is refused, and its job keeps why."""
+    """Delete the record of an upload that failed: its job keeps the reason."""
     failed = Attachment.status == AttachmentStatus.FAILED
     uow.session.execute(delete(Attachment).where(Attachment.id == accepted.subject_id, failed))
 
 
 def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Attachment]:
-    """The caller's attachments, newest first."""
+    """Return the caller's attachments, newest first."""
     query = (
         select(Attachment)
         .where(Attachment.user_id == caller.user_id)
@@ -64,7 +67,7 @@ def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list
 
 
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
-    """Forget the attachment, then its objects; raises ``attachment.not_found``."""
+    """Delete the attachment, then its objects; raises ``attachment.not_found``."""
     attachment = get(uow, caller, hash_id)
     _cancel_processing(uow, attachment)
     uow.session.delete(attachment)
@@ -74,7 +77,7 @@ def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
 
 
 def find_media(uow: UnitOfWork, filename: str) -> Attachment:
-    """The ready attachment of that file name; raises ``media.not_found``."""
+    """Return the ready attachment with this file name; raises ``media.not_found``."""
     query = select(Attachment).where(
         Attachment.filename == filename, Attachment.status == AttachmentStatus.READY
     )
@@ -85,7 +88,7 @@ def find_media(uow: UnitOfWork, filename: str) -> Attachment:
 
 
 def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
-    """An encrypted attachment's plain bytes, all checked before the first is returned."""
+    """Return an encrypted attachment's plain bytes; all are verified before any is returned."""
     key = media_key(attachment)
     try:
         return unseal(resources.objects.get(key), data_key(resources, attachment), key)
@@ -95,18 +98,8 @@ def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
         raise MEDIA_DAMAGED() from error
 
 
-def _find(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment | None:
-    if not _HASH_ID.match(hash_id):
-        return None
-    return uow.session.scalar(
-        select(Attachment).where(
-            Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
-        )
-    )
-
-
 def _cancel_processing(uow: UnitOfWork, attachment: Attachment) -> None:
-    """End the job with its subject; a worker that holds it finds its lease gone."""
+    """Cancel the attachment's job; a worker that runs it finds its lease gone."""
     jobs = uow.session.scalars(
         select(Job)
         .where(

@@ -1,4 +1,4 @@
-"""Signed URLs of encrypted attachments, which their owner hands out."""
+"""Signed URLs of encrypted attachments, which their owners give to readers."""
 
 from datetime import datetime, timedelta
 
@@ -14,10 +14,10 @@ MAX_LINK_LIFETIME = timedelta(days=7)
 def create(
     keyring: Keyring, attachment: Attachment, *, base: str, expires_in: int, now: datetime
 ) -> tuple[str, datetime]:
-    """An absolute URL and when it ends; raises ``link.expires_in``, ``link.not_encrypted``."""
-    longest = int(MAX_LINK_LIFETIME.total_seconds())
-    if not 1 <= expires_in <= longest:
-        raise SIGNED_LINK_EXPIRES_IN(longest=longest)
+    """Return an absolute URL and its expiry; raises ``link.expires_in``, ``link.not_encrypted``."""
+    max_seconds = int(MAX_LINK_LIFETIME.total_seconds())
+    if not 1 <= expires_in <= max_seconds:
+        raise SIGNED_LINK_EXPIRES_IN(longest=max_seconds)
     if not attachment.encrypted:
         raise SIGNED_LINK_NOT_ENCRYPTED()
     lifetime = timedelta(seconds=expires_in)

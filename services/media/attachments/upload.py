@@ -22,7 +22,6 @@ from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, Idempo
 from services.jobs.records import error_shown
 from services.media.attachments.files import original_key, seal
 from services.media.images import ALLOWED_EXTENSIONS, ImageType, sniff
-from storage.encryption import WrappedKey
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -36,7 +35,7 @@ class Upload:
 
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
-    """The attachment of a job that did not succeed is failed for the same reason."""
+    """Fail the attachment of a job that did not succeed, with the job's error."""
     attachment = uow.session.get(Attachment, job.subject_id)
     if attachment is None:
         return
@@ -65,7 +64,7 @@ def accept(
     key: IdempotencyKey | None = None,
     request_id: str | None = None,
 ) -> AcceptedJob:
-    """Store an upload and queue its conversion, in that order, or refuse it.
+    """Refuse an upload, or store it and then queue its conversion.
 
     Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``, and what
     ``services.jobs.idempotency`` raises.
@@ -76,8 +75,8 @@ def accept(
         attachment, data_key = _new_record(
             resources, caller, upload, image_type, encrypted=encrypted
         )
-        # The object comes before the row that names it: a crash between them leaves a stray object,
-        # which a sweep removes, and never a row that lies.
+        # The object is stored before the row that names it: a crash between them leaves a stray
+        # object, which a sweep removes, and never a row without its object.
         stored = original_key(attachment)
         sealed = seal(upload.data, data_key, stored)
         resources.objects.put(stored, sealed, "application/octet-stream")
@@ -86,14 +85,14 @@ def accept(
         except (EqualRequestCommitted, DomainError):
             resources.objects.remove(stored)
             raise
-        # After any other failure the object stays, for the sweep: a connection that broke in the
-        # middle of the commit doesn't tell whether there is a job now that needs it.
+        # After any other failure the object stays for the sweep: if the connection broke during the
+        # commit, there may be a job that needs the object.
 
     return idempotency.once(resources, key, store)
 
 
 def check(upload: Upload) -> ImageType:
-    """The upload's type by its bytes, when size, extension and type are allowed."""
+    """Return the upload's type by its bytes, or refuse its size, extension or type."""
     if not upload.data:
         raise ATTACHMENT_EMPTY()
     if len(upload.data) > MAX_IMAGE_BYTES:
@@ -107,7 +106,7 @@ def check(upload: Upload) -> ImageType:
 
 
 def clean_filename(name: str) -> str:
-    """The last part of whatever path a client sent, without control characters."""
+    """Return the last part of a path that a client sent, without control characters."""
     base = PureWindowsPath(name).name
     printable = "".join(character for character in base if character.isprintable())
     if not printable:
@@ -125,7 +124,7 @@ def _new_record(
 ) -> tuple[Attachment, bytes | None]:
     hash_id = ids.random_hash_id()
     stored_as = ImageType.PNG if image_type is ImageType.ICO else ImageType.WEBP
-    data_key, wrapped = _data_key(resources, hash_id) if encrypted else (None, None)
+    data_key, wrapped = resources.key_wrapper.new_key(hash_id) if encrypted else (None, None)
     attachment = Attachment(
         user_id=caller.user_id,
         hash_id=hash_id,
@@ -141,10 +140,6 @@ def _new_record(
         original_checksum=hashlib.sha256(upload.data).hexdigest(),
     )
     return attachment, data_key
-
-
-def _data_key(resources: Resources, hash_id: str) -> tuple[bytes, WrappedKey]:
-    return resources.key_wrapper.new_key(hash_id)
 
 
 def _commit(

@@ -1,4 +1,4 @@
-"""How large an image may be. Checked on what the headers say, before a pixel is decoded."""
+"""The bounds of an image's size, checked by its headers before a pixel is decoded."""
 
 from core.refusals.media import (
     IMAGE_ANIMATION_TOO_LARGE,
@@ -8,9 +8,10 @@ from core.refusals.media import (
 )
 from services.media.images.outcome import refused, unreadable
 
-MAX_SIDE_PIXELS = 16_383  # what a WebP can hold
+MAX_SIDE_PIXELS = 16_383  # the largest side of a WebP
 MAX_PIXELS = 50_000_000
 MAX_FRAMES = 1_000
+MAX_PLAYS = 65_535  # the most that a WebP can hold
 MAX_ANIMATION_PIXELS = 100_000_000
 MAX_LOSSLESS_PIXELS = 12_000_000
 MAX_LOSSLESS_ANIMATION_PIXELS = 24_000_000  # frames times area
@@ -42,7 +43,7 @@ def check_frame_count(frames: int, place: str) -> None:
 
 
 def check_animation(frames: int, area: int, place: str) -> None:
-    """`area` is the canvas's, or the largest frame's where one is larger than its canvas."""
+    """`area` is that of the canvas, or of the largest frame if a frame is larger."""
     check_frame_count(frames, place)
     if frames > 1 and frames * area > MAX_ANIMATION_PIXELS:
         raise refused(

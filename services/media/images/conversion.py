@@ -1,9 +1,7 @@
 import struct
 import zlib
-from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
-from types import MappingProxyType
 
 from PIL import Image
 
@@ -27,7 +25,7 @@ from services.media.images.outcome import (
 )
 from services.media.images.still import decode_upright, open_only, upright
 
-# What Pillow's decoders raise on bytes they cannot make sense of.
+# Pillow's decoders raise these for bytes that they can't decode.
 _DECODER_ERRORS = (
     OSError,
     SyntaxError,
@@ -45,9 +43,9 @@ _DECODER_ERRORS = (
 
 
 def convert(data: bytes) -> ConvertedImage:
-    """The image as we store it: a pure function, the same bytes in give the same bytes out.
+    """Convert an image to the form in which we store it; raises UnreadableImage.
 
-    Raises UnreadableImage.
+    The result depends on the bytes alone: equal uploads give equal images.
     """
     if not data:
         raise refused(IMAGE_EMPTY)
@@ -55,31 +53,33 @@ def convert(data: bytes) -> ConvertedImage:
     if kind is None:
         raise refused(IMAGE_UNSUPPORTED_TYPE)
     try:
-        return _CONVERTERS[kind](data)
+        return _convert(kind, data)
     except MemoryError as error:
         raise refused(IMAGE_OUT_OF_MEMORY) from error
     except _DECODER_ERRORS as error:
         raise _refusal(kind, error) from error
 
 
-def _convert_jpeg(data: bytes) -> ConvertedImage:
-    jpeg.check_complete(data)
-    return encode_still(decode_upright(data, "JPEG"), lossless=False)
+def _convert(kind: ImageType, data: bytes) -> ConvertedImage:
+    match kind:
+        case ImageType.JPEG:
+            jpeg.check_complete(data)
+            return encode_still(decode_upright(data, "JPEG"), lossless=False)
+        case ImageType.PNG:
+            return _convert_frames(png.read(data), max_lossless_pixels=MAX_LOSSLESS_PIXELS)
+        case ImageType.GIF:
+            return _convert_frames(gif.read(data), max_lossless_pixels=MAX_PIXELS)
+        case ImageType.WEBP:
+            return _convert_webp(data)
+        case ImageType.ICO:
+            return encode_icon(ico.decode_best(data))
 
 
-def _convert_png(data: bytes) -> ConvertedImage:
-    return _convert_frames(png.read(data), lossless_pixels=MAX_LOSSLESS_PIXELS)
-
-
-def _convert_gif(data: bytes) -> ConvertedImage:
-    return _convert_frames(gif.read(data), lossless_pixels=MAX_PIXELS)
-
-
-def _convert_frames(animation: Animation, *, lossless_pixels: int) -> ConvertedImage:
+def _convert_frames(animation: Animation, *, max_lossless_pixels: int) -> ConvertedImage:
     area = animation.width * animation.height
     if len(animation.frames) == 1:
         still = upright(first_view(animation), animation.orientation)
-        return encode_still(still, lossless=area <= lossless_pixels)
+        return encode_still(still, lossless=area <= max_lossless_pixels)
     drawn = area * len(animation.frames)
     return encode_animation(animation, lossless=drawn <= MAX_LOSSLESS_ANIMATION_PIXELS)
 
@@ -107,21 +107,6 @@ def _frame(image: Image.Image, number: int) -> Image.Image:
     image.load()
     # A copy: colours are converted in place, and the decoder draws its next frame over this one.
     return displayable(image.copy())
-
-
-def _convert_ico(data: bytes) -> ConvertedImage:
-    return encode_icon(ico.decode_best(data))
-
-
-_CONVERTERS: Mapping[ImageType, Callable[[bytes], ConvertedImage]] = MappingProxyType(
-    {
-        ImageType.JPEG: _convert_jpeg,
-        ImageType.PNG: _convert_png,
-        ImageType.GIF: _convert_gif,
-        ImageType.WEBP: _convert_webp,
-        ImageType.ICO: _convert_ico,
-    }
-)
 
 
 def _refusal(kind: ImageType, error: Exception) -> UnreadableImage:

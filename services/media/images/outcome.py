@@ -6,7 +6,7 @@ from core.refusals.refusal import Refusal
 
 @dataclass(frozen=True, slots=True)
 class ConvertedImage:
-    """An image as it is stored. Width and height in pixels; frames as in `data`, 1 for a still."""
+    """An image as it is stored. `width` and `height` are in pixels; a still has 1 of `frames`."""
 
     data: bytes
     mime_type: str
@@ -18,7 +18,7 @@ class ConvertedImage:
 
 
 class UnreadableImage(Exception):
-    """An image we refuse. `code` is stable and dotted; `message` names the rule and the place."""
+    """Raised for an image that we refuse; the message names the rule and the place."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
@@ -30,7 +30,7 @@ class UnreadableImage(Exception):
 
 
 def refused(refusal: Refusal, **values: object) -> UnreadableImage:
-    """The entry of the catalogue, as what a converter's process can send."""
+    """Make an entry of the catalogue of refusals an error that the converter process can send."""
     return UnreadableImage(refusal.code, refusal.filled(**values).sentence)
 
 

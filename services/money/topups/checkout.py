@@ -1,5 +1,4 @@
-"""Making an order: its terms are checked and written at once, and a worker opens the provider's
-page for it."""
+"""Makes an order: the API checks and stores its terms, and a worker opens the provider's page."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,15 +26,15 @@ from storage.unit_of_work import UnitOfWork
 
 RETURN_PATH = "/topups/return"
 _RETURN_PURPOSE = "topup-return"
-# How long an order can be paid.
+# An order can be paid for so long.
 ORDER_LIFETIME = timedelta(hours=1)
-# Providers open no page for less than half an hour, and who ordered has long gone by then.
+# Providers open no page that lasts less than half an hour, and by then the payer has left.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=32)
 
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """What a caller sent."""
+    """An order as a caller sent it."""
 
     amount: Decimal | None
     credit_amount: Decimal | None
@@ -47,31 +46,31 @@ class OrderRequest:
 def accept(
     resources: Resources,
     channels: PaymentChannels,
-    asked: OrderRequest,
+    request: OrderRequest,
     *,
     user_id: int | None,
     key: IdempotencyKey | None,
     request_id: str | None,
 ) -> AcceptedJob:
-    """Write the order and the job that opens its page, or refuse it.
+    """Refuse an order, or store it with the job that opens its page.
 
-    Raises what ``prices.price``, ``redirects.check`` and ``services.jobs.idempotency`` do, and
+    Raises what ``prices.price``, ``return_urls.check`` and ``services.jobs.idempotency`` do, and
     ``topup.channel``, ``topup.channel_unavailable``.
     """
     settings = resources.settings
-    return_urls.check(asked.redirect_url, settings.redirect_origins)
-    wanted = price(
+    return_urls.check(request.redirect_url, settings.redirect_origins)
+    terms = price(
         settings,
-        currency=asked.currency,
-        amount=asked.amount,
-        credit_amount=asked.credit_amount,
+        currency=request.currency,
+        amount=request.amount,
+        credit_amount=request.credit_amount,
     )
-    channel = _channel(channels, asked.channel)
+    channel = _channel(channels, request.channel)
     return idempotency.once(
         resources,
         key,
         lambda: _commit(
-            resources, _new(wanted, channel, asked.redirect_url, user_id), key, request_id
+            resources, _new(terms, channel, request.redirect_url, user_id), key, request_id
         ),
     )
 
@@ -103,19 +102,19 @@ def _channel(channels: PaymentChannels, name: str | None) -> PaymentChannel:
 
 
 def _new(
-    wanted: Price, channel: PaymentChannel, redirect_url: str, user_id: int | None
+    terms: Price, channel: PaymentChannel, redirect_url: str, user_id: int | None
 ) -> PaymentOrder:
     expires_at = clock.now() + ORDER_LIFETIME
     return PaymentOrder(
         id=ids.random_id(),
         user_id=user_id,
         channel=channel,
-        currency=wanted.currency.code,
-        amount=wanted.amount,
-        amount_minor=wanted.amount_minor,
-        credit_amount=wanted.credit_amount,
-        credits_per_usd=wanted.credits_per_usd,
-        units_per_usd=wanted.currency.per_usd,
+        currency=terms.currency.code,
+        amount=terms.amount,
+        amount_minor=terms.amount_minor,
+        credit_amount=terms.credit_amount,
+        credits_per_usd=terms.credits_per_usd,
+        units_per_usd=terms.currency.per_usd,
         redirect_url=redirect_url,
         expires_at=expires_at,
         next_check_at=expires_at,
@@ -123,21 +122,21 @@ def _new(
 
 
 def open_checkout(resources: Resources, channels: PaymentChannels, lease: Lease) -> None:
-    """The job: have the provider open a page for the order, and write down where it is."""
+    """Run the job: have the provider open a page for the order, and store the page's URL."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, lease.subject_id)
     if order.payment_url is not None:
-        _note(resources, lease, None)
+        _succeed(resources, lease, None)
         return
     payments = _payments(channels, order)
-    _note(resources, lease, _open(resources, payments, order, lease))
+    _succeed(resources, lease, _open(resources, payments, order, lease))
 
 
 def _payments(channels: PaymentChannels, order: PaymentOrder) -> Payments:
     try:
         return channels.channel(PaymentChannel(order.channel))
     except DomainError as error:
-        # It was there when the order was accepted: the operator took it away since.
+        # The order was accepted with this channel; an operator has turned it off since then.
         raise DomainError(Kind.UNAVAILABLE, error.code, error.message, retry_after=1) from None
 
 
@@ -163,10 +162,10 @@ def _open(
         raise PAYMENTS_UNAVAILABLE() from None
 
 
-def _note(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
+def _succeed(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
-        # Jobs are locked before what they are about, here and where one is abandoned.
+        # A job is locked before its subject, here and where a job is abandoned.
         leases.succeed(uow, lease, {"order_id": lease.subject_id})
         order = lock(uow, lease.subject_id)
         if opened is not None:
@@ -182,12 +181,12 @@ def _return_url(resources: Resources, order_id: int) -> str:
 
 
 def is_return_signature(keyring: Keyring, order: str, signature: str) -> bool:
-    """Whether a payer who comes back was sent with this signature, for the order of this id."""
+    """Whether we made this signature for the return of the order's payer."""
     return keyring.signer(_RETURN_PURPOSE).verify(order.encode(), signature)
 
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
-    """The order of a page that was not opened is failed, for the same reason."""
+    """Fail the order whose page was not opened, with the job's error."""
     assert job.subject_id is not None
     order = lock(uow, job.subject_id)
     if order.status == OrderStatus.CREATED:

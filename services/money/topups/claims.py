@@ -1,7 +1,7 @@
-"""Claim tokens: who made an order without credentials takes its credits with one.
+"""Claim tokens: the holder of an order's token may claim an order made without credentials.
 
 A token is 256 bits, derived from the order's id under a key that only our processes have, so that
-an answer can be given again without the token resting anywhere. The database keeps an HMAC of it.
+the same answer can be sent again although no token is stored. The database keeps its HMAC.
 """
 
 import base64
@@ -19,7 +19,7 @@ from storage.unit_of_work import UnitOfWork
 _CLAIM_PURPOSE = "topup-claim"
 _HMAC_PURPOSE = "topup-claim-hmac"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z")
-# Nothing comes of them any more.
+# Statuses of orders that give no credits any more.
 _OVER = (OrderStatus.FAILED, OrderStatus.REFUNDED)
 
 
@@ -28,12 +28,12 @@ def make_token(keyring: Keyring, order_id: int) -> str:
 
 
 def token_hmac(keyring: Keyring, token: str) -> bytes:
-    """What the database keeps of a token."""
+    """Return the HMAC of a token, which the database keeps."""
     return keyring.signer(_HMAC_PURPOSE).digest(token.encode())
 
 
 def token_of(keyring: Keyring, order: PaymentOrder) -> str | None:
-    """The token that was made for the order; ``None`` when its key or its HMAC is gone."""
+    """Return the order's token; ``None`` if the key that made it or its HMAC is gone."""
     for digest in keyring.signer(_CLAIM_PURPOSE).digests(_message(order.id)):
         token = _spelt(digest)
         if order.claim_token_hmac in _hmacs(keyring, token):
@@ -42,7 +42,7 @@ def token_of(keyring: Keyring, order: PaymentOrder) -> str | None:
 
 
 def find(uow: UnitOfWork, keyring: Keyring, token: str) -> PaymentOrder:
-    """The order that a token was made for; raises ``order.not_found``."""
+    """Return the order of a token; raises ``order.not_found``."""
     order = None
     if _TOKEN.match(token):
         query = select(PaymentOrder).where(
@@ -55,7 +55,7 @@ def find(uow: UnitOfWork, keyring: Keyring, token: str) -> PaymentOrder:
 
 
 def claim(uow: UnitOfWork, keyring: Keyring, user_id: int, token: str) -> PaymentOrder:
-    """Make the order this user's, and its credits too once it is paid. The first one gets it.
+    """Give the order to this user, and its credits once it is paid. The first claim wins.
 
     Raises ``order.not_found``, ``order.claimed``, ``order.over``.
     """

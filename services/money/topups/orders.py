@@ -1,4 +1,4 @@
-"""Reading orders."""
+"""Reads orders."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 def get(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
-    """The user's own order; raises ``order.not_found``."""
+    """Return the user's own order; raises ``order.not_found``."""
     order = uow.session.get(PaymentOrder, order_id)
     if order is None or order.user_id != user_id:
         raise ORDER_NOT_FOUND()
@@ -18,7 +18,7 @@ def get(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
 
 
 def list_all(uow: UnitOfWork, *, status: OrderStatus | None, limit: int) -> Sequence[PaymentOrder]:
-    """Everybody's orders, newest first: for the operator."""
+    """Return the orders of all users for an operator, newest first."""
     query = select(PaymentOrder).order_by(PaymentOrder.created_at.desc(), PaymentOrder.id)
     if status is not None:
         query = query.where(PaymentOrder.status == status)

@@ -1,7 +1,7 @@
-"""What credits cost. All arithmetic is exact: fractions, cut to decimals once, in our favour.
+"""The price of credits, computed exactly: in fractions, rounded once at the end, in our favour.
 
-Money is rounded up to what can be paid, credits down to four decimals, so that no way of asking
-gives more than was paid for.
+Money is rounded up to the minor unit and credits down to four decimals, so that no order gives
+more credits than were paid.
 """
 
 import math
@@ -24,7 +24,7 @@ from core.refusals.money import (
 from core.settings import Settings
 from core.settings.currencies import Currency
 
-# What Stripe takes at most: eight digits of the minor unit.
+# The most that Stripe takes: eight digits of the minor unit.
 MAX_AMOUNT_MINOR = 99_999_999
 _AMOUNT, _CREDIT_AMOUNT = "body.amount", "body.credit_amount"
 
@@ -40,7 +40,7 @@ class Price:
 
 @dataclass(frozen=True)
 class CreditRate:
-    """Credits for money, both ways."""
+    """Converts money to credits, and credits to money."""
 
     currency: Currency
     credits_per_usd: Decimal
@@ -50,12 +50,12 @@ class CreditRate:
         return Fraction(self.credits_per_usd) / Fraction(self.currency.per_usd)
 
     def credits(self, minor: int) -> Decimal:
-        """What an amount in the minor unit buys, rounded down."""
+        """Return the credits that an amount in the minor unit buys, rounded down."""
         bought = Fraction(minor, 10**self.currency.digits) * self._credits_per_unit
         return Decimal(math.floor(bought * 10**PLACES)).scaleb(-PLACES)
 
     def minor(self, credit_amount: Decimal) -> int:
-        """What credits cost in the minor unit, rounded up."""
+        """Return the price of credits in the minor unit, rounded up."""
         units = Fraction(credit_amount) / self._credits_per_unit
         return math.ceil(units * int(10**self.currency.digits))
 
@@ -67,7 +67,7 @@ def price(
     amount: Decimal | None,
     credit_amount: Decimal | None,
 ) -> Price:
-    """The order that was asked for, by money, by credits or by both; 0 counts as not given.
+    """Price an order by its money, its credits or both; 0 counts as not given.
 
     Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
     ``topup.amount_mismatch``, ``topup.amount_too_small``, ``topup.amount_too_large``.
@@ -77,12 +77,15 @@ def price(
         raise TOPUP_AMOUNT_MISSING()
     minor = _minor_of(rate.currency, amount) if amount else None
     if credit_amount:
-        _check_credits(credit_amount)
+        _check_amount(credit_amount, _CREDIT_AMOUNT)
         minor = _agreed(rate, minor, credit_amount)
     assert minor is not None
     _check_bounds(rate.currency, minor, _CREDIT_AMOUNT if not amount else _AMOUNT)
     bought = credit_amount or rate.credits(minor)
-    _check_bought(bought)
+    if not bought:
+        raise TOPUP_BUYS_NOTHING()
+    if bought > MAX_AMOUNT:
+        raise TOPUP_BUYS_TOO_MUCH()
     paid = Decimal(minor).scaleb(-rate.currency.digits)
     return Price(rate.currency, paid, minor, bought, rate.credits_per_usd)
 
@@ -98,21 +101,20 @@ def _currency(settings: Settings, code: str | None) -> Currency:
 
 
 def _minor_of(currency: Currency, amount: Decimal) -> int:
-    if not is_storable(amount) or amount < 0:
-        raise TOPUP_AMOUNT(place=_AMOUNT, most=MAX_AMOUNT)
+    _check_amount(amount, _AMOUNT)
     minor = amount.scaleb(currency.digits)
     if minor != int(minor):
         raise TOPUP_AMOUNT_DECIMALS(currency=currency.code, digits=currency.digits)
     return int(minor)
 
 
-def _check_credits(credit_amount: Decimal) -> None:
-    if not is_storable(credit_amount) or credit_amount < 0:
-        raise TOPUP_AMOUNT(place=_CREDIT_AMOUNT, most=MAX_AMOUNT)
+def _check_amount(amount: Decimal, place: str) -> None:
+    if not is_storable(amount) or amount < 0:
+        raise TOPUP_AMOUNT(place=place, most=MAX_AMOUNT)
 
 
 def _agreed(rate: CreditRate, minor: int | None, credit_amount: Decimal) -> int:
-    """The price of these credits; whoever names both has computed one from the other."""
+    """Return the price of the credits; a caller that sends both computed one from the other."""
     price = rate.minor(credit_amount)
     if minor is None or minor == price:
         return price
@@ -121,17 +123,9 @@ def _agreed(rate: CreditRate, minor: int | None, credit_amount: Decimal) -> int:
     raise TOPUP_AMOUNT_MISMATCH()
 
 
-def _check_bounds(currency: Currency, minor: int, field: str) -> None:
-    least = int(currency.minimum.scaleb(currency.digits))
-    if minor < least:
-        raise TOPUP_AMOUNT_TOO_SMALL(place=field, least=currency.minimum, currency=currency.code)
+def _check_bounds(currency: Currency, minor: int, place: str) -> None:
+    if minor < int(currency.minimum.scaleb(currency.digits)):
+        raise TOPUP_AMOUNT_TOO_SMALL(place=place, least=currency.minimum, currency=currency.code)
     if minor > MAX_AMOUNT_MINOR:
         most = Decimal(MAX_AMOUNT_MINOR).scaleb(-currency.digits)
-        raise TOPUP_AMOUNT_TOO_LARGE(place=field, most=most, currency=currency.code)
-
-
-def _check_bought(credit_amount: Decimal) -> None:
-    if not credit_amount:
-        raise TOPUP_BUYS_NOTHING()
-    if credit_amount > MAX_AMOUNT:
-        raise TOPUP_BUYS_TOO_MUCH()
+        raise TOPUP_AMOUNT_TOO_LARGE(place=place, most=most, currency=currency.code)
