@@ -16,8 +16,7 @@ from services.composer import offline
 from services.composer.offline.tokens import tokenizer
 from services.composer.post import MetadataField, PlainPost, Post
 from services.composer.text.markup import read
-from services.composer.text.sentences import sentences_of
-from services.composer.text.words import words_of
+from services.composer.text.words import sentences_of, words_of
 
 _WORDS = 2_000
 _BAR = 1.5

@@ -11,7 +11,7 @@ from services.composer import offline, rules
 from services.composer.offline.tokens import tokenizer
 from services.composer.post import MetadataField, PlainPost
 from services.composer.text.markup import read
-from services.composer.text.sentences import sentences_of
+from services.composer.text.words import sentences_of
 
 _EVERY_PART = frozenset(MetadataField)
 _HASH = "0" * 64

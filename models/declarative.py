@@ -5,7 +5,7 @@ from sqlalchemy import BigInteger, DateTime, Identity, MetaData, func
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 
-# Every constraint has a name, so that a migration can speak of it.
+# Every constraint has a name, so that a migration can refer to it.
 NAMING = {
     "pk": "pk_%(table_name)s",
     "fk": "fk_%(table_name)s_%(column_0_name)s",

@@ -9,7 +9,7 @@ from models.declarative import Model, SerialId
 
 
 class IdempotencyRecord(Model):
-    """What an ``Idempotency-Key`` was first used for: a job, or an answer kept as it was given."""
+    """The first request under an ``Idempotency-Key``: its job, or its reply word for word."""
 
     __tablename__ = "idempotency_records"
     __table_args__ = (

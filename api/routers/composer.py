@@ -22,13 +22,25 @@ from api.schemas.envelope import Envelope, envelope
 from api.state import State
 from api.waiting.disconnects import while_connected
 from core import ids
-from core.errors import malformed
 from core.lanes import Lane
+from core.refusals.composer import (
+    COMPOSER_UNKNOWN_PART,
+    STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
+    STOCKPHOTO_FAILED,
+    STOCKPHOTO_LIMIT_REACHED,
+    STOCKPHOTO_NOT_CONFIGURED,
+    STOCKPHOTO_NOT_FOUND,
+    STOCKPHOTO_REFUSED,
+    STOCKPHOTO_TOO_SLOW,
+    STOCKPHOTO_UNAVAILABLE,
+)
+from core.refusals.requests import QUEUE_TOO_MANY_WAITERS, QUEUE_UNAVAILABLE, REQUEST_TOO_SLOW
 from core.scopes import Scope
-from services.access.api_keys import Caller
-from services.composer import metadata_requests, photos
-from services.composer.metadata_requests import MetadataRequest
+from services.access.caller import Caller
+from services.composer.metadata_requests import MetadataRequest, MetadataResult
+from services.composer.photos import PhotoSearch, PhotoSearchResult, PhotoUse
 from services.composer.post import MetadataField
+from services.composer.worker_requests import WorkerRequest
 
 _routes = APIRouter(tags=["Composer"], route_class=JsonRoute)
 
@@ -46,9 +58,9 @@ def _answers(source: str) -> Responses:
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},
         **refuses(
-            (503, "queue.unavailable", "The queue takes no work at the moment."),
-            (503, "queue.too_many_waiters", "Too many requests wait for a worker."),
-            (504, "request.too_slow", "No answer within 45 s."),
+            QUEUE_UNAVAILABLE,
+            QUEUE_TOO_MANY_WAITERS,
+            REQUEST_TOO_SLOW.filled(seconds=45),
         ),
     }
 
@@ -62,9 +74,7 @@ def _wanted(request: Request) -> frozenset[MetadataField]:
         wanted = frozenset(MetadataField(name.strip()) for name in named if name.strip())
     except ValueError:
         allowed = ", ".join(MetadataField)
-        raise malformed(
-            "composer.unknown_part", f"query.includes may name {allowed}, separated by commas."
-        ) from None
+        raise COMPOSER_UNKNOWN_PART(allowed=allowed) from None
     return wanted or frozenset(MetadataField)
 
 
@@ -74,7 +84,7 @@ def _wanted(request: Request) -> frozenset[MetadataField]:
     openapi_extra=_PREFER,
     responses={
         **_WRITTEN,
-        **refuses((400, "composer.unknown_part", "query.includes may name slug, summary, tags.")),
+        **refuses(COMPOSER_UNKNOWN_PART),
     },
 )
 async def generate_metadata(
@@ -109,23 +119,25 @@ async def generate_tweets(
 async def _written(
     request: Request, state: State, asked: MetadataRequest, preference: Preference
 ) -> Response:
-    name = await run_in_threadpool(state.shelf.name, asked)
-    kept = await run_in_threadpool(state.shelf.find, name)
-    if kept is not None:
-        return _fields(kept.product, kept.source)
-    question = {
-        "title": asked.post.title,
-        "content": asked.post.content,
-        "wanted": sorted(asked.wanted),
-    }
-    seconds = preference.patience(metadata_requests.MAX_WRITING_SECONDS)
-    call = state.calls.call("composer.write", Lane.IO, question, seconds=seconds, same=name)
-    answer = await while_connected(request.receive, call)
-    return _fields(answer["fields"], answer["source"])
+    key, result = await run_in_threadpool(state.shelf.look_up, asked)
+    if result is None:
+        answer = await _ask_worker(request, state, asked, preference, same=key)
+        result = MetadataResult.from_payload(answer)
+    body = envelope(result.fields).model_dump()
+    return JSONResponse(body, headers={_SOURCE: result.source})
 
 
-def _fields(fields: dict[str, str], source: str) -> Response:
-    return JSONResponse(envelope(fields).model_dump(), headers={_SOURCE: source})
+async def _ask_worker(
+    request: Request,
+    state: State,
+    asked: WorkerRequest,
+    preference: Preference,
+    *,
+    same: str | None = None,
+) -> dict[str, Any]:
+    seconds = preference.patience(asked.max_seconds)
+    call = state.calls.call(asked.task, Lane.IO, asked.to_payload(), seconds=seconds, same=same)
+    return await while_connected(request.receive, call)
 
 
 def _not_blank(text: str) -> str:
@@ -141,14 +153,14 @@ def _not_blank(text: str) -> str:
     responses={
         **_answers("The provider; with '; cached'"),
         **refuses(
-            (400, "stockphoto.refused", "unsplash makes no sense of this request."),
-            (502, "stockphoto.failed", "unsplash gave no usable answer."),
-            (503, "stockphoto.limit_reached", "unsplash takes no more requests at the moment."),
-            (503, "stockphoto.not_configured", "Stock photos of unsplash are not set up here."),
-            (503, "stockphoto.unavailable", "unsplash can't be reached."),
-            (503, "queue.unavailable", "The queue takes no work at the moment."),
-            (504, "stockphoto.too_slow", "unsplash did not answer in time."),
-            (504, "request.too_slow", "No answer within 20 s."),
+            STOCKPHOTO_REFUSED,
+            STOCKPHOTO_FAILED,
+            STOCKPHOTO_LIMIT_REACHED,
+            STOCKPHOTO_NOT_CONFIGURED,
+            STOCKPHOTO_UNAVAILABLE,
+            QUEUE_UNAVAILABLE,
+            STOCKPHOTO_TOO_SLOW,
+            REQUEST_TOO_SLOW.filled(seconds=20),
         ),
     },
 )
@@ -168,41 +180,29 @@ async def search_photos(
 
     Openverse gives at most 20 photos on a page.
     """
-    chosen = provider.named(state.photos.providers.default)
-    name = state.photos.name(chosen, query, page, limit)
-    kept = await run_in_threadpool(state.photos.kept, name, chosen)
-    if kept is not None:
-        return _payload(kept.product, kept.source)
-    question = {"provider": chosen, "query": query, "page": page, "limit": limit}
-    seconds = preference.patience(photos.MAX_PHOTO_SECONDS)
-    call = state.calls.call("photos.search", Lane.IO, question, seconds=seconds, same=name)
-    answer = await while_connected(request.receive, call)
-    return _payload(answer["payload"], answer["source"])
-
-
-def _payload(payload: str, source: str) -> Response:
-    """The envelope around the provider's own text: no number or order in it changes."""
-    body = f'{{"data":{payload},"ts":{int(time.time())}}}'
-    return Response(body, headers={_SOURCE: source}, media_type="application/json")
+    search = PhotoSearch(provider.named(state.photos.providers.default), query, page, limit)
+    key, result = await run_in_threadpool(state.photos.look_up, search)
+    if result is None:
+        answer = await _ask_worker(request, state, search, preference, same=key)
+        result = PhotoSearchResult.from_payload(answer)
+    # The envelope around the provider's own text: no number or order in it changes.
+    body = f'{{"data":{result.payload},"ts":{int(time.time())}}}'
+    return Response(body, headers={_SOURCE: result.source}, media_type="application/json")
 
 
 @_routes.get(
     "/composer/{provider}/photos/download_url",
     openapi_extra=_PREFER,
     responses=refuses(
-        (
-            400,
-            "stockphoto.endpoint_not_allowed",
-            "query.endpoint must be a photo's download endpoint, as the search gave it.",
-        ),
-        (404, "stockphoto.not_found", "unsplash has no such photo."),
-        (502, "stockphoto.failed", "unsplash gave no usable answer."),
-        (503, "stockphoto.limit_reached", "unsplash takes no more requests at the moment."),
-        (503, "stockphoto.not_configured", "Stock photos of unsplash are not set up here."),
-        (503, "stockphoto.unavailable", "unsplash can't be reached."),
-        (503, "queue.unavailable", "The queue takes no work at the moment."),
-        (504, "stockphoto.too_slow", "unsplash did not answer in time."),
-        (504, "request.too_slow", "No answer within 20 s."),
+        STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
+        STOCKPHOTO_NOT_FOUND,
+        STOCKPHOTO_FAILED,
+        STOCKPHOTO_LIMIT_REACHED,
+        STOCKPHOTO_NOT_CONFIGURED,
+        STOCKPHOTO_UNAVAILABLE,
+        QUEUE_UNAVAILABLE,
+        STOCKPHOTO_TOO_SLOW,
+        REQUEST_TOO_SLOW.filled(seconds=20),
     ),
 )
 async def locate_download(
@@ -221,11 +221,8 @@ async def locate_download(
 ) -> Envelope[PhotoFile]:
     """Tell the provider that a photo is used, and learn the address of its file."""
     chosen = provider.named(state.photos.providers.default)
-    photo = state.photos.providers.named(chosen).photo_at(endpoint)
-    question: dict[str, Any] = {"provider": chosen, "id": photo.id, "mark": photo.mark}
-    seconds = preference.patience(photos.MAX_PHOTO_SECONDS)
-    call = state.calls.call("photos.download_url", Lane.IO, question, seconds=seconds)
-    answer = await while_connected(request.receive, call)
+    use = PhotoUse(chosen, state.photos.providers.named(chosen).photo_at(endpoint))
+    answer = await _ask_worker(request, state, use, preference)
     return envelope(PhotoFile(url=answer["url"]))
 
 

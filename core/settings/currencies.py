@@ -1,4 +1,4 @@
-"""In which currencies credits are sold, as an operator writes it down."""
+"""The currencies in which credits are sold, as an operator writes them down."""
 
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -9,16 +9,16 @@ from pydantic_settings import NoDecode
 
 from core.money import is_storable, minor_digits
 
-# Code, units for one US dollar, smallest order: rates for a start, which an operator keeps current.
+# Each is code:units for one US dollar:smallest order. An operator keeps the rates current.
 DEFAULT_CURRENCIES = "USD:1:0.50,EUR:0.92:0.50,GBP:0.79:0.50,JPY:150:100"
 
 
 @dataclass(frozen=True)
 class Currency:
+    """``per_usd`` units are worth one US dollar; ``minimum`` is the smallest order, in units."""
+
     code: str
-    # Units of it that are worth one US dollar.
     per_usd: Decimal
-    # The smallest order.
     minimum: Decimal
 
     @property
@@ -27,7 +27,7 @@ class Currency:
 
 
 def parse_all(text: str) -> tuple[Currency, ...]:
-    """Read ``CODE:rate:minimum,…``; raises ``ValueError`` that names the entry."""
+    """Read ``CODE:rate:minimum,…``; raises a ``ValueError`` that names the wrong entry."""
     currencies = tuple(_parse(entry.strip()) for entry in text.split(",") if entry.strip())
     codes = {currency.code for currency in currencies}
     if not codes or len(codes) != len(currencies):
@@ -56,10 +56,10 @@ def _positive(entry: str, text: str) -> Decimal:
     return number
 
 
-def _read(value: object) -> object:
+def _parse_text(value: object) -> object:
     return parse_all(value) if isinstance(value, str) else value
 
 
-# As settings.
+# Types of settings.
 CreditsPerUsd = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
-Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(_read)]
+Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(_parse_text)]

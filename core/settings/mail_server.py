@@ -1,4 +1,4 @@
-"""How mail leaves: the server that takes it and the address that it comes from."""
+"""The mail server that sends our mail, and the sender's address, as an operator writes them."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _SENDER = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<address>{_ADDRESS})>|(?P<bare>{_
 
 
 class MailSecurity(StrEnum):
-    """What protects the connection; the value is the scheme of a URL."""
+    """The protection of the connection; the value is the scheme of the URL."""
 
     NONE = "smtp"
     TLS = "smtps"
@@ -36,12 +36,12 @@ class MailServer:
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Read ``smtp://[user:password@]host[:port]``; a ValueError never shows what is in it."""
+        """Read ``smtp://[user:password@]host[:port]``; a ``ValueError`` never quotes the URL."""
         try:
             parts = urlsplit(url)
             security, port = MailSecurity(parts.scheme), parts.port
         except ValueError:
-            # The library's own words would hold a part of the URL, perhaps of the password.
+            # The library's message would quote a part of the URL, perhaps of the password.
             parts, security, port = None, None, None
         if parts is None or security is None or not _names_a_server(parts):
             raise ValueError(

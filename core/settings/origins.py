@@ -6,12 +6,12 @@ from typing import Annotated
 from pydantic import BeforeValidator
 from pydantic_settings import NoDecode
 
-# Stands for every port of this machine's own addresses, with either scheme.
+# This word stands for every port of this machine's loopback addresses, with either scheme.
 LOOPBACK_WORD = "loopback"
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _MAX_PORT = 65_535
-# Of a host's many spellings only the plain ones: no user, no escapes, no numbers in other systems.
+# Only a host's plain spelling: no user, no escapes, no octal or hexadecimal numbers.
 ORIGIN = re.compile(
     r"(?P<scheme>https?)://(?P<host>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])"
     r"(?::(?P<port>[0-9]{1,5}))?",
@@ -20,13 +20,13 @@ ORIGIN = re.compile(
 
 
 def read(text: str) -> str | None:
-    """The origin in lower case and without the scheme's own port; ``None`` where it is none."""
+    """Return the origin in lower case, without its scheme's default port, or ``None``."""
     match = ORIGIN.fullmatch(text)
     return None if match is None else origin_of(match)
 
 
 def origin_of(match: re.Match[str]) -> str | None:
-    """The origin that a match of ``ORIGIN`` says; ``None`` for a port that there isn't."""
+    """Return the origin that ``ORIGIN`` matched; ``None`` if there is no such port."""
     scheme, host, port = match["scheme"].lower(), match["host"].lower(), match["port"]
     if port is None or port == _DEFAULT_PORTS[scheme]:
         return f"{scheme}://{host}"
@@ -50,5 +50,5 @@ def _read_all(value: object) -> object:
     return tuple(known)
 
 
-# As a setting.
+# Type of a setting.
 Origins = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_read_all)]

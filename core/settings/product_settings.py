@@ -1,18 +1,13 @@
-"""Every setting: an environment variable that begins with ``PRESSROOM_``, checked at start."""
+"""Each setting is an environment variable that begins with ``PRESSROOM_``, checked at start."""
 
 import os
 import re
 from decimal import Decimal
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    Field,
-    SecretStr,
-    ValidationError,
-    field_validator,
-)
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import (
     BaseSettings,
@@ -30,12 +25,12 @@ from core.settings.rate_notation import RateLimits
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 
-# Those for which an empty value is an answer: none.
+# For these settings an empty value means: no limit.
 MAY_BE_EMPTY = ("rate_limit_default", "rate_limit_anonymous", "rate_limit_login")
 
 
 class SettingsError(Exception):
-    """Settings that can't be used; its text names each one, never its value."""
+    """Raised for unusable settings; the message names each one, never its value."""
 
 
 class Settings(ProviderSettings):
@@ -56,24 +51,27 @@ class Settings(ProviderSettings):
     s3_access_key: str = Field(description="Access key of the object storage")
     s3_secret_key: SecretStr = Field(description="Secret key of the object storage")
     s3_bucket: str = Field(default="pressroom", description="Bucket that holds every object")
-    public_url: BaseUrl = Field(description="Where callers reach the API, without a final slash")
+    public_url: BaseUrl = Field(description="URL of the API for its callers, without a final slash")
     media_base_url: BaseUrl | None = Field(
         default=None,
-        description="A CDN in front of /media, for unencrypted media only; without one they are "
-        "under the public URL",
+        description="URL of a CDN in front of /media, for unencrypted media only; without it media "
+        "are under the public URL",
     )
     secret_keys: SecretStr = Field(
-        description="Keys that sign, each id:base64url of 32 bytes, comma separated; the first one "
-        "makes, all of them check"
+        description="Signing keys, each id:base64url of 32 bytes, comma separated; the first one "
+        "signs, all of them verify"
     )
     encryption_keys: SecretStr = Field(
         description="Keys that encrypt attachments, written like the secret keys; "
-        "losing one loses what it encrypted"
+        "losing a key loses every file that it encrypted"
     )
     api_key_header: str = Field(default="X-API-Key", description="Header that may carry an API key")
-    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
+    trusted_proxies: Annotated[
+        tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(comma_separated)
+    ] = Field(
         default=(),
-        description="Addresses or networks whose forwarded headers count, comma separated",
+        description="IP addresses or networks of proxies whose forwarded headers are trusted, "
+        "comma separated",
     )
     credits_per_usd: CreditsPerUsd = Field(
         default=Decimal(100), description="How many credits a US dollar buys"
@@ -81,45 +79,46 @@ class Settings(ProviderSettings):
     currencies: Currencies = Field(
         default=DEFAULT_CURRENCIES,
         validate_default=True,
-        description="Currencies that credits are sold in, comma separated, each "
-        "code:units per USD:smallest order; the first is that of who names none",
+        description="Currencies in which credits are sold, comma separated, each "
+        "code:units per USD:smallest order; the first is the default",
     )
     redirect_origins: Origins = Field(
         default=(),
-        description="Origins that payers may be sent back to, such as https://www.example.com, "
+        description="Origins to which payers may be sent back, such as https://www.example.com, "
         "comma separated; the word loopback stands for every port of the same machine",
     )
     rate_limit_default: RateLimits = Field(
         default="30000/minute",
-        description="How often each credential may call, such as 600/minute; empty is off",
+        description="How often each credential may call, such as 600/minute; empty: no limit",
     )
     rate_limit_anonymous: RateLimits = Field(
         default="1200/minute",
-        description="How often each address may call without credentials; empty is off",
+        description="How often each IP address may call without credentials; empty: no limit",
     )
     rate_limit_login: RateLimits = Field(
         default="60/minute",
-        description="How often each address may log in, register, ask for a new password and "
-        "order without credentials; empty is off",
+        description="How often each IP address may log in, register, ask for a new password or "
+        "order without credentials; empty: no limit",
     )
     metrics_token: SecretStr | None = Field(
-        default=None, description="Bearer token that opens /metrics; without one it is closed"
+        default=None, description="Bearer token for /metrics; without it /metrics is closed"
     )
     flower_user: str = Field(default="operator", description="User name that Flower asks for")
     flower_password: SecretStr | None = Field(
-        default=None, description="Password that Flower asks for; without one it does not start"
+        default=None, description="Password that Flower asks for; without it Flower doesn't start"
     )
     ready_file: Path | None = Field(
-        default=None, description="A file that a worker touches once it takes jobs"
+        default=None, description="File that a worker touches once it takes jobs"
     )
     worker_grace: float = Field(
-        default=10.0, ge=0, description="Seconds that jobs under way have left once a worker stops"
+        default=10.0, ge=0, description="Seconds that a stopping worker gives its running jobs"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe level that is logged"
     )
     log_format: Literal["auto", "json", "pretty"] = Field(
-        default="auto", description="auto is pretty on a terminal, JSON elsewhere"
+        default="auto",
+        description="Log format; auto is pretty on a terminal, JSON elsewhere",
     )
 
     @field_validator("database_url")
@@ -150,11 +149,6 @@ class Settings(ProviderSettings):
             raise ValueError("must be the name of a header, and not Authorization")
         return value
 
-    @field_validator("trusted_proxies", mode="before")
-    @classmethod
-    def _networks_apart(cls, value: object) -> object:
-        return comma_separated(value)
-
     @classmethod
     def settings_customise_sources(
         cls,
@@ -179,18 +173,18 @@ class Settings(ProviderSettings):
     def media_base(self) -> str:
         return str(self.media_base_url or self.public_url).rstrip("/")
 
-    @property
+    @cached_property
     def keyring(self) -> Keyring:
         return Keyring.parse(self.secret_keys.get_secret_value())
 
-    @property
+    @cached_property
     def encryption_keyring(self) -> Keyring:
         return Keyring.parse(self.encryption_keys.get_secret_value())
 
 
 @lru_cache(maxsize=1)
 def load_settings() -> Settings:
-    """Read the environment once; raises ``SettingsError`` naming every setting that is wrong."""
+    """Read the environment, once; raises ``SettingsError``, which names every wrong setting."""
     try:
         return Settings()
     except ValidationError as error:

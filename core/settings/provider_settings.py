@@ -1,9 +1,17 @@
-"""Settings of other people's services: mail, challenges, payments, language models, photos."""
+"""Settings of providers: mail, challenges, payments, language models, stock photos."""
 
 import re
 from typing import Annotated, Literal
 
-from pydantic import AnyHttpUrl, Field, PlainSerializer, SecretStr, ValidationInfo, field_validator
+from pydantic import (
+    AnyHttpUrl,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode
 
 from core.settings.mail_server import MailSender, MailServer
@@ -11,7 +19,7 @@ from core.settings.mail_server import MailSender, MailServer
 PREFIX = "PRESSROOM_"
 _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")
 _THIS_MACHINE = frozenset({"127.0.0.1", "[::1]", "localhost"})
-# It is a part of the header Pressroom-Source, where a semicolon ends it.
+# The model's name goes into the header Pressroom-Source, where a semicolon would end it.
 _MODEL = re.compile(r"[!-:<-~]{1,100}\Z")
 _KEYED_HOST = "api.openai.com"
 
@@ -19,30 +27,30 @@ BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 
 
 def comma_separated(value: object) -> object:
-    """The parts of a text, without the spaces around them; anything else as it is."""
+    """Split a text at its commas, without the spaces around the parts; leave other values."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
 
 
 class ProviderSettings(BaseSettings):
-    """A part of ``core.settings.Settings``, where the rest is, and how all of it is read."""
+    """The providers' part of ``core.settings.Settings``, which says how all of it is read."""
 
     mail_url: SecretStr | None = Field(
         default=None,
-        description="Who takes our mail: smtp://, smtps:// (TLS) or smtp+starttls://, then "
-        "user:password@host:port; without one mail is kept until there is one",
+        description="Server that sends our mail: smtp://, smtps:// (TLS) or smtp+starttls://, then "
+        "user:password@host:port; without it mail waits until there is one",
     )
     mail_from: str = Field(
         default="Pressroom <pressroom@localhost>",
-        description="Whom our mail is from: an address, or Name <address>",
+        description="Sender of our mail: an address, or Name <address>",
     )
     turnstile_url: BaseUrl = Field(
         default=AnyHttpUrl("https://challenges.cloudflare.com/turnstile/v0/siteverify"),
-        description="Where tokens of Turnstile are checked",
+        description="URL that checks the tokens of Turnstile",
     )
     turnstile_secret: SecretStr | None = Field(
-        default=None, description="Secret of Turnstile; with its site key it switches Turnstile on"
+        default=None, description="Secret of Turnstile; with its site key it turns Turnstile on"
     )
     turnstile_site_key: str | None = Field(
         default=None,
@@ -51,10 +59,10 @@ class ProviderSettings(BaseSettings):
     )
     hcaptcha_url: BaseUrl = Field(
         default=AnyHttpUrl("https://api.hcaptcha.com/siteverify"),
-        description="Where tokens of hCaptcha are checked",
+        description="URL that checks the tokens of hCaptcha",
     )
     hcaptcha_secret: SecretStr | None = Field(
-        default=None, description="Secret of hCaptcha; with its site key it switches hCaptcha on"
+        default=None, description="Secret of hCaptcha; with its site key it turns hCaptcha on"
     )
     hcaptcha_site_key: str | None = Field(
         default=None,
@@ -63,28 +71,30 @@ class ProviderSettings(BaseSettings):
     )
     recaptcha_url: BaseUrl = Field(
         default=AnyHttpUrl("https://www.google.com/recaptcha/api/siteverify"),
-        description="Where tokens of reCAPTCHA are checked",
+        description="URL that checks the tokens of reCAPTCHA",
     )
     recaptcha_secret: SecretStr | None = Field(
-        default=None, description="Secret of reCAPTCHA; with its site key it switches reCAPTCHA on"
+        default=None, description="Secret of reCAPTCHA; with its site key it turns reCAPTCHA on"
     )
     recaptcha_site_key: str | None = Field(
         default=None,
         validate_default=True,
         description="Public key with which pages show the widget of reCAPTCHA",
     )
-    challenge_hostnames: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(),
-        description="Host names of the pages whose challenges count, comma separated; "
-        "empty is any that the provider accepts",
+    challenge_hostnames: Annotated[tuple[str, ...], NoDecode, BeforeValidator(comma_separated)] = (
+        Field(
+            default=(),
+            description="Host names of the pages whose challenges are accepted, comma separated; "
+            "empty: every host name that the provider accepts",
+        )
     )
     stripe_base_url: BaseUrl = Field(
-        default=AnyHttpUrl("https://api.stripe.com"), description="Where Stripe's API is"
+        default=AnyHttpUrl("https://api.stripe.com"), description="URL of Stripe's API"
     )
     stripe_secret_key: SecretStr | None = Field(
         default=None,
-        description="Secret or restricted key of Stripe; with its webhook secret it switches "
-        "payments through Stripe on",
+        description="Secret or restricted key of Stripe; with the webhook secret it turns on "
+        "payments through Stripe",
     )
     stripe_webhook_secret: SecretStr | None = Field(
         default=None,
@@ -93,8 +103,8 @@ class ProviderSettings(BaseSettings):
     )
     payments_sandbox_url: BaseUrl | None = Field(
         default=None,
-        description="Payments that move no money: where the development stack's stand-in for "
-        "Stripe is, on this machine",
+        description="URL of the development stack's stand-in for Stripe, on this machine; its "
+        "payments move no money",
     )
     payments_sandbox_secret_key: SecretStr | None = Field(
         default=None, description="Secret key that the stand-in for Stripe was started with"
@@ -106,54 +116,49 @@ class ProviderSettings(BaseSettings):
     )
     llm_provider: Literal["offline", "openai"] = Field(
         default="offline",
-        description="Who writes for the composer: offline needs no network, openai is any server "
-        "of that protocol",
+        description="What writes for the composer: offline needs no network, openai is any server "
+        "that speaks OpenAI's protocol",
     )
     llm_base_url: BaseUrl = Field(
         default=AnyHttpUrl("https://api.openai.com/v1"),
-        description="Where the language model's protocol is spoken, up to /chat/completions",
+        description="URL of the language model's API, without /chat/completions",
     )
     llm_api_key: SecretStr | None = Field(
         default=None,
         validate_default=True,
-        description="Key of the language model's server; a server of your own may need none",
+        description="API key for the language model's server; your own server may need none",
     )
     llm_model: str | None = Field(
         default=None,
         validate_default=True,
-        description="Name of the language model, as its server knows it; openai needs one",
+        description="The server's name for the language model; openai needs one",
     )
     llm_context_tokens: int = Field(
         default=32_000,
         ge=4_000,
         le=2_000_000,
-        description="How many tokens the language model takes, question and answer together",
+        description="Tokens that the language model can hold, question and answer together",
     )
     llm_fallback: Literal["offline", "error"] = Field(
         default="offline",
-        description="What happens when the language model fails: offline writes without it, "
-        "error tells the caller",
+        description="What the composer does when the language model fails: offline writes without "
+        "it, error tells the caller",
     )
     stock_photo_provider: Literal["unsplash", "openverse"] = Field(
         default="openverse",
-        description="Whose stock photos /composer/stockphoto are: unsplash or openverse",
+        description="Provider of the photos of /composer/stockphoto: unsplash or openverse",
     )
     unsplash_base_url: BaseUrl = Field(
         default=AnyHttpUrl("https://api.unsplash.com"),
-        description="Where the API of Unsplash is; no request for it goes anywhere else",
+        description="URL of Unsplash's API; requests to Unsplash go to no other host",
     )
     unsplash_access_key: SecretStr | None = Field(
         default=None, description="Access key of Unsplash; without one Unsplash is off"
     )
     openverse_base_url: BaseUrl = Field(
         default=AnyHttpUrl("https://api.openverse.org"),
-        description="Where the API of Openverse is; no request for it goes anywhere else",
+        description="URL of Openverse's API; requests to Openverse go to no other host",
     )
-
-    @field_validator("challenge_hostnames", mode="before")
-    @classmethod
-    def _names_apart(cls, value: object) -> object:
-        return comma_separated(value)
 
     @field_validator("mail_url")
     @classmethod
@@ -194,7 +199,7 @@ class ProviderSettings(BaseSettings):
     @field_validator("payments_sandbox_url")
     @classmethod
     def _on_this_machine(cls, value: AnyHttpUrl | None) -> AnyHttpUrl | None:
-        # Whoever may pay there is given credits for nothing.
+        # A caller who can reach the stand-in gets credits without paying.
         if value is not None and value.host not in _THIS_MACHINE:
             raise ValueError("must be on this machine: 127.0.0.1, [::1] or localhost")
         return value
@@ -222,8 +227,8 @@ class ProviderSettings(BaseSettings):
         if not all("!" <= each <= "~" for each in key):
             raise ValueError("must be printable ASCII without spaces")
         url = info.data.get("llm_base_url")
-        is_asked = info.data.get("llm_provider") == "openai"
-        if is_asked and not key and url is not None and url.host == _KEYED_HOST:
+        is_used = info.data.get("llm_provider") == "openai"
+        if is_used and not key and url is not None and url.host == _KEYED_HOST:
             raise ValueError(f"is needed for {_KEYED_HOST}")
         return value
 

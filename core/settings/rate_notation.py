@@ -1,7 +1,7 @@
-"""How limits on rates are written: ``10/minute``, ``5 per 2 seconds``, several with ``;`` between.
+"""The notation of rate limits: ``10/minute``, ``5 per 2 seconds``, several with ``;`` between.
 
-The notation is that of the library which counts. It is read here without it, because every
-command reads the settings, and few count.
+It is the notation of ``limits``, the library that counts. This module checks it without loading
+the library: every command reads the settings, and few commands count.
 """
 
 import re
@@ -17,7 +17,7 @@ _LIMITS = re.compile(rf"{_LIMIT}(?:[,;|]{_LIMIT})*\Z", re.IGNORECASE)
 
 
 def check_rate_limits(value: str) -> str:
-    """The limits as they were written, empty for none; raises ``ValueError``."""
+    """Return the limits as they were written, empty for none; raises ``ValueError``."""
     if value.strip() and not _LIMITS.match(value):
         raise ValueError("must be like 600/minute or 10/second;200/hour, or empty for no limit")
     return value.strip()

@@ -1,13 +1,14 @@
-from core.errors import unavailable
+from core.refusals.mailing import CHALLENGE_NOT_CONFIGURED
 from core.settings import Settings
 from integrations.challenges.port import Challenge, ChallengeProviderName
 from integrations.challenges.siteverify import (
+    BOUNDS,
     HCAPTCHA,
     RECAPTCHA,
     TURNSTILE,
     SiteVerify,
-    open_client,
 )
+from integrations.http_client import AsyncHttpClient
 
 _RETRY_AFTER_SECONDS = 60
 
@@ -21,17 +22,17 @@ class Challenges:
             (HCAPTCHA, given.hcaptcha_url, given.hcaptcha_secret, given.hcaptcha_site_key),
             (RECAPTCHA, given.recaptcha_url, given.recaptcha_secret, given.recaptcha_site_key),
         )
-        self._client = open_client()
+        self._client = AsyncHttpClient(BOUNDS)
         self._adapters = {
-            dialect.provider: SiteVerify(
+            profile.provider: SiteVerify(
                 self._client,
-                dialect,
+                profile,
                 url=str(url),
                 secret=secret,
                 site_key=site_key,
                 hostnames=given.challenge_hostnames,
             )
-            for dialect, url, secret, site_key in accounts
+            for profile, url, secret, site_key in accounts
             if secret and site_key
         }
 
@@ -42,14 +43,10 @@ class Challenges:
     def challenge_for(self, provider: ChallengeProviderName) -> Challenge:
         """The provider's adapter.
 
-        Raises ``challenge.not_configured`` (unavailable): who asks can't mend it, the operator can.
+        Raises ``challenge.not_configured`` (unavailable): the operator can mend it, not the caller.
         """
         if provider not in self._adapters:
-            raise unavailable(
-                "challenge.not_configured",
-                f"Challenges of {provider} are not set up here.",
-                retry_after=_RETRY_AFTER_SECONDS,
-            )
+            raise CHALLENGE_NOT_CONFIGURED(provider=provider)
         return self._adapters[provider]
 
     async def aclose(self) -> None:

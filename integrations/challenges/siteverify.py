@@ -6,28 +6,31 @@ Sources: developers.cloudflare.com/turnstile/get-started/server-side-validation,
 developers.google.com/recaptcha/docs/verify and /docs/v3.
 """
 
-import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 
-import httpx
 import orjson
 from pydantic import SecretStr
 
-from core.errors import DomainError, forbidden, unavailable
+from core.errors import DomainError
 from core.logging import get_logger
+from core.refusals.mailing import CHALLENGE_FAILED, CHALLENGE_UNAVAILABLE
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
+from integrations.http_client import (
+    AsyncHttpClient,
+    HttpBounds,
+    HttpFailure,
+    HttpReply,
+    reason_of,
+)
 
-_MAX_CHECK_SECONDS = 5.0
-_CONNECT_SECONDS = 2.0
+BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024)
 _RETRY_AFTER_SECONDS = 5
-_MAX_REPLY_BYTES = 64 * 1024
 _MIN_SCORE = 0.5
 # Some servers tell of a problem with status 400 and the usual object.
 _READABLE = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
-_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity"}
+_HEADERS = {"Accept": "application/json"}
 
 # What providers say of a token that is not, or no longer, good. Every other code is about our
 # secret, our request or their service, and no person in front of a widget can mend that.
@@ -62,7 +65,7 @@ class SiteVerifyProfile:
     """What sets a provider apart.
 
     Attributes:
-        longest_token: in characters. Turnstile documents 2,048. The others promise no limit, and
+        max_token_characters: Turnstile documents 2,048. The others promise no limit, and
             tokens of hCaptcha with more than 4,000 characters have been seen.
         reports_action: so that a reply without one is about a widget that was shown without one.
         may_score: a reply without a score is then of a version that knows no action either.
@@ -71,7 +74,7 @@ class SiteVerifyProfile:
     """
 
     provider: ChallengeProviderName
-    longest_token: int
+    max_token_characters: int
     reports_action: bool = False
     may_score: bool = False
     sends_site_key: bool = False
@@ -92,26 +95,16 @@ class _Refused(Exception):
 
 
 class _Unanswered(Exception):
-    """Nobody said whether the token is good; the text is a reason for the log."""
-
-
-def open_client() -> httpx.AsyncClient:
-    """A client for every provider: no redirects, cookies or proxies, and bounded waits."""
-    return httpx.AsyncClient(
-        timeout=httpx.Timeout(_MAX_CHECK_SECONDS, connect=_CONNECT_SECONDS),
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-        follow_redirects=False,
-        trust_env=False,
-    )
+    """The provider didn't say whether the token is good; the text is a reason for the log."""
 
 
 class SiteVerify:
-    """Asks one provider about tokens. The client belongs to whoever hands it in."""
+    """Asks one provider about tokens. The caller closes the client, which all providers share."""
 
     def __init__(
         self,
-        client: httpx.AsyncClient,
-        dialect: SiteVerifyProfile,
+        client: AsyncHttpClient,
+        profile: SiteVerifyProfile,
         *,
         url: str,
         secret: SecretStr,
@@ -120,7 +113,7 @@ class SiteVerify:
     ) -> None:
         self.site_key = site_key
         self._client = client
-        self._dialect = dialect
+        self._profile = profile
         self._url = url
         self._secret = secret
         self._hostnames = hostnames
@@ -128,7 +121,7 @@ class SiteVerify:
     async def check(self, answer: ChallengeResponse) -> None:
         try:
             self._require_likely(answer.token)
-            self._judge(_read(*await self._ask(answer)), answer)
+            self._judge(_read(await self._ask(answer)), answer)
         except _Refused as refused:
             raise self._failed(str(refused)) from None
         except _Unanswered as unanswered:
@@ -138,49 +131,37 @@ class SiteVerify:
         """Refuse what no provider has made, without asking one."""
         if not token.strip():
             raise _Refused("blank token")
-        if len(token) > self._dialect.longest_token:
+        if len(token) > self._profile.max_token_characters:
             raise _Refused("token too long")
         if not token.isascii() or not token.isprintable():
             raise _Refused("token of strange characters")
 
-    async def _ask(self, answer: ChallengeResponse) -> tuple[int, bytes]:
+    async def _ask(self, answer: ChallengeResponse) -> HttpReply:
         try:
-            # Httpx bounds each step, not their sum: a reply may come byte by byte.
-            async with asyncio.timeout(_MAX_CHECK_SECONDS):
-                return await self._post(self._form(answer))
-        except TimeoutError:
-            raise _Unanswered("timeout") from None
-        except httpx.HTTPError as error:
-            raise _Unanswered(type(error).__name__) from None
-
-    async def _post(self, form: dict[str, str]) -> tuple[int, bytes]:
-        body = bytearray()
-        async with self._client.stream("POST", self._url, data=form, headers=_HEADERS) as reply:
-            # Raw: decompressing could make far more of the bytes than what was counted.
-            async for part in reply.aiter_raw():
-                body += part
-                if len(body) > _MAX_REPLY_BYTES:
-                    raise _Unanswered("reply too long")
-            return reply.status_code, bytes(body)
+            return await self._client.send(
+                "POST", self._url, data=self._form(answer), headers=_HEADERS
+            )
+        except HttpFailure as failure:
+            raise _Unanswered(reason_of(failure)) from None
 
     def _form(self, answer: ChallengeResponse) -> dict[str, str]:
         form = {"secret": self._secret.get_secret_value(), "response": answer.token}
         if answer.remote_ip:
             form["remoteip"] = answer.remote_ip
-        if self._dialect.sends_site_key:
+        if self._profile.sends_site_key:
             form["sitekey"] = self.site_key
         return form
 
     def _judge(self, reply: dict[str, object], answer: ChallengeResponse) -> None:
         _require_success(reply)
-        score = reply.get("score") if self._dialect.may_score else None
+        score = reply.get("score") if self._profile.may_score else None
         self._require_action(_text(reply, "action"), answer.action, is_scored=score is not None)
         self._require_hostname(_text(reply, "hostname"))
         if score is not None:
             _require_score(score)
 
     def _require_action(self, reported: str, expected: str, *, is_scored: bool) -> None:
-        is_due = self._dialect.reports_action and (is_scored or not self._dialect.may_score)
+        is_due = self._profile.reports_action and (is_scored or not self._profile.may_score)
         if (reported or is_due) and reported != expected:
             raise _Refused("another action" if reported else "no action")
 
@@ -189,31 +170,28 @@ class SiteVerify:
             raise _Refused("another hostname")
 
     def _failed(self, reason: str) -> DomainError:
-        _log.info("challenge failed", provider=self._dialect.provider, reason=reason)
-        return forbidden("challenge.failed", "The challenge was not passed. Solve a new one.")
+        _log.info("challenge failed", provider=self._profile.provider, reason=reason)
+        return CHALLENGE_FAILED()
 
     def _unavailable(self, reason: str) -> DomainError:
-        _log.warning("challenge unavailable", provider=self._dialect.provider, reason=reason)
-        return unavailable(
-            "challenge.unavailable",
-            "The challenge can't be checked at the moment. Try again with a new one.",
-            retry_after=_RETRY_AFTER_SECONDS,
-        )
+        _log.warning("challenge unavailable", provider=self._profile.provider, reason=reason)
+        return CHALLENGE_UNAVAILABLE()
 
 
-def _read(status: int, body: bytes) -> dict[str, object]:
+def _read(reply: HttpReply) -> dict[str, object]:
     """The reply's object, which says success only with status 200."""
+    status = reply.status
     if status not in _READABLE:
         raise _Unanswered(f"status {status}")
     try:
-        reply: object = orjson.loads(body)
+        verdict: object = orjson.loads(reply.body)
     except orjson.JSONDecodeError:
         raise _Unanswered(f"status {status}, not JSON") from None
-    if not isinstance(reply, dict) or not isinstance(reply.get("success"), bool):
+    if not isinstance(verdict, dict) or not isinstance(verdict.get("success"), bool):
         raise _Unanswered(f"status {status}, not a verdict")
-    if reply["success"] and status != HTTPStatus.OK:
+    if verdict["success"] and status != HTTPStatus.OK:
         raise _Unanswered(f"status {status}, yet success")
-    return reply
+    return verdict
 
 
 def _require_success(reply: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""A circuit breaker: a server that keeps failing is left alone for a while, then tried by one call.
+"""A circuit breaker: a server that keeps failing gets no calls for a while, then a single one.
 
 Libraries for it either hold a lock while a call is under way, so that calls take turns, or let
 every waiting call through at the first chance; neither suits 16 threads.
@@ -12,32 +12,32 @@ from enum import StrEnum
 
 
 class Health(StrEnum):
-    """What a call tells about its server."""
+    """What a call tells about its server's health."""
 
     WORKS = "works"
     FAILS = "fails"
-    # It was never asked, or what went wrong was ours.
+    # The server was never asked, or the mistake was ours.
     UNKNOWN = "unknown"
 
 
 @dataclass(eq=False)
 class CircuitOpen(Exception):
-    """Nothing is sent; ``seconds`` until the next call may try."""
+    """The call was not sent; the next one may try in ``seconds``."""
 
     seconds: float
 
 
 class Circuit:
-    """One server's. Every ``enter`` that returns is followed by one ``leave``."""
+    """The circuit of one server. Each ``enter`` that returns is followed by one ``leave``."""
 
     def __init__(
         self,
         *,
-        most_failures: int = 5,
+        max_failures: int = 5,
         pause_seconds: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._most_failures = most_failures
+        self._max_failures = max_failures
         self._pause_seconds = pause_seconds
         self._clock = clock
         self._lock = threading.Lock()
@@ -72,5 +72,5 @@ class Circuit:
             elif health is Health.FAILS:
                 self._failures += 1
                 # Calls that began before it opened don't make the pause longer.
-                if is_probe or (self._opened_at is None and self._failures >= self._most_failures):
+                if is_probe or (self._opened_at is None and self._failures >= self._max_failures):
                     self._opened_at = self._clock()

@@ -1,4 +1,4 @@
-"""What a server of OpenAI's protocol answered, of which nothing is taken for granted."""
+"""Reads the reply of a server of OpenAI's protocol, and takes nothing in it for granted."""
 
 from typing import Annotated
 
@@ -35,16 +35,15 @@ class Completion(BaseModel):
     choices: list[_Choice] = Field(min_length=1)
     usage: _Usage | None = None
 
-    @property
-    def tokens(self) -> tuple[int, int]:
-        """In and out. A useless answer costs them too."""
-        usage = self.usage or _Usage()
-        return usage.prompt_tokens, usage.completion_tokens
-
     def reply(self, model: str) -> CompletionReply:
-        """Raises ``Failure`` for what is no answer, or half of one."""
-        tokens_in, tokens_out = self.tokens
-        return CompletionReply(_text(self.choices[0]), model, tokens_in, tokens_out)
+        """Raises ``Failure`` for what is no answer, or half of one. That costs its tokens too."""
+        choice, usage = self.choices[0], self.usage or _Usage()
+        tokens = usage.prompt_tokens, usage.completion_tokens
+        text = choice.message.content or ""
+        reason = _uselessness(choice, text)
+        if reason:
+            raise Failure(reason, health=Health.WORKS, tokens=tokens)
+        return CompletionReply(text, model, *tokens)
 
 
 def read(body: bytes) -> Completion:
@@ -55,17 +54,11 @@ def read(body: bytes) -> Completion:
         raise Failure("not a completion") from None
 
 
-def _text(choice: _Choice) -> str:
+def _uselessness(choice: _Choice, text: str) -> str | None:
     if choice.message.refusal:
-        raise _useless("refusal")
+        return "refusal"
     if choice.finish_reason == "content_filter":
-        raise _useless("filtered")
+        return "filtered"
     if choice.finish_reason == "length":
-        raise _useless("longer than allowed")
-    if not (choice.message.content or "").strip():
-        raise _useless("empty answer")
-    return choice.message.content or ""
-
-
-def _useless(reason: str) -> Failure:
-    return Failure(reason, health=Health.WORKS)
+        return "longer than allowed"
+    return None if text.strip() else "empty answer"

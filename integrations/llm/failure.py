@@ -1,16 +1,14 @@
-"""How a call to a language model can go wrong, in words for the log: never the server's."""
+"""Failures of calls to a language model. Their reasons, for the log, never quote the server."""
 
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
-from core.errors import DomainError, provider_failed, too_slow, unavailable
+from core.errors import DomainError
+from core.refusals.composer import LLM_FAILED, LLM_TOO_SLOW, LLM_UNAVAILABLE
 from integrations.llm.circuit import Health
 
 _RETRY_AFTER_SECONDS = 30
-_MAX_RETRY_AFTER_SECONDS = 3600.0
 
 
 class CallOutcome(StrEnum):
@@ -21,7 +19,7 @@ class CallOutcome(StrEnum):
 
 @dataclass(eq=False)
 class Failure(Exception):
-    """One request's.
+    """The failure of one request.
 
     Attributes:
         may_pass: the server asks to come back; ``retry_after`` is when, if it says so.
@@ -36,15 +34,11 @@ class Failure(Exception):
 
     def told(self) -> DomainError:
         if self.outcome is CallOutcome.TOO_SLOW:
-            return too_slow("llm.too_slow", "The language model took too long.")
+            return LLM_TOO_SLOW()
         if self.outcome is CallOutcome.UNAVAILABLE:
             after = _RETRY_AFTER_SECONDS if self.retry_after is None else self.retry_after
-            return unavailable(
-                "llm.unavailable",
-                "The language model takes no questions at the moment.",
-                retry_after=max(1, math.ceil(after)),
-            )
-        return provider_failed("llm.failed", "The language model gave no usable answer.")
+            return LLM_UNAVAILABLE(retry_after=max(1, math.ceil(after)))
+        return LLM_FAILED()
 
 
 class RequestRejected(Exception):
@@ -54,24 +48,3 @@ class RequestRejected(Exception):
         super().__init__(status)
         self.status = status
         self.text = text
-
-
-def retry_after(header: str | None) -> float | None:
-    """Seconds from now, at most an hour, of a header that holds seconds or a date."""
-    if header is None:
-        return None
-    text = header.strip()
-    try:
-        seconds = float(text) if text[:1].isdigit() else _until(text)
-    except (ValueError, OverflowError):
-        return None
-    if not math.isfinite(seconds):
-        return None
-    return min(max(seconds, 0.0), _MAX_RETRY_AFTER_SECONDS)
-
-
-def _until(date: str) -> float:
-    moment = parsedate_to_datetime(date)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - datetime.now(UTC)).total_seconds()

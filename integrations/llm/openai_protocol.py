@@ -1,4 +1,4 @@
-"""Language models behind OpenAI's chat completions protocol, whoever serves it."""
+"""Language models on any server of OpenAI's chat completions protocol."""
 
 import asyncio
 import random
@@ -9,10 +9,10 @@ from core.logging import get_logger
 from integrations.llm import completion, wire
 from integrations.llm.circuit import Circuit, CircuitOpen, Health
 from integrations.llm.failure import CallOutcome, Failure, RequestRejected
-from integrations.llm.manner import RequestFormat
 from integrations.llm.port import CompletionReply, CompletionRequest, Report, Usage, ignore_usage
+from integrations.llm.request_format import RequestFormat
 
-# Before the second try, when the server doesn't say how long, and what that try needs at least.
+# The pause before the second try where the server names none, and what that try needs at least.
 _PAUSE_SECONDS = 0.5
 _MIN_RETRY_SECONDS = 1.0
 
@@ -21,10 +21,10 @@ _log = get_logger(__name__)
 
 @dataclass
 class LlmServerState:
-    """What this process has learnt about the server at one base URL."""
+    """What calls of this process have learnt about the server at one base URL."""
 
     circuit: Circuit = field(default_factory=Circuit)
-    manners: dict[str, RequestFormat] = field(default_factory=dict)
+    formats: dict[str, RequestFormat] = field(default_factory=dict)
 
 
 class OpenAIProtocol:
@@ -82,45 +82,39 @@ class OpenAIProtocol:
             raise Failure("timeout", CallOutcome.TOO_SLOW) from None
 
     async def _negotiated(self, question: CompletionRequest, deadline: float) -> CompletionReply:
-        """Step down from the form that the server took last, until it takes one."""
-        manner: RequestFormat = self._server.manners.get(self._model, RequestFormat())
+        """Ask in the format that the server accepted last, then in looser ones."""
+        form: RequestFormat = self._server.formats.get(self._model, RequestFormat())
         while True:
             try:
-                body = await self._tried_twice(question, manner, deadline)
+                body = await self._tried_twice(question, form, deadline)
             except RequestRejected as refusal:
-                following = manner.after(refusal)
+                following = form.after(refusal)
                 if following is None:
                     raise Failure(f"status {refusal.status}", health=Health.UNKNOWN) from None
-                manner = following
+                form = following
             else:
-                self._server.manners[self._model] = manner
-                return self._read(body)
-
-    def _read(self, body: bytes) -> CompletionReply:
-        completed = completion.read(body)
-        try:
-            return completed.reply(self._model)
-        except Failure as useless:
-            useless.tokens = completed.tokens
-            raise
+                self._server.formats[self._model] = form
+                return completion.read(body).reply(self._model)
 
     async def _tried_twice(
-        self, question: CompletionRequest, manner: RequestFormat, deadline: float
+        self, question: CompletionRequest, form: RequestFormat, deadline: float
     ) -> bytes:
         try:
-            return await self._sent(question, manner, deadline)
+            return await self._sent(question, form, deadline)
         except Failure as failure:
-            pause = _pause(failure)
+            pause = failure.retry_after
+            if pause is None:
+                pause = _PAUSE_SECONDS * random.uniform(1.0, 1.5)  # noqa: S311 - it only spreads calls
             if not failure.may_pass or pause + _MIN_RETRY_SECONDS > deadline - time.monotonic():
                 raise
             _log.info("language model asked again", model=self._model, reason=failure.reason)
         await asyncio.sleep(pause)
-        return await self._sent(question, manner, deadline)
+        return await self._sent(question, form, deadline)
 
     async def _sent(
-        self, question: CompletionRequest, manner: RequestFormat, deadline: float
+        self, question: CompletionRequest, form: RequestFormat, deadline: float
     ) -> bytes:
-        body = manner.body(question, self._model)
+        body = form.body(question, self._model)
         question.before_sending()
         return await wire.send(self._target, body, max(deadline - time.monotonic(), 0.1))
 
@@ -143,9 +137,3 @@ class OpenAIProtocol:
             reason=failure.reason,
             seconds=round(seconds, 3),
         )
-
-
-def _pause(failure: Failure) -> float:
-    if failure.retry_after is not None:
-        return failure.retry_after
-    return _PAUSE_SECONDS * random.uniform(1.0, 1.5)  # noqa: S311 - it spreads, it hides nothing

@@ -1,4 +1,4 @@
-"""What Pressroom asks of a language model: one answer of a known shape to one question."""
+"""The port of language models: one answer of a known shape to one question."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,17 +17,17 @@ class CompletionRequest:
     # A JSON schema, of which the answer is an instance.
     schema: dict[str, Any]
     schema_name: str
-    most_tokens: int
+    max_tokens: int
     # Seconds for this call, a retry included.
     seconds: float
-    # Called before every request that is sent for it, a retry included; what it raises ends the
-    # asking: whoever asks may have lost interest by then.
+    # Called before each request that is sent for it, a retry included. An exception from it ends
+    # the call: by then the caller may have left.
     before_sending: Callable[[], object] = field(default=_nothing, compare=False)
 
 
 @dataclass(frozen=True)
 class CompletionReply:
-    """The text as it came: whether it keeps to the schema is for the asker to check."""
+    """The text as it came: whether it keeps to the schema is for the caller to check."""
 
     text: str
     model: str
@@ -37,7 +37,7 @@ class CompletionReply:
 
 @dataclass(frozen=True)
 class Usage:
-    """What one question came to: `answered`, `failed`, `unavailable` or `too_slow`. Tokens are
+    """The outcome of one question: `answered`, `failed`, `unavailable` or `too_slow`. Tokens are
     the server's count, whether or not the answer was of use."""
 
     model: str

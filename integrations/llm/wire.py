@@ -1,13 +1,10 @@
 """One request to a server of OpenAI's protocol, and its reply as bytes.
 
-The library knows the protocol; what it leaves open is settled here: no redirects, cookies, proxies
-or retries, no variables of the environment, and no more of a reply than an answer can be.
+The library knows the protocol. It gets our bounded client, no retries, and none of its variables of
+the environment.
 """
 
-import ssl
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from functools import cache
 from http import HTTPStatus
 from typing import Any, NoReturn
 
@@ -15,9 +12,16 @@ import httpx2
 import openai
 from pydantic import SecretStr
 
-from integrations.llm.failure import CallOutcome, Failure, RequestRejected, retry_after
+from integrations.http_client import (
+    HttpBounds,
+    HttpFailure,
+    ReplyRefused,
+    async_library_client,
+    retry_after,
+)
+from integrations.llm.failure import CallOutcome, Failure, RequestRejected
 
-_CONNECT_SECONDS = 5.0
+_MAX_CONNECT_SECONDS = 5.0
 _MAX_REPLY_BYTES = 1024 * 1024
 _MAX_REASON_CHARACTERS = 2000
 
@@ -50,30 +54,31 @@ async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
             raise _unconnected(error.__cause__) from None
         except openai.OpenAIError as error:
             raise Failure(type(error).__name__) from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+        except (HttpFailure, httpx2.InvalidURL, httpx2.StreamError) as error:
             raise _unconnected(error) from None
         return bytes(reply.content)
 
 
 def _client(target: Target, seconds: float) -> openai.AsyncOpenAI:
-    timeout = httpx2.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
+    bounds = HttpBounds(seconds, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES)
     return openai.AsyncOpenAI(
         api_key=target.api_key.get_secret_value() if target.api_key else "none",
         base_url=target.base_url,
         max_retries=0,
-        timeout=timeout,
-        http_client=httpx2.AsyncClient(
-            transport=_Bounded(), timeout=timeout, follow_redirects=False, trust_env=False
-        ),
+        timeout=bounds.timeout,
+        http_client=async_library_client(bounds),
     )
 
 
 def _headers(target: Target) -> dict[str, Any]:
     # The library takes these two from the environment, which says nothing about this server.
-    left_out = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
+    left_out: dict[str, Any] = {
+        "OpenAI-Organization": openai.Omit(),
+        "OpenAI-Project": openai.Omit(),
+    }
     if target.api_key is None:
         left_out["Authorization"] = openai.Omit()
-    return {"Accept-Encoding": "identity", **left_out}
+    return left_out
 
 
 def _raise_status(error: openai.APIStatusError) -> NoReturn:
@@ -92,52 +97,8 @@ def _raise_status(error: openai.APIStatusError) -> NoReturn:
 
 
 def _unconnected(cause: BaseException | None) -> Failure:
-    if isinstance(cause, _Unbounded):
+    if isinstance(cause, ReplyRefused):
         return Failure(str(cause))
     if isinstance(cause, httpx2.ConnectError):
         return Failure("no connection", CallOutcome.UNAVAILABLE)
     return Failure(f"broken reply ({type(cause).__name__})")
-
-
-class _Unbounded(httpx2.ReadError):
-    """A reply that would be more than an answer can be."""
-
-
-class _Bounded(httpx2.AsyncHTTPTransport):
-    def __init__(self) -> None:
-        super().__init__(verify=_trusted(), trust_env=False)
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        reply = await super().handle_async_request(request)
-        # Few compressed bytes can be many: what was asked for is identity.
-        if reply.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-            await reply.aclose()
-            raise _Unbounded("compressed reply")
-        return httpx2.Response(
-            reply.status_code,
-            headers=reply.headers,
-            stream=_Counted(reply),
-            extensions=reply.extensions,
-        )
-
-
-class _Counted(httpx2.AsyncByteStream):
-    def __init__(self, reply: httpx2.Response) -> None:
-        self._reply = reply
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        length = 0
-        async for part in self._reply.aiter_raw():
-            length += len(part)
-            if length > _MAX_REPLY_BYTES:
-                raise _Unbounded("reply too long")
-            yield part
-
-    async def aclose(self) -> None:
-        await self._reply.aclose()
-
-
-@cache
-def _trusted() -> ssl.SSLContext:
-    # Reading the system's authorities takes longer than the rest of a client.
-    return ssl.create_default_context()

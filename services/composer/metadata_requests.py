@@ -1,62 +1,85 @@
-"""What is to be written, and what was written for the same: kept for a day.
+"""Requests for metadata or tweets, their results, and the cache that keeps a result for a day.
 
-Equal input under equal settings gives one answer, whoever asks.
+Equal input under equal settings has one result, whichever caller sends it.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import orjson
 
 from core.keyring import Keyring
 from core.settings import Settings
 from services.composer import cache_names
-from services.composer.post import MetadataField, Post, SourcedResult
+from services.composer.post import MetadataField, Post
 from storage.redis.cache import Cache
 
-# Of all that it takes, waiting for a worker included.
 MAX_WRITING_SECONDS = 45.0
 METADATA_CACHE_SECONDS = 24 * 3600
-# Changed when the writers' rules change, so that nothing older is found.
+# Part of each cache key: raise it when the writers' rules change, so that no older result is found.
 _EDITION = "1"
-
-# The fields of the answer, by name.
-GeneratedFields = dict[str, str]
 
 
 @dataclass(frozen=True)
 class MetadataRequest:
-    """The parts of the metadata that are wanted; without any, tweets."""
+    """Asks for the wanted fields of a post's metadata; without any, for tweets."""
+
+    task: ClassVar[str] = "composer.write"
+    max_seconds: ClassVar[float] = MAX_WRITING_SECONDS
 
     post: Post
     wanted: frozenset[MetadataField] = frozenset()
 
+    def to_payload(self) -> dict[str, Any]:
+        return {
+            "title": self.post.title,
+            "content": self.post.content,
+            "wanted": sorted(self.wanted),
+        }
+
+    @classmethod
+    def from_payload(cls, payload: dict[str, Any]) -> "MetadataRequest":
+        post = Post(payload["title"], payload["content"])
+        return cls(post, frozenset(map(MetadataField, payload["wanted"])))
+
+
+@dataclass(frozen=True)
+class MetadataResult:
+    """The fields of the answer by name."""
+
+    fields: dict[str, str]
+    # The header ``Pressroom-Source``: `offline` or `openai/<model>`, with `; fallback`, `; cached`.
+    source: str
+
+    def to_payload(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_payload(cls, payload: dict[str, Any]) -> "MetadataResult":
+        return cls(payload["fields"], payload["source"])
+
 
 class MetadataCache:
-    """What was written, by the name of its commission."""
-
     def __init__(self, settings: Settings, keyring: Keyring, cache: Cache) -> None:
         self._settings = settings
-        self._namer = cache_names.cache_key_signer(keyring)
+        self._keyring = keyring
         self._cache = cache
 
-    def name(self, commission: MetadataRequest) -> str:
-        """The same for what has the same answer."""
-        post = commission.post
-        wanted = ",".join(sorted(commission.wanted)) or "tweets"
-        return cache_names.cache_key(
-            self._namer, "written", _EDITION, *self._writer(), wanted, post.title, post.content
+    def look_up(self, request: MetadataRequest) -> tuple[str, MetadataResult | None]:
+        """The key of the request's result, and the result itself if it is cached."""
+        post, wanted = request.post, ",".join(sorted(request.wanted)) or "tweets"
+        key = cache_names.cache_key(
+            self._keyring, "written", _EDITION, *self._writer(), wanted, post.title, post.content
         )
-
-    def find(self, name: str) -> SourcedResult[GeneratedFields] | None:
-        text = self._cache.get(name)
+        text = self._cache.get(key)
         if text is None:
-            return None
-        found = orjson.loads(text)
-        return SourcedResult(found["fields"], f"{found['source']}; cached")
+            return key, None
+        found = MetadataResult.from_payload(orjson.loads(text))
+        return key, MetadataResult(found.fields, f"{found.source}; cached")
 
-    def keep(self, name: str, written: SourcedResult[GeneratedFields]) -> None:
-        text = orjson.dumps({"fields": written.product, "source": written.source}).decode()
-        self._cache.put(name, text, seconds=METADATA_CACHE_SECONDS)
+    def keep(self, key: str, result: MetadataResult) -> None:
+        text = orjson.dumps(result.to_payload()).decode()
+        self._cache.put(key, text, seconds=METADATA_CACHE_SECONDS)
 
     def _writer(self) -> tuple[str, ...]:
         given = self._settings

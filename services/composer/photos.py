@@ -1,7 +1,7 @@
-"""Stock photos: searches, kept for an hour, and the use of a photo, which its provider is told."""
+"""Stock photos: cached searches, the use of a photo, and the quotas that providers tell."""
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import redis
 from redis.exceptions import RedisError
@@ -11,71 +11,116 @@ from core.logging import get_logger
 from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.registry import StockPhotoProviders
 from services.composer import cache_names
-from services.composer.post import SourcedResult
+from services.composer.worker_requests import SecondsLeft
 from storage.redis.cache import Cache
 
 log = get_logger(__name__)
 
-# Seconds that somebody still waits; raises when nobody does.
-SecondsLeft = Callable[[], float]
-
 MAX_PHOTO_SECONDS = 20.0
 PHOTO_CACHE_SECONDS = 3600
-# A quota that was seen longer ago says nothing: the shortest window that counts is an hour.
+# A quota that was told longer ago says nothing: the shortest window that counts is an hour.
 _QUOTA_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class PhotoSearch:
+    task: ClassVar[str] = "photos.search"
+    max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
+
+    provider: PhotoProviderName
+    query: str
+    page: int
+    limit: int
+
+    def to_payload(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_payload(cls, payload: dict[str, Any]) -> "PhotoSearch":
+        provider = PhotoProviderName(payload["provider"])
+        return cls(provider, payload["query"], payload["page"], payload["limit"])
+
+
+@dataclass(frozen=True)
+class PhotoSearchResult:
+    # JSON, as the provider sent it.
+    payload: str
+    # The header ``Pressroom-Source``: the provider, with `; cached`.
+    source: str
+
+    def to_payload(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_payload(cls, payload: dict[str, Any]) -> "PhotoSearchResult":
+        return cls(payload["payload"], payload["source"])
+
+
+@dataclass(frozen=True)
+class PhotoUse:
+    """Tells the provider that a photo is used, and asks for the URL of its file."""
+
+    task: ClassVar[str] = "photos.download_url"
+    max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
+
+    provider: PhotoProviderName
+    photo: Photo
+
+    def to_payload(self) -> dict[str, Any]:
+        return {"provider": self.provider, "id": self.photo.id, "mark": self.photo.mark}
+
+    @classmethod
+    def from_payload(cls, payload: dict[str, Any]) -> "PhotoUse":
+        return cls(PhotoProviderName(payload["provider"]), Photo(payload["id"], payload["mark"]))
 
 
 class CachedStockPhotos:
     def __init__(self, providers: StockPhotoProviders, keyring: Keyring, cache: Cache) -> None:
         self.providers = providers
-        self._namer = cache_names.cache_key_signer(keyring)
+        self._keyring = keyring
         self._cache = cache
 
-    def name(self, provider: PhotoProviderName, query: str, page: int, limit: int) -> str:
-        origin = self.providers.named(provider).origin
-        return cache_names.cache_key(self._namer, "photos", origin, query, str(page), str(limit))
+    def look_up(self, search: PhotoSearch) -> tuple[str, PhotoSearchResult | None]:
+        """The key of the search's result, and the result itself if it is cached."""
+        origin = self.providers.named(search.provider).origin
+        key = cache_names.cache_key(
+            self._keyring, "photos", origin, search.query, str(search.page), str(search.limit)
+        )
+        text = self._cache.get(key)
+        if text is None:
+            return key, None
+        return key, PhotoSearchResult(text, f"{search.provider}; cached")
 
-    def kept(self, name: str, provider: PhotoProviderName) -> SourcedResult[str] | None:
-        text = self._cache.get(name)
-        return None if text is None else SourcedResult(text, f"{provider}; cached")
+    def search(self, search: PhotoSearch, seconds_left: SecondsLeft) -> PhotoSearchResult:
+        """Raises what the port of stock photos raises."""
+        # The API has looked too, but an equal search may have ended since.
+        key, result = self.look_up(search)
+        if result is not None:
+            return result
+        seconds_left()
+        provider = self.providers.named(search.provider)
+        payload = provider.search(search.query, page=search.page, limit=search.limit)
+        self._cache.put(key, payload, seconds=PHOTO_CACHE_SECONDS)
+        return PhotoSearchResult(payload, search.provider)
 
-    def search(
-        self,
-        provider: PhotoProviderName,
-        query: str,
-        *,
-        page: int,
-        limit: int,
-        patience: SecondsLeft,
-    ) -> SourcedResult[str]:
-        """The provider's payload, JSON, as it came. Raises what its port raises."""
-        name = self.name(provider, query, page, limit)
-        found = self.kept(name, provider)
-        if found is not None:
-            return found
-        patience()
-        payload = self.providers.named(provider).search(query, page=page, limit=limit)
-        self._cache.put(name, payload, seconds=PHOTO_CACHE_SECONDS)
-        return SourcedResult(payload, provider)
-
-    def download_url(self, provider: PhotoProviderName, photo: Photo, patience: SecondsLeft) -> str:
-        """Never kept: the provider wants to hear of each use."""
-        patience()
-        return self.providers.named(provider).download_url(photo)
+    def download_url(self, use: PhotoUse, seconds_left: SecondsLeft) -> str:
+        """Never cached: the provider counts each use."""
+        seconds_left()
+        return self.providers.named(use.provider).download_url(use.photo)
 
 
 def note_quotas(
     client: redis.Redis, provider: PhotoProviderName, quotas: tuple[Quota, ...]
 ) -> None:
-    """Keep what a provider said of its quotas where every process can read it."""
+    """Store a provider's latest quotas in Redis, where every process can read them."""
     if not quotas:
         return
-    seen = {quota.window: f"{quota.remaining}/{quota.limit}" for quota in quotas}
+    key = _quotas_key(provider)
     try:
         with client.pipeline(transaction=False) as together:
-            for window, text in seen.items():
-                together.hset(_quotas_of(provider), window, text)
-            together.expire(_quotas_of(provider), _QUOTA_SECONDS)
+            for quota in quotas:
+                together.hset(key, quota.window, f"{quota.remaining}/{quota.limit}")
+            together.expire(key, _QUOTA_SECONDS)
             together.execute()
     except RedisError as error:
         log.warning("stockphoto.quota_not_noted", reason=type(error).__name__)
@@ -84,7 +129,7 @@ def note_quotas(
 def noted_quotas(client: redis.Redis) -> dict[PhotoProviderName, list[Quota]]:
     noted: dict[PhotoProviderName, list[Quota]] = {}
     for provider in PhotoProviderName:
-        seen: dict[Any, Any] = client.hgetall(_quotas_of(provider))
+        seen: dict[Any, Any] = client.hgetall(_quotas_key(provider))
         noted[provider] = [_quota(window, text) for window, text in seen.items()]
     return noted
 
@@ -94,5 +139,5 @@ def _quota(window: bytes, text: bytes) -> Quota:
     return Quota(window.decode(), int(limit), int(remaining))
 
 
-def _quotas_of(provider: PhotoProviderName) -> str:
+def _quotas_key(provider: PhotoProviderName) -> str:
     return f"pressroom:stockphoto-quotas:{provider}"

@@ -1,18 +1,19 @@
-"""A post as its writer sent it, what can be read in it, and what is written about it."""
+"""A post as its author sent it, the text that is read from it, and what is written about it."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Generic, TypeVar
+from functools import cached_property
+
+from services.composer.text import hyperlinks
+from services.composer.text.characters import CleanText
 
 MAX_POST_TITLE_CHARACTERS = 500
 MAX_POST_CONTENT_CHARACTERS = 1_000_000
 
-Product = TypeVar("Product")
-
 
 @dataclass(frozen=True)
 class Post:
-    """Either may hold Markdown or HTML; one of them isn't blank."""
+    """Title and content may hold Markdown or HTML; at most one of them is blank."""
 
     title: str
     content: str
@@ -22,21 +23,33 @@ class Post:
 class PlainPost:
     """A post without its markup: the only form in which writers see one."""
 
-    title: str
+    title: CleanText
     # Running text, block by block: paragraphs, list items, quotes. No code, no tables, no markup.
-    paragraphs: tuple[str, ...]
-    headings: tuple[str, ...]
-    # Absolute http(s) addresses and @handles that the post itself holds: the only ones that
-    # anything written about it may hold.
+    paragraphs: tuple[CleanText, ...]
+    headings: tuple[CleanText, ...]
+    # Absolute http(s) URLs and @handles that the post itself holds: no text about the post may
+    # hold any other.
     links: frozenset[str]
     mentions: frozenset[str]
-    # In hexadecimal, of the content as it was sent: what names a post without words.
+    # SHA-256 of the content as it was sent, in hexadecimal; it names a post without words.
     content_hash: str = field(default="", compare=False)
+
+    @property
+    def text(self) -> str:
+        return "\n".join((self.title, *self.headings, *self.paragraphs)).strip()
+
+    @cached_property
+    def own_links(self) -> frozenset[str]:
+        """The post's links in the form in which links are compared.
+
+        Bare names that its text shows count too: a post on `Node.js` may be called that.
+        """
+        return frozenset(map(hyperlinks.canonical_link, self.links)) | hyperlinks.find_links(
+            self.text
+        )
 
 
 class MetadataField(StrEnum):
-    """What metadata can be asked for."""
-
     SLUG = "slug"
     SUMMARY = "summary"
     TAGS = "tags"
@@ -44,15 +57,8 @@ class MetadataField(StrEnum):
 
 @dataclass(frozen=True)
 class PostMetadata:
-    """Absent is what wasn't asked for."""
+    """``None`` stands for a field that was not requested."""
 
     slug: str | None = None
     summary: str | None = None
     tags: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class SourcedResult(Generic[Product]):
-    product: Product
-    # The header ``Pressroom-Source``: `offline`, or `openai/<model>`, with what befell it.
-    source: str

@@ -1,7 +1,7 @@
-"""What is promised of everything that is written about a post, whoever writes it.
+"""The rules that every output about a post keeps, whichever writer it comes from.
 
-``…_faults`` tell which promises an output breaks; ``fit_…`` mend what can be mended without
-knowing what was meant, and leave alone what breaks nothing.
+``…_faults`` tell which rules an output breaks, and take no type's word for it; ``fit_…`` mend the
+faults that can be mended without knowing what was meant, and leave alone what breaks no rule.
 """
 
 import re
@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 
 from services.composer.post import MetadataField, PlainPost, PostMetadata
 from services.composer.text import hyperlinks
-from services.composer.text.characters import cut_at_word, normalise_visible, one_line
-from services.composer.text.markup import clean_text, strip_markup
-from services.composer.text.sentences import whole_sentences
-from services.composer.text.transliteration import transliterate
+from services.composer.text.characters import (
+    cut_at_word,
+    one_line,
+    transliterate,
+    visible_line,
+)
+from services.composer.text.markup import clean, strip_markup
 from services.composer.text.tweet_length import MAX_TWEET_WEIGHT, weighted_length
-from services.composer.text.words import content_words, fold_word
+from services.composer.text.words import content_words, fold_word, whole_sentences
 
 __all__ = ["MAX_TWEET_WEIGHT", "weighted_length"]
 
@@ -25,9 +28,9 @@ MAX_TAGS = 8
 MIN_TAGS = 3
 MAX_TAG_CHARACTERS = 60
 MAX_TWEETS = 5
-# Of one tweet or tag, before it is fitted: room for the longest addresses.
+# Of one tweet or tag, before it is fitted: room for the longest URLs.
 _MAX_CONSIDERED_CHARACTERS = 4_000
-# Between tweets in the answer; so none can be within one.
+# Between tweets in the answer. A tweet is one line, so it can't hold this.
 TWEETS_APART = "\n\n"
 
 _SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -46,8 +49,8 @@ def metadata_faults(
         for part in MetadataField
         if (part in wanted) != (getattr(metadata, part) is not None)
     ]
-    if metadata.slug is not None:
-        faults += _slug_faults(metadata.slug)
+    if metadata.slug is not None and not _is_slug(metadata.slug):
+        faults.append(f"the slug is not 1 to {MAX_SLUG_CHARACTERS} of a-z, 0-9 and single hyphens")
     if metadata.summary is not None:
         faults += _summary_faults(plain, metadata.summary)
     if metadata.tags is not None:
@@ -55,15 +58,26 @@ def metadata_faults(
     return faults
 
 
+def foreign_faults(plain: PlainPost, metadata: PostMetadata) -> list[str]:
+    """Faults of a model's summary and tags; a slug can hold no link, and tweets have own rules."""
+    fault = "has a link or a mention that the post doesn't have"
+    faults = []
+    if metadata.summary is not None and _foreign(plain, metadata.summary):
+        faults.append(f"the summary {fault}")
+    if any(_foreign(plain, tag) for tag in metadata.tags or ()):
+        faults.append(f"a tag {fault}")
+    return faults
+
+
 def tweets_faults(plain: PlainPost, tweets: Sequence[str]) -> list[str]:
     faults = []
-    own = _links_of(plain)
     if not 1 <= len(tweets) <= MAX_TWEETS:
         faults.append(f"there are {len(tweets)} tweets, not 1 to {MAX_TWEETS}")
     if len({fold_word(tweet) for tweet in tweets}) < len(tweets):
         faults.append("two tweets are the same")
     for number, tweet in enumerate(tweets, 1):
-        faults += [f"tweet {number} {fault}" for fault in _tweet_faults(plain, own, tweet)]
+        found = (*_text_faults(tweet, ""), *_tweet_faults(plain, tweet))
+        faults += [f"tweet {number} {fault}" for fault in found]
     return faults
 
 
@@ -78,53 +92,59 @@ def fit_slug(text: str, content_hash: str) -> str:
 
 def fit_summary(text: str) -> str:
     """As many whole sentences as there is room for; a first one that is longer is cut."""
-    text = _plain(text)
+    text = clean(text)
     if len(text) <= MAX_SUMMARY_CHARACTERS:
         return text
     kept = whole_sentences(text, MAX_SUMMARY_CHARACTERS)
-    return _plain(kept) if kept else _cut(text, MAX_SUMMARY_CHARACTERS, len)
+    return clean(kept) if kept else _cut(text, MAX_SUMMARY_CHARACTERS, len)
 
 
 def fit_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Without commas, marks around them and repeats, in their own order."""
+    """The tags in their own order, without commas, marks around them and repeats."""
     fitting: dict[str, str] = {}
     for tag in tags:
-        clean = one_line(_COMMAS.sub(" ", _plain(tag[:_MAX_CONSIDERED_CHARACTERS]))).strip(
-            _AROUND_TAG
-        )
-        if clean and len(clean) <= MAX_TAG_CHARACTERS and _has_letter(clean):
-            fitting.setdefault(fold_word(clean), clean)
+        without_commas = _COMMAS.sub(" ", clean(tag[:_MAX_CONSIDERED_CHARACTERS]))
+        text = one_line(without_commas).strip(_AROUND_TAG)
+        if len(text) <= MAX_TAG_CHARACTERS and any(map(str.isalnum, text)):
+            fitting.setdefault(fold_word(text), text)
     return tuple(fitting.values())[:MAX_TAGS]
 
 
 def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
-    """Without what the post doesn't link or mention, cut to length; none may be left."""
+    """The tweets without foreign links and mentions, cut to length; none may be left."""
     fitting: dict[str, str] = {}
-    links_of = _links_of(plain)
     for tweet in tweets:
-        own = _without_strangers(plain, links_of, _plain(tweet[:_MAX_CONSIDERED_CHARACTERS]))
-        if _tweet_faults(plain, links_of, own):
+        text = remove_foreign(plain, clean(tweet[:_MAX_CONSIDERED_CHARACTERS]))
+        if not _is_fit(plain, text):
             # Links in full-width letters are seen once these are plain ones.
-            own = _plain(unicodedata.normalize("NFKC", own))
-            own = _without_strangers(plain, links_of, own)
-        cut = _cut(own, MAX_TWEET_WEIGHT, weighted_length)
-        # What is cut may be another link's beginning.
-        if cut and not _tweet_faults(plain, links_of, cut):
-            fitting.setdefault(fold_word(cut), cut)
+            text = remove_foreign(plain, clean(unicodedata.normalize("NFKC", text)))
+        text = _cut(text, MAX_TWEET_WEIGHT, weighted_length)
+        # The cut may have left another link's beginning.
+        if _is_fit(plain, text):
+            fitting.setdefault(fold_word(text), text)
     return tuple(fitting.values())[:MAX_TWEETS]
 
 
-def _slug_faults(slug: str) -> list[str]:
-    if _SLUG.fullmatch(slug) and len(slug) <= MAX_SLUG_CHARACTERS:
-        return []
-    return [f"the slug is not 1 to {MAX_SLUG_CHARACTERS} of a-z, 0-9 and single hyphens"]
+def remove_foreign(plain: PlainPost, text: str) -> str:
+    """The text itself where it has no link and no mention that the post doesn't have."""
+    kept = hyperlinks.remove_foreign(text, plain.own_links, plain.mentions)
+    return text if kept == text else one_line(kept)
+
+
+def _foreign(plain: PlainPost, text: str) -> bool:
+    links, mentions = hyperlinks.find_links(text), hyperlinks.find_mentions(text)
+    return not (links <= plain.own_links and mentions <= plain.mentions)
+
+
+def _is_slug(slug: str) -> bool:
+    return bool(_SLUG.fullmatch(slug)) and len(slug) <= MAX_SLUG_CHARACTERS
 
 
 def _summary_faults(plain: PlainPost, summary: str) -> list[str]:
     faults = _text_faults(summary, "the summary")
     if len(summary) > MAX_SUMMARY_CHARACTERS:
         faults.append(f"the summary is longer than {MAX_SUMMARY_CHARACTERS} characters")
-    if not summary and _shown(plain):
+    if not summary and plain.text:
         faults.append("the summary is empty")
     return faults
 
@@ -149,60 +169,31 @@ def _tag_faults(tag: str) -> list[str]:
     return faults
 
 
-def _tweet_faults(plain: PlainPost, own: frozenset[str], tweet: str) -> list[str]:
-    faults = _text_faults(tweet, "")
+def _tweet_faults(plain: PlainPost, tweet: str) -> list[str]:
+    faults = []
     if not tweet:
         faults.append("is empty")
     if weighted_length(tweet) > MAX_TWEET_WEIGHT:
         faults.append(f"weighs more than {MAX_TWEET_WEIGHT}")
-    if not hyperlinks.find_links(tweet) <= own:
+    if not hyperlinks.find_links(tweet) <= plain.own_links:
         faults.append("has a link that the post doesn't have")
     if not hyperlinks.find_mentions(tweet) <= plain.mentions:
-        faults.append("mentions somebody whom the post doesn't mention")
+        faults.append("mentions a handle that the post doesn't mention")
     return faults
 
 
 def _text_faults(text: str, what: str) -> list[str]:
-    faults = []
-    if text != one_line(normalise_visible(text)):
-        faults.append(f"{what} is not one line of visible text".strip())
-    elif text != clean_text(text):
-        faults.append(f"{what} holds markup".strip())
-    return faults
+    if text != visible_line(text):
+        return [f"{what} is not one line of visible text".strip()]
+    return [] if text == clean(str(text)) else [f"{what} holds markup".strip()]
 
 
-def _without_strangers(plain: PlainPost, own: frozenset[str], text: str) -> str:
-    cuts = [span[:2] for span in hyperlinks.link_spans(text) if span[2] not in own]
-    cuts += [
-        span[:2]
-        for span in hyperlinks.mention_spans(text)
-        if hyperlinks.fold_link(span[2]) not in plain.mentions
-    ]
-    for start, end in sorted(cuts, reverse=True):
-        text = text[:start] + text[end:]
-    return one_line(text)
+def _is_fit(plain: PlainPost, tweet: str) -> bool:
+    """Whether the tweet keeps every rule; text that is known to be clean isn't cleaned again."""
+    return tweet == clean(tweet) and not _tweet_faults(plain, tweet)
 
 
-def _links_of(plain: PlainPost) -> frozenset[str]:
-    """Addresses, and what the text itself shows that looks like one: `Node.js` is no link yet."""
-    return frozenset(map(hyperlinks.canonical_link, plain.links)) | hyperlinks.find_links(
-        _shown(plain)
-    )
-
-
-def _shown(plain: PlainPost) -> str:
-    return "\n".join((plain.title, *plain.headings, *plain.paragraphs)).strip()
-
-
-def _plain(text: str) -> str:
-    return clean_text(one_line(normalise_visible(text)))
-
-
-def _cut(text: str, most: int, measure: Callable[[str], int]) -> str:
-    cut = cut_at_word(text, most, measure)
-    # Marks that meant nothing may mean something where the text now ends.
-    return cut if cut == clean_text(cut) else cut_at_word(strip_markup(text), most, measure)
-
-
-def _has_letter(text: str) -> bool:
-    return any(character.isalnum() for character in text)
+def _cut(text: str, max_length: int, measure: Callable[[str], int]) -> str:
+    cut = cut_at_word(text, max_length, measure)
+    # Characters that meant nothing may be markup where the text now ends.
+    return cut if cut == clean(cut) else cut_at_word(strip_markup(text), max_length, measure)

@@ -1,6 +1,6 @@
-"""What can be had again at a price, kept for a while in Redis.
+"""A cache in Redis for results that are expensive to make again.
 
-A Redis that is away, full or slow means that nothing is cached, never an error.
+While Redis is away, full or slow, nothing is cached; that is never an error.
 """
 
 import zlib
@@ -14,7 +14,7 @@ from storage.breaker import Breaker
 
 log = get_logger(__name__)
 
-# Queues share the memory, so an entry that stays larger than this is not kept.
+# Compressed. The queues share the memory, so larger results are not cached.
 MAX_ENTRY_BYTES = 32 * 1024
 
 

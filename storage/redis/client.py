@@ -7,18 +7,18 @@ from redis.retry import Retry
 
 from core.settings import Settings
 
-# A dead connection must be noticed: commands fail fast, idle ones are pinged.
+# Commands fail fast and idle connections are pinged, so that a dead connection is noticed.
 _OPTIONS: dict[str, Any] = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
     "socket_keepalive": True,
     "health_check_interval": 10,
 }
-# Commands take well under a millisecond: hundreds of callers share these, one waits for another
-# rather than each opening a connection of its own.
+# Commands take well under a millisecond, so hundreds of callers share these connections: a caller
+# waits for one that is free and opens none of its own.
 _ASYNC_CONNECTIONS = 16
 _ASYNC_TURN_SECONDS = 5
-# What only counts requests must not hold them up.
+# Counting a request must not delay it.
 _COUNTING = {**_OPTIONS, "socket_timeout": 0.5, "socket_connect_timeout": 0.25}
 
 
@@ -31,8 +31,8 @@ def open_counting_redis(settings: Settings) -> redis.Redis:
 
 
 def _open(settings: Settings, options: dict[str, Any]) -> redis.Redis:
-    # Once more, because a connection that idled through the server's restart fails at its first
-    # use; not after a timeout, which would only double.
+    # Retry once: a connection that was idle while the server restarted fails at its first use. A
+    # timeout is not retried, which would only double the wait.
     once_more = Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,))
     return redis.Redis.from_url(settings.redis_url.get_secret_value(), retry=once_more, **options)
 

@@ -1,6 +1,6 @@
-"""Word that something ended, for whoever waits.
+"""Notifications of ended work, for requests that wait for it.
 
-A notification is a hint, never the truth: one may be lost, so that waiters also look for
+A notification is a hint and may be lost, so waiters also look into the database or Redis by
 themselves (``api.waiting.waiters``).
 """
 
@@ -31,7 +31,7 @@ def request_of(topic: str) -> str:
 
 
 def message(topic: str, value: str = "") -> str:
-    """Word that the topic has changed, and to what where the sender knows."""
+    """The message that a topic has changed, with its new value where the sender knows it."""
     return f"{topic} {value}"
 
 

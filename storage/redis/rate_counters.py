@@ -1,4 +1,4 @@
-"""Counts how often something happens within a time, all processes together."""
+"""Counts calls in windows of time, for all processes together."""
 
 import time
 from collections import deque
@@ -25,28 +25,29 @@ _MAX_KEYS = 10_000
 
 @dataclass(frozen=True)
 class RateLimitStatus:
-    """How somebody stands with a limit: of ``most`` in ``window`` seconds, what is ``left``.
+    """One caller's state of one limit: ``remaining`` of ``limit`` calls in ``window`` seconds.
 
-    ``left`` is below 0 for what is beyond the limit; after ``reset`` seconds all is there again.
+    ``remaining`` is below 0 for a call over the limit. The window ends in ``reset`` seconds.
     """
 
-    most: int
+    limit: int
     window: int
-    left: int
+    remaining: int
     reset: int
 
     @classmethod
-    def of(cls, item: RateLimitItem, most: int, count: int, reset: int) -> Self:
-        return cls(most, item.get_expiry(), most - count, reset)
+    def of(cls, item: RateLimitItem, limit: int, count: int, reset: int) -> Self:
+        return cls(limit, item.get_expiry(), limit - count, reset)
 
 
 class RateCounters:
-    """In Redis, all processes together; in this process alone while Redis is away.
+    """Counts in Redis, shared by all processes; ``count_here`` counts in this process alone.
 
-    The windows are those of the clock, so that the count alone says how somebody stands. Of a high
-    limit a process takes a block of numbers at a time, and gives them out by itself: a round trip
-    for each would cost a small request a tenth of its time, and Redis a write to its log. So no
-    limit is ever exceeded, and with several processes it may be reached by a few hundredths early.
+    Windows begin at multiples of their length on the clock, so one counter a window is enough. For
+    a high limit each process reserves a block of the window's count with one INCR and counts inside
+    it: a round trip for each call would cost a small request a tenth of its time, and Redis a write
+    to its log. No limit is ever exceeded; with several processes it may trip up to 1/300 early for
+    each of them.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -60,7 +61,7 @@ class RateCounters:
         self._blocks = _Blocks()
 
     def count(self, item: RateLimitItem, *names: str) -> RateLimitStatus | None:
-        """One more; ``None`` when Redis can't be asked."""
+        """Count one call; ``None`` while Redis is away."""
         key, reset = _window(item, names)
         number = self._blocks.take(key)
         if number is None:
@@ -83,7 +84,7 @@ class RateCounters:
         return first
 
     def count_here(self, item: RateLimitItem, *names: str) -> RateLimitStatus:
-        """One more in this process, which allows half: it does not know of the others."""
+        """Count one call in this process alone, against half the limit: others count too."""
         key, reset = _window(item, names)
         count = self._own.incr(key, item.get_expiry())
         return RateLimitStatus.of(item, max(item.amount // 2, 1), count, reset)
@@ -93,7 +94,7 @@ class RateCounters:
 
 
 class _Blocks:
-    """Numbers that this process may still give out, by the key of their window."""
+    """The numbers that this process has reserved and not used yet, by the key of their window."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -111,9 +112,9 @@ class _Blocks:
     def put(self, key: str, numbers: range) -> None:
         with self._lock:
             if len(self._left) >= _MAX_KEYS:
-                # Windows end, and their keys never come again.
+                # Windows end and their keys never return, so old blocks are of no use.
                 self._left.clear()
-            # Threads that ask at the same time each bring a block.
+            # Threads that find no block at the same time each reserve one.
             self._left.setdefault(key, deque()).append(iter(numbers))
 
 
@@ -122,7 +123,7 @@ def parse_limits(setting: str) -> tuple[RateLimitItem, ...]:
 
 
 def _window(item: RateLimitItem, names: tuple[str, ...]) -> tuple[str, int]:
-    """The key of the window that is open now, and in how many seconds it ends."""
+    """The key of the current window, and in how many seconds it ends."""
     window = item.get_expiry()
     number, gone = divmod(int(time.time()), window)
     return ":".join((*names, str(window), str(number))), window - gone

@@ -10,7 +10,7 @@ import httpx
 
 from models import Resolution
 from services.money.credits import ledger
-from services.money.topups import reviews
+from services.money.topups import settlement
 from tests.faults import till
 from tests.faults.size import sized
 from tests.faults.till import Json, Poster, Terms
@@ -217,7 +217,7 @@ class History:
             assert sold.in_review
             resolution = self.chance.choice(list(Resolution))
             with self.bank.resources.unit_of_work() as uow:
-                reviews.resolve(uow, sold.terms.order_id, resolution)
+                settlement.resolve(uow, sold.terms.order_id, resolution)
             if resolution is Resolution.CREDIT:
                 sold.in_review, sold.paid = False, True
                 sold.settle()

@@ -8,7 +8,7 @@ import pytest
 
 from models import Resolution
 from services.money.credits import ledger
-from services.money.topups import reviews
+from services.money.topups import settlement
 from tests.faults import till
 from tests.faults.size import sized
 from tests.faults.till import Json, Poster, Terms
@@ -123,7 +123,7 @@ def test_an_account_that_is_full_sends_the_order_to_review(bank: Stack, poster: 
     till.require_clean_books(bank)
     ledger.adjust(database, owner.user_id, Decimal(-500), source_id="x")
     with bank.resources.unit_of_work() as uow:
-        reviews.resolve(uow, terms.order_id, Resolution.CREDIT)
+        settlement.resolve(uow, terms.order_id, Resolution.CREDIT)
     assert till.state(bank, terms) == "paid"
     till.require_clean_books(bank)
 

@@ -344,7 +344,7 @@ def test_a_high_limit_is_kept_by_processes_that_take_numbers_by_the_block(stack:
     def take(number: int) -> bool:
         standing = processes[number % 3].count(item, "test", name)
         assert standing is not None
-        return standing.left >= 0
+        return standing.remaining >= 0
 
     with ThreadPoolExecutor(8) as pool:
         allowed = sum(pool.map(take, range(2000)))
@@ -360,7 +360,7 @@ def test_one_process_gives_out_every_number_of_a_high_limit(stack: Stack) -> Non
     name = secrets.token_hex(8)
     left = [counters.count(item, "test", name) for _ in range(901)]
     counters.close()
-    assert [each.left for each in left if each] == list(range(899, -2, -1))
+    assert [each.remaining for each in left if each] == list(range(899, -2, -1))
 
 
 # -- settings ------------------------------------------------------------------------------------

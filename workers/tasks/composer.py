@@ -1,41 +1,21 @@
 from typing import Any
 
-from integrations.stock_photos.port import Photo, PhotoProviderName
 from services.composer.metadata_requests import MetadataRequest
-from services.composer.post import MetadataField, Post
+from services.composer.photos import PhotoSearch, PhotoUse
 from storage.redis.request_work import RequestLease
-from workers import context
-from workers.declaration import TaskSet
-
-TASKS = TaskSet()
+from workers.context import WorkerContext
 
 
-@TASKS.request("composer.write")
-def write(question: RequestLease) -> dict[str, Any]:
-    asked = question.payload
-    commission = MetadataRequest(
-        Post(asked["title"], asked["content"]), frozenset(map(MetadataField, asked["wanted"]))
-    )
-    written = context.writing().write(commission, question.seconds_left)
-    return {"fields": written.product, "source": written.source}
+def write(context: WorkerContext, question: RequestLease) -> dict[str, Any]:
+    request = MetadataRequest.from_payload(question.payload)
+    return context.writer().write(request, question.seconds_left).to_payload()
 
 
-@TASKS.request("photos.search")
-def search(question: RequestLease) -> dict[str, Any]:
-    asked = question.payload
-    found = context.photos().search(
-        PhotoProviderName(asked["provider"]),
-        asked["query"],
-        page=asked["page"],
-        limit=asked["limit"],
-        patience=question.seconds_left,
-    )
-    return {"payload": found.product, "source": found.source}
+def search(context: WorkerContext, question: RequestLease) -> dict[str, Any]:
+    request = PhotoSearch.from_payload(question.payload)
+    return context.photos.search(request, question.seconds_left).to_payload()
 
 
-@TASKS.request("photos.download_url")
-def download_url(question: RequestLease) -> dict[str, Any]:
-    asked = question.payload
-    photo = Photo(asked["id"], asked["mark"])
-    provider = PhotoProviderName(asked["provider"])
-    return {"url": context.photos().download_url(provider, photo, question.seconds_left)}
+def download_url(context: WorkerContext, question: RequestLease) -> dict[str, Any]:
+    use = PhotoUse.from_payload(question.payload)
+    return {"url": context.photos.download_url(use, question.seconds_left)}

@@ -1,4 +1,4 @@
-"""The model writer: what a language model writes about a post, kept to the rules of an output."""
+"""The model writer: a language model's text about a post, checked against the rules of outputs."""
 
 from services.composer.model.model_writer import metadata, tweets
 

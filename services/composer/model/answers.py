@@ -1,11 +1,11 @@
-"""Reads what a language model answered: JSON, alone or in the midst of prose."""
+"""Reads a language model's answer: JSON, alone or in the midst of prose."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from services.composer.post import MetadataField, PostMetadata
-from services.composer.text.characters import normalise_visible, one_line
+from services.composer.text.characters import visible_line
 
 _MAX_JSON_CANDIDATES = 50
 _MAX_ANSWER_TEXTS = 50
@@ -13,11 +13,11 @@ _MAX_ANSWER_TEXT_CHARACTERS = 5000
 
 
 class UnreadableAnswer(Exception):
-    """Not in the shape that was asked for; the text says what is wrong, in words of ours."""
+    """The answer has not the shape that was asked for; the text says why, in words of ours."""
 
 
 def metadata(text: str, wanted: frozenset[MetadataField]) -> PostMetadata:
-    """Keys that weren't asked for are left out, as is all around the object."""
+    """The wanted keys of the answer's object; all other keys and text are left out."""
     answer = _object_with(text, {part.value for part in wanted})
     return PostMetadata(
         slug=_text(answer, "slug") if MetadataField.SLUG in wanted else None,
@@ -71,4 +71,4 @@ def _texts(answer: dict[str, Any], name: str) -> tuple[str, ...]:
 def _plain(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise UnreadableAnswer(f"{name} is no text.")
-    return one_line(normalise_visible(value[:_MAX_ANSWER_TEXT_CHARACTERS]))
+    return visible_line(value[:_MAX_ANSWER_TEXT_CHARACTERS])

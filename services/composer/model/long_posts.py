@@ -1,10 +1,10 @@
-"""A post within a model's budget: whole if it fits, else its parts condensed one by one."""
+"""Fits a post into a model's context: whole, or else as parts condensed one by one."""
 
 from collections.abc import Iterator
 
 from integrations.llm.port import CompletionRequest, LanguageModel
 from services.composer.model import answers, prompts, tokens
-from services.composer.model.allowance import MAX_CALL_SECONDS, TimeBudget
+from services.composer.model.time_budget import MAX_CALL_SECONDS, MIN_CALL_SECONDS, TimeBudget
 from services.composer.post import PlainPost
 
 _MAX_PARTS = 5
@@ -12,8 +12,8 @@ _MAX_HEADING_TOKENS = 200
 _MAX_TITLE_TOKENS = 250
 
 
-def material(plain: PlainPost, llm: LanguageModel, allowance: TimeBudget) -> str:
-    """What a question about the post gives to read; raises what the port raises."""
+def material(plain: PlainPost, llm: LanguageModel, budget: TimeBudget) -> str:
+    """The material of a question about the post; raises what the port raises."""
     room = llm.context_tokens - prompts.MAX_ANSWER_TOKENS
     room -= prompts.OVERHEAD_TOKENS + prompts.REPAIR_TOKENS
     head = _head(plain)
@@ -22,7 +22,7 @@ def material(plain: PlainPost, llm: LanguageModel, allowance: TimeBudget) -> str
     if tokens.estimate(body) <= left:
         return f"{head}{body}"
     parts = _chosen(list(_parts(plain, room)))
-    condensed = [_condensed(part, llm, allowance) for part in parts]
+    condensed = [_condensed(part, llm, budget) for part in parts]
     return head + "\n\n".join(
         tokens.truncate_to_tokens(each, left // len(parts) - 2) for each in condensed
     )
@@ -51,20 +51,21 @@ def _parts(plain: PlainPost, room: int) -> Iterator[str]:
 
 
 def _chosen(parts: list[str]) -> list[str]:
-    """All of them; of very many the first, the last, and some evenly between."""
+    """All parts; of very many the first, the last, and some evenly between."""
     if len(parts) <= _MAX_PARTS:
         return parts
     step = (len(parts) - 1) / (_MAX_PARTS - 1)
     return [parts[round(number * step)] for number in range(_MAX_PARTS)]
 
 
-def _condensed(part: str, llm: LanguageModel, allowance: TimeBudget) -> str:
+def _condensed(part: str, llm: LanguageModel, budget: TimeBudget) -> str:
     """A part's main points; its beginning when time is short or the answer can't be read."""
+    beginning = tokens.truncate_to_tokens(part, prompts.MAX_PART_TOKENS)
     # The question about the whole needs its time.
-    spare = allowance.left - MAX_CALL_SECONDS
-    if spare < 1.0:
-        return tokens.truncate_to_tokens(part, prompts.MAX_PART_TOKENS)
-    task = prompts.condense_prompt()
+    spare = budget.left - MAX_CALL_SECONDS
+    if spare < MIN_CALL_SECONDS:
+        return beginning
+    task = prompts.CONDENSE_PROMPT
     mark, given = prompts.delimited(part)
     reply = llm.ask(
         CompletionRequest(
@@ -72,11 +73,11 @@ def _condensed(part: str, llm: LanguageModel, allowance: TimeBudget) -> str:
             material=given,
             schema=task.schema,
             schema_name=task.schema_name,
-            most_tokens=prompts.MAX_PART_TOKENS,
+            max_tokens=prompts.MAX_PART_TOKENS,
             seconds=min(spare, MAX_CALL_SECONDS),
         )
     )
     try:
-        return answers.part(reply.text) or tokens.truncate_to_tokens(part, prompts.MAX_PART_TOKENS)
+        return answers.part(reply.text) or beginning
     except answers.UnreadableAnswer:
-        return tokens.truncate_to_tokens(part, prompts.MAX_PART_TOKENS)
+        return beginning

@@ -1,27 +1,19 @@
-"""One question about a post, one repair of what its answer breaks, and what is then mended."""
+"""One question about a post, one repair of the rules its answer breaks, and then mending."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
-from core.errors import DomainError, provider_failed
+from core.errors import DomainError
+from core.refusals.composer import COMPOSER_ANSWER_UNUSABLE
 from integrations.llm.port import CompletionRequest, LanguageModel
 from services.composer import rules
-from services.composer.model import answers, long_posts, prompts, strangers, tokens
-from services.composer.model.allowance import TimeBudget
+from services.composer.model import answers, long_posts, prompts, tokens
+from services.composer.model.time_budget import TimeBudget
 from services.composer.post import MetadataField, PlainPost, PostMetadata
 
 Product = TypeVar("Product", PostMetadata, tuple[str, ...])
-
-
-@dataclass(frozen=True)
-class _Wish(Generic[Product]):
-    """What is asked for, and how an answer to it is read, judged and mended."""
-
-    task: prompts.PromptSpec
-    read: Callable[[str], Product]
-    faults: Callable[[Product], list[str]]
-    mend: Callable[[Product], Product]
 
 
 @dataclass(frozen=True)
@@ -31,60 +23,81 @@ class _Attempt(Generic[Product]):
     faults: list[str]
 
 
+@dataclass(frozen=True)
+class _Task(Generic[Product]):
+    """The prompt for a product, and how an answer to it is read, judged and mended."""
+
+    prompt: prompts.PromptSpec
+    read: Callable[[str], Product]
+    faults: Callable[[Product], list[str]]
+    mend: Callable[[Product], Product]
+
+    def attempt(self, text: str) -> _Attempt[Product]:
+        try:
+            product = self.read(text)
+        except answers.UnreadableAnswer as unreadable:
+            return _Attempt(text, None, [str(unreadable)])
+        return _Attempt(text, product, self.faults(product))
+
+
 def metadata(
     plain: PlainPost, wanted: frozenset[MetadataField], llm: LanguageModel, seconds: float
 ) -> PostMetadata:
     """Raises what the port raises, and ``composer.answer_unusable`` (provider_failed)."""
-    wish = _Wish(
-        prompts.metadata(wanted),
+    task = _Task(
+        prompts.metadata_prompt(wanted),
         lambda text: answers.metadata(text, wanted),
         lambda written: [
             *rules.metadata_faults(plain, written, wanted),
-            *strangers.faults(plain, written),
+            *rules.foreign_faults(plain, written),
         ],
         lambda written: _mended(plain, written),
     )
-    return _written(wish, plain, llm, TimeBudget(seconds))
+    return _written(task, plain, llm, TimeBudget(seconds))
 
 
 def tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, ...]:
     """Raises what the port raises, and ``composer.answer_unusable`` (provider_failed)."""
-    wish = _Wish(
-        prompts.tweets(),
+    task = _Task(
+        prompts.TWEETS_PROMPT,
         answers.tweets,
         lambda written: rules.tweets_faults(plain, written),
         lambda written: rules.fit_tweets(plain, written),
     )
-    return _written(wish, plain, llm, TimeBudget(seconds))
+    return _written(task, plain, llm, TimeBudget(seconds))
 
 
 def _written(
-    wish: _Wish[Product], plain: PlainPost, llm: LanguageModel, allowance: TimeBudget
+    task: _Task[Product], plain: PlainPost, llm: LanguageModel, budget: TimeBudget
 ) -> Product:
-    material = long_posts.material(plain, llm, allowance)
-    first = _asked(wish, material, llm, allowance)
+    material = long_posts.material(plain, llm, budget)
+    first = _asked(task, material, llm, budget)
     if first.product is not None and not first.faults:
         return first.product
-    second = _repaired(wish, first, material, llm, allowance)
-    for attempt in (second, first):
-        if attempt is not None and attempt.product is not None:
-            mended = wish.mend(attempt.product) if attempt.faults else attempt.product
-            if not wish.faults(mended):
+    attempts = [first]
+    try:
+        attempts.insert(0, _asked(task, material, llm, budget, failed=first))
+    except DomainError:
+        # The first answer may still be mended.
+        if first.product is None:
+            raise
+    for attempt in attempts:
+        if attempt.product is not None:
+            mended = task.mend(attempt.product) if attempt.faults else attempt.product
+            if not task.faults(mended):
                 return mended
-    raise provider_failed(
-        "composer.answer_unusable", "The language model's answer breaks the rules of this output."
-    )
+    raise COMPOSER_ANSWER_UNUSABLE()
 
 
 def _asked(
-    wish: _Wish[Product],
+    task: _Task[Product],
     material: str,
     llm: LanguageModel,
-    allowance: TimeBudget,
+    budget: TimeBudget,
     failed: _Attempt[Product] | None = None,
 ) -> _Attempt[Product]:
     mark, given = prompts.delimited(material)
-    told = prompts.instructions(wish.task, mark)
+    told = prompts.instructions(task.prompt, mark)
     if failed is not None:
         answer = tokens.truncate_to_tokens(failed.text, prompts.REPAIR_TOKENS // 2)
         more, report = prompts.repair_prompt(failed.faults, answer)
@@ -93,44 +106,18 @@ def _asked(
         CompletionRequest(
             instructions=told,
             material=given,
-            schema=wish.task.schema,
-            schema_name=wish.task.schema_name,
-            most_tokens=prompts.MAX_ANSWER_TOKENS,
-            seconds=allowance.for_a_call(),
+            schema=task.prompt.schema,
+            schema_name=task.prompt.schema_name,
+            max_tokens=prompts.MAX_ANSWER_TOKENS,
+            seconds=budget.for_a_call(),
         )
     )
-    return _judged(wish, reply.text)
-
-
-def _judged(wish: _Wish[Product], text: str) -> _Attempt[Product]:
-    try:
-        product = wish.read(text)
-    except answers.UnreadableAnswer as unreadable:
-        return _Attempt(text, None, [str(unreadable)])
-    return _Attempt(text, product, wish.faults(product))
-
-
-def _repaired(
-    wish: _Wish[Product],
-    first: _Attempt[Product],
-    material: str,
-    llm: LanguageModel,
-    allowance: TimeBudget,
-) -> _Attempt[Product] | None:
-    """A second answer; None where it can't be had and the first one may still be mended."""
-    try:
-        return _asked(wish, material, llm, allowance, failed=first)
-    except DomainError:
-        if first.product is None:
-            raise
-        return None
+    return task.attempt(reply.text)
 
 
 def _mended(plain: PlainPost, written: PostMetadata) -> PostMetadata:
     slug, summary, tags = written.slug, written.summary, written.tags
-
-    def own(text: str) -> str:
-        return strangers.removed(plain, text)
+    own = partial(rules.remove_foreign, plain)
 
     return PostMetadata(
         slug=None if slug is None else rules.fit_slug(own(slug), plain.content_hash),

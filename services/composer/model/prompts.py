@@ -1,7 +1,7 @@
-"""What a language model is told, and what it is given to write about: kept apart, always.
+"""Prompts: the instructions, and apart from them the material, which is never followed.
 
 The post stands between two lines that no post can know, since they are made anew for each call.
-Nothing of a post, nor of an answer about one, ever gets into the instructions.
+No text of a post, nor of an answer about one, ever gets into the instructions.
 """
 
 import secrets
@@ -61,7 +61,24 @@ class PromptSpec:
     schema: dict[str, Any]
 
 
-def metadata(wanted: frozenset[MetadataField]) -> PromptSpec:
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    # No bounds on lengths: strict servers refuse them, and the answer is checked anyway.
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
+
+TWEETS_PROMPT = PromptSpec(_TWEETS, "tweets", _object({"tweets": _TEXTS}))
+CONDENSE_PROMPT = PromptSpec(_CONDENSE, "part", _object({"summary": _TEXT}))
+
+
+def metadata_prompt(wanted: frozenset[MetadataField]) -> PromptSpec:
     # In the order of the enumeration, so that equal questions are equal texts.
     parts = [part for part in MetadataField if part in wanted]
     described = "\n".join(_PARTS[part] for part in parts)
@@ -69,16 +86,8 @@ def metadata(wanted: frozenset[MetadataField]) -> PromptSpec:
     return PromptSpec(f"Write about the post:\n{described}", "metadata", _object(properties))
 
 
-def tweets() -> PromptSpec:
-    return PromptSpec(_TWEETS, "tweets", _object({"tweets": _TEXTS}))
-
-
-def condense_prompt() -> PromptSpec:
-    return PromptSpec(_CONDENSE, "part", _object({"summary": _TEXT}))
-
-
 def delimited(text: str) -> tuple[str, str]:
-    """A mark, and the text between its two lines."""
+    """A new mark, and the text between two lines of it."""
     mark = f"post-{secrets.token_hex(16)}"
     return mark, f"<{mark}>\n{text}\n</{mark}>"
 
@@ -88,21 +97,7 @@ def instructions(task: PromptSpec, mark: str) -> str:
 
 
 def repair_prompt(faults: Sequence[str], answer: str) -> tuple[str, str]:
-    """What is added to the instructions and to the material of the question that went wrong."""
+    """The additions to the instructions and to the material of the question that went wrong."""
     found = "\n".join(f"- {fault}" for fault in faults)
     mark, report = delimited(f"{found}\n\nThe answer:\n{answer}")
     return _REPAIR.format(mark=mark), report
-
-
-_TEXT: dict[str, Any] = {"type": "string"}
-_TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    # No bounds on lengths: strict servers refuse them, and the answer is checked anyway.
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

@@ -1,16 +1,16 @@
-"""The writer that needs no network: it takes from a post what is best said there."""
+"""The writer that needs no network: it picks the best sentences and words of a post."""
 
 from services.composer.offline.document import document_of
 from services.composer.offline.ranking import scores_of
-from services.composer.offline.series import tweets_of
 from services.composer.offline.slug import slug_of
 from services.composer.offline.summary import summary_of
 from services.composer.offline.tags import tags_of
+from services.composer.offline.tweets import tweets_of
 from services.composer.post import MetadataField, PlainPost, PostMetadata
 
 
 def metadata(plain: PlainPost, wanted: frozenset[MetadataField], content_hash: str) -> PostMetadata:
-    """The same for the same post, always. `content_hash` in hexadecimal."""
+    """Always the same for the same post; `content_hash` is hexadecimal."""
     document = document_of(plain)
     summary = MetadataField.SUMMARY in wanted
     return PostMetadata(

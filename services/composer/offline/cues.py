@@ -1,14 +1,11 @@
-"""Words that tell what a sentence or a word is for, in the languages that we know best.
+"""Words, folded, that tell what a sentence or a word is for, in the languages looked after."""
 
-All are asked about in their folded form.
-"""
-
-_FIRST_PERSON = frozenset(
+FIRST_PERSON = frozenset(
     "i i'm i've i'd my me mine ich mich mir mein meine meinem meinen meiner je j'ai j'en moi "
     "mon ma mes yo me mi mis я меня мне мой моя моё мои моей мною 我 僕 私 俺".split()
 )
-# They point back to what a summary leaves out.
-_POINTS_BACK = frozenset(
+# As a sentence's first word they point back to a sentence that a summary may leave out.
+POINTS_BACK = frozenset(
     "but and so then this that these those he she it they his her their there also still aber "
     "und denn dann das dies diese dieser er sie es dort dabei dafür deshalb auch doch damit "
     "mais et donc alors ce cet cette ces il elle ils elles cela c'est là aussi pero y entonces "
@@ -17,13 +14,13 @@ _POINTS_BACK = frozenset(
     "但是 但 而且 所以 于是 因此 这 这些 那 那么 他 她 它 他们 她们 也 しかし "
     "そして それ これ".split()
 )
-_ARTICLES = frozenset(
+ARTICLES = frozenset(
     "the a an this that our their its der die das den dem des ein eine einen einem einer dieser "
     "diese dieses im am zum zur le la les l un une des du au aux ce cet cette leur el los las "
     "unos unas una del al su sus este esta lo il gli o os as um uma de het een en ett".split()
 )
-# How much and when: often said, and about nothing.
-_MEASURES = frozenset(
+# Quantity and time: frequent words that no post is about.
+MEASURES = frozenset(
     "year years month months week weeks day days hour hours minute minutes time times percent "
     "per cent degrees euro euros dollar dollars pound pounds million metre metres today morning "
     "evening night monday tuesday wednesday thursday friday saturday sunday january february "
@@ -43,19 +40,3 @@ _MEASURES = frozenset(
     "января февраля марта апреля мая июня июля августа сентября октября ноября декабря "
     "今年 去年 明年 今天 昨天 小时 分钟 平均 年 月 日 時間 今日 昨日".split()
 )
-
-
-def personal(words: list[str]) -> bool:
-    return not _FIRST_PERSON.isdisjoint(words)
-
-
-def points_back(words: list[str]) -> bool:
-    return bool(words) and words[0] in _POINTS_BACK
-
-
-def is_article(word: str) -> bool:
-    return word in _ARTICLES
-
-
-def is_measure(word: str) -> bool:
-    return word in _MEASURES

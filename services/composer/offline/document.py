@@ -1,16 +1,16 @@
-"""A post as ranked sentences: what summaries, tags and tweets are taken from."""
+"""A post as sentences of words, from which summaries, tags and tweets are taken."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from services.composer.offline.language import language_of
 from services.composer.offline.tokens import Word, tokenizer
 from services.composer.post import PlainPost
-from services.composer.text.sentences import sentences_of
+from services.composer.text.words import sentences_of
 
-# What is looked at of a long post: its beginning whole, and the rest at even steps.
+# Of a long post the beginning is read whole, and the rest at even steps.
 _MAX_DOCUMENT_CHARACTERS = 120_000
 _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_SENTENCES = 300
@@ -24,10 +24,10 @@ _ENDS_WHOLE = re.compile(r"[.!?…。！？।؟۔։።]['\"”’»)\]）」』
 class Sentence:
     text: str
     words: tuple[Word, ...]
-    # Which paragraph it is in, and whether it begins that.
+    # The number of its paragraph, and whether it begins that.
     paragraph: int
     opens: bool
-    # Ends as a sentence ends, and shows no address.
+    # Whether it ends as a sentence does, and shows no URL.
     whole: bool
 
     def keys(self) -> set[str]:
@@ -45,7 +45,11 @@ class Document:
 def document_of(plain: PlainPost) -> Document:
     language = language_of(plain)
     tokenize = tokenizer(language)
-    found = list(_sentences(plain, language))
+    found = [
+        (text, number, index == 0)
+        for number, paragraph in _within_budget(plain.paragraphs)
+        for index, text in enumerate(sentences_of(paragraph, language))
+    ]
     kept = [
         Sentence(text, tuple(tokenize(text)), paragraph, opens, _is_whole(text))
         for text, paragraph, opens in _fairly(found, _MAX_SENTENCES, _FIRST_SENTENCES)
@@ -58,26 +62,20 @@ def document_of(plain: PlainPost) -> Document:
     )
 
 
-def _sentences(plain: PlainPost, language: str) -> Iterator[tuple[str, int, bool]]:
-    for number, paragraph in _within_budget(plain.paragraphs):
-        parts = sentences_of(paragraph, language)
-        yield from ((text, number, index == 0) for index, text in enumerate(parts))
-
-
 def _within_budget(paragraphs: Sequence[str]) -> list[tuple[int, str]]:
     numbered = [(i, text[:_MAX_PARAGRAPH_CHARACTERS]) for i, text in enumerate(paragraphs)]
     total = sum(len(text) for _, text in numbered)
     if total <= _MAX_DOCUMENT_CHARACTERS:
         return numbered
-    most = max(1, len(numbered) * _MAX_DOCUMENT_CHARACTERS // total)
-    return _fairly(numbered, most, min(most // 4, _FIRST_SENTENCES))
+    room = max(1, len(numbered) * _MAX_DOCUMENT_CHARACTERS // total)
+    return _fairly(numbered, room, min(room // 4, _FIRST_SENTENCES))
 
 
-def _fairly(items: list[Item], most: int, first: int) -> list[Item]:
-    """The first ones, and of the others as many at even steps as there is room for."""
-    if len(items) <= most:
+def _fairly(items: list[Item], max_items: int, first: int) -> list[Item]:
+    """The first items, and of the others as many at even steps as there is room for."""
+    if len(items) <= max_items:
         return items
-    rest, room = items[first:], most - first
+    rest, room = items[first:], max_items - first
     return items[:first] + [rest[i * len(rest) // room] for i in range(room)]
 
 

@@ -1,11 +1,11 @@
-"""Which language a post is in: by its script where that tells, else by its letters' statistics."""
+"""Detects a post's language: by its script where that decides, else by statistics of letters."""
 
 import re
 from threading import Lock
 
 from services.composer.post import PlainPost
 
-# As much as a post of 3,000 words has; more tells no more.
+# As much as a post of 3,000 words has; more text decides nothing more.
 _MAX_SAMPLE_CHARACTERS = 20_000
 # Statistics of fewer letters are guesses.
 _MIN_LETTERS = 24
@@ -26,7 +26,7 @@ _ONE_AT_A_TIME = Lock()
 
 
 def language_of(plain: PlainPost) -> str:
-    """An ISO 639-1 code; `en` where nothing tells."""
+    """An ISO 639-1 code; `en` where nothing decides."""
     text = _sample(plain)
     looked_at = text[:_MAX_SCRIPT_SAMPLE_CHARACTERS]
     letters = len(_LETTER.findall(looked_at))
@@ -35,7 +35,11 @@ def language_of(plain: PlainPost) -> str:
             return language
     if letters < _MIN_LETTERS:
         return "ru" if _CYRILLIC.search(looked_at) else "en"
-    return _by_statistics(text)
+    # Its model takes 100 MB, for a worker that writes. Two threads would load it twice.
+    with _ONE_AT_A_TIME:
+        from py3langid import classify
+
+        return str(classify(text)[0])
 
 
 def _sample(plain: PlainPost) -> str:
@@ -47,11 +51,3 @@ def _sample(plain: PlainPost) -> str:
         if room <= 0:
             break
     return "\n".join(pieces)
-
-
-def _by_statistics(text: str) -> str:
-    # Its model takes 100 MB, for a worker that writes. Two threads would load it twice.
-    with _ONE_AT_A_TIME:
-        from py3langid import classify
-
-        return str(classify(text)[0])

@@ -1,9 +1,10 @@
-"""Which sentences a post turns on: those that many others resemble, said early, on its title.
+"""Ranks a post's sentences: by how many others resemble them, how early they are, and its title.
 
 Centrality is TextRank's (Mihalcea and Tarau 2004) over the cosine of words weighted by their
 rarity among the post's sentences; position and title are the features of Edmundson (1969).
 """
 
+from collections.abc import Sequence
 from math import log1p
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ _ALIKE = 0.6
 
 
 def scores_of(document: Document) -> list[float]:
-    """One for each sentence, comparable within a post alone."""
+    """A score for each sentence, comparable within one post only."""
     if not document.sentences:
         return []
     import numpy as np
@@ -43,8 +44,12 @@ def scores_of(document: Document) -> list[float]:
     ]
 
 
+def best_first(scores: Sequence[float]) -> list[int]:
+    return sorted(range(len(scores)), key=lambda index: (-scores[index], index))
+
+
 def are_similar(one: Sentence, other: Sentence) -> bool:
-    """Whether most of what the shorter one says is in the other."""
+    """Whether most words of the shorter sentence are in the other."""
     mine, theirs = one.keys(), other.keys()
     return len(mine & theirs) > _ALIKE * max(1, min(len(mine), len(theirs)))
 
@@ -56,16 +61,16 @@ def _features(sentence: Sentence, index: int, title: set[str]) -> float:
 
 
 def _fitness(sentence: Sentence) -> float:
-    """Questions, fragments, anecdotes and what points back say little outside their paragraph."""
+    """Questions, fragments, anecdotes and backward references say little by themselves."""
     fitness = 1.0 if sentence.whole else 0.3
     if "?" in sentence.text or "？" in sentence.text:
         fitness *= 0.5
     if not _MIN_SENTENCE_WORDS <= len(sentence.words) <= _MAX_SENTENCE_WORDS:
         fitness *= 0.6
     words = [word.plain for word in sentence.words]
-    if cues.personal(words):
+    if not cues.FIRST_PERSON.isdisjoint(words):
         fitness *= 0.7
-    if cues.points_back(words):
+    if words and words[0] in cues.POINTS_BACK:
         fitness *= 0.85
     return fitness
 

@@ -4,10 +4,10 @@ from services.composer.offline.document import Document
 from services.composer.offline.tokens import japanese_readings
 from services.composer.post import PlainPost
 from services.composer.rules import fit_slug
-from services.composer.text.transliteration import transliterate
+from services.composer.text.characters import transliterate
 
 _MAX_SLUG_SOURCE_CHARACTERS = 400
-# How these languages themselves write their letters in plain ones.
+# The plain letters with which writers of these languages replace their own.
 _SPELLED = {
     "de": str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}),
     "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
@@ -20,12 +20,11 @@ _VOWELS = {"ャ": "a", "ュ": "u", "ョ": "o"}
 
 
 def slug_of(plain: PlainPost, document: Document, content_hash: str) -> str:
-    """From the first of title, headings and text that has words."""
+    """The slug of the first of title, headings and paragraphs that has words."""
     nameless = fit_slug("", content_hash)
     for text in (plain.title, *plain.headings[:10], *plain.paragraphs[:10]):
-        slug = fit_slug(
-            _spelled(text[:_MAX_SLUG_SOURCE_CHARACTERS], document.language), content_hash
-        )
+        spelled = _spelled(text[:_MAX_SLUG_SOURCE_CHARACTERS], document.language)
+        slug = fit_slug(spelled, content_hash)
         if slug != nameless:
             return slug
     return nameless

@@ -2,7 +2,7 @@ import re
 from collections.abc import Sequence
 
 from services.composer.offline.document import Document
-from services.composer.offline.ranking import are_similar
+from services.composer.offline.ranking import are_similar, best_first
 from services.composer.post import PlainPost
 from services.composer.rules import MAX_SUMMARY_CHARACTERS, fit_summary
 
@@ -24,10 +24,9 @@ def summary_of(plain: PlainPost, document: Document, scores: Sequence[float]) ->
 
 
 def _chosen(document: Document, scores: Sequence[float]) -> list[int]:
-    order = sorted(range(len(scores)), key=lambda index: (-scores[index], index))
     chosen: list[int] = []
     room = MAX_SUMMARY_CHARACTERS
-    for index in order:
+    for index in best_first(scores):
         sentence = document.sentences[index]
         if chosen and scores[index] < _WORTH * scores[chosen[0]]:
             break

@@ -34,7 +34,7 @@ FoldedPhrase = tuple[str, ...]
 
 @dataclass(slots=True)
 class _Found:
-    # Where it was found first, in title, headings and sentences as they are numbered together.
+    # The number of the text that has it first; title, headings and sentences count together.
     first: int
     last: int = -1
     count: int = 0
@@ -54,7 +54,7 @@ def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
     tags = fit_tags(islice(shown, _MAX_CANDIDATES))[:_WANTED]
     if len(tags) >= MIN_TAGS:
         return tags
-    # Few words at the beginning of a long post are no reason: there may be enough further on.
+    # A long post that begins with few words may have enough of them further on.
     further = sorted(content_words(plain, MIN_TAGS))
     return fit_tags((*tags, *_any_words(plain), *further))[: max(len(tags), MIN_TAGS)]
 
@@ -95,12 +95,12 @@ def _add(
     if before:
         # A capital within a sentence; the title's say nothing.
         entry.names += number > 0 and surface[0].isupper()
-        entry.articles += cues.is_article(before.plain)
+        entry.articles += before.plain in cues.ARTICLES
     return entry
 
 
 def _scores(found: dict[FoldedPhrase, _Found], document: Document) -> dict[FoldedPhrase, float]:
-    """Of those that can be tags."""
+    """The scores of those phrases that can be tags."""
     scores: dict[FoldedPhrase, float] = {}
     titled = _keys(document.title)
     headed = set().union(*map(_keys, document.headings))
@@ -108,14 +108,15 @@ def _scores(found: dict[FoldedPhrase, _Found], document: Document) -> dict[Folde
         if not entry.noun or not _holds_together(key, found):
             continue
         shown = _shown(entry, document.language)
-        if all(cues.is_measure(part) for part in shown.casefold().split()):
+        if cues.MEASURES.issuperset(shown.casefold().split()):
             continue
         score = entry.count * log1p(entry.texts) * sqrt(min(len(shown), _MAX_SCORED_LETTERS))
         score *= 1.0 + 1.0 / (1.0 + entry.first / 3.0)
         score *= _OF_TITLE if key in titled else 1.0
         score *= _OF_HEADING if key in headed else 1.0
-        if found_score := score * _of_noun(entry, document.language):
-            scores[key] = found_score
+        score *= _of_noun(entry, document.language)
+        if score:
+            scores[key] = score
     return scores
 
 
@@ -136,7 +137,7 @@ def _of_noun(entry: _Found, language: str) -> float:
 
 
 def _keys(words: Sequence[Word]) -> set[FoldedPhrase]:
-    """Those of single words and of pairs."""
+    """The keys of single words and of pairs."""
     keys = [word.key for word in words]
     return {(key,) for key in keys} | set(pairwise(keys))
 
@@ -159,7 +160,7 @@ def _without_parts(
 
 
 def _shown(entry: _Found, language: str) -> str:
-    """Its commonest form; in lower case unless it is a name."""
+    """The phrase's commonest form; in lower case unless it is a name."""
     surface = min(entry.surfaces, key=lambda text: (-entry.surfaces[text], text))
     if language == "de" or entry.names > entry.count / 2 or surface.isupper():
         return surface

@@ -1,4 +1,4 @@
-"""Sentences as words, each word with the key under which its forms are one."""
+"""Splits sentences into words, each with a key that all its forms share."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ _STEMMERS = dict(
     "pt=portuguese ro=romanian ru=russian sr=serbian sv=swedish ta=tamil tr=turkish "
     "yi=yiddish".split()
 )
-# Kinds of words that a Chinese or Japanese phrase is about.
+# Tags of Chinese words that carry content.
 _CHINESE_NOUNS = ("n", "vn", "eng", "an", "j", "l", "i")
 _SCRIPT_RUN = re.compile(
     "[\u3400-\u4dbf\u4e00-\u9fff々]+|[\u30a0-\u30ffー]+|[\u3041-\u3096]+"
@@ -27,9 +27,9 @@ _HIRAGANA = re.compile("[\u3041-\u3096]+")
 
 class Word(NamedTuple):
     surface: str
-    # In the form in which words are compared.
+    # The form in which words are compared.
     plain: str
-    # The same for all forms of a word; empty for one that is about nothing.
+    # The same for all forms of a word; empty for a word without content.
     key: str
     # Whether it can stand as a tag by itself.
     noun: bool
@@ -49,8 +49,8 @@ def tokenizer(language: str) -> Tokenizer:
 def _spaced(language: str) -> Tokenizer:
     stop = stop_words(language)
     stem = _stemmer(language)
-    known: dict[str, Word] = {}
 
+    @cache
     def word(surface: str) -> Word:
         plain = fold_word(surface).replace("’", "'")
         # The article of `l'eau`, the possessive of `Anna's`.
@@ -60,16 +60,7 @@ def _spaced(language: str) -> Tokenizer:
         shown = surface[-len(core) :] if core == tail else surface[: len(core)]
         return Word(shown, plain, stem(core) if about else "", about)
 
-    def tokenize(text: str) -> list[Word]:
-        words = []
-        for surface in words_of(text):
-            found = known.get(surface)
-            if found is None:
-                found = known[surface] = word(surface)
-            words.append(found)
-        return words
-
-    return tokenize
+    return lambda text: list(map(word, words_of(text)))
 
 
 def _stemmer(language: str) -> Callable[[str], str]:
@@ -80,7 +71,7 @@ def _stemmer(language: str) -> Callable[[str], str]:
 
     if name not in algorithms():
         return str
-    # One for each text: it isn't safe among threads.
+    # A stemmer for each text: threads can't share one.
     stem: Callable[[str], str] = Stemmer(name).stemWord
     return stem
 
@@ -114,7 +105,7 @@ def _japanese(text: str) -> list[Word]:
 
 
 def japanese_readings(text: str) -> str:
-    """Its words in Katakana, apart; empty without the extra `japanese`."""
+    """The text's words in Katakana, set apart; empty without the extra `japanese`."""
     tagger = _japanese_tagger()
     if tagger is None:
         return ""
@@ -132,7 +123,7 @@ def _japanese_tagger() -> Any:
 
 
 def _by_script(text: str) -> Iterator[Word]:
-    """Runs of Chinese characters and of Katakana are words, Hiragana is what joins them."""
+    """Runs of Chinese characters and of Katakana are words, and Hiragana joins them."""
     stop = stop_words("ja")
     for surface in _SCRIPT_RUN.findall(text):
         key = fold_word(surface)

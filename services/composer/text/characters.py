@@ -1,4 +1,4 @@
-"""What a character must be to stand in running text."""
+"""Which characters may stand in running text, and where a text may be cut."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ _JOINERS = "\u200c\u200d"
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co"})
 ELLIPSIS = "…"
 _BEFORE_ELLIPSIS = " ,;:，、；：-–—.。…([{（「《“‘"
-# What never begins a character of its own: joiners, variation selectors, shades of skin.
+# These never begin a character of their own: joiners, variation selectors, shades of skin.
 _CLINGING = "\u200c\u200d\ufe0e\ufe0f\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _SPACES = re.compile(r"\s+")
 _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3000-\u303f\uff00-\uffef"
@@ -19,8 +19,18 @@ _WIDE_CHARACTER = re.compile(f"[{_WIDE}]")
 _BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
 
 
+class CleanText(str):
+    """One line of visible text without markup, made by ``markup.clean`` alone.
+
+    Cleaning it again changes nothing, so it is cleaned once. A part of it is an ordinary string:
+    characters that meant nothing within the whole may be markup there.
+    """
+
+    __slots__ = ()
+
+
 def normalise_visible(text: str) -> str:
-    """Composed form (NFC), without what nobody can see; white space stays as it is."""
+    """The text in composed form (NFC), without invisible characters; white space stays."""
     if text.isascii() and text.isprintable():
         return text
     return unicodedata.normalize("NFC", "".join(filter(_is_visible, text)))
@@ -32,31 +42,43 @@ def one_line(text: str) -> str:
     return _SPACES.sub(" ", text).strip()
 
 
-def _is_visible(character: str) -> bool:
-    if character in _JOINERS or character.isspace():
-        return True
-    return unicodedata.category(character) not in _INVISIBLE
+def visible_line(text: str) -> str:
+    return one_line(normalise_visible(text))
 
 
-def cut_at_word(text: str, most: int, measure: Callable[[str], int]) -> str:
-    """The text itself if it measures no more; else its beginning and `…`, cut between words."""
-    if measure(text) <= most:
+def transliterate(text: str) -> str:
+    """The text in ASCII, from any script; words of Chinese and Japanese text are set apart."""
+    if text.isascii():
         return text
-    low, high = 0, min(len(text), most)
+    # Imported late: only posts of other scripts need it.
+    from anyascii import anyascii
+
+    return str(anyascii(text))
+
+
+def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> str:
+    """The text itself if it measures no more; else its beginning and `…`, cut between words."""
+    if measure(text) <= max_length:
+        return text
+    low, high = 0, min(len(text), max_length)
     while low < high:
         middle = (low + high + 1) // 2
-        if measure(text[:middle].rstrip() + ELLIPSIS) <= most:
+        if measure(text[:middle].rstrip() + ELLIPSIS) <= max_length:
             low = middle
         else:
             high = middle - 1
     return _before_broken_word(text, low).rstrip(_BEFORE_ELLIPSIS) + ELLIPSIS
 
 
+def _is_visible(character: str) -> bool:
+    if character in _JOINERS or character.isspace():
+        return True
+    return unicodedata.category(character) not in _INVISIBLE
+
+
 def _before_broken_word(text: str, end: int) -> str:
     """A word longer than a third of the room is broken, though not within one character."""
-    if _is_boundary(text, end):
-        return text[:end]
-    for start in range(end, end - end // 3, -1):
+    for start in range(end, end - max(end // 3, 1), -1):
         if _is_boundary(text, start):
             return text[:start]
     while end > 1 and (text[end] in _CLINGING or unicodedata.combining(text[end])):
@@ -65,9 +87,7 @@ def _before_broken_word(text: str, end: int) -> str:
 
 
 def _is_boundary(text: str, index: int) -> bool:
-    before, after = text[index - 1], text[index]
-    return before.isspace() or after.isspace() or _is_wide(before) or _is_wide(after)
-
-
-def _is_wide(character: str) -> bool:
-    return bool(_WIDE_CHARACTER.match(character))
+    return any(
+        character.isspace() or _WIDE_CHARACTER.match(character)
+        for character in text[index - 1 : index + 1]
+    )

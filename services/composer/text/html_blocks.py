@@ -1,4 +1,4 @@
-"""Follows HTML as a stream of tags, which no depth of nesting can exhaust, and keeps its blocks."""
+"""Parses HTML as a stream of tags, so that no depth of nesting can exhaust it, into its blocks."""
 
 from typing import Any
 
@@ -23,13 +23,13 @@ _MAX_HREF_CHARACTERS = 2048
 
 
 class HtmlBlockParser:
-    """Takes a stream's events in turn. Blocks of tables are kept apart."""
+    """Takes a stream's events in turn; keeps the blocks of tables apart."""
 
     def __init__(self) -> None:
         self.paragraphs: list[str] = []
         self.headings: list[str] = []
         self.tabled: list[str] = []
-        self.addresses: list[str] = []
+        self.urls: list[str] = []
         # Whether there is text that no block holds.
         self.loose = False
         self._pieces: list[str] = []
@@ -73,7 +73,7 @@ class HtmlBlockParser:
         self._tables += tag == "table"
         self._heading = tag in HEADINGS or (self._heading and tag not in BLOCKS)
         if tag == "a":
-            self._address(attributes.get("href"))
+            self._link(attributes.get("href"))
 
     def _end(self, tag: str) -> None:
         if self._silent:
@@ -108,9 +108,9 @@ class HtmlBlockParser:
         else:
             self.paragraphs.append(text)
 
-    def _address(self, href: str | None) -> None:
+    def _link(self, href: str | None) -> None:
         if href and len(href) <= _MAX_HREF_CHARACTERS:
-            self.addresses.append(href.strip())
+            self.urls.append(href.strip())
 
 
 def _is_hidden(attributes: dict[str, str | None]) -> bool:

@@ -1,13 +1,13 @@
-"""Links and mentions in text, found more readily than a browser or a platform would."""
+"""Links and mentions in text, found more readily than a browser or a platform finds them."""
 
 import re
 import unicodedata
 from collections.abc import Iterator
 
 # Linear on any text: no two repeats can share a character.
-_ADDRESSED = r"[^\s<>\"'`()\[\]{}|\\^*\x00-\x1f\ue000-\uf8ff]"
-ADDRESS = re.compile(
-    rf"https?://(?:(?!&#?\w+;){_ADDRESSED}|\((?:(?!&#?\w+;){_ADDRESSED})*\))+", re.I
+_URL_CHARACTER = r"[^\s<>\"'`()\[\]{}|\\^*\x00-\x1f\ue000-\uf8ff]"
+URL = re.compile(
+    rf"https?://(?:(?!&#?\w+;){_URL_CHARACTER}|\((?:(?!&#?\w+;){_URL_CHARACTER})*\))+", re.I
 )
 _TRAILING = ".,;:!?'\"_~…。，、！？；：)]}）」』”’»"
 _SCHEME = re.compile(
@@ -28,51 +28,40 @@ _HOST = re.compile(r"https?://\w", re.I)
 
 
 def find_urls(text: str) -> frozenset[str]:
-    """Absolute http(s) addresses as they are written, without the punctuation that follows."""
-    found = (_without_stop(match[0]) for match in ADDRESS.finditer(text))
-    return frozenset(address for address in found if _HOST.match(address))
+    """Absolute http(s) URLs as they are written, without the punctuation that follows."""
+    found = (_without_stop(match[0]) for match in URL.finditer(text))
+    return frozenset(url for url in found if _HOST.match(url))
 
 
-def _without_stop(address: str) -> str:
-    bare = trimmed_end(address)
-    # A bracket that opens within the address closes there.
-    return f"{bare})" if bare.count("(") > bare.count(")") else bare
+def find_mentions(text: str) -> frozenset[str]:
+    """Handles with their `@`, in the form in which they are compared."""
+    return frozenset(match[0] for match in _MENTION.finditer(fold_link(text)))
+
+
+def find_links(text: str) -> frozenset[str]:
+    """All that might become a link, in the form in which links are compared.
+
+    That is any scheme, and names of hosts without one.
+    """
+    return frozenset(link for _, _, link in _link_spans(fold_link(text)))
+
+
+def remove_foreign(text: str, links: frozenset[str], mentions: frozenset[str]) -> str:
+    """Leave out each link and each mention that isn't among these."""
+    cuts = [(start, end) for start, end, link in _link_spans(text) if link not in links]
+    cuts += [m.span() for m in _MENTION.finditer(text) if fold_link(m[0]) not in mentions]
+    for start, end in sorted(cuts, reverse=True):
+        text = text[:start] + text[end:]
+    return text
 
 
 def trimmed_end(link: str) -> str:
     return link.rstrip(_TRAILING)
 
 
-def find_mentions(text: str) -> frozenset[str]:
-    """Handles with their `@`, compared without regard to case or width."""
-    return frozenset(match[0] for match in _MENTION.finditer(fold_link(text)))
-
-
-def find_links(text: str) -> frozenset[str]:
-    """All that might become a link: any scheme, and names of hosts without one."""
-    return frozenset(key for _, _, key in link_spans(fold_link(text)))
-
-
-def link_spans(text: str) -> Iterator[tuple[int, int, str]]:
-    """Where, and the link itself in the form in which two of them are compared."""
-    end = 0
-    for match in _candidates(text):
-        if match.start() < end:
-            continue
-        shown = match[0].rstrip(_TRAILING)
-        end = match.start() + len(shown)
-        if shown:
-            yield match.start(), end, canonical_link(shown)
-
-
-def mention_spans(text: str) -> Iterator[tuple[int, int, str]]:
-    for match in _MENTION.finditer(text):
-        yield match.start(), match.end(), match[0]
-
-
 def canonical_link(link: str) -> str:
     """`HTTPS://WWW.Example.org/` and `example.org` lead to one place."""
-    link = fold_link(link).rstrip(_TRAILING)
+    link = trimmed_end(fold_link(link))
     scheme, separator, rest = link.partition("://")
     if separator and scheme in {"http", "https"}:
         link = rest
@@ -85,6 +74,19 @@ def fold_link(text: str) -> str:
     return _WIDE_STOP.sub(".", plain.casefold())
 
 
-def _candidates(text: str) -> Iterator[re.Match[str]]:
-    found = [*_SCHEME.finditer(text), *_BARE.finditer(text)]
-    return iter(sorted(found, key=lambda match: (match.start(), -match.end())))
+def _without_stop(url: str) -> str:
+    bare = trimmed_end(url)
+    # A bracket that opens within the URL closes there.
+    return f"{bare})" if bare.count("(") > bare.count(")") else bare
+
+
+def _link_spans(text: str) -> Iterator[tuple[int, int, str]]:
+    """Where each link begins and ends, and the link in the form in which links are compared."""
+    candidates = [*_SCHEME.finditer(text), *_BARE.finditer(text)]
+    end = 0
+    for match in sorted(candidates, key=lambda match: (match.start(), -match.end())):
+        shown = trimmed_end(match[0])
+        if match.start() >= end:
+            end = match.start() + len(shown)
+            if shown:
+                yield match.start(), end, canonical_link(shown)

@@ -1,4 +1,4 @@
-"""Reads what a writer sent, Markdown and HTML mixed, into text without markup."""
+"""Reads a post, Markdown and HTML mixed, into text without markup."""
 
 import hashlib
 import re
@@ -8,7 +8,7 @@ from justhtml import stream
 
 from services.composer.post import PlainPost, Post
 from services.composer.text import hyperlinks
-from services.composer.text.characters import normalise_visible, one_line
+from services.composer.text.characters import CleanText, normalise_visible, visible_line
 from services.composer.text.html_blocks import BLOCKS, HtmlBlockParser
 
 _OPTIONS = (
@@ -22,53 +22,63 @@ _OPTIONS = (
 # grows to twice its length.
 _MAX_HTML_CHARACTERS = 2_000_000
 _MAX_CLEANING_ROUNDS = 6
-# Reading again is for marks within paragraphs; longer texts lose every mark instead, and so do
-# all that follow once this much of a post was read again.
+# Reading again is for markup within paragraphs. Longer texts lose every mark instead, and so do
+# all texts that follow once this much of a post was read again.
 _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REREAD_CHARACTERS = 200_000
 _MARKS = re.compile(r"[<>&\[\]*_`~\\]")
-# What the parsers leave as text because it isn't quite markup, and still looks like it.
+# Fragments that the parsers leave as text because they aren't quite markup, and that still look
+# like it.
 _LEFT_OVER = re.compile(
     r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|<[</!?]*(?=[\w!?])|&+(?=#?\w+;)|!+(?=\[)"
 )
 _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.I | re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
-# Private characters stand in for addresses while their text is read again, and one begins it,
-# so that the line isn't taken for a heading, a list or a rule; none is in a post.
-_HIDDEN = re.compile("\ue000(\\d+)\ue001")
+# Private characters stand in for URLs while their text is read again, and one begins it, so that
+# the line isn't taken for a heading, a list or a rule; no post has any of them.
+_HIDDEN = re.compile("\ue000([0-9]{1,5})\ue001")
 _FIRST = "\ue002"
 
 
 def read(post: Post) -> PlainPost:
-    """Never fails: whatever can't be understood is text, or nothing."""
-    walk = _walk(normalise_visible(post.content))
-    title = clean_text(one_line(normalise_visible(post.title)))
-    paragraphs = _settled_all(walk.paragraphs) or _settled_all(walk.tabled)
-    headings = _settled_all(walk.headings)
+    """Never fails: markup that can't be understood is text, or is left out."""
+    blocks = _blocks_of(normalise_visible(post.content))
+    title = clean(post.title)
+    paragraphs = _all_clean(blocks.paragraphs) or _all_clean(blocks.tabled)
+    headings = _all_clean(blocks.headings)
     shown = "\n".join((title, *headings, *paragraphs))
     return PlainPost(
         title=title,
         paragraphs=paragraphs,
         headings=headings,
-        links=hyperlinks.find_urls(shown) | hyperlinks.find_urls("\n".join(walk.addresses)),
+        links=hyperlinks.find_urls(shown) | hyperlinks.find_urls("\n".join(blocks.urls)),
         mentions=hyperlinks.find_mentions(shown),
         content_hash=hashlib.sha256(post.content.encode(errors="replace")).hexdigest(),
     )
 
 
-def clean_text(text: str) -> str:
-    """One line of text from which reading takes nothing more."""
+def clean(text: str) -> CleanText:
+    """One line of the text's visible characters, free of markup."""
+    return text if isinstance(text, CleanText) else _clean_line(visible_line(text))
+
+
+def _clean_line(text: str) -> CleanText:
     if len(text) > _MAX_PARAGRAPH_CHARACTERS:
         return strip_markup(text)
     for _ in range(_MAX_CLEANING_ROUNDS):
         if not _MARKS.search(text):
-            return text
+            return CleanText(text)
         before, text = text, _read_again(text)
         if text == before:
-            text = one_line(_LEFT_OVER.sub(_left_out, text))
+            text = visible_line(_LEFT_OVER.sub(_left_out, text))
             if text == before:
-                return text
+                return CleanText(text)
     return strip_markup(text)
+
+
+def strip_markup(text: str) -> CleanText:
+    """The text without any character that may be markup; for texts too long to be read again."""
+    return CleanText(visible_line(_MARKS.sub(" ", text)))
 
 
 def _left_out(match: re.Match[str]) -> str:
@@ -76,51 +86,49 @@ def _left_out(match: re.Match[str]) -> str:
     return "" if match[0][0] in "*_~`" else " "
 
 
-def strip_markup(text: str) -> str:
-    return one_line(_MARKS.sub(" ", text))
-
-
-def _settled_all(blocks: list[str]) -> tuple[str, ...]:
+def _all_clean(blocks: list[str]) -> tuple[CleanText, ...]:
     texts = []
     left = _MAX_REREAD_CHARACTERS
-    for block in blocks:
-        text = one_line(normalise_visible(block))
-        if _MARKS.search(text):
-            left -= len(text)
-            text = clean_text(text) if left > 0 else strip_markup(text)
-        texts.append(text)
+    for line in map(visible_line, blocks):
+        left -= len(line) if _MARKS.search(line) else 0
+        texts.append(_clean_line(line) if left > 0 else strip_markup(line))
     return tuple(filter(None, texts))
 
 
-def _walk(content: str) -> HtmlBlockParser:
+def _blocks_of(content: str) -> HtmlBlockParser:
     if content.lstrip().startswith("<"):
-        walk = _walk_html(content)
+        blocks = _parsed(content)
         # Text outside all blocks is Markdown that follows some HTML.
-        if not walk.loose:
-            return walk
+        if not blocks.loose:
+            return blocks
     if _INDENTED_BLOCK.search(content):
         # Markdown would take indented HTML for code.
         content = _INDENT.sub("", content)
-    return _walk_html(pyromark.html(content, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
+    return _parsed(pyromark.html(content, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
 
 
-def _walk_html(html: str) -> HtmlBlockParser:
-    walk = HtmlBlockParser()
+def _parsed(html: str) -> HtmlBlockParser:
+    parser = HtmlBlockParser()
     for kind, data in stream(html):
-        walk.take(kind, data)
-    return walk.finished()
+        parser.take(kind, data)
+    return parser.finished()
 
 
 def _read_again(text: str) -> str:
-    """Markdown within HTML, HTML within Markdown's escapes, entities of entities."""
+    """Read the Markdown within HTML, the HTML within Markdown's escapes, entities of entities."""
     hidden: list[str] = []
 
     def hide(match: re.Match[str]) -> str:
         hidden.append(match[0])
         return f"\ue000{len(hidden) - 1}\ue001"
 
-    safe = hyperlinks.ADDRESS.sub(hide, text)
+    def show(match: re.Match[str]) -> str:
+        # A number that none of ours has comes from private characters that entities spell.
+        number = int(match[1])
+        return hidden[number] if number < len(hidden) else ""
+
+    safe = hyperlinks.URL.sub(hide, text)
     html = pyromark.html(f"{_FIRST} {safe}", options=_OPTIONS)
-    walk = _walk_html(html[:_MAX_HTML_CHARACTERS])
-    again = " ".join((*walk.headings, *walk.paragraphs, *walk.tabled)).replace(_FIRST, "")
-    return _HIDDEN.sub(lambda match: hidden[int(match[1])], one_line(again))
+    blocks = _parsed(html[:_MAX_HTML_CHARACTERS])
+    again = " ".join((*blocks.headings, *blocks.paragraphs, *blocks.tabled)).replace(_FIRST, "")
+    return visible_line(_HIDDEN.sub(show, again))

@@ -26,15 +26,15 @@ _EMOJI = re.compile(
     f"|{_SHADED}"
     "|[\u00a9\u00ae]\ufe0f?"
 )
-_ADDRESS = re.compile(
+_URL = re.compile(
     r"(https?://)?((?:[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?\.){1,8}[a-z]{2,24})(:[0-9]{1,5})?"
     r"(/[a-z0-9!*';:=+,.$/%#@\[\]_~|&-]*)?(\?[a-z0-9!*';:=+,.$/%#\[\]@_~|&?-]*)?",
     re.I,
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
 _MAX_URL_CHARACTERS = 2048
-# Domains that the platform certainly knows. One that isn't here may count in full instead, so an
-# address under it weighs as much as the heavier of the two.
+# Domains that the platform certainly knows. One that isn't here may count in full instead, so a
+# URL under it weighs as much as the heavier of the two.
 _KNOWN = frozenset(
     "com org net edu gov mil int info biz name pro aero coop museum jobs mobi travel cat tel asia "
     "app blog cloud club dev news online page shop site store tech wiki work world xyz ".split()
@@ -50,12 +50,12 @@ _KNOWN = frozenset(
 
 
 def weighted_length(text: str) -> int:
-    """Never less than the platform's own count; more only for an address that it may not know."""
+    """Never less than the platform's own count; more only for URLs whose domain it may not know."""
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
     weight, end = 0, 0
-    for match in _ADDRESS.finditer(text):
+    for match in _URL.finditer(text):
         weight += _weight_of_words(text[end : match.start()])
-        weight += _weight_of_address(text, match)
+        weight += _weight_of_url(text, match)
         end = match.end()
     return weight + _weight_of_words(text[end:])
 
@@ -69,7 +69,7 @@ def _weight_of_character(character: str) -> int:
     return 1 if any(low <= ord(character) <= high for low, high in _LIGHT) else 2
 
 
-def _weight_of_address(text: str, match: re.Match[str]) -> int:
+def _weight_of_url(text: str, match: re.Match[str]) -> int:
     written = match[0]
     shown = hyperlinks.trimmed_end(written)
     ending = len(written) - len(shown)

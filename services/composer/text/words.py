@@ -1,8 +1,10 @@
-"""Words in any script, and which of them carry a post's content."""
+"""Words and sentences in any script, and which words carry a post's content."""
 
 import re
 import unicodedata
 from functools import cache
+
+from sentencex import segment
 
 from services.composer.post import PlainPost
 
@@ -14,7 +16,7 @@ UNSPACED = (
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _MIN_LETTERS = 3
 _MIN_UNSPACED_LETTERS = 2
-# In the list of stop words of English, which is long, and yet what posts are about.
+# English stop words of the list, which is long, that posts are often about.
 _ABOUT_SOMETHING = frozenset(
     "area beginning book case face fact group health hello help home information interest keep "
     "member million number page part place point problem program research result room section "
@@ -23,7 +25,7 @@ _ABOUT_SOMETHING = frozenset(
 
 
 def fold_word(text: str) -> str:
-    """The form in which two texts are the same: whatever their case, width and marks' order."""
+    """The form in which words are compared: case, width and the order of marks don't count."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
@@ -32,7 +34,7 @@ def words_of(text: str) -> list[str]:
 
 
 def content_words(plain: PlainPost, enough: int) -> set[str]:
-    """Different words that are about something; no more are looked for once there are enough."""
+    """Different words that carry content; the search ends once there are enough."""
     found: set[str] = set()
     for text in (plain.title, *plain.paragraphs, *plain.headings):
         for word in words_of(text):
@@ -44,7 +46,7 @@ def content_words(plain: PlainPost, enough: int) -> set[str]:
 
 
 def is_content(word: str, stop_words: frozenset[str]) -> bool:
-    """Of a folded word: it begins with a letter, is no mere syllable, and no stop word."""
+    """Whether a folded word begins with a letter, and is neither a syllable nor a stop word."""
     if not word[:1].isalpha() or word in stop_words:
         return False
     if len(word) >= _MIN_LETTERS:
@@ -54,7 +56,7 @@ def is_content(word: str, stop_words: frozenset[str]) -> bool:
 
 @cache
 def stop_words(language: str) -> frozenset[str]:
-    """Folded; none for a language without a list."""
+    """Folded words; none for a language without a list."""
     from stopwordsiso import has_lang, stopwords
 
     words = frozenset(map(fold_word, stopwords(language))) if has_lang(language) else frozenset()
@@ -70,10 +72,23 @@ def all_stop_words() -> frozenset[str]:
 
 @cache
 def _word() -> re.Pattern[str]:
-    """Letters and digits with the marks on them, and what joins two halves of a word."""
-    marks = "".join(map(chr, (code for code in range(0x300, 0x1_0000) if _is_mark(chr(code)))))
+    """Letters and digits with the marks on them, and the signs that join two halves of a word."""
+    characters = map(chr, range(0x300, 0x1_0000))
+    marks = "".join(each for each in characters if unicodedata.category(each) in {"Mn", "Mc"})
     return re.compile(rf"[^\W_](?:[^\W_]|[{marks}]|['’·\u200c\u200d-](?=[^\W_]))*")
 
 
-def _is_mark(character: str) -> bool:
-    return unicodedata.category(character) in {"Mn", "Mc"}
+def sentences_of(text: str, language: str) -> list[str]:
+    """The text's sentences in their order, without the white space around them."""
+    return [stripped for found in segment(language, text) if (stripped := found.strip())]
+
+
+def whole_sentences(text: str, max_characters: int) -> str:
+    """The first sentences that fit into so many characters; empty if not even one does."""
+    end = 0
+    for sentence in sentences_of(text[: 2 * max_characters + 1], "en"):
+        start = text.index(sentence, end)
+        if start + len(sentence) > max_characters:
+            break
+        end = start + len(sentence)
+    return text[:end]

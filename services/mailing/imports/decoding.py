@@ -1,11 +1,13 @@
-"""Bytes to text, whatever the program that wrote them.
+"""Decodes the bytes of a file of unknown encoding.
 
-A byte-order mark decides; else many zeros on one side mean UTF-16; else it is UTF-8 unless most of
-what is not ASCII at the beginning isn't UTF-8: then it is Windows-1252, which holds Latin-1.
+A byte-order mark decides. Without one, many zeros on one side of the byte pairs mean UTF-16.
+Otherwise the file is UTF-8, unless most of the characters beyond ASCII at its beginning are not
+valid UTF-8: then it is Windows-1252, which includes Latin-1.
 
-Where bytes that are no UTF-8 come later, in files glued together or cells cut by bytes, each stays
-in the text as a lone surrogate until ``repair_text`` reads it as Windows-1252. So a name loses at
-most a letter and the rest of its record nothing, and code that needs an exact address can tell.
+Invalid bytes may come later in a UTF-8 file: two files were joined, or a cell was cut inside a
+character. Each such byte stays in the text as a lone surrogate until ``repair_text`` reads it as
+Windows-1252. So a name loses at most a letter, the rest of its record loses nothing, and code that
+needs an exact address can recognise the damage.
 """
 
 import codecs
@@ -23,8 +25,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _WINDOWS = "cp1252"
-# The part of one half of each pair: a few stray zeros are no UTF-16, and scripts whose letters
-# end in a zero put some on the other side.
+# The least share of zeros on one side of the byte pairs: a few stray zeros are not UTF-16. Scripts
+# whose letters end in a zero byte put some zeros on the other side too.
 _ZEROS_OF_UTF16 = 0.2
 
 _DAMAGE = re.compile("[\udc80-\udcff\ufffd]")
@@ -38,12 +40,12 @@ def is_damaged(text: str) -> bool:
 
 
 def repair_text(text: str) -> str:
-    """``text`` with the bytes that could not be read taken as Windows-1252."""
+    """``text``, with each undecodable byte read as Windows-1252."""
     return text.translate(_AS_WINDOWS)
 
 
 class DecodedText:
-    """The text of ``chunks``, without zeros. ``damaged`` once a piece could not be read exactly."""
+    """The text of ``chunks``, without zeros. ``damaged`` is set once a chunk had invalid bytes."""
 
     def __init__(self, chunks: Iterable[bytes], head_bytes: int) -> None:
         self._chunks = iter(chunks)
@@ -51,7 +53,7 @@ class DecodedText:
         head = b""
         while len(head) < head_bytes and (more := next(self._chunks, b"")):
             head += more
-        self.encoding, mark = _recognised(head)
+        self.encoding, mark = _detect_encoding(head)
         self._chunks = chain([head[mark:]], self._chunks)
 
     def __iter__(self) -> Iterator[str]:
@@ -74,43 +76,29 @@ class DecodedText:
         return text.replace("\0", ""), data[used:]
 
 
-def _decode_windows(data: bytes, errors: str, _final: bool) -> tuple[str, int]:
-    return data.decode(_WINDOWS, errors), len(data)
-
-
 _DECODERS: dict[str, Decode] = {
     "utf-8": codecs.utf_8_decode,
     "utf-16-le": codecs.utf_16_le_decode,
     "utf-16-be": codecs.utf_16_be_decode,
     "utf-32-le": codecs.utf_32_le_decode,
     "utf-32-be": codecs.utf_32_be_decode,
-    _WINDOWS: _decode_windows,
+    _WINDOWS: lambda data, errors, _final: (data.decode(_WINDOWS, errors), len(data)),
 }
 _LENIENT = {"utf-8": "surrogateescape", _WINDOWS: "surrogateescape"}
 
 
-def _recognised(head: bytes) -> tuple[str, int]:
-    """The encoding, and how many bytes its mark takes."""
+def _detect_encoding(head: bytes) -> tuple[str, int]:
+    """The encoding, and the number of bytes of its byte-order mark."""
     for mark, encoding in _MARKS:
         if head.startswith(mark):
             return encoding, len(mark)
-    return _utf16(head) or _utf8_or_windows(head), 0
-
-
-def _utf16(head: bytes) -> str | None:
-    pairs = len(head) // 2
-    if pairs == 0:
-        return None
-    even, odd = head[0::2].count(0) / pairs, head[1::2].count(0) / pairs
-    if odd > max(_ZEROS_OF_UTF16, 2 * even):
-        return "utf-16-le"
-    if even > max(_ZEROS_OF_UTF16, 2 * odd):
-        return "utf-16-be"
-    return None
-
-
-def _utf8_or_windows(head: bytes) -> str:
+    if pairs := len(head) // 2:
+        even, odd = head[0::2].count(0) / pairs, head[1::2].count(0) / pairs
+        if odd > max(_ZEROS_OF_UTF16, 2 * even):
+            return "utf-16-le", 0
+        if even > max(_ZEROS_OF_UTF16, 2 * odd):
+            return "utf-16-be", 0
     text, _ = codecs.utf_8_decode(head, "surrogateescape", False)
     beyond_ascii = sum(character > "\x7f" for character in text)
-    unread = len(_DAMAGE.findall(text))
-    return _WINDOWS if unread * 2 > beyond_ascii else "utf-8"
+    invalid = len(_DAMAGE.findall(text))
+    return _WINDOWS if invalid * 2 > beyond_ascii else "utf-8", 0

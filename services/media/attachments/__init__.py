@@ -1,1 +1,1 @@
-"""Uploaded images: accepted by the API, converted by a media worker, served to readers."""
+"""Attachments: images that the API accepts, a media worker converts, and readers fetch."""

@@ -1,4 +1,4 @@
-"""Where an attachment's bytes rest, and in which form."""
+"""The stored objects of an attachment: their keys, and their encryption."""
 
 from models import Attachment
 from storage.encryption import WrappedKey, decrypt, encrypt
@@ -16,12 +16,17 @@ def media_key(attachment: Attachment) -> str:
     return MEDIA + attachment.filename
 
 
-def data_key(resources: Resources, attachment: Attachment) -> bytes | None:
-    """The key of an encrypted attachment's bytes; ``None`` when they are plain."""
+def wrapped_key(attachment: Attachment) -> WrappedKey | None:
+    """Return the wrapped data key of an encrypted attachment; ``None`` for a plain one."""
     if attachment.wrapped_key is None or attachment.wrapped_by is None:
         return None
-    wrapped = WrappedKey(attachment.wrapped_by, attachment.wrapped_key)
-    return resources.envelope.unwrap(wrapped, attachment.hash_id)
+    return WrappedKey(attachment.wrapped_by, attachment.wrapped_key)
+
+
+def data_key(resources: Resources, attachment: Attachment) -> bytes | None:
+    """Return the key of an encrypted attachment's objects; ``None`` for a plain one."""
+    wrapped = wrapped_key(attachment)
+    return None if wrapped is None else resources.key_wrapper.unwrap(wrapped, attachment.hash_id)
 
 
 def seal(plain: bytes, key: bytes | None, object_key: str) -> bytes:

@@ -1,6 +1,7 @@
 import hashlib
 
-from core.errors import invalid
+from core.errors import DomainError, Kind
+from core.refusals.media import ATTACHMENT_DAMAGED, ATTACHMENT_ORIGINAL_MISSING
 from models import Attachment, AttachmentStatus
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
@@ -14,33 +15,28 @@ from storage.resources import Resources
 def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> None:
     """Convert one upload and make it ready, all or nothing.
 
-    Raises a ``DomainError`` with the reason when the image can't be converted.
+    Raises a ``DomainError`` with the reason if the image can't be converted.
     """
-    attachment = _load(resources, lease)
+    with resources.unit_of_work() as uow:
+        attachment = uow.session.get(Attachment, lease.subject_id)
+    if attachment is None:
+        raise JobCancelled
     key = data_key(resources, attachment)
     source = original_key(attachment)
     try:
         original = unseal(resources.objects.get(source), key, source)
         converted = converter.convert(original)
     except ObjectMissing:
-        raise invalid("attachment.original_missing", "The uploaded bytes are gone.") from None
+        raise ATTACHMENT_ORIGINAL_MISSING() from None
     except Tampered as error:
-        raise invalid("attachment.damaged", "The upload was damaged in storage.") from error
+        raise ATTACHMENT_DAMAGED() from error
     except UnreadableImage as error:
-        raise invalid(error.code, error.message) from error
+        raise DomainError(Kind.INVALID, error.code, error.message) from error
     lease.check_cancelled()
     target = media_key(attachment)
-    # Two attempts may write this object at once; both write the same picture.
+    # Two attempts may write this object at once; both write the same bytes.
     resources.objects.put(target, seal(converted.data, key, target), converted.mime_type)
     _make_ready(resources, lease, attachment, converted)
-
-
-def _load(resources: Resources, lease: Lease) -> Attachment:
-    with resources.unit_of_work() as uow:
-        attachment = uow.session.get(Attachment, lease.subject_id)
-    if attachment is None:
-        raise JobCancelled
-    return attachment
 
 
 def _make_ready(

@@ -3,50 +3,59 @@ from functools import partial
 
 from sqlalchemy import delete, select
 
-from core.errors import DomainError, Kind, invalid, not_found
+from core.errors import DomainError, Kind
+from core.refusals.media import (
+    ATTACHMENT_DELETED,
+    ATTACHMENT_GONE,
+    ATTACHMENT_NOT_FOUND,
+    MEDIA_DAMAGED,
+    MEDIA_NOT_FOUND,
+)
 from models import Attachment, AttachmentStatus, Job
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import records
+from services.jobs.idempotency import AcceptedJob
 from services.media.attachments.files import data_key, media_key, original_key, unseal
-from services.media.attachments.upload import PROCESS_ATTACHMENT, AcceptedUpload
+from services.media.attachments.upload import PROCESS_ATTACHMENT
 from storage.encryption import Tampered
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 _HASH_ID = re.compile(r"[a-z0-9]{12}\Z")
-ATTACHMENT_DELETED = {"code": "attachment.deleted", "message": "The attachment was deleted."}
 _FILENAME = re.compile(r"[a-z0-9]{12}\.(webp|png)\Z")
 
 
 def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
-    """The caller's attachment; raises ``attachment.not_found``."""
-    attachment = _find(uow, caller, hash_id)
+    """Return the caller's attachment; raises ``attachment.not_found``."""
+    query = select(Attachment).where(
+        Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
+    )
+    attachment = uow.session.scalar(query) if _HASH_ID.match(hash_id) else None
     if attachment is None:
-        raise not_found("attachment.not_found", "There is no such attachment.")
+        raise ATTACHMENT_NOT_FOUND()
     return attachment
 
 
-def outcome(uow: UnitOfWork, accepted: AcceptedUpload) -> Attachment | DomainError:
-    """What an upload has come to, for its caller: the record, or why there is none.
-
-    Whoever hears the refusal needs no failed record of it; the job keeps the reason.
-    """
-    refused = delete(Attachment).where(
-        Attachment.id == accepted.attachment_id, Attachment.status == AttachmentStatus.FAILED
-    )
-    uow.session.execute(refused)
-    attachment = uow.session.get(Attachment, accepted.attachment_id)
-    if attachment is not None:
+def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
+    """Return an accepted upload's record, or the refusal that says why there is none."""
+    attachment = uow.session.get(Attachment, accepted.subject_id)
+    if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment
     job = uow.session.get(Job, accepted.job_id)
-    if job is None or job.error is None or job.error["code"] == ATTACHMENT_DELETED["code"]:
-        return not_found("attachment.not_found", ATTACHMENT_DELETED["message"])
-    return invalid(job.error["code"], job.error["message"])
+    if job is None or job.error is None or job.error["code"] == ATTACHMENT_DELETED.code:
+        return ATTACHMENT_GONE()
+    return DomainError(Kind.INVALID, job.error["code"], job.error["message"])
+
+
+def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
+    """Delete the record of an upload that failed: its job keeps the reason."""
+    failed = Attachment.status == AttachmentStatus.FAILED
+    uow.session.execute(delete(Attachment).where(Attachment.id == accepted.subject_id, failed))
 
 
 def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Attachment]:
-    """The caller's attachments, newest first."""
+    """Return the caller's attachments, newest first."""
     query = (
         select(Attachment)
         .where(Attachment.user_id == caller.user_id)
@@ -58,7 +67,7 @@ def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list
 
 
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
-    """Forget the attachment, then its objects; raises ``attachment.not_found``."""
+    """Delete the attachment, then its objects; raises ``attachment.not_found``."""
     attachment = get(uow, caller, hash_id)
     _cancel_processing(uow, attachment)
     uow.session.delete(attachment)
@@ -68,45 +77,29 @@ def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
 
 
 def find_media(uow: UnitOfWork, filename: str) -> Attachment:
-    """The ready attachment of that file name; raises ``media.not_found``."""
+    """Return the ready attachment with this file name; raises ``media.not_found``."""
     query = select(Attachment).where(
         Attachment.filename == filename, Attachment.status == AttachmentStatus.READY
     )
     attachment = uow.session.scalar(query) if _FILENAME.match(filename) else None
     if attachment is None:
-        raise media_not_found()
+        raise MEDIA_NOT_FOUND()
     return attachment
 
 
-def media_not_found() -> Exception:
-    return not_found("media.not_found", "There is no such file.")
-
-
 def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
-    """An encrypted attachment's plain bytes, all checked before the first is returned."""
+    """Return an encrypted attachment's plain bytes; all are verified before any is returned."""
     key = media_key(attachment)
     try:
         return unseal(resources.objects.get(key), data_key(resources, attachment), key)
     except ObjectMissing:
-        raise media_not_found() from None
+        raise MEDIA_NOT_FOUND() from None
     except Tampered as error:
-        raise DomainError(
-            Kind.DAMAGED, "media.damaged", "The stored file is damaged; it is not served."
-        ) from error
-
-
-def _find(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment | None:
-    if not _HASH_ID.match(hash_id):
-        return None
-    return uow.session.scalar(
-        select(Attachment).where(
-            Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
-        )
-    )
+        raise MEDIA_DAMAGED() from error
 
 
 def _cancel_processing(uow: UnitOfWork, attachment: Attachment) -> None:
-    """End the job with its subject; a worker that holds it finds its lease gone."""
+    """Cancel the attachment's job; a worker that runs it finds its lease gone."""
     jobs = uow.session.scalars(
         select(Job)
         .where(
@@ -118,4 +111,4 @@ def _cancel_processing(uow: UnitOfWork, attachment: Attachment) -> None:
         .with_for_update()
     )
     for job in jobs:
-        records.end_with_subject(uow, job, ATTACHMENT_DELETED)
+        records.end_with_subject(uow, job, ATTACHMENT_DELETED())

@@ -3,17 +3,18 @@ from collections.abc import Iterator
 from sqlalchemy import select, update
 
 from models import Attachment
-from storage.encryption import WrappedKey
+from services.media.attachments.files import wrapped_key
 from storage.resources import Resources
 
-_BATCH = 500
+_MAX_BATCH_ROWS = 500
 
 
 def rotate(resources: Resources) -> Iterator[int]:
-    """Rewrap every data key that an older encryption key wraps; yields how many, batch by batch.
+    """Rewrap each data key that an older encryption key wraps; yields the number of each batch.
 
-    Objects are not touched. Each batch is a transaction of its own, so it may be stopped and run
-    again, beside the running service. Raises ``Tampered`` for a key that none of the keyring opens.
+    Objects stay as they are. Each batch is a transaction, so an operator may stop the rotation and
+    run it again, while the service runs. Raises ``Tampered`` for a data key that no key of the
+    keyring unwraps.
     """
     after = 0
     while True:
@@ -24,16 +25,18 @@ def rotate(resources: Resources) -> Iterator[int]:
                     .where(
                         Attachment.id > after,
                         Attachment.encrypted,
-                        Attachment.wrapped_by != resources.envelope.current,
+                        Attachment.wrapped_by != resources.key_wrapper.current,
                     )
                     .order_by(Attachment.id)
-                    .limit(_BATCH)
+                    .limit(_MAX_BATCH_ROWS)
                     .with_for_update()
                 )
             )
             for attachment in stale:
-                rewrapped = _rewrapped(resources, attachment)
-                # Beside the ORM, so that updated_at stays: the attachment is the same.
+                wrapped = wrapped_key(attachment)
+                assert wrapped is not None
+                rewrapped = resources.key_wrapper.rewrap(wrapped, attachment.hash_id)
+                # Not by the ORM, which would set updated_at: the attachment is the same.
                 uow.session.execute(
                     update(Attachment.__table__)  # type: ignore[arg-type]
                     .where(Attachment.id == attachment.id)
@@ -43,10 +46,3 @@ def rotate(resources: Resources) -> Iterator[int]:
             return
         after = stale[-1].id
         yield len(stale)
-
-
-def _rewrapped(resources: Resources, attachment: Attachment) -> WrappedKey:
-    assert attachment.wrapped_key is not None
-    assert attachment.wrapped_by is not None
-    wrapped = WrappedKey(attachment.wrapped_by, attachment.wrapped_key)
-    return resources.envelope.rewrap(wrapped, attachment.hash_id)

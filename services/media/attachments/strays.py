@@ -1,8 +1,8 @@
-"""Rows without objects, and objects without rows.
+"""Strays: objects that no row names, and rows whose object is gone.
 
-A crash, or a connection that broke at the wrong moment, may leave an object that no row names; a
-bucket restored from an older copy may lack one that a row does. Both sides are read in the order
-of their names, side by side, so that any number of them takes little memory.
+A crash, or a connection that breaks at the wrong moment, may leave an object without a row. A
+bucket restored from an older copy may lack an object that a row names. The search reads objects
+and rows in the order of their names, side by side, so that it needs little memory for any number.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from models import Attachment, AttachmentStatus
 from services.media.attachments.files import MEDIA, ORIGINALS
 from storage.resources import Resources
 
-# What is younger may be of a request or job under way, whose other half comes in a moment.
+# A younger object or row may be that of a running request or job, which writes the other soon.
 STRAY_GRACE = timedelta(hours=1)
-_BATCH = 1000
+_MAX_BATCH_ROWS = 1000
 
 
 class StrayKind(StrEnum):
@@ -28,24 +28,24 @@ class StrayKind(StrEnum):
 
 @dataclass(frozen=True)
 class Stray:
-    fault: StrayKind
+    kind: StrayKind
     key: str
 
 
 def find(
     resources: Resources, *, now: datetime, prefixes: tuple[str, ...] = (MEDIA, ORIGINALS)
 ) -> Iterator[Stray]:
-    """Every stray that is older than the grace period."""
+    """Yield every stray that is older than the grace period."""
     for prefix in prefixes:
         for stray in _compare(resources, prefix, before=now - STRAY_GRACE):
-            # Both sides were read at different moments: look at this one again.
-            if _is_still(resources, stray):
+            # Object and row were read at different moments, so check this one again.
+            if _is_still_stray(resources, stray):
                 yield stray
 
 
 def mend(resources: Resources, stray: Stray) -> None:
     """Remove an object that no row names; fail a row whose object is gone."""
-    if stray.fault is StrayKind.OBJECT_WITHOUT_ROW:
+    if stray.kind is StrayKind.OBJECT_WITHOUT_ROW:
         resources.objects.remove(stray.key)
         return
     error = {"code": "attachment.object_missing", "message": "The stored file is gone."}
@@ -57,57 +57,64 @@ def mend(resources: Resources, stray: Stray) -> None:
         )
 
 
-def _is_still(resources: Resources, stray: Stray) -> bool:
+def sweep_uploads(resources: Resources, *, now: datetime) -> None:
+    """Remove originals that no attachment waits for: a crash leaves them."""
+    for stray in find(resources, now=now, prefixes=(ORIGINALS,)):
+        mend(resources, stray)
+
+
+def _is_still_stray(resources: Resources, stray: Stray) -> bool:
     has_object = resources.objects.exists(stray.key)
-    if stray.fault is StrayKind.OBJECT_WITHOUT_ROW:
-        return has_object and not _claimed(resources, stray.key)
-    return not has_object and _claimed(resources, stray.key)
-
-
-def _claimed(resources: Resources, key: str) -> bool:
-    """Whether some row names the object now."""
-    if key.startswith(MEDIA):
-        named = Attachment.filename == key.removeprefix(MEDIA)
+    if stray.key.startswith(MEDIA):
+        named = Attachment.filename == stray.key.removeprefix(MEDIA)
         statuses = [AttachmentStatus.READY, AttachmentStatus.PROCESSING]
     else:
-        named = Attachment.hash_id == key.removeprefix(ORIGINALS)
+        named = Attachment.hash_id == stray.key.removeprefix(ORIGINALS)
         statuses = [AttachmentStatus.PROCESSING]
     query = select(Attachment.id).where(named, Attachment.status.in_(statuses))
     with resources.unit_of_work() as uow:
-        return uow.session.scalar(query) is not None
+        has_row = uow.session.scalar(query) is not None
+    if stray.kind is StrayKind.OBJECT_WITHOUT_ROW:
+        return has_object and not has_row
+    return has_row and not has_object
 
 
 def _compare(resources: Resources, prefix: str, *, before: datetime) -> Iterator[Stray]:
-    """A merge of two sorted streams: the bucket's keys and those that rows name."""
-    rows = _named(resources, prefix, before)
+    """Merge two sorted streams: the bucket's keys, and the keys that rows name."""
+    rows = _named_objects(resources, prefix, before)
     row = next(rows, None)
     for item in resources.objects.stored(prefix):
         while row is not None and row.key < item.key:
-            yield from _missing(row)
+            yield from _stray_of(row)
             row = next(rows, None)
         if row is not None and row.key == item.key:
             row = next(rows, None)
         elif item.modified_at < before:
             yield Stray(StrayKind.OBJECT_WITHOUT_ROW, item.key)
     while row is not None:
-        yield from _missing(row)
+        yield from _stray_of(row)
         row = next(rows, None)
 
 
 @dataclass(frozen=True)
-class _Named:
+class _NamedObject:
+    """An object that a row names; ``required`` if it must exist, since the row is old enough."""
+
     key: str
-    # Old enough, and of a kind, that its object must be there.
     required: bool
 
 
-def _missing(row: _Named) -> Iterator[Stray]:
+def _stray_of(row: _NamedObject) -> Iterator[Stray]:
     if row.required:
         yield Stray(StrayKind.ROW_WITHOUT_OBJECT, row.key)
 
 
-def _named(resources: Resources, prefix: str, before: datetime) -> Iterator[_Named]:
-    """The keys that rows name under a prefix, sorted as the bucket sorts them."""
+def _named_objects(resources: Resources, prefix: str, before: datetime) -> Iterator[_NamedObject]:
+    """Yield the objects that rows name under a prefix, in the bucket's order of keys.
+
+    A row names its converted image from the start, which must exist once the row is ready, and its
+    original until then.
+    """
     column = Attachment.filename if prefix == MEDIA else Attachment.hash_id
     last = ""
     while True:
@@ -116,19 +123,12 @@ def _named(resources: Resources, prefix: str, before: datetime) -> Iterator[_Nam
                 select(column, Attachment.status, Attachment.updated_at)
                 .where(column > last)
                 .order_by(column)
-                .limit(_BATCH)
+                .limit(_MAX_BATCH_ROWS)
             ).all()
         for name, status, updated_at in batch:
-            yield from _row(prefix, name, status, is_old=updated_at < before)
-        if len(batch) < _BATCH:
+            is_ready = status == AttachmentStatus.READY
+            if status == AttachmentStatus.PROCESSING or (is_ready and prefix == MEDIA):
+                yield _NamedObject(prefix + name, required=is_ready and updated_at < before)
+        if len(batch) < _MAX_BATCH_ROWS:
             return
         last = batch[-1][0]
-
-
-def _row(prefix: str, name: str, status: int, *, is_old: bool) -> Iterator[_Named]:
-    """What a row lays claim to: its media once ready, its original while that is needed."""
-    if prefix == MEDIA:
-        if status in (AttachmentStatus.READY, AttachmentStatus.PROCESSING):
-            yield _Named(prefix + name, required=is_old and status == AttachmentStatus.READY)
-    elif status == AttachmentStatus.PROCESSING:
-        yield _Named(prefix + name, required=False)

@@ -1,7 +1,7 @@
-"""Uploaded images, brought to one form.
+"""Uploaded images, converted to one form.
 
-The function `convert` is in `services.media.images.conversion`: importing this package does not
-load Pillow, which only the converter process needs.
+`convert` is in `services.media.images.conversion`: importing this package doesn't load Pillow,
+which only the converter process needs.
 """
 
 from services.media.images.converter import ConverterProcess

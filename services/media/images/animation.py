@@ -14,7 +14,7 @@ _MAX_DURATION_MILLISECONDS = 2**24 - 1
 
 
 class Disposal(Enum):
-    """What becomes of a frame's rectangle before the next frame is drawn."""
+    """What happens to a frame's rectangle before the next frame is drawn."""
 
     KEEP = auto()
     CLEAR = auto()
@@ -23,9 +23,9 @@ class Disposal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One rectangle of an animation. `over` blends it onto the canvas, otherwise it replaces.
+    """One rectangle of an animation; it is blended onto the canvas if `over`, else it replaces.
 
-    `decode` gives its pixels as RGB or RGBA; called once for each time the frame is drawn.
+    `decode` returns its pixels as RGB or RGBA. It is called each time the frame is drawn.
     """
 
     left: int
@@ -38,7 +38,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Animation:
-    """`plays` counts whole showings; 0 is for ever. A still has an EXIF `orientation`."""
+    """A sequence of frames, shown `plays` times, 0 for ever. A still has an EXIF `orientation`."""
 
     width: int
     height: int
@@ -48,47 +48,43 @@ class Animation:
 
 
 def first_view(animation: Animation) -> Image.Image:
-    """What is seen first; the frame itself, undrawn, where it covers the canvas."""
+    """Return the first view; a frame that covers the canvas is returned itself, not drawn."""
     image = animation.frames[0].decode()
     return image if image.size == (animation.width, animation.height) else Playback(animation)
 
 
-def _durations(frames: Sequence[Frame]) -> list[int]:
-    """Whole milliseconds for each frame, rounded on the time line so that no error adds up."""
-    whole: list[int] = []
+def _steps(frames: Sequence[Frame]) -> list[tuple[int, int]]:
+    """Return pairs of a frame's number and the whole milliseconds for which it is shown.
+
+    Times are rounded on the time line, so that no error adds up. A frame that lasts longer than a
+    frame of WebP may is shown again.
+    """
+    steps: list[tuple[int, int]] = []
     end = Fraction(0)
     shown = 0
-    for frame in frames:
+    for number, frame in enumerate(frames):
         end += frame.duration_ms
-        whole.append(round(end) - shown)
+        repeats, rest = divmod(round(end) - shown, _MAX_DURATION_MILLISECONDS)
         shown = round(end)
+        steps += [(number, _MAX_DURATION_MILLISECONDS)] * repeats
+        if rest or not repeats:
+            steps.append((number, rest))
     if shown > _MAX_TIMESTAMP_MILLISECONDS:
         raise unreadable(
             f"One showing may last {_MAX_TIMESTAMP_MILLISECONDS:,} ms; the frames add to {shown:,}."
         )
-    return whole
-
-
-def _steps(durations: Sequence[int]) -> list[tuple[int, int]]:
-    """Pairs of frame number and time; a frame that outlasts what WebP can say is shown again."""
-    steps: list[tuple[int, int]] = []
-    for number, left in enumerate(durations):
-        repeats, rest = divmod(left, _MAX_DURATION_MILLISECONDS)
-        steps += [(number, _MAX_DURATION_MILLISECONDS)] * repeats
-        if rest or not repeats:
-            steps.append((number, rest))
     return steps
 
 
 class Playback(Image.Image):
-    """The canvas, as Pillow's encoders walk an image of several frames: `n_frames` and `seek`.
+    """The canvas as an image of several frames, which Pillow's encoders read: `n_frames`, `seek`.
 
-    Drawing on seek keeps one frame in memory instead of all.
+    A frame is drawn when it is sought, so that only one is in memory.
     """
 
     def __init__(self, animation: Animation) -> None:
         super().__init__()
-        steps = _steps(_durations(animation.frames))
+        steps = _steps(animation.frames)
         self.n_frames = len(steps)
         self.durations = [ms for _, ms in steps]
         self._order = [number for number, _ in steps]
@@ -128,7 +124,7 @@ def _canvases(animation: Animation) -> Iterator[Image.Image]:
             canvas.alpha_composite(_inside(patch, box, canvas), box[:2])
         else:
             canvas.paste(patch, box)
-        # The encoder is about to need the memory.
+        # The encoder needs the memory now.
         del patch
         yield canvas
         if before is not None:

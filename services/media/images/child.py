@@ -1,7 +1,7 @@
 """The converter process: `python -m services.media.images.child <parent's pid> <memory in bytes>`.
 
-It reads an image whole, answers, and reads the next. It leaves with status 0 only between two
-images, so that its parent may send again what went unanswered then.
+It reads a whole image, answers, and reads the next one. It exits with status 0 only between two
+images, so that its parent may send an image again that had no answer by then.
 """
 
 import ctypes
@@ -18,36 +18,34 @@ from services.media.images.conversion import convert
 from services.media.images.outcome import ConvertedImage, UnreadableImage
 
 _PR_SET_PDEATHSIG = 1
-_RSS_TO_RETIRE = 192 * 1024 * 1024
+_MAX_RESIDENT_BYTES = 192 * 1024 * 1024
 _IDLE_SECONDS = 1.0
 
 
 def main() -> None:
     parent, memory_bytes = int(sys.argv[1]), int(sys.argv[2])
     libc = ctypes.CDLL(None)
-    _die_with(parent, libc)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        # The parent died before this process asked for the signal.
+        sys.exit(1)
     requests, answers = _take_over_pipes()
-    _limit(memory_bytes)
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     while head := requests.read(REQUEST.size):
         _answer(answers, _outcome(_body(requests, head)))
-        if _resident() > _RSS_TO_RETIRE:
+        if _resident() > _MAX_RESIDENT_BYTES:
             libc.malloc_trim(0)
-            if _resident() > _RSS_TO_RETIRE:
+            if _resident() > _MAX_RESIDENT_BYTES:
                 return
-        # The next image goes faster into memory that is still there; who idles gives it back.
+        # Memory that is kept makes the next image faster; an idle process gives it back.
         if not select.select([requests], [], [], _IDLE_SECONDS)[0]:
             libc.malloc_trim(0)
 
 
-def _die_with(parent: int, libc: ctypes.CDLL) -> None:
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        # It died before we asked to be told.
-        sys.exit(1)
-
-
 def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Ours alone from here on: a library that prints must not write into an answer."""
+    """Keep the pipes to ourselves: a library that prints must not write into an answer."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -56,17 +54,11 @@ def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
     return requests, answers
 
 
-def _limit(memory_bytes: int) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-
-
 def _body(requests: BinaryIO, head: bytes) -> bytes:
     (length,) = REQUEST.unpack(head)
     body = requests.read(length)
     if len(body) < length:
-        # The parent is gone; nobody waits for an answer.
+        # The parent is gone, so no process waits for an answer.
         sys.exit(1)
     return body
 

@@ -1,6 +1,7 @@
-"""The frames between a worker and its converter process.
+"""The messages between a worker and its converter process.
 
-A request is its length and the image. An answer is a head (two lengths), a JSON object, the bytes.
+A request is a length and the image. An answer is a head (two lengths), a JSON object, and the
+converted image.
 """
 
 import json
@@ -14,7 +15,7 @@ ANSWER = struct.Struct(">IQ")
 
 
 def answer_head(outcome: ConvertedImage | UnreadableImage) -> tuple[bytes, bytes]:
-    """Everything before the image's bytes, then those bytes, uncopied."""
+    """Return all that comes before the image's bytes, and those bytes, which are not copied."""
     if isinstance(outcome, UnreadableImage):
         fields, data = {"code": outcome.code, "message": outcome.message}, b""
     else:

@@ -1,4 +1,4 @@
-"""Any mode Pillow decodes to, brought to 8-bit RGB or RGBA in sRGB."""
+"""Converts every mode to which Pillow decodes, to 8-bit RGB or RGBA in sRGB."""
 
 from functools import lru_cache
 from io import BytesIO
@@ -6,8 +6,8 @@ from itertools import product
 
 from PIL import Image, ImageChops, ImageCms
 
-# One 8-bit level is rounding; a profile that moves nothing further is sRGB under another name.
-_ROUNDING = 2
+# Of 8-bit levels. A profile that moves no colour by more is sRGB under another name.
+_MAX_ROUNDING_LEVELS = 2
 
 
 def displayable(image: Image.Image) -> Image.Image:
@@ -42,7 +42,7 @@ def _converted(image: Image.Image, mode: str, profile: bytes | None) -> Image.Im
 
 @lru_cache(maxsize=4)
 def _to_srgb(profile: bytes, source: str, target: str) -> ImageCms.ImageCmsTransform | None:
-    """None when there is nothing to convert: already sRGB, or not a profile for such pixels."""
+    """Return the conversion; None if the profile is sRGB, or none for pixels of this mode."""
     try:
         transform = ImageCms.buildTransform(
             ImageCms.ImageCmsProfile(BytesIO(profile)),
@@ -51,7 +51,7 @@ def _to_srgb(profile: bytes, source: str, target: str) -> ImageCms.ImageCmsTrans
             target,
         )
     except (ImageCms.PyCMSError, OSError, ValueError):
-        # A broken profile costs a picture its exact colours, not its upload, as in browsers.
+        # As in browsers, a broken profile costs the picture its exact colours, not its upload.
         return None
     return None if source == target and _changes_nothing(transform, source) else transform
 
@@ -65,15 +65,11 @@ def _changes_nothing(transform: ImageCms.ImageCmsTransform, mode: str) -> bool:
     after = before.copy()
     ImageCms.applyTransform(after, transform, inPlace=True)
     difference = ImageChops.difference(before.convert("RGB"), after.convert("RGB"))
-    return all(high <= _ROUNDING for _, high in _extrema(difference))
-
-
-def _extrema(image: Image.Image) -> list[tuple[float, float]]:
-    return [image.getchannel(band).getextrema() for band in image.getbands()]  # type: ignore[misc]
+    return max(difference.tobytes()) <= _MAX_ROUNDING_LEVELS
 
 
 def _top_byte(image: Image.Image) -> Image.Image:
-    """16-bit grey to 8 bits; Pillow's own conversion clips at 255 instead of scaling."""
+    """Scale 16-bit grey to 8 bits; Pillow's own conversion clips at 255 instead."""
     low_high = Image.frombytes("LA", image.size, image.convert("I;16").tobytes())
     grey = low_high.getchannel("A")
     key = image.info.get("transparency")

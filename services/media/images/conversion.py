@@ -1,12 +1,11 @@
 import struct
 import zlib
-from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
-from types import MappingProxyType
 
 from PIL import Image
 
+from core.refusals.media import IMAGE_EMPTY, IMAGE_OUT_OF_MEMORY, IMAGE_UNSUPPORTED_TYPE
 from services.media.images import gif, ico, jpeg, png, webp
 from services.media.images.animation import Animation, Disposal, Frame, first_view
 from services.media.images.bounds import (
@@ -17,10 +16,16 @@ from services.media.images.bounds import (
 from services.media.images.colours import displayable
 from services.media.images.encoding import encode_animation, encode_icon, encode_still
 from services.media.images.image_type import ImageType, sniff
-from services.media.images.outcome import ConvertedImage, UnreadableImage, truncated, unreadable
+from services.media.images.outcome import (
+    ConvertedImage,
+    UnreadableImage,
+    refused,
+    truncated,
+    unreadable,
+)
 from services.media.images.still import decode_upright, open_only, upright
 
-# What Pillow's decoders raise on bytes they cannot make sense of.
+# Pillow's decoders raise these for bytes that they can't decode.
 _DECODER_ERRORS = (
     OSError,
     SyntaxError,
@@ -38,44 +43,43 @@ _DECODER_ERRORS = (
 
 
 def convert(data: bytes) -> ConvertedImage:
-    """The image as we store it: a pure function, the same bytes in give the same bytes out.
+    """Convert an image to the form in which we store it; raises UnreadableImage.
 
-    Raises UnreadableImage.
+    The result depends on the bytes alone: equal uploads give equal images.
     """
     if not data:
-        raise UnreadableImage("image.empty", "The file has no bytes.")
+        raise refused(IMAGE_EMPTY)
     kind = sniff(data)
     if kind is None:
-        raise UnreadableImage(
-            "image.unsupported_type",
-            "The first bytes are not those of a PNG, JPEG, GIF, WebP or ICO.",
-        )
+        raise refused(IMAGE_UNSUPPORTED_TYPE)
     try:
-        return _CONVERTERS[kind](data)
+        return _convert(kind, data)
     except MemoryError as error:
-        raise _out_of_memory() from error
+        raise refused(IMAGE_OUT_OF_MEMORY) from error
     except _DECODER_ERRORS as error:
         raise _refusal(kind, error) from error
 
 
-def _convert_jpeg(data: bytes) -> ConvertedImage:
-    jpeg.check_complete(data)
-    return encode_still(decode_upright(data, "JPEG"), lossless=False)
+def _convert(kind: ImageType, data: bytes) -> ConvertedImage:
+    match kind:
+        case ImageType.JPEG:
+            jpeg.check_complete(data)
+            return encode_still(decode_upright(data, "JPEG"), lossless=False)
+        case ImageType.PNG:
+            return _convert_frames(png.read(data), max_lossless_pixels=MAX_LOSSLESS_PIXELS)
+        case ImageType.GIF:
+            return _convert_frames(gif.read(data), max_lossless_pixels=MAX_PIXELS)
+        case ImageType.WEBP:
+            return _convert_webp(data)
+        case ImageType.ICO:
+            return encode_icon(ico.decode_best(data))
 
 
-def _convert_png(data: bytes) -> ConvertedImage:
-    return _convert_frames(png.read(data), lossless_pixels=MAX_LOSSLESS_PIXELS)
-
-
-def _convert_gif(data: bytes) -> ConvertedImage:
-    return _convert_frames(gif.read(data), lossless_pixels=MAX_PIXELS)
-
-
-def _convert_frames(animation: Animation, *, lossless_pixels: int) -> ConvertedImage:
+def _convert_frames(animation: Animation, *, max_lossless_pixels: int) -> ConvertedImage:
     area = animation.width * animation.height
     if len(animation.frames) == 1:
         still = upright(first_view(animation), animation.orientation)
-        return encode_still(still, lossless=area <= lossless_pixels)
+        return encode_still(still, lossless=area <= max_lossless_pixels)
     drawn = area * len(animation.frames)
     return encode_animation(animation, lossless=drawn <= MAX_LOSSLESS_ANIMATION_PIXELS)
 
@@ -105,29 +109,10 @@ def _frame(image: Image.Image, number: int) -> Image.Image:
     return displayable(image.copy())
 
 
-def _convert_ico(data: bytes) -> ConvertedImage:
-    return encode_icon(ico.decode_best(data))
-
-
-_CONVERTERS: Mapping[ImageType, Callable[[bytes], ConvertedImage]] = MappingProxyType(
-    {
-        ImageType.JPEG: _convert_jpeg,
-        ImageType.PNG: _convert_png,
-        ImageType.GIF: _convert_gif,
-        ImageType.WEBP: _convert_webp,
-        ImageType.ICO: _convert_ico,
-    }
-)
-
-
 def _refusal(kind: ImageType, error: Exception) -> UnreadableImage:
     text = str(error)
     if text.startswith(("encoding error 1", "encoding error 2")):
-        return _out_of_memory()
+        return refused(IMAGE_OUT_OF_MEMORY)
     if "truncated" in text.lower():
         return truncated(f"The {kind.name} stops before its pixels do: {text}")
     return unreadable(f"The {kind.name} could not be decoded: {text or type(error).__name__}")
-
-
-def _out_of_memory() -> UnreadableImage:
-    return UnreadableImage("image.out_of_memory", "The image needs more memory than one may use.")

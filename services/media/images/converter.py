@@ -5,25 +5,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from core.refusals.media import IMAGE_CRASHED, IMAGE_CRASHED_TWICE, IMAGE_TIMEOUT
 from services.media.images.child_messages import ANSWER, REQUEST, outcome
-from services.media.images.outcome import ConvertedImage, UnreadableImage
+from services.media.images.outcome import ConvertedImage, UnreadableImage, refused
 
-# The largest legal image, two WebP frames of 49 MP, was measured to need 2.24 GB of address space.
+# The largest legal image, two WebP frames of 49 MP, needed 2.24 GB of address space as measured.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
 _IMAGES_PER_CHILD = 500
 _PIPE_BYTES = 1024 * 1024
-_GRACE_SECONDS = 1.0
+_EXIT_SECONDS = 1.0
 _ROOT = Path(__file__).parents[3]
 
 
 class _Gone(Exception):
-    """The child closed its end before it answered."""
+    """The child closed its end of a pipe before it answered."""
 
 
 class _Late(Exception):
@@ -31,11 +31,11 @@ class _Late(Exception):
 
 
 class ConverterProcess:
-    """Converts in a child process, so that a hostile image can hurt nothing else.
+    """Converts in a child process, so that a hostile image can harm nothing else.
 
-    For one thread at a time. The child dies with the thread that started it; a new one is started
-    when the next image needs it. `timeout` in seconds and `memory_bytes` of address space are per
-    image.
+    Only one thread may use it at a time. The child dies with the thread that started it; the next
+    image then starts a new one. Each image may take `timeout` seconds and `memory_bytes` of
+    address space.
     """
 
     def __init__(self, *, timeout: float = 30.0, memory_bytes: int = MEMORY_BYTES) -> None:
@@ -61,48 +61,47 @@ class ConverterProcess:
         return self._child.pid if self._child else None
 
     def start(self) -> None:
-        """Start the child now, so that the first image does not wait for it."""
+        """Start the child now, so that the first image doesn't wait for it."""
         self._usable()
 
     def convert(self, data: bytes) -> ConvertedImage:
-        """As `conversion.convert`, and within the limits. Raises UnreadableImage."""
+        """Do as `conversion.convert` does, within the limits; raises UnreadableImage."""
         result = self._ask(data) or self._ask(data)
         if result is None:
-            raise UnreadableImage("image.crashed", "The converter left twice without an answer.")
+            raise refused(IMAGE_CRASHED_TWICE)
         if isinstance(result, UnreadableImage):
             raise result
         return result
 
     def close(self) -> None:
-        """Let the child go; it may be in the middle of nothing."""
+        """Stop the child. Call this only while the child is idle."""
         if self._child is not None and self._owner == os.getpid():
             self._end(self._child)
         self._child = None
 
     def _ask(self, data: bytes) -> ConvertedImage | UnreadableImage | None:
-        """None when the child had retired before it saw this image."""
+        """Return the child's answer; None if it had exited before it got this image."""
         child = self._usable()
         try:
             return self._exchange(child, data)
         except _Late:
             self._kill(child)
-            raise UnreadableImage(
-                "image.timeout", f"An image may take {self._timeout:g} s; this one took longer."
-            ) from None
+            raise refused(IMAGE_TIMEOUT, seconds=self._timeout) from None
         except _Gone:
-            status = self._kill(child, grace=_GRACE_SECONDS)
+            status = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
-            # A time limit's exception may come at any point: the half-read answer must not be
-            # taken for the next image's.
+            # A job's time limit may raise at any point; the rest of a half-read answer must not be
+            # taken for the answer to the next image.
             self._kill(child)
             raise
         if status == 0:
             return None
-        raise UnreadableImage("image.crashed", f"The converter ended by {_cause(status)}.")
+        cause = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
+        raise refused(IMAGE_CRASHED, cause=cause)
 
     def _usable(self) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():
-            # After a fork the child is our parent's: leave it alone and have our own.
+            # After a fork the child belongs to the parent: leave it alone and start our own.
             self._child, self._owner = None, os.getpid()
         child = self._child
         if child is not None and (child.poll() is not None or self._images >= _IMAGES_PER_CHILD):
@@ -128,10 +127,10 @@ class ConverterProcess:
     def _end(self, child: subprocess.Popen[bytes]) -> None:
         if child.stdin:
             child.stdin.close()
-        self._kill(child, grace=_GRACE_SECONDS)
+        self._kill(child, grace=_EXIT_SECONDS)
 
     def _kill(self, child: subprocess.Popen[bytes], *, grace: float = 0.0) -> int:
-        """Its exit status: its own if it ends by itself within `grace` seconds."""
+        """Kill the child unless it exits within `grace` seconds, and return its exit status."""
         with suppress(subprocess.TimeoutExpired):
             child.wait(grace)
         child.kill()
@@ -144,26 +143,27 @@ class ConverterProcess:
 
 
 def _started(memory_bytes: int) -> subprocess.Popen[bytes]:
-    # The root as working directory puts our packages first on its path, wherever we run from. A
-    # group of its own keeps a terminal's Ctrl-C away: a worker finishes the image it is at.
+    # The root as working directory puts our packages first on the child's path, wherever the worker
+    # runs. With a process group of its own, a terminal's Ctrl-C doesn't reach the child: the worker
+    # finishes its image.
     child = subprocess.Popen(  # noqa: S603 - our own module, numbers for arguments
         [sys.executable, "-m", "services.media.images.child", str(os.getpid()), str(memory_bytes)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
         cwd=_ROOT,
-        env=_environment(os.environ),
+        env={
+            name: value
+            for name, value in os.environ.items()
+            if name == "PATH" or name.startswith("PYTHON")
+        },
         process_group=0,
     )
     for pipe in (child.stdin, child.stdout):
         os.set_blocking(_descriptor(pipe), False)
-        with suppress(OSError):  # refused to a user who has many pipes; it is only speed
+        with suppress(OSError):  # refused to a user with many pipes; it only makes us faster
             fcntl.fcntl(_descriptor(pipe), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     return child
-
-
-def _environment(ours: Mapping[str, str]) -> dict[str, str]:
-    return {name: ours[name] for name in ours if name == "PATH" or name.startswith("PYTHON")}
 
 
 def _descriptor(pipe: IO[bytes] | None) -> int:
@@ -202,9 +202,3 @@ def _await(descriptor: int, event: int, deadline: float) -> None:
     remaining = deadline - time.monotonic()
     if remaining <= 0 or not poll.poll(remaining * 1000):
         raise _Late
-
-
-def _cause(status: int) -> str:
-    if status < 0:
-        return f"signal {signal.Signals(-status).name}"
-    return f"exit status {status}"

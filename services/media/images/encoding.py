@@ -17,7 +17,7 @@ _BLURHASH_SAMPLES = 8
 
 
 def encode_still(image: Image.Image, *, lossless: bool) -> ConvertedImage:
-    """`image` in RGB or RGBA. Lossless keeps the colours under full transparency as well."""
+    """Encode an RGB or RGBA image. Lossless also keeps the colours of transparent pixels."""
     data = _webp(image, exact=True, **_LOSSLESS) if lossless else _webp(image, **_LOSSY)
     return ConvertedImage(data, "image/webp", "webp", *image.size, 1, _blurhash(image))
 
@@ -34,7 +34,7 @@ def encode_animation(animation: Animation, *, lossless: bool) -> ConvertedImage:
         **(_ANIMATION_LOSSLESS if lossless else _ANIMATION_LOSSY),
     )
     data = webp.with_alpha_declared(encoded)
-    # Equal neighbours have been merged: what counts is what a viewer of `data` will find.
+    # The encoder merges equal neighbours, so the frames are counted in its output.
     frames = max(1, len(webp.read(data).durations))
     return ConvertedImage(data, "image/webp", "webp", *canvas.size, frames, placeholder)
 
@@ -52,7 +52,7 @@ def _webp(image: Image.Image, **settings: object) -> bytes:
 
 
 def _blurhash(image: Image.Image) -> str:
-    """Of a handful of pixels on white: four by three waves hold no more detail than that."""
+    """Make the BlurHash of a few pixels, on white: four by three waves hold no more detail."""
     side = _BLURHASH_SIDE * _BLURHASH_SAMPLES
     sample = image.resize((side, side), Image.Resampling.NEAREST)
     if sample.mode == "RGBA":

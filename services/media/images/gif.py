@@ -5,19 +5,23 @@ from functools import partial
 from PIL import Image
 
 from services.media.images.animation import Animation, Disposal, Frame
-from services.media.images.bounds import check_animation, check_canvas, check_frame_count
+from services.media.images.bounds import (
+    MAX_PLAYS,
+    check_animation,
+    check_canvas,
+    check_frame_count,
+)
 from services.media.images.outcome import truncated, unreadable
 from services.media.images.still import decode
 
 _DISPOSALS = {2: Disposal.CLEAR, 3: Disposal.RESTORE}
 _CONTROL, _APPLICATION = 0xF9, 0xFF
 _LOOP_BLOCKS = (b"NETSCAPE2.0", b"ANIMEXTS1.0")
-_MAX_PLAYS = 65_535  # what a WebP can hold
 
 
 @dataclass(frozen=True, slots=True)
 class _Picture:
-    """One image descriptor; `still` is it alone, as a GIF of its own."""
+    """One image with its descriptor; its data are the bytes from `start` to `stop`."""
 
     left: int
     top: int
@@ -43,7 +47,7 @@ class _Reader:
         return taken
 
     def skip_blocks(self) -> bytes:
-        """Over data blocks to their end; answers the first."""
+        """Skip data blocks up to their end, and return the first."""
         first = b""
         while size := self.take(1)[0]:
             block = self.take(size)
@@ -52,27 +56,31 @@ class _Reader:
 
 
 def read(data: bytes) -> Animation:
-    """Its frames, within limits and still undecoded; one frame for a GIF that does not move."""
+    """Read the frames, within the bounds, and decode nothing; a GIF without motion has one."""
     reader = _Reader(data)
     header = reader.take(13)
     palette = reader.take(_palette_size(header[10]))
     pictures, plays = _pictures(reader, palette)
     if not pictures:
         raise unreadable("The GIF has no image.")
-    width, height = _canvas(header, pictures[0])
+    # The canvas is the screen, or the first picture's extent where that is larger, as in browsers.
+    width = max(_u16(header, 6), pictures[0].left + pictures[0].width)
+    height = max(_u16(header, 8), pictures[0].top + pictures[0].height)
     check_canvas(width, height, "GIF header")
     area = max(width * height, *(each.width * each.height for each in pictures))
     check_animation(len(pictures), area, "GIF")
-    frames = [_frame(data, picture) for picture in pictures]
+    frames = [
+        Frame(
+            left=picture.left,
+            top=picture.top,
+            duration_ms=Fraction(_u16(picture.control, 1) * 10),
+            disposal=_DISPOSALS.get(picture.control[0] >> 2 & 7, Disposal.KEEP),
+            over=True,
+            decode=partial(_decode, data, picture),
+        )
+        for picture in pictures
+    ]
     return Animation(width, height, frames, plays)
-
-
-def _canvas(header: bytes, first: _Picture) -> tuple[int, int]:
-    """The screen, or the first picture's extent where that is larger, as browsers have it."""
-    return (
-        max(_u16(header, 6), first.left + first.width),
-        max(_u16(header, 8), first.top + first.height),
-    )
 
 
 def _pictures(reader: _Reader, palette: bytes) -> tuple[list[_Picture], int]:
@@ -98,13 +106,16 @@ def _pictures(reader: _Reader, palette: bytes) -> tuple[list[_Picture], int]:
 
 
 def _plays(reader: _Reader, plays: int) -> int:
-    """A loop count says how often to start again: 0 for ever, n once more than n."""
+    """Return how often the frames are shown; a loop count says how often to repeat them.
+
+    So n means n + 1 showings, and 0 means for ever.
+    """
     name = reader.take(reader.take(1)[0])
     body = reader.skip_blocks()
     if name not in _LOOP_BLOCKS or body[:1] != b"\x01":
         return plays
     again = _u16(body, 1)
-    return min(again + 1, _MAX_PLAYS) if again else 0
+    return min(again + 1, MAX_PLAYS) if again else 0
 
 
 def _picture(reader: _Reader, palette: bytes, control: bytes) -> _Picture:
@@ -116,27 +127,17 @@ def _picture(reader: _Reader, palette: bytes, control: bytes) -> _Picture:
     reader.skip_blocks()
     left, top, width, height = (_u16(descriptor, at) for at in (0, 2, 4, 6))
     check_canvas(width, height, f"GIF image at byte {start:,}")
+    control = control[:4].ljust(4, b"\0")
     return _Picture(left, top, width, height, control, flags, own or palette, start, reader.at)
 
 
-def _frame(data: bytes, picture: _Picture) -> Frame:
-    control = picture.control.ljust(4, b"\0")
-    return Frame(
-        left=picture.left,
-        top=picture.top,
-        duration_ms=Fraction(_u16(control, 1) * 10),
-        disposal=_DISPOSALS.get(control[0] >> 2 & 7, Disposal.KEEP),
-        over=True,
-        decode=partial(_decode, data, picture),
-    )
-
-
 def _decode(data: bytes, picture: _Picture) -> Image.Image:
+    """Decode one picture as a GIF of one image."""
     size = picture.width.to_bytes(2, "little") + picture.height.to_bytes(2, "little")
     flags = picture.descriptor_flags & 0x40
     if picture.palette:
         flags |= 0x80 | (len(picture.palette) // 3).bit_length() - 2
-    control = b"!\xf9\x04" + picture.control[:4].ljust(5, b"\0")
+    control = b"!\xf9\x04" + picture.control + b"\0"
     still = (
         b"GIF89a" + size + b"\0\0\0" + control + b"," + bytes(4) + size + bytes([flags])
         + picture.palette + data[picture.start : picture.stop] + b";"

@@ -11,7 +11,6 @@ from services.media.images.still import decode as decode_still
 
 _MAX_BYTE = 255
 _BITS_WITH_ALPHA = 32
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COUNT = struct.Struct("<4xH")
 _PLACE = struct.Struct("<8xII")
 _PNG_HEADER = struct.Struct(">16xIIBB7x")
@@ -26,15 +25,11 @@ class _Entry:
     bits: int
     body: bytes
 
-    @property
-    def is_png(self) -> bool:
-        return self.body.startswith(_PNG_SIGNATURE)
-
 
 def decode_best(data: bytes) -> Image.Image:
-    """The image of most pixels; among equals the one of most bits a pixel."""
+    """Decode the image with the most pixels; among equals, the one with the most bits a pixel."""
     best = max(_entries(data), key=lambda entry: (entry.width * entry.height, entry.bits))
-    if best.is_png:
+    if best.body.startswith(png.SIGNATURE):
         return first_view(png.read(best.body))
     return _decode_bitmap(best)
 
@@ -47,30 +42,28 @@ def _entries(data: bytes) -> list[_Entry]:
         raise unreadable("The ICO's directory is empty.")
     if len(data) < 6 + 16 * count:
         raise truncated(f"The ICO stops inside its directory of {count:,} images.")
-    return [_entry(data, 6 + 16 * number) for number in range(count)]
+    entries = []
+    for number in range(count):
+        size, offset = _PLACE.unpack_from(data, 6 + 16 * number)
+        body = data[offset : offset + size]
+        if len(body) < size:
+            raise truncated(f"The ICO's image at byte {offset:,} runs past the end of the file.")
+        width, height, bits = _header(body)
+        check_canvas(width, height, f"ICO image at byte {offset:,}")
+        entries.append(_Entry(width, height, bits, body))
+    return entries
 
 
-def _entry(data: bytes, at: int) -> _Entry:
-    size, offset = _PLACE.unpack_from(data, at)
-    body = data[offset : offset + size]
-    if len(body) < size:
-        raise truncated(f"The ICO's image at byte {offset:,} runs past the end of the file.")
-    # The directory has one byte a side and is often wrong: the image's own header decides.
-    width, height, bits = (
-        _png_header(body) if body.startswith(_PNG_SIGNATURE) else _bitmap_header(body)
-    )
-    check_canvas(width, height, f"ICO image at byte {offset:,}")
-    return _Entry(width, height, bits, body)
+def _header(body: bytes) -> tuple[int, int, int]:
+    """Return width, height and bits a pixel as the image's own header says.
 
-
-def _png_header(body: bytes) -> tuple[int, int, int]:
-    if len(body) < _PNG_HEADER.size:
-        raise truncated("The ICO's PNG stops inside its header.")
-    width, height, depth, colour = _PNG_HEADER.unpack_from(body)
-    return width, height, depth * _PNG_CHANNELS.get(colour, 1)
-
-
-def _bitmap_header(body: bytes) -> tuple[int, int, int]:
+    The directory has one byte a side, and is often wrong.
+    """
+    if body.startswith(png.SIGNATURE):
+        if len(body) < _PNG_HEADER.size:
+            raise truncated("The ICO's PNG stops inside its header.")
+        width, height, depth, colour = _PNG_HEADER.unpack_from(body)
+        return width, height, depth * _PNG_CHANNELS.get(colour, 1)
     if len(body) < _BITMAP_HEADER.size:
         raise truncated("The ICO's bitmap stops inside its header.")
     size, width, doubled, _, bits = _BITMAP_HEADER.unpack_from(body)
@@ -80,7 +73,7 @@ def _bitmap_header(body: bytes) -> tuple[int, int, int]:
 
 
 def _decode_bitmap(entry: _Entry) -> Image.Image:
-    """As an icon of its own; Pillow's reader applies the transparency mask."""
+    """Decode a bitmap as an icon of one image, so that Pillow applies its transparency mask."""
     sides = bytes(side if side <= _MAX_BYTE else 0 for side in (entry.width, entry.height))
     directory = (
         struct.pack("<HHH", 0, 1, 1)
@@ -93,6 +86,6 @@ def _decode_bitmap(entry: _Entry) -> Image.Image:
         and image.mode == "RGBA"
         and image.getchannel("A").getextrema() == (0, 0)
     ):
-        # Icons older than alpha leave that byte empty, and were never meant to be invisible.
+        # Icons older than alpha leave its byte empty, and are not meant to be invisible.
         image.putalpha(255)
     return image

@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 
 class ImageType(StrEnum):
-    """The containers we read. PNG includes APNG, JPEG includes MPO."""
+    """The formats that we read. PNG includes APNG, and JPEG includes MPO."""
 
     PNG = "png"
     JPEG = "jpeg"
@@ -27,7 +27,7 @@ ALLOWED_EXTENSIONS: Mapping[str, ImageType] = MappingProxyType(
         "ico": ImageType.ICO,
     }
 )
-"""Lower-case file name extension, without its dot, to the type it names."""
+"""The type that a file name's extension names, in lower case and without its dot."""
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", ImageType.PNG),
@@ -39,7 +39,7 @@ _SIGNATURES = (
 
 
 def sniff(data: bytes) -> ImageType | None:
-    """The type its first bytes name; the first 16 are enough. None when it is none of ours."""
+    """Return the type by the first bytes, of which 16 are enough; None for a type not ours."""
     if data[:4] == b"RIFF" and data[8:15] == b"WEBPVP8":
         return ImageType.WEBP
     return next((kind for magic, kind in _SIGNATURES if data.startswith(magic)), None)

@@ -1,9 +1,12 @@
 from dataclasses import dataclass
 
+from core.refusals.media import IMAGE_TRUNCATED, IMAGE_UNREADABLE
+from core.refusals.refusal import Refusal
+
 
 @dataclass(frozen=True, slots=True)
 class ConvertedImage:
-    """An image as it is stored. Width and height in pixels; frames as in `data`, 1 for a still."""
+    """An image as it is stored. `width` and `height` are in pixels; a still has 1 of `frames`."""
 
     data: bytes
     mime_type: str
@@ -15,7 +18,7 @@ class ConvertedImage:
 
 
 class UnreadableImage(Exception):
-    """An image we refuse. `code` is stable and dotted; `message` names the rule and the place."""
+    """Raised for an image that we refuse; the message names the rule and the place."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
@@ -26,9 +29,14 @@ class UnreadableImage(Exception):
         return f"{self.code}: {self.message}"
 
 
-def unreadable(message: str) -> UnreadableImage:
-    return UnreadableImage("image.unreadable", message)
+def refused(refusal: Refusal, **values: object) -> UnreadableImage:
+    """Make an entry of the catalogue of refusals an error that the converter process can send."""
+    return UnreadableImage(refusal.code, refusal.filled(**values).sentence)
 
 
-def truncated(message: str) -> UnreadableImage:
-    return UnreadableImage("image.truncated", message)
+def unreadable(reason: str) -> UnreadableImage:
+    return refused(IMAGE_UNREADABLE, reason=reason)
+
+
+def truncated(reason: str) -> UnreadableImage:
+    return refused(IMAGE_TRUNCATED, reason=reason)

@@ -1,6 +1,6 @@
-"""BlurHash (github.com/woltapp/blurhash): a picture's few lowest waves as a short text.
+"""BlurHash (github.com/woltapp/blurhash): a picture's lowest frequencies as a short text.
 
-Our own encoder: a binary package of it lags behind new releases of Python.
+This is our own encoder: the packages with compiled ones lag behind new releases of Python.
 """
 
 import math
@@ -11,22 +11,20 @@ from PIL import Image
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz#$%*+,-.:;=?@[]^_{|}~"
 _ACROSS, _DOWN = 4, 3
-# Where sRGB turns from a line to a curve (IEC 61966-2-1), as encoded and as linear light.
+# The point at which sRGB turns from a line to a curve (IEC 61966-2-1), encoded and in linear light.
 _KNEE, _LINEAR_KNEE = 0.04045, 0.0031308
 
 Colour = tuple[float, float, float]
 
 
-def _to_linear(value: int) -> float:
-    share = value / 255
-    return share / 12.92 if share <= _KNEE else ((share + 0.055) / 1.055) ** 2.4
-
-
-_LINEAR = [_to_linear(value) for value in range(256)]
+_LINEAR = [
+    share / 12.92 if share <= _KNEE else ((share + 0.055) / 1.055) ** 2.4
+    for share in (value / 255 for value in range(256))
+]
 
 
 def blurhash(image: Image.Image) -> str:
-    """Of an RGB image, four waves across and three down: 28 characters.
+    """Return the 28 characters for an RGB image: four waves across and three down.
 
     The time grows with the pixels: some milliseconds for 32 by 32.
     """
@@ -36,36 +34,30 @@ def blurhash(image: Image.Image) -> str:
     texts = [
         _base83(_ACROSS - 1 + (_DOWN - 1) * 9, 1),
         _base83(step, 1),
-        _base83(_colour(mean), 4),
+        _base83(_srgb(mean), 4),
         *(_base83(_wave(wave, (step + 1) / 166), 2) for wave in waves),
     ]
     return "".join(texts)
 
 
 def _waves(image: Image.Image) -> list[Colour]:
-    """The amplitude of each wave in linear light, row by row of waves; the first is the mean."""
+    """Return each wave's amplitude in linear light, row by row of waves; the first is the mean."""
     width, height = image.size
     across = [_cosines(wave, width) for wave in range(_ACROSS)]
     down = [_cosines(wave, height) for wave in range(_DOWN)]
-    channels = [
-        _amplitudes([_LINEAR[value] for value in band.tobytes()], across, down)
-        for band in image.split()
-    ]
+    channels = []
+    for band in image.split():
+        plane = [_LINEAR[value] for value in band.tobytes()]
+        rows = [plane[start : start + width] for start in range(0, len(plane), width)]
+        # Sums along each row first, then down the columns of those sums: far fewer products.
+        sums = [[_dot(row, cosines) for row in rows] for cosines in across]
+        amplitudes = [
+            _dot(column, cosines) * (1 if x == y == 0 else 2) / len(plane)
+            for y, cosines in enumerate(down)
+            for x, column in enumerate(sums)
+        ]
+        channels.append(amplitudes)
     return list(zip(*channels, strict=True))
-
-
-def _amplitudes(
-    plane: Sequence[float], across: list[list[float]], down: list[list[float]]
-) -> list[float]:
-    width = len(across[0])
-    rows = [plane[start : start + width] for start in range(0, len(plane), width)]
-    # First along each row, then down the columns of what that gave: far fewer products.
-    sums = [[_dot(row, cosines) for row in rows] for cosines in across]
-    return [
-        _dot(column, cosines) * (1 if x == y == 0 else 2) / len(plane)
-        for y, cosines in enumerate(down)
-        for x, column in enumerate(sums)
-    ]
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:
@@ -76,15 +68,14 @@ def _cosines(wave: int, length: int) -> list[float]:
     return [math.cos(math.pi * wave * at / length) for at in range(length)]
 
 
-def _colour(mean: Colour) -> int:
-    red, green, blue = (_to_srgb(channel) for channel in mean)
-    return (red << 16) + (green << 8) + blue
-
-
-def _to_srgb(linear: float) -> int:
-    value = max(0.0, min(1.0, linear))
-    share = value * 12.92 if value <= _LINEAR_KNEE else 1.055 * value ** (1 / 2.4) - 0.055
-    return int(share * 255 + 0.5)
+def _srgb(colour: Colour) -> int:
+    """Return a colour in linear light as 24 bits of sRGB."""
+    bits = 0
+    for channel in colour:
+        value = max(0.0, min(1.0, channel))
+        share = value * 12.92 if value <= _LINEAR_KNEE else 1.055 * value ** (1 / 2.4) - 0.055
+        bits = (bits << 8) + int(share * 255 + 0.5)
+    return bits
 
 
 def _wave(wave: Colour, largest: float) -> int:

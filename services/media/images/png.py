@@ -8,13 +8,18 @@ from functools import partial
 from PIL import Image
 
 from services.media.images.animation import Animation, Disposal, Frame
-from services.media.images.bounds import check_animation, check_canvas, check_frame_count
+from services.media.images.bounds import (
+    MAX_PLAYS,
+    check_animation,
+    check_canvas,
+    check_frame_count,
+)
 from services.media.images.colours import displayable
 from services.media.images.outcome import truncated, unreadable
 from services.media.images.still import open_only, orientation_in
 
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-# Chunks that change what a frame's pixels mean; a frame cut out takes them along.
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+# These chunks change the meaning of pixels, so each frame that is cut out gets a copy of them.
 _SHARED = (b"PLTE", b"tRNS", b"iCCP")
 _DISPOSALS = {1: Disposal.CLEAR, 2: Disposal.RESTORE}
 _GREY, _TRUE_COLOUR = 0, 2
@@ -22,7 +27,6 @@ _DEEP = 16
 _SIDES = struct.Struct(">II")
 _HEADER_BYTES = 13
 _FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
-_MAX_PLAYS = 65_535  # what a WebP can hold
 
 
 @dataclass(slots=True)
@@ -46,36 +50,30 @@ class _Found:
 
 
 def read(data: bytes) -> Animation:
-    """Its frames, within limits and still undecoded; one frame for a PNG that does not move.
+    """Read the frames, within the bounds, and decode nothing; a PNG without motion has one.
 
-    Only the chunks that make pixels go on to the decoder: text and the like cannot fail an image.
+    The decoder gets only the chunks that make pixels, so that text and the like can't fail it.
     """
     found = _Found()
     for name, body in _chunks(data):
         _note(found, name, body)
     if not found.data or not found.header:
         raise unreadable("The PNG has no header or no image data.")
-    return _animation(found) if found.claimed else _still(found)
-
-
-def _decode(data: bytes) -> Image.Image:
-    with open_only(data, "PNG") as image:
-        image.load()
-        _scale_key(image, depth=data[24], colour=data[25])
-        return displayable(image)
-
-
-def _scale_key(image: Image.Image, *, depth: int, colour: int) -> None:
-    """The transparent colour counts in the file's own depth, Pillow's pixels in eight bits."""
-    key = image.info.get("transparency")
-    if colour == _GREY and depth in (2, 4) and isinstance(key, int):
-        image.info["transparency"] = key * 255 // (2**depth - 1)
-    elif colour == _TRUE_COLOUR and depth == _DEEP and isinstance(key, tuple):
-        image.info["transparency"] = tuple(level >> 8 for level in key)
+    width, height = _SIDES.unpack_from(found.header)
+    orientation = orientation_in(found.exif)
+    if not found.claimed:
+        decode = partial(_decode, found.header, found.shared, found.data)
+        frame = Frame(0, 0, Fraction(0), Disposal.KEEP, over=False, decode=decode)
+        return Animation(width, height, [frame], 1, orientation)
+    if len(found.cuts) != found.claimed:
+        raise unreadable(f"The APNG claims {found.claimed} frames and has {len(found.cuts)}.")
+    check_animation(len(found.cuts), width * height, "APNG")
+    frames = [_frame(found, cut, canvas=(width, height)) for cut in found.cuts]
+    return Animation(width, height, frames, found.plays, orientation)
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at = len(_SIGNATURE)
+    at = len(SIGNATURE)
     while at + 12 <= len(data):
         length = int.from_bytes(data[at : at + 4], "big")
         stop = at + 8 + length
@@ -102,7 +100,7 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
         found.exif = found.exif or body
     elif name == b"acTL" and not found.data:
         found.claimed, plays = _SIDES.unpack_from(body)
-        found.plays = min(plays, _MAX_PLAYS)
+        found.plays = min(plays, MAX_PLAYS)
         check_frame_count(found.claimed or 0, "APNG header")
     elif name == b"fcTL" and found.claimed:
         _expect_sequence(found, body)
@@ -112,7 +110,7 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
         _expect_sequence(found, body)
         _add_data(found, body[4:])
     elif name == b"IDAT":
-        # Data before the first control chunk is the default image: a stand-in, not a frame.
+        # Data before the first control chunk are the default image, which is not a frame.
         found.data.append(body)
         if found.cuts:
             _add_data(found, body)
@@ -138,22 +136,6 @@ def _add_data(found: _Found, piece: bytes) -> None:
     found.cuts[-1].pieces.append(piece)
 
 
-def _still(found: _Found) -> Animation:
-    width, height = _SIDES.unpack_from(found.header)
-    decode = partial(_decode_pieces, found.header, found.shared, found.data)
-    frame = Frame(0, 0, Fraction(0), Disposal.KEEP, over=False, decode=decode)
-    return Animation(width, height, [frame], 1, orientation_in(found.exif))
-
-
-def _animation(found: _Found) -> Animation:
-    width, height = _SIDES.unpack_from(found.header)
-    if len(found.cuts) != found.claimed:
-        raise unreadable(f"The APNG claims {found.claimed} frames and has {len(found.cuts)}.")
-    check_animation(len(found.cuts), width * height, "APNG")
-    frames = [_frame(found, cut, canvas=(width, height)) for cut in found.cuts]
-    return Animation(width, height, frames, found.plays, orientation_in(found.exif))
-
-
 def _frame(found: _Found, cut: _Cut, *, canvas: tuple[int, int]) -> Frame:
     if not cut.pieces:
         raise unreadable("An APNG frame has no image data.")
@@ -167,18 +149,29 @@ def _frame(found: _Found, cut: _Cut, *, canvas: tuple[int, int]) -> Frame:
         duration_ms=Fraction(delay * 1000, per or 100),
         disposal=_DISPOSALS.get(dispose, Disposal.KEEP),
         over=blend == 1,
-        decode=partial(
-            _decode_pieces, cut.control[4:12] + found.header[8:], found.shared, cut.pieces
-        ),
+        decode=partial(_decode, cut.control[4:12] + found.header[8:], found.shared, cut.pieces),
     )
 
 
-def _decode_pieces(
+def _decode(
     header: bytes, shared: Sequence[tuple[bytes, bytes]], pieces: Sequence[bytes]
 ) -> Image.Image:
+    """Decode one frame as a PNG of one image."""
     chunks = [(b"IHDR", header), *shared, *((b"IDAT", piece) for piece in pieces), (b"IEND", b"")]
-    return _decode(_SIGNATURE + b"".join(_chunk(name, body) for name, body in chunks))
+    parts = [SIGNATURE]
+    for name, body in chunks:
+        checksum = zlib.crc32(body, zlib.crc32(name))
+        parts += [len(body).to_bytes(4, "big"), name, body, checksum.to_bytes(4, "big")]
+    with open_only(b"".join(parts), "PNG") as image:
+        image.load()
+        _scale_transparent_colour(image, depth=header[8], colour=header[9])
+        return displayable(image)
 
 
-def _chunk(name: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+def _scale_transparent_colour(image: Image.Image, *, depth: int, colour: int) -> None:
+    """Bring it to eight bits, as Pillow's pixels are: Pillow leaves it in the file's depth."""
+    key = image.info.get("transparency")
+    if colour == _GREY and depth in (2, 4) and isinstance(key, int):
+        image.info["transparency"] = key * 255 // (2**depth - 1)
+    elif colour == _TRUE_COLOUR and depth == _DEEP and isinstance(key, tuple):
+        image.info["transparency"] = tuple(level >> 8 for level in key)

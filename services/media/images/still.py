@@ -20,14 +20,14 @@ _UPRIGHT = {
 
 
 def open_only(data: bytes, format_name: str) -> Image.Image:
-    """Opened by that one decoder of Pillow's, whatever else the bytes might also be."""
+    """Open an image with this decoder of Pillow's alone, whatever else the bytes might be."""
     image = Image.open(BytesIO(data), formats=[format_name])
     check_canvas(*image.size, f"{format_name} header")
     return image
 
 
 def decode(data: bytes, format_name: str) -> Image.Image:
-    """Its first picture in RGB or RGBA, colours in sRGB, not yet turned upright."""
+    """Decode the first picture to RGB or RGBA, with colours in sRGB, without turning it upright."""
     with open_only(data, format_name) as image:
         image.load()
         return displayable(image)
@@ -47,7 +47,7 @@ def upright(image: Image.Image, orientation: int) -> Image.Image:
 
 
 def orientation_in(exif: bytes) -> int:
-    """Of a bare EXIF block, 1 (upright) where it does not say."""
+    """Return the orientation that a bare EXIF block names, or 1 (upright)."""
     return _orientation(partial(_parsed, exif)) if exif else 1
 
 
@@ -61,6 +61,6 @@ def _orientation(read: Callable[[], Image.Exif]) -> int:
     try:
         value = read().get(ExifTags.Base.Orientation, 1)
     except (SyntaxError, ValueError, TypeError, KeyError, struct.error, OSError):
-        # Broken metadata is dropped like any other; the pixels are good.
+        # Metadata are dropped in any case, and the pixels are good.
         return 1
     return value if isinstance(value, int) else 1

@@ -6,7 +6,7 @@ from services.media.images.outcome import truncated, unreadable
 
 _FRAME_HEAD = 16
 _DISPOSED = 1
-_FLAGS = 20  # where the extended header, always the first chunk, has them
+_FLAGS = 20  # the offset of the flags in the extended header, which is always the first chunk
 _ALPHA = 0x10
 
 
@@ -29,7 +29,10 @@ class _Found:
 
 
 def read(data: bytes) -> WebpFile:
-    """What the chunks say, within limits; nothing is decoded. Lossless if every picture is VP8L."""
+    """Read the chunks, within the bounds, and decode nothing.
+
+    A file is lossless if all its pictures are VP8L.
+    """
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
         raise truncated(f"The RIFF header gives {end:,} bytes; the file has {len(data):,}.")
@@ -46,10 +49,10 @@ def read(data: bytes) -> WebpFile:
 
 
 def with_alpha_declared(data: bytes) -> bytes:
-    """An encoded animation that says so if its canvas can be seen through.
+    """Declare alpha in an encoded animation if parts of its canvas are transparent.
 
-    libwebp cuts a frame to what can be seen of it. If that is opaque it declares no alpha at all,
-    and viewers that believe it paint the rest of the canvas black.
+    libwebp cuts each frame to its visible part. If that part is opaque, libwebp declares no alpha,
+    and viewers that trust the declaration paint the rest of the canvas black.
     """
     frames = [
         data[start : start + _FRAME_HEAD]
@@ -94,18 +97,12 @@ def _note_picture(found: _Found, name: bytes, body: bytes) -> None:
         return
     found.pictures += 1
     found.lossless += name == b"VP8L"
-    if found.canvas is None:
-        found.canvas = _lossless_size(body) if name == b"VP8L" else _lossy_size(body)
-
-
-def _lossless_size(body: bytes) -> tuple[int, int]:
-    bits = int.from_bytes(body[1:5], "little")
-    return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-
-
-def _lossy_size(body: bytes) -> tuple[int, int]:
-    width, height = int.from_bytes(body[6:8], "little"), int.from_bytes(body[8:10], "little")
-    return width & 0x3FFF, height & 0x3FFF
+    if found.canvas is None and name == b"VP8L":
+        bits = int.from_bytes(body[1:5], "little")
+        found.canvas = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    elif found.canvas is None:
+        bits = int.from_bytes(body[6:10], "little")
+        found.canvas = bits & 0x3FFF, bits >> 16 & 0x3FFF
 
 
 def _u24(body: bytes, at: int) -> int:

@@ -1,1 +1,1 @@
-"""Credits: a ledger to which entries are only ever added, and a balance that follows from them."""
+"""Credits: a ledger to which entries are only added, and a balance that follows from them."""

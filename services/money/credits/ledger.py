@@ -1,8 +1,8 @@
-"""Reading an account and moving its balance.
+"""Reads an account and changes its balance.
 
-A balance moves by one database function (``credit_append``, migration 0004), which locks the
-account, refuses what would be negative, writes the entry and the balance beside it. Each statement
-here is a transaction of its own: what it returns has been committed.
+One database function changes a balance (``credit_append``, migration 0004): it locks the account,
+refuses to make the balance negative, and writes the entry and the new balance. Each statement here
+is a transaction of its own: its result has been committed.
 """
 
 import math
@@ -16,14 +16,22 @@ import orjson
 from psycopg2 import DataError
 from psycopg2.errors import LockNotAvailable
 
-from core.errors import DomainError, Kind, conflict, invalid
 from core.money import MAX_AMOUNT, is_storable
+from core.refusals.money import (
+    CHARGE_IN_PROGRESS,
+    CREDITS_AMOUNT,
+    CREDITS_BALANCE_TOO_LARGE,
+    CREDITS_INSUFFICIENT,
+    CREDITS_META,
+    CREDITS_META_UNWRITABLE,
+    CREDITS_SOURCE_ID,
+)
+from core.refusals.requests import IDEMPOTENCY_KEY_REUSED
 from services.jobs.idempotency import IdempotencyKey
 from storage.database import Database, Statement
 
 MAX_SOURCE_ID_CHARACTERS = 255
 MAX_META_BYTES = 8 * 1024
-_META = "body.meta"
 
 
 class ChargeOutcome(StrEnum):
@@ -33,8 +41,9 @@ class ChargeOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class Charge:
+    """``entry`` is JSON text, whose numbers keep their four decimals."""
+
     outcome: ChargeOutcome
-    # The entry as JSON text, whose numbers keep their four decimals.
     entry: str
 
 
@@ -47,7 +56,7 @@ def consume(
     meta: dict[str, Any] | None,
     key: IdempotencyKey | None,
 ) -> Charge:
-    """Charge an account, in one round trip; under a key once, whoever asks again.
+    """Charge an account in one round trip; requests with the same key charge it once.
 
     Raises ``credits.amount``, ``credits.source_id``, ``credits.meta``, ``credits.insufficient``,
     ``idempotency.key_reused`` and ``idempotency.in_progress``.
@@ -66,14 +75,9 @@ def consume(
     outcome, entry = _charge(database, values, keyed=key is not None)
     match outcome:
         case "insufficient":
-            raise DomainError(
-                Kind.PAYMENT_NEEDED, "credits.insufficient", "The balance is too low for this."
-            )
+            raise CREDITS_INSUFFICIENT()
         case "key_reused":
-            raise invalid(
-                "idempotency.key_reused",
-                "This Idempotency-Key was used for another request in the last 24 hours.",
-            )
+            raise IDEMPOTENCY_KEY_REUSED()
     return Charge(ChargeOutcome(outcome), entry)
 
 
@@ -83,27 +87,25 @@ def _charge(database: Database, values: dict[str, Any], *, keyed: bool) -> tuple
     except LockNotAvailable:
         if not keyed:
             raise
-        # Under the account's lock, which one request at a time has, the same one or another.
-        raise conflict(
-            "idempotency.in_progress", "Another charge of this account is still under way."
-        ) from None
+        # Another request holds the account's lock: perhaps this one, sent twice.
+        raise CHARGE_IN_PROGRESS() from None
     return outcome, entry
 
 
 def grant(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
-    """Give credits; the entry as JSON text. Raises ``credits.amount``."""
+    """Give credits and return the entry as JSON text; raises ``credits.amount``."""
     check_amount(amount)
     return _append(database, user_id, "grant", amount, source_id)
 
 
 def adjust(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
-    """Correct a balance, up or down; raises ``credits.amount``, ``credits.insufficient``."""
+    """Correct a balance up or down; raises ``credits.amount``, ``credits.insufficient``."""
     check_amount(delta.copy_abs())
     return _append(database, user_id, "adjust", delta, source_id)
 
 
 def balance(database: Database, user_id: int) -> str:
-    """The user's account as JSON text; the first look makes an empty one."""
+    """Return the user's account as JSON text; the first call makes an empty account."""
     found = database.rows(_BALANCE, user_id=user_id)
     if not found:
         database.rows(_OPEN, user_id=user_id)
@@ -121,9 +123,9 @@ class EntryPage:
 def page(
     database: Database, user_id: int, *, offset: int, limit: int, before: int | None
 ) -> EntryPage:
-    """Entries as JSON texts, newest first, at the same cost however old.
+    """Return entries as JSON texts, newest first. Old pages cost as much as new ones.
 
-    Places have no gaps, so an offset is a place, and an index finds it.
+    Entries are numbered without gaps, so an offset gives a number, which an index finds.
     """
     rows = database.rows(PAGE, user_id=user_id, offset=offset, limit=limit + 1, before=before)
     more = len(rows) > limit
@@ -133,20 +135,12 @@ def page(
 
 def check_amount(amount: Decimal) -> None:
     if not is_storable(amount) or amount <= 0:
-        raise invalid(
-            "credits.amount",
-            f"An amount is above 0, at most {MAX_AMOUNT:,} and has at most four decimals.",
-            field="body.amount_credit",
-        )
+        raise CREDITS_AMOUNT(most=MAX_AMOUNT)
 
 
 def _check_source(source_id: str) -> None:
     if not 1 <= len(source_id) <= MAX_SOURCE_ID_CHARACTERS or not source_id.strip():
-        raise invalid(
-            "credits.source_id",
-            f"body.source_id: has 1 to {MAX_SOURCE_ID_CHARACTERS} characters, not all blank",
-            field="body.source_id",
-        )
+        raise CREDITS_SOURCE_ID(most=MAX_SOURCE_ID_CHARACTERS)
 
 
 def _meta(meta: dict[str, Any] | None) -> str | None:
@@ -155,26 +149,20 @@ def _meta(meta: dict[str, Any] | None) -> str | None:
     try:
         written = orjson.dumps(meta, default=_as_double)
     except orjson.JSONEncodeError:
-        raise invalid(
-            "credits.meta",
-            "body.meta: has no half characters, no numbers beyond a double and no endless depth",
-            field=_META,
-        ) from None
+        raise CREDITS_META_UNWRITABLE() from None
     if len(written) > MAX_META_BYTES or _NUL.search(written):
-        raise invalid(
-            "credits.meta", "body.meta: has at most 8 KB and no NUL characters", field=_META
-        )
+        raise CREDITS_META()
     return written.decode()
 
 
-# A NUL's escape, and not a backslash before the text "u0000".
+# The escape of a NUL, but not an escaped backslash before the text "u0000".
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def _as_double(value: object) -> orjson.Fragment:
-    """Free-form, so its numbers are kept as JSON readers everywhere read them.
+    """Write a number of free-form JSON as a double, which is how most JSON readers read it.
 
-    Written out without an exponent, as the database does: 1e300 counts as the 301 digits it is.
+    It is written without an exponent, as in the database: 1e300 counts as 301 digits.
     """
     number = float(value) if isinstance(value, int | Decimal) else math.inf
     if not math.isfinite(number):
@@ -188,11 +176,9 @@ def _append(database: Database, user_id: int, action: str, delta: Decimal, sourc
     try:
         written = database.rows(_APPEND, source_id=source_id, **values)
     except DataError:
-        raise invalid("credits.amount", "The balance would be beyond what can be kept.") from None
+        raise CREDITS_BALANCE_TOO_LARGE() from None
     if not written:
-        raise DomainError(
-            Kind.PAYMENT_NEEDED, "credits.insufficient", "The balance is too low for this."
-        )
+        raise CREDITS_INSUFFICIENT()
     [(entry,)] = written
     return str(entry)
 

@@ -1,7 +1,7 @@
 """Finds orders that contradict the ledger or themselves.
 
-The rules are those of ``services.money.topups.facts``, written a second time in SQL, so that a
-mistake in one of them shows in the other.
+The SQL states the rules of ``services.money.topups.facts`` a second time, so that a mistake in one
+shows in the other.
 """
 
 ORDER_FAULTS = """

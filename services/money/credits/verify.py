@@ -1,7 +1,7 @@
-"""Proof that the ledger is as it was written, over all accounts, entries and orders.
+"""Proves that the ledger is as it was written, for all accounts, entries and orders.
 
-An entry is known by its user and its place, which its hash covers; its ``id`` says nothing more,
-so the hash leaves it out.
+Its user and its number identify an entry, and its hash covers both. The ``id`` adds nothing, so
+the hash leaves it out.
 """
 
 from collections.abc import Iterator
@@ -11,28 +11,33 @@ from sqlalchemy import Engine, text
 
 from services.money.credits.order_faults import ORDER_FAULTS
 
-_ROWS_AT_ONCE = 1_000
+_MAX_BATCH_ROWS = 1_000
 
 
 @dataclass(frozen=True)
 class LedgerFault:
-    # None for an order that is nobody's so far.
+    """A contradiction in one account, entry or order.
+
+    Attributes:
+        user_id: the account's owner; ``None`` for an order that no user has claimed.
+        seq: the entry's number; ``None`` for a fault of the account itself.
+        order_id: the order that has the fault, or that the entry names.
+    """
+
     user_id: int | None
-    # Of the entry; none for a fault of the account itself.
     seq: int | None
     fault: str
-    # Of the order that the fault is about, or that the entry names.
     order_id: int | None = None
 
 
 def faults(engine: Engine) -> Iterator[LedgerFault]:
-    """Everything that contradicts itself, from one consistent view, as it is found.
+    """Yield every fault as it is found, in one consistent view of the database.
 
-    An account's balance is the sum of its entries and the last ``balance_after``; places have no
-    gaps; each entry continues the balance and the hash chain of the one before. Its debt is what
-    refunds could not take less what was paid of it. An order has one topup entry where it was paid
-    and belongs to somebody, and none elsewhere; what was taken for it is what its payer has back;
-    its states followed each other as they may.
+    An account's balance is the sum of its entries, and the last ``balance_after``. Entries are
+    numbered without gaps, and each continues the balance and the hash chain of the one before. The
+    debt is the sum that refunds could not take, less the sum that was paid of it. An order has one
+    topup entry if it was paid and has an owner, and otherwise none. The credits taken for an order
+    are worth the money that its payer got back. Each change of an order's status was allowed.
     """
     snapshot = engine.execution_options(isolation_level="REPEATABLE READ")
     with snapshot.connect() as connection:
@@ -41,7 +46,7 @@ def faults(engine: Engine) -> Iterator[LedgerFault]:
         connection.execute(text("SET TRANSACTION READ ONLY"))
         streaming = connection.execution_options(stream_results=True)
         for query in (_FAULTS, ORDER_FAULTS):
-            for rows in streaming.execute(text(query)).partitions(_ROWS_AT_ONCE):
+            for rows in streaming.execute(text(query)).partitions(_MAX_BATCH_ROWS):
                 for user_id, seq, fault, order_id in rows:
                     yield LedgerFault(user_id, seq, fault, order_id)
 

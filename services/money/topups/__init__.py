@@ -1,1 +1,1 @@
-"""Buying credits: prices, orders, and what a payment provider's word does to them."""
+"""Topups: prices, orders, and how evidence from a payment provider changes an order."""

@@ -1,39 +1,40 @@
-"""Making an order: its terms are checked and written at once, and a worker opens the provider's
-page for it."""
+"""Makes an order: the API checks and stores its terms, and a worker opens the provider's page."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 
 from core import clock, ids
-from core.errors import TransientError, conflict, invalid, unavailable
-from core.keyring import Keyring, Signer
+from core.errors import DomainError, Kind, TransientError
+from core.keyring import Keyring
 from core.lanes import Lane
+from core.refusals.money import PAYMENTS_UNAVAILABLE, TOPUP_CHANNEL, TOPUP_TOO_LATE
 from core.scopes import Scope
 from integrations.payments.port import Checkout, OpenedCheckout, PaymentChannel, Payments
 from integrations.payments.registry import PaymentChannels
 from models import Job, OrderStatus, OrderVia, PaymentOrder
 from services.jobs import idempotency, kinds, outbox
 from services.jobs import lease as leases
-from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
+from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.lease import Lease
-from services.money.topups import return_urls
-from services.money.topups.claims import ClaimTokens
+from services.jobs.records import error_shown
+from services.money.topups import claims, return_urls
 from services.money.topups.prices import Price, price
 from services.money.topups.settlement import apply_facts, lock
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 RETURN_PATH = "/topups/return"
-# How long an order can be paid.
+_RETURN_PURPOSE = "topup-return"
+# An order can be paid for so long.
 ORDER_LIFETIME = timedelta(hours=1)
-# Providers open no page for less than half an hour, and who ordered has long gone by then.
+# Providers open no page that lasts less than half an hour, and by then the payer has left.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=32)
 
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """What a caller sent."""
+    """An order as a caller sent it."""
 
     amount: Decimal | None
     credit_amount: Decimal | None
@@ -42,59 +43,52 @@ class OrderRequest:
     redirect_url: str
 
 
-@dataclass(frozen=True)
-class AcceptedOrder:
-    job_id: int
-    order_id: int
-    replayed: bool
-
-
-def return_signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "topup-return")
-
-
 def accept(
     resources: Resources,
     channels: PaymentChannels,
-    tokens: ClaimTokens,
-    asked: OrderRequest,
+    request: OrderRequest,
     *,
     user_id: int | None,
     key: IdempotencyKey | None,
     request_id: str | None,
-) -> AcceptedOrder:
-    """Write the order and the job that opens its page, or refuse it.
+) -> AcceptedJob:
+    """Refuse an order, or store it with the job that opens its page.
 
-    Raises what ``prices.price``, ``redirects.check`` and ``services.jobs.idempotency`` do, and
+    Raises what ``prices.price``, ``return_urls.check`` and ``services.jobs.idempotency`` do, and
     ``topup.channel``, ``topup.channel_unavailable``.
     """
     settings = resources.settings
-    return_urls.check(asked.redirect_url, settings.redirect_origins)
-    wanted = price(
+    return_urls.check(request.redirect_url, settings.redirect_origins)
+    terms = price(
         settings,
-        currency=asked.currency,
-        amount=asked.amount,
-        credit_amount=asked.credit_amount,
+        currency=request.currency,
+        amount=request.amount,
+        credit_amount=request.credit_amount,
     )
-    channel = _channel(channels, asked.channel)
-    if key is not None and (earlier := _find_earlier(resources, key)):
-        return earlier
-    try:
-        with resources.unit_of_work() as uow:
-            order = _new(wanted, channel, asked.redirect_url, user_id)
-            order.claim_token_hmac = tokens.hmac(tokens.make(order.id))
-            uow.session.add(order)
-            uow.session.flush()
-            job = outbox.enqueue(
-                uow, OPEN_CHECKOUT, user_id=user_id, subject_id=order.id, request_id=request_id
-            )
-            if key is not None:
-                idempotency.record(uow, key, job_id=job.id)
-    except EqualRequestCommitted:
-        return accept(
-            resources, channels, tokens, asked, user_id=user_id, key=key, request_id=request_id
+    channel = _channel(channels, request.channel)
+    return idempotency.once(
+        resources,
+        key,
+        lambda: _commit(
+            resources, _new(terms, channel, request.redirect_url, user_id), key, request_id
+        ),
+    )
+
+
+def _commit(
+    resources: Resources, order: PaymentOrder, key: IdempotencyKey | None, request_id: str | None
+) -> Job:
+    with resources.unit_of_work() as uow:
+        token = claims.make_token(resources.keyring, order.id)
+        order.claim_token_hmac = claims.token_hmac(resources.keyring, token)
+        uow.session.add(order)
+        uow.session.flush()
+        job = outbox.enqueue(
+            uow, OPEN_CHECKOUT, user_id=order.user_id, subject_id=order.id, request_id=request_id
         )
-    return AcceptedOrder(job.id, order.id, replayed=False)
+        if key is not None:
+            idempotency.record(uow, key, job_id=job.id)
+    return job
 
 
 def _channel(channels: PaymentChannels, name: str | None) -> PaymentChannel:
@@ -104,35 +98,23 @@ def _channel(channels: PaymentChannels, name: str | None) -> PaymentChannel:
         return channels.channel(PaymentChannel(name)).channel
     except ValueError:
         known = ", ".join(PaymentChannel)
-        raise invalid(
-            "topup.channel", f"body.channel: is one of {known}", field="body.channel"
-        ) from None
-
-
-def _find_earlier(resources: Resources, key: IdempotencyKey) -> AcceptedOrder | None:
-    with resources.unit_of_work() as uow:
-        record = idempotency.find_record(uow, key)
-        if record is None or record.job_id is None:
-            return None
-        job = uow.session.get_one(Job, record.job_id)
-        assert job.subject_id is not None
-        return AcceptedOrder(job.id, job.subject_id, replayed=True)
+        raise TOPUP_CHANNEL(known=known) from None
 
 
 def _new(
-    wanted: Price, channel: PaymentChannel, redirect_url: str, user_id: int | None
+    terms: Price, channel: PaymentChannel, redirect_url: str, user_id: int | None
 ) -> PaymentOrder:
     expires_at = clock.now() + ORDER_LIFETIME
     return PaymentOrder(
         id=ids.random_id(),
         user_id=user_id,
         channel=channel,
-        currency=wanted.currency.code,
-        amount=wanted.amount,
-        amount_minor=wanted.amount_minor,
-        credit_amount=wanted.credit_amount,
-        credits_per_usd=wanted.credits_per_usd,
-        units_per_usd=wanted.currency.per_usd,
+        currency=terms.currency.code,
+        amount=terms.amount,
+        amount_minor=terms.amount_minor,
+        credit_amount=terms.credit_amount,
+        credits_per_usd=terms.credits_per_usd,
+        units_per_usd=terms.currency.per_usd,
         redirect_url=redirect_url,
         expires_at=expires_at,
         next_check_at=expires_at,
@@ -140,21 +122,29 @@ def _new(
 
 
 def open_checkout(resources: Resources, channels: PaymentChannels, lease: Lease) -> None:
-    """The job: have the provider open a page for the order, and write down where it is."""
+    """Run the job: have the provider open a page for the order, and store the page's URL."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, lease.subject_id)
     if order.payment_url is not None:
-        _note(resources, lease, None)
+        _succeed(resources, lease, None)
         return
-    payments = channels.channel(PaymentChannel(order.channel))
-    _note(resources, lease, _open(resources, payments, order, lease))
+    payments = _payments(channels, order)
+    _succeed(resources, lease, _open(resources, payments, order, lease))
+
+
+def _payments(channels: PaymentChannels, order: PaymentOrder) -> Payments:
+    try:
+        return channels.channel(PaymentChannel(order.channel))
+    except DomainError as error:
+        # The order was accepted with this channel; an operator has turned it off since then.
+        raise DomainError(Kind.UNAVAILABLE, error.code, error.message, retry_after=1) from None
 
 
 def _open(
     resources: Resources, payments: Payments, order: PaymentOrder, lease: Lease
 ) -> OpenedCheckout:
     if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
-        raise conflict("topup.too_late", "The order was not opened in time; make a new one.")
+        raise TOPUP_TOO_LATE()
     try:
         return payments.open(
             Checkout(
@@ -169,15 +159,13 @@ def _open(
     except TransientError:
         if lease.retries < OPEN_CHECKOUT.max_retries:
             raise
-        raise unavailable(
-            "payments.unavailable", "The payment provider can't be reached at the moment."
-        ) from None
+        raise PAYMENTS_UNAVAILABLE() from None
 
 
-def _note(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
+def _succeed(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
-        # Jobs are locked before what they are about, here and where one is abandoned.
+        # A job is locked before its subject, here and where a job is abandoned.
         leases.succeed(uow, lease, {"order_id": lease.subject_id})
         order = lock(uow, lease.subject_id)
         if opened is not None:
@@ -187,17 +175,22 @@ def _note(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> 
 
 
 def _return_url(resources: Resources, order_id: int) -> str:
-    signature = return_signer(resources.keyring).sign(str(order_id).encode())
+    signature = resources.keyring.signer(_RETURN_PURPOSE).sign(str(order_id).encode())
     base = resources.settings.public_base
     return f"{base}{RETURN_PATH}?order={order_id}&signature={signature}"
 
 
+def is_return_signature(keyring: Keyring, order: str, signature: str) -> bool:
+    """Whether we made this signature for the return of the order's payer."""
+    return keyring.signer(_RETURN_PURPOSE).verify(order.encode(), signature)
+
+
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
-    """The order of a page that was not opened is failed, for the same reason."""
+    """Fail the order whose page was not opened, with the job's error."""
     assert job.subject_id is not None
     order = lock(uow, job.subject_id)
     if order.status == OrderStatus.CREATED:
-        order.is_failed, order.error = True, job.error
+        order.is_failed, order.error = True, error_shown(job)
         apply_facts(uow, order, OrderVia.JOB)
 
 

@@ -1,8 +1,8 @@
-"""What is known of an order's payment, and what follows from it.
+"""The facts about an order's payment, and the status and the credits that follow from them.
 
-Facts only grow: paid, failed, expired, the most that was given back, a dispute that opens and ends.
-Whatever the order in which a provider's messages come, and however often, the facts at the end are
-the same, and the order's state and the credits it is worth follow from the facts alone.
+Facts only grow: paid, failed, expired, the largest refund, a dispute that opens and ends. A
+provider's messages may come in any sequence and any number of times: the facts are the same at the
+end, and the order's status and credits follow from the facts alone.
 """
 
 import math
@@ -17,17 +17,17 @@ from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
 
-# Before anybody has the credits, what is strange can be looked at in peace.
+# In these no user has the credits yet, so an operator has time to review an odd payment.
 REVIEWABLE = (OrderStatus.PENDING, OrderStatus.EXPIRED, OrderStatus.PAID_UNCLAIMED)
-# An order in one of these was paid, so whose it is has had its credits.
+# An order in one of these was paid, so its owner got the credits.
 CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 
 
 def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
-    """Add what the provider said to what is known.
+    """Add a provider's evidence to an order's facts.
 
     Evidence of another amount, currency or checkout is not about this order's payment. If it says
-    that somebody paid, a person must look at it; else it changes nothing.
+    that a payer paid, an operator must review the order; otherwise it changes nothing.
     """
     difference = _difference(order, evidence)
     if difference is not None:
@@ -37,25 +37,20 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
         return
     order.session_id = order.session_id or evidence.session_id
     order.payment_id = order.payment_id or evidence.payment_id
-    # A payment counts only where its amount and currency could be compared.
+    # A payment counts only if its amount and currency could be compared.
     if evidence.paid and evidence.amount_minor is not None and evidence.currency is not None:
         order.paid_at = order.paid_at or clock.now()
     if evidence.paid and order.status == OrderStatus.FAILED:
-        # No way leads out of that state: an operator decides what the payer gets.
+        # No step leads out of that status: an operator decides what the payer gets.
         log.error("order.paid_after_failure", order_id=order.id)
     order.is_failed |= evidence.failed
     order.is_expired |= evidence.expired
     order.refunded_minor = max(order.refunded_minor, evidence.refunded_minor or 0)
-    _learn_dispute(order, evidence)
-
-
-def _learn_dispute(order: PaymentOrder, evidence: Evidence) -> None:
-    if evidence.dispute is None:
-        return
-    if order.dispute in (None, DisputeStatus.OPEN):
-        order.dispute = evidence.dispute
-    if order.disputed_minor is None:
-        order.disputed_minor = evidence.disputed_minor
+    if evidence.dispute is not None:
+        if order.dispute in (None, DisputeStatus.OPEN):
+            order.dispute = evidence.dispute
+        if order.disputed_minor is None:
+            order.disputed_minor = evidence.disputed_minor
 
 
 def _difference(order: PaymentOrder, evidence: Evidence) -> str | None:
@@ -73,16 +68,16 @@ def _difference(order: PaymentOrder, evidence: Evidence) -> str | None:
 
 
 def next_status(order: PaymentOrder) -> OrderStatus | None:
-    """The state that the facts lead to from the present one, one allowed step at a time."""
+    """Return the status to which the facts lead in one allowed step; ``None`` for no step."""
     status = OrderStatus(order.status)
     if order.mismatch is not None and order.resolution is None and status in REVIEWABLE:
         return OrderStatus.REVIEW
-    follow = _FOLLOWING.get(status)
-    return follow(order) if follow else None
+    rule = _RULES.get(status)
+    return rule(order) if rule else None
 
 
 def _of_created(order: PaymentOrder) -> OrderStatus | None:
-    # Whatever the provider says proves that there is a checkout, even before we wrote down which.
+    # Any message of the provider proves that there is a checkout, even before we stored its id.
     known = order.session_id or order.paid_at or order.mismatch or order.is_expired
     if known:
         return OrderStatus.PENDING
@@ -118,7 +113,7 @@ def _of_paid(order: PaymentOrder) -> OrderStatus | None:
 def _of_disputed(order: PaymentOrder) -> OrderStatus | None:
     if order.lost_minor >= order.amount_minor:
         return OrderStatus.REFUNDED
-    # What a lost dispute took was a part: it counts as refunded, and the rest is still paid.
+    # A lost dispute over a part of the payment counts as a partial refund; the rest stays paid.
     return None if order.dispute == DisputeStatus.OPEN else OrderStatus.PAID
 
 
@@ -131,7 +126,7 @@ def _of_review(order: PaymentOrder) -> OrderStatus | None:
     return None
 
 
-_FOLLOWING = {
+_RULES = {
     OrderStatus.CREATED: _of_created,
     OrderStatus.PENDING: _of_pending,
     OrderStatus.EXPIRED: _of_expired,
@@ -143,7 +138,7 @@ _FOLLOWING = {
 
 
 def is_credited(order: PaymentOrder) -> bool:
-    """Whether the credits of the order are in its owner's ledger."""
+    """Whether the order's credits are in its owner's ledger."""
     return (
         order.user_id is not None
         and order.status in CREDITED
@@ -152,9 +147,9 @@ def is_credited(order: PaymentOrder) -> bool:
 
 
 def due_back(order: PaymentOrder) -> Decimal:
-    """The credits that what the payer has back is worth: rounded up, and all for all of it.
+    """Return the credits for the money that the payer got back, rounded up; all for all of it.
 
-    An open dispute counts as lost until it is won: the provider took the money first.
+    An open dispute counts as lost until it is won, since the provider takes the money first.
     """
     back = order.lost_minor
     if order.dispute == DisputeStatus.OPEN:

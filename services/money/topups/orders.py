@@ -1,24 +1,24 @@
-"""Reading orders."""
+"""Reads orders."""
 
 from collections.abc import Sequence
 
 from sqlalchemy import select
 
-from core.errors import not_found
+from core.refusals.money import ORDER_NOT_FOUND
 from models import OrderStatus, PaymentEvent, PaymentOrder, PaymentOrderChange
 from storage.unit_of_work import UnitOfWork
 
 
 def get(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
-    """The user's own order; raises ``order.not_found``."""
+    """Return the user's own order; raises ``order.not_found``."""
     order = uow.session.get(PaymentOrder, order_id)
     if order is None or order.user_id != user_id:
-        raise not_found("order.not_found", "There is no such order.")
+        raise ORDER_NOT_FOUND()
     return order
 
 
 def list_all(uow: UnitOfWork, *, status: OrderStatus | None, limit: int) -> Sequence[PaymentOrder]:
-    """Everybody's orders, newest first: for the operator."""
+    """Return the orders of all users for an operator, newest first."""
     query = select(PaymentOrder).order_by(PaymentOrder.created_at.desc(), PaymentOrder.id)
     if status is not None:
         query = query.where(PaymentOrder.status == status)

@@ -1,5 +1,4 @@
-"""Asking the provider, for orders of which no webhook has told: when a payer comes back, and from
-time to time."""
+"""Asks the provider about orders without a webhook: when the payer comes back, and regularly."""
 
 import time
 from dataclasses import dataclass, replace
@@ -20,9 +19,9 @@ log = get_logger(__name__)
 
 _OPEN = (OrderStatus.PENDING, OrderStatus.EXPIRED)
 MAX_POLLED_ORDERS = 200
-# Shorter than the time between two polls: the next one goes on.
+# Shorter than the time between two polls, so that the next poll continues.
 _MAX_POLL_SECONDS = 20.0
-# Nobody else takes an order up for so long, even if this process is killed.
+# For so long no other poller takes the order, even if this process is killed.
 _TAKEN_FOR = timedelta(minutes=2)
 
 
@@ -36,7 +35,7 @@ class DueOrder:
 
 
 def refresh(resources: Resources, channels: PaymentChannels, order_id: int) -> str:
-    """The order's state after a look at what the provider knows of it."""
+    """Ask the provider about an order, and return the order's status after that."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)
     if order.status not in _OPEN or order.session_id is None:
@@ -46,19 +45,19 @@ def refresh(resources: Resources, channels: PaymentChannels, order_id: int) -> s
         return settle(uow, order_id, evidence, OrderVia.RETURN).status
 
 
-def poll(resources: Resources, channels: PaymentChannels, *, most: int = MAX_POLLED_ORDERS) -> int:
-    """Look after orders whose time has come, and return how many; several may poll at once."""
+def poll(resources: Resources, channels: PaymentChannels) -> int:
+    """Check the due orders and return their number; several processes may poll at once."""
     until = time.monotonic() + _MAX_POLL_SECONDS
     away: set[PaymentChannel] = set()
     done = 0
-    for due in _take_due(resources, most):
+    for due in _take_due(resources):
         if time.monotonic() > until:
-            # The rest come up again by themselves.
+            # The other orders become due again by themselves.
             break
         if due.channel in away:
             continue
         try:
-            _look_after(resources, channels, due)
+            _check(resources, channels, due)
             done += 1
         except TransientError as error:
             away.add(due.channel)
@@ -68,13 +67,13 @@ def poll(resources: Resources, channels: PaymentChannels, *, most: int = MAX_POL
     return done
 
 
-def _take_due(resources: Resources, most: int) -> list[DueOrder]:
-    """Orders that are due, which by this are no other poller's."""
+def _take_due(resources: Resources) -> list[DueOrder]:
+    """Take orders that are due, so that no other poller takes them."""
     due = (
         select(PaymentOrder.id)
         .where(PaymentOrder.next_check_at <= func.now())
         .order_by(PaymentOrder.next_check_at)
-        .limit(most)
+        .limit(MAX_POLLED_ORDERS)
         .with_for_update(skip_locked=True)
     )
     with resources.unit_of_work() as uow:
@@ -97,10 +96,10 @@ def _take_due(resources: Resources, most: int) -> list[DueOrder]:
     ]
 
 
-def _look_after(resources: Resources, channels: PaymentChannels, due: DueOrder) -> None:
+def _check(resources: Resources, channels: PaymentChannels, due: DueOrder) -> None:
     is_over = due.expires_at <= clock.now()
     if due.status == OrderStatus.CREATED or due.session_id is None:
-        # Its page was never opened, so nobody can pay on it.
+        # The order's page was never opened, so no payer can pay on it.
         evidence = Evidence(order_id=due.order_id, failed=is_over)
     else:
         payments = channels.channel(due.channel)
@@ -110,12 +109,12 @@ def _look_after(resources: Resources, channels: PaymentChannels, due: DueOrder) 
 
 
 def _ask(payments: Payments, due: DueOrder, session_id: str, *, is_over: bool) -> Evidence:
-    """What the provider knows; when the order's time is over, after having closed its page."""
+    """Return the provider's evidence, after closing the page of an order whose time is over."""
     is_ending = is_over and due.status == OrderStatus.PENDING
     try:
         if is_ending:
             payments.close(session_id)
-        # Asked after the page was closed: who paid a moment before is seen.
+        # Asking after closing the page shows a payment that was made a moment before.
         evidence = payments.evidence(session_id)
     except DomainError as error:
         if not is_ending or error.kind is not Kind.PROVIDER_FAILED:

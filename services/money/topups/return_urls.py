@@ -1,18 +1,21 @@
-"""Where a payer may be sent back to: an address of an allowed origin, and nothing that a browser,
-a proxy or a library could read as another."""
+"""The URLs to which a payer may be sent back.
+
+Such a URL has an allowed origin, and no browser, proxy or library could read another one in it.
+"""
 
 import re
 from collections.abc import Collection
 from urllib.parse import parse_qsl, urlencode
 
-from core.errors import invalid
+from core.refusals.money import TOPUP_REDIRECT_NOT_ALLOWED
 from core.settings import origins
 from core.settings.origins import LOOPBACK_WORD
 
 MAX_REDIRECT_URL_CHARACTERS = 2_048
-# What we add; an address that brings its own could tell its page that it was paid.
+# The names that we add to the query. A URL that has them already could tell its page that the
+# order was paid.
 ORDER, STATUS = "order_id", "status"
-# RFC 3986's own characters and escapes, in one strict reading: an origin, then nothing or a path.
+# Only characters and escapes of RFC 3986, read strictly: an origin, then nothing or a path.
 _REST = r"(?P<path>(?:/(?!/)(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)*)"
 _TAIL = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*"
 _ADDRESS = re.compile(
@@ -20,24 +23,20 @@ _ADDRESS = re.compile(
     rf"(?P<query>\?{_TAIL})?(?P<fragment>#{_TAIL})?",
     re.IGNORECASE | re.ASCII,
 )
-# An escaped control character or backslash: what decodes it may read another address.
+# An escaped control character or backslash: a program that decodes it may read another URL.
 _ESCAPED_TRICK = re.compile(r"%(?:[01][0-9a-f]|7f|5c)", re.IGNORECASE)
 
 
 def check(url: str, allowed: Collection[str]) -> None:
     """Raises ``topup.redirect_not_allowed``."""
     if not _is_allowed(url, allowed):
-        raise invalid(
-            "topup.redirect_not_allowed",
-            "body.redirect_url: is an absolute http or https address of an allowed origin, at most "
-            f"{MAX_REDIRECT_URL_CHARACTERS} characters, whose query has no {ORDER} or {STATUS} of "
-            "its own",
-            field="body.redirect_url",
+        raise TOPUP_REDIRECT_NOT_ALLOWED(
+            most=MAX_REDIRECT_URL_CHARACTERS, order=ORDER, status=STATUS
         )
 
 
 def add_result(url: str, order_id: int, status: str) -> str:
-    """The address with what became of the order in its query."""
+    """Add the order and its status to the URL's query."""
     address, hash_mark, fragment = url.partition("#")
     separator = "&" if "?" in address else "?"
     result = urlencode({ORDER: order_id, STATUS: status})
@@ -49,7 +48,7 @@ def _is_allowed(url: str, allowed: Collection[str]) -> bool:
     if match is None or _ESCAPED_TRICK.search(url):
         return False
     if not match["path"] and (match["query"] or match["fragment"]):
-        # Some read what stands before an @ further on as a user, unless a path begins first.
+        # Unless a path begins first, some programs read the text before a later @ as a user name.
         return False
     origin = origins.origin_of(match)
     if origin is None or _names_a_result(match["query"] or ""):
@@ -58,7 +57,7 @@ def _is_allowed(url: str, allowed: Collection[str]) -> bool:
 
 
 def _names_a_result(query: str) -> bool:
-    # Some servers take a semicolon for a separator too.
+    # Some servers separate names at semicolons too.
     names = {
         name.strip().lower()
         for name, _ in parse_qsl(query[1:].replace(";", "&"), keep_blank_values=True)

@@ -1,8 +1,8 @@
-"""The one way an order changes: lock it, add to what is known, walk to the state that follows, and
-tell the ledger the difference.
+"""The one way to change an order: lock it, add to its facts, walk to the status that follows from
+them, and add the difference to the ledger.
 
-A webhook, the page that a payer returns to, the poller, a claim and an operator all come through
-here. Told the same again, it does nothing.
+Webhooks, the page to which a payer returns, the poller, claims and operators all use it. Settling
+by the same evidence again does nothing.
 """
 
 from datetime import datetime, timedelta
@@ -12,10 +12,10 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DataError
 
 from core import clock
-from core.errors import not_found
 from core.logging import get_logger
+from core.refusals.money import ORDER_NOT_FOUND, ORDER_NOT_IN_REVIEW
 from integrations.payments.port import DisputeStatus, Evidence, PaymentChannel
-from models import OrderStatus, OrderVia, PaymentOrder
+from models import OrderStatus, OrderVia, PaymentOrder, Resolution
 from services.money.topups import facts
 from storage.unit_of_work import UnitOfWork
 
@@ -23,12 +23,12 @@ log = get_logger(__name__)
 
 MIN_CHECK_INTERVAL = timedelta(seconds=30)
 _MAX_CHECK_INTERVAL = timedelta(days=1)
-# The slowest ways to pay take some days; later than that only a webhook brings news.
+# The slowest ways to pay take some days. After that only a webhook brings news.
 _MAX_PAYMENT_DELAY = timedelta(days=14)
 
 
 def settle(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderVia) -> PaymentOrder:
-    """What the provider said about an order, and all that follows, in the caller's transaction."""
+    """Add evidence to an order and do all that follows from it, in the caller's transaction."""
     order = lock(uow, order_id)
     facts.add_evidence(order, evidence)
     apply_facts(uow, order, via)
@@ -36,21 +36,21 @@ def settle(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderVia) ->
 
 
 def lock(uow: UnitOfWork, order_id: int) -> PaymentOrder:
-    """The order, which nobody else changes until the transaction ends; ``order.not_found``."""
+    """Lock the order until the transaction ends, and return it; raises ``order.not_found``."""
     order = uow.session.get(PaymentOrder, order_id, with_for_update=True, populate_existing=True)
     if order is None:
-        raise not_found("order.not_found", "There is no such order.")
+        raise ORDER_NOT_FOUND()
     return order
 
 
 def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
-    """Bring a locked order's state and its ledger entries to what its facts say."""
+    """Bring a locked order's status and its ledger entries in line with its facts."""
     try:
         with uow.session.begin_nested():
             _walk(uow, order, via)
             _reconcile(uow, order)
     except DataError:
-        # The account can't hold that many credits: nothing moves, and an operator looks.
+        # The account can't hold so many credits: the order waits for an operator's review.
         uow.session.refresh(order)
         may_wait = order.status in {OrderStatus.CREATED, *facts.REVIEWABLE}
         if not may_wait or order.mismatch is not None:
@@ -61,8 +61,24 @@ def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
     uow.session.flush()
 
 
+def resolve(uow: UnitOfWork, order_id: int, resolution: Resolution) -> PaymentOrder:
+    """Apply an operator's decision on an order whose payment did not match it.
+
+    The order is credited as it was made, or counts as refunded. Raises ``order.not_found``,
+    ``order.not_in_review``.
+    """
+    order = lock(uow, order_id)
+    if order.status != OrderStatus.REVIEW:
+        raise ORDER_NOT_IN_REVIEW(order_id=order_id, status=order.status)
+    order.resolution = resolution
+    if resolution is Resolution.CREDIT:
+        order.paid_at = order.paid_at or clock.now()
+    apply_facts(uow, order, OrderVia.OPERATOR)
+    return order
+
+
 def find(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) -> int | None:
-    """The order that evidence is about, by the most certain of the names it gives."""
+    """Find the order of some evidence, by the most certain of the ids in the evidence."""
     names = (
         (PaymentOrder.id, evidence.order_id),
         (PaymentOrder.session_id, evidence.session_id),
@@ -78,16 +94,11 @@ def find(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) -> int | 
 
 
 def next_check(order: PaymentOrder, now: datetime) -> datetime | None:
-    """When the poller asks the provider about it; the older, the less often."""
-    match order.status:
-        case OrderStatus.CREATED:
-            return max(order.expires_at, now + MIN_CHECK_INTERVAL)
-        case OrderStatus.PENDING | OrderStatus.EXPIRED:
-            return _next_unpaid_check(order, now)
-    return None
-
-
-def _next_unpaid_check(order: PaymentOrder, now: datetime) -> datetime | None:
+    """Return when the poller next asks the provider about an order: less often as it gets older."""
+    if order.status == OrderStatus.CREATED:
+        return max(order.expires_at, now + MIN_CHECK_INTERVAL)
+    if order.status not in (OrderStatus.PENDING, OrderStatus.EXPIRED):
+        return None
     age = now - order.created_at
     if age > _MAX_PAYMENT_DELAY and order.status == OrderStatus.EXPIRED:
         return None
@@ -101,12 +112,12 @@ def _walk(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
     while (status := facts.next_status(order)) is not None:
         log.info("order.changed", order_id=order.id, before=order.status, after=status, via=via)
         order.status, order.changed_via = status, via
-        # One statement a step: the database checks each and writes its history.
+        # Each step is a statement of its own: the database checks it and records it.
         uow.session.flush()
 
 
 def _reconcile(uow: UnitOfWork, order: PaymentOrder) -> None:
-    """Make the ledger say what the order says, by what is missing."""
+    """Add the entries that the ledger lacks for this order."""
     if not facts.is_credited(order):
         return
     if not order.credited:
@@ -115,7 +126,8 @@ def _reconcile(uow: UnitOfWork, order: PaymentOrder) -> None:
     due = facts.due_back(order)
     if due > order.taken:
         source = "refund" if order.dispute in (None, DisputeStatus.WON) else "dispute"
-        _take(uow, order, due - order.taken, source)
+        taken = {"amount": due - order.taken, "source": source}
+        uow.session.execute(_TAKE, _values(order) | taken)
     elif due < order.taken:
         _give(uow, order, "adjust", order.taken - due, "dispute")
     order.taken = due
@@ -125,10 +137,6 @@ def _reconcile(uow: UnitOfWork, order: PaymentOrder) -> None:
 def _give(uow: UnitOfWork, order: PaymentOrder, action: str, amount: Decimal, source: str) -> None:
     values = _values(order) | {"action": action, "amount": amount, "source": source}
     uow.session.execute(_GIVE, values)
-
-
-def _take(uow: UnitOfWork, order: PaymentOrder, amount: Decimal, source: str) -> None:
-    uow.session.execute(_TAKE, _values(order) | {"amount": amount, "source": source})
 
 
 def _values(order: PaymentOrder) -> dict[str, object]:

@@ -1,7 +1,6 @@
-"""What providers tell us unasked: once, twice, late, in any order."""
+"""Webhooks of payment providers, which come once, twice, late, and in any order."""
 
 from dataclasses import asdict
-from typing import Any
 
 from sqlalchemy.dialects.postgresql import insert
 
@@ -17,9 +16,10 @@ log = get_logger(__name__)
 
 
 def receive(resources: Resources, channels: PaymentChannels, body: bytes, signature: str) -> None:
-    """Take a webhook in; when this returns, its effect has been committed, or it has none.
+    """Settle an order by a webhook; at return its effect is committed, unless it has none.
 
-    Raises what ``Payments.event`` does, and ``TransientError`` where it should be sent again.
+    Raises what ``Payments.event`` does, and ``TransientError`` if the provider should send it
+    again.
     """
     payments, event = channels.event(body, signature)
     if event.evidence is None:
@@ -29,9 +29,9 @@ def receive(resources: Resources, channels: PaymentChannels, body: bytes, signat
         log.warning("webhook.of_no_order", channel=payments.channel, event_id=event.id)
         return
     with resources.unit_of_work() as uow:
-        # Before anything that refers to the order, so that two of its webhooks take turns.
+        # Lock the order before inserting a row that refers to it, so that its webhooks take turns.
         lock(uow, order_id)
-        if _keep(uow, payments, event, order_id):
+        if _record(uow, payments, event, order_id):
             settle(uow, order_id, event.evidence, OrderVia.WEBHOOK)
 
 
@@ -40,15 +40,16 @@ def _order_of(resources: Resources, payments: Payments, evidence: Evidence) -> i
         found = find(uow, payments.channel, evidence)
     if found is not None or evidence.order_id is not None or evidence.payment_id is None:
         return found
-    # A dispute or a refund that is here before the payment it is about: only the provider knows.
+    # A dispute or refund may come before its payment: only the provider knows its order then.
     named = payments.order_of(evidence.payment_id)
     with resources.unit_of_work() as uow:
         return find(uow, payments.channel, Evidence(order_id=named))
 
 
-def _keep(uow: UnitOfWork, payments: Payments, event: Event, order_id: int) -> bool:
-    """Write the event down; False for one that was here before."""
+def _record(uow: UnitOfWork, payments: Payments, event: Event, order_id: int) -> bool:
+    """Record the event; False if it was recorded before."""
     assert event.evidence is not None
+    evidence = asdict(event.evidence)
     statement = (
         insert(PaymentEvent)
         .values(
@@ -56,14 +57,10 @@ def _keep(uow: UnitOfWork, payments: Payments, event: Event, order_id: int) -> b
             event_id=event.id,
             type=event.type,
             order_id=order_id,
-            facts=_said(event.evidence),
+            facts={name: value for name, value in evidence.items() if value not in (None, False)},
             happened_at=event.created_at,
         )
         .on_conflict_do_nothing(index_elements=["channel", "event_id"])
         .returning(PaymentEvent.id)
     )
     return uow.session.scalar(statement) is not None
-
-
-def _said(evidence: Evidence) -> dict[str, Any]:
-    return {name: value for name, value in asdict(evidence).items() if value not in (None, False)}

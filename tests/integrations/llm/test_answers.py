@@ -139,7 +139,7 @@ def test_calls_do_not_take_turns(run: Run) -> None:
         with pytest.raises(DomainError):
             run.model("slow").ask(question(3.0))
 
-    run.server = LlmServerState(Circuit(most_failures=100))
+    run.server = LlmServerState(Circuit(max_failures=100))
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()

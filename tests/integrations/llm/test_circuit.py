@@ -24,7 +24,7 @@ def clock() -> Clock:
 @pytest.fixture
 def failing(run: Run, clock: Clock) -> Run:
     """A run whose server broke three times, which opened the circuit for 30 seconds."""
-    run.server = LlmServerState(Circuit(most_failures=3, pause_seconds=30.0, clock=clock))
+    run.server = LlmServerState(Circuit(max_failures=3, pause_seconds=30.0, clock=clock))
     run.steer("broken")
     for _ in range(3):
         assert refused(run).code == "llm.failed"
@@ -61,7 +61,7 @@ def test_a_call_that_works_closes_it(failing: Run, clock: Clock) -> None:
 
 
 def test_answers_between_failures_keep_it_closed(run: Run) -> None:
-    run.server = LlmServerState(Circuit(most_failures=2))
+    run.server = LlmServerState(Circuit(max_failures=2))
     for behaviour in ("broken", None, "broken", None, "broken"):
         run.steer(behaviour)
         if behaviour is None:
@@ -72,7 +72,7 @@ def test_answers_between_failures_keep_it_closed(run: Run) -> None:
 
 @pytest.mark.parametrize("behaviour", ["refuses", "empty", "too-much"])
 def test_a_model_that_does_not_want_to_is_no_server_that_fails(run: Run, behaviour: str) -> None:
-    run.server = LlmServerState(Circuit(most_failures=1))
+    run.server = LlmServerState(Circuit(max_failures=1))
     for _ in range(2):
         with pytest.raises(DomainError) as raised:
             run.model(behaviour).ask(question())
@@ -81,7 +81,7 @@ def test_a_model_that_does_not_want_to_is_no_server_that_fails(run: Run, behavio
 
 
 def test_of_many_threads_one_tries(clock: Clock) -> None:
-    circuit = Circuit(most_failures=1, pause_seconds=30.0, clock=clock)
+    circuit = Circuit(max_failures=1, pause_seconds=30.0, clock=clock)
     circuit.leave(Health.FAILS, is_probe=circuit.enter())
     clock.now += 31.0
     entered: list[bool] = []
@@ -103,7 +103,7 @@ def test_of_many_threads_one_tries(clock: Clock) -> None:
 def test_calls_that_began_before_it_opened_neither_lengthen_the_pause_nor_try(
     clock: Clock,
 ) -> None:
-    circuit = Circuit(most_failures=1, pause_seconds=30.0, clock=clock)
+    circuit = Circuit(max_failures=1, pause_seconds=30.0, clock=clock)
     early = circuit.enter()
     circuit.leave(Health.FAILS, is_probe=circuit.enter())
     clock.now += 20.0
@@ -113,7 +113,7 @@ def test_calls_that_began_before_it_opened_neither_lengthen_the_pause_nor_try(
 
 
 def test_a_try_that_told_nothing_lets_the_next_one_try(clock: Clock) -> None:
-    circuit = Circuit(most_failures=1, pause_seconds=30.0, clock=clock)
+    circuit = Circuit(max_failures=1, pause_seconds=30.0, clock=clock)
     circuit.leave(Health.FAILS, is_probe=circuit.enter())
     clock.now += 31.0
     circuit.leave(Health.UNKNOWN, is_probe=circuit.enter())

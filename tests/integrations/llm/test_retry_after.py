@@ -3,7 +3,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from integrations.llm.failure import retry_after
+from integrations.http_client import retry_after
 
 
 @pytest.mark.parametrize(

@@ -217,4 +217,4 @@ def test_what_the_provider_answers_is_logged_at_no_level(
         account.evidence(opened.session_id)
         assert "amount_total" not in caplog.text
         # It would be seen here.
-        assert "httpx" in {each.name for each in caplog.records}
+        assert "httpx2" in {each.name for each in caplog.records}

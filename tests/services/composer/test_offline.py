@@ -10,7 +10,7 @@ from services.composer import offline, rules
 from services.composer.offline.language import language_of
 from services.composer.post import MetadataField, Post, PostMetadata
 from services.composer.text.markup import read
-from services.composer.text.sentences import sentences_of
+from services.composer.text.words import sentences_of
 
 EVERY_PART = frozenset(MetadataField)
 HASH = "89abcdef" * 8
@@ -110,11 +110,11 @@ _WRITE = """
 import json, sys
 from benchmarks.corpus import samples
 from services.composer import offline
-from services.composer.post import Part
+from services.composer.post import MetadataField
 from services.composer.text.markup import read
 for sample in samples():
     plain = read(sample.post)
-    found = offline.metadata(plain, frozenset(Part), "0" * 64)
+    found = offline.metadata(plain, frozenset(MetadataField), "0" * 64)
     print(json.dumps([found.slug, found.summary, found.tags, offline.tweets(plain)]))
 """
 _LOAD = """

@@ -4,7 +4,7 @@ import pytest
 
 from services.composer import rules
 from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
-from services.composer.text.markup import read
+from services.composer.text.markup import clean, read
 
 HASH = "0123456789abcdef"
 POST = read(
@@ -131,7 +131,7 @@ def test_broken_tags_are_told(tags: tuple[str, ...]) -> None:
 
 
 def test_a_post_of_two_content_words_may_have_two_tags() -> None:
-    plain = PlainPost("Bread", ("And the flour.",), (), frozenset(), frozenset())
+    plain = PlainPost(clean("Bread"), (clean("And the flour."),), (), frozenset(), frozenset())
     tags = PostMetadata(tags=("bread", "flour"))
     assert rules.metadata_faults(plain, tags, frozenset({MetadataField.TAGS})) == []
 

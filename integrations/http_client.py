@@ -1,0 +1,180 @@
+"""HTTP to the servers of providers, which may be slow, broken or hostile.
+
+Each call is bounded in time and in the bytes of its reply. It follows no redirect, keeps no cookie
+and asks for no compression; proxies and other variables of the environment don't count.
+"""
+
+import asyncio
+import math
+import ssl
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any, cast
+
+import httpx2
+
+# The library's errors by the names that adapters use: its timeouts are failures too.
+HttpFailure = httpx2.HTTPError
+HttpTimeout = httpx2.TimeoutException
+HttpHeaders = httpx2.Headers
+
+
+class ReplyRefused(httpx2.ReadError):
+    """A reply that could be more bytes than the call allows; the text says why."""
+
+
+class ReplyTooSlow(httpx2.ReadTimeout):
+    """A reply that did not end within the call's time."""
+
+
+def reason_of(failure: HttpFailure) -> str:
+    """The reason for a log. The library's own texts may quote URLs."""
+    is_ours = isinstance(failure, ReplyRefused | ReplyTooSlow)
+    return str(failure) if is_ours else type(failure).__name__
+
+
+@dataclass(frozen=True)
+class HttpBounds:
+    max_seconds: float
+    max_connect_seconds: float
+    max_reply_bytes: int
+
+    @property
+    def timeout(self) -> httpx2.Timeout:
+        """The limit of each step. The library has none for their sum: replies may trickle."""
+        connect = min(self.max_connect_seconds, self.max_seconds)
+        return httpx2.Timeout(self.max_seconds, connect=connect)
+
+
+@dataclass(frozen=True)
+class HttpReply:
+    status: int
+    headers: HttpHeaders
+    # As it was sent: decompressing could make far more of the bytes than what was counted.
+    body: bytes
+
+
+class HttpClient:
+    """For any number of threads at once."""
+
+    def __init__(self, bounds: HttpBounds) -> None:
+        self._bounds = bounds
+        self._client = httpx2.Client(**_options(bounds))
+
+    def send(self, method: str, url: str, **content: Any) -> HttpReply:
+        """Raises ``HttpFailure``. A reply that trickles ends up to one step after its time."""
+        deadline = time.monotonic() + self._bounds.max_seconds
+        body = bytearray()
+        with self._client.stream(method, url, **content) as reply:
+            for part in reply.iter_raw():
+                body += part
+                if len(body) > self._bounds.max_reply_bytes:
+                    raise ReplyRefused("reply too long")
+                if time.monotonic() > deadline:
+                    raise ReplyTooSlow("timeout")
+            return HttpReply(reply.status_code, reply.headers, bytes(body))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class AsyncHttpClient:
+    """For one event loop."""
+
+    def __init__(self, bounds: HttpBounds) -> None:
+        self._bounds = bounds
+        self._client = _async_client(bounds)
+
+    async def send(self, method: str, url: str, **content: Any) -> HttpReply:
+        """Raises ``HttpFailure``."""
+        try:
+            async with (
+                asyncio.timeout(self._bounds.max_seconds),
+                self._client.stream(method, url, **content) as reply,
+            ):
+                body = b"".join([part async for part in reply.aiter_raw()])
+        except TimeoutError:
+            raise ReplyTooSlow("timeout") from None
+        return HttpReply(reply.status_code, reply.headers, body)
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+
+def retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | None:
+    """Seconds from now by a ``Retry-After`` of seconds or of a date; None if it is neither."""
+    text = (header or "").strip()
+    try:
+        seconds = float(text) if text.isascii() and text[:1].isdigit() else _seconds_until(text)
+    except (ValueError, OverflowError):
+        return None
+    return min(max(seconds, 0.0), max_seconds) if math.isfinite(seconds) else None
+
+
+def _seconds_until(date: str) -> float:
+    moment = parsedate_to_datetime(date)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - datetime.now(UTC)).total_seconds()
+
+
+def async_library_client(bounds: HttpBounds) -> httpx2.AsyncClient:
+    """A client to hand to another library, whose callers see to the time of a whole call.
+
+    Such a library reads replies decompressed, so compressed ones are refused.
+    """
+    client = _async_client(bounds)
+    client.event_hooks["response"].append(_refuse_compressed)
+    return client
+
+
+async def _refuse_compressed(reply: httpx2.Response) -> None:
+    if reply.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise ReplyRefused("compressed reply")
+
+
+class _CountedStream(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream, max_bytes: int) -> None:
+        self._stream = stream
+        self._max_bytes = max_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        length = 0
+        async for part in self._stream:
+            length += len(part)
+            if length > self._max_bytes:
+                raise ReplyRefused("reply too long")
+            yield part
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _async_client(bounds: HttpBounds) -> httpx2.AsyncClient:
+    async def count(reply: httpx2.Response) -> None:
+        stream = cast("httpx2.AsyncByteStream", reply.stream)
+        reply.stream = _CountedStream(stream, bounds.max_reply_bytes)
+
+    return httpx2.AsyncClient(event_hooks={"response": [count]}, **_options(bounds))
+
+
+def _options(bounds: HttpBounds) -> dict[str, Any]:
+    return {
+        "verify": _authorities(),
+        "timeout": bounds.timeout,
+        "headers": {"Accept-Encoding": "identity"},
+        "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        "follow_redirects": False,
+        "trust_env": False,
+    }
+
+
+@cache
+def _authorities() -> ssl.SSLContext:
+    """The system's certificate authorities; reading them takes longer than the rest of a client."""
+    return ssl.create_default_context()
