@@ -8,6 +8,7 @@ from core.settings import Settings
 from core.settings.provider_settings import PREFIX
 from tests.command_line import require_accepted, require_known
 from tests.docs import markdown
+from tests.house.source import ROOMS
 
 pytestmark = pytest.mark.check
 
@@ -59,6 +60,13 @@ def test_commands_in_sentences_exist(document: Path) -> None:
             require_known(words)
         elif words[0] == "make" and len(words) > 1:
             assert words[1] in _make_targets(), code
+
+
+@each_document
+def test_files_and_folders_that_are_named_exist(document: Path) -> None:
+    for code in markdown.inline_code(document):
+        if re.fullmatch(rf"({'|'.join(ROOMS)})/[\w./-]*(/|\.\w+)", code):
+            assert (markdown.ROOT / code).exists(), code
 
 
 @each_document
