@@ -1,3 +1,5 @@
+"""Keeps the leases of request-only work while a process works at it."""
+
 import threading
 import time
 from collections.abc import Iterator
@@ -7,9 +9,11 @@ from storage.redis.request_work import RENEW_EVERY_SECONDS, RequestLease
 
 
 class RequestLeases:
-    """Keeps the leases of what this process works at, so that equal requests wait for its answers
-    rather than for some of their own; and loses them with the process, so that they don't wait in
-    vain."""
+    """Renews the leases of the requests that this process works at.
+
+    While a lease holds, equal requests wait for this process's result instead of starting a run of
+    their own. The leases end with the process, so that no request waits for a process that is gone.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
