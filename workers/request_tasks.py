@@ -1,4 +1,4 @@
-"""Request-only work in a worker: take the input, answer, tell those who wait."""
+"""Request-only work in a worker: take the input, answer it, and tell the waiting callers."""
 
 import secrets
 import threading
@@ -36,9 +36,8 @@ def answer_request(request_id: str, answer: RequestHandler) -> None:
 
 
 class _Leases:
-    """Keeps the leases of what this process works at, so that equal requests wait for its answers
-    rather than for some of their own; and loses them with the process, so that they don't wait in
-    vain."""
+    """Renews the leases of this process's work, so that equal requests wait for its answers. The
+    leases end with the process, so that no caller waits for the answer of a dead worker."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,7 +48,7 @@ class _Leases:
     def kept(self, question: RequestLease) -> Iterator[None]:
         with self._lock:
             self._held[question.worker] = question
-            # Not before: threads don't survive the fork that makes a worker's process.
+            # Not started before: threads don't survive the fork that makes a worker's process.
             if self._keeper is None:
                 self._keeper = threading.Thread(target=self._keep, daemon=True)
                 self._keeper.start()
@@ -80,7 +79,7 @@ def _outcome(answer: RequestHandler, question: RequestLease) -> dict[str, Any]:
         return _refusal(error)
     except TransientError as error:
         return _refusal(DomainError(Kind.UNAVAILABLE, "service.unavailable", str(error)))
-    except Exception:  # the caller waits: untold, a failure would keep them until their time is out
+    except Exception:  # untold, a failure would keep the callers waiting until their time is out
         log.exception("request.broke")
         return _refusal(
             DomainError(Kind.PROVIDER_FAILED, "request.failed", "The work failed unexpectedly.")

@@ -13,7 +13,7 @@ def endpoint_not_allowed() -> DomainError:
 
 
 def file_url_of(reply: dict[str, object]) -> str:
-    """Where the file is, by the reply of either provider."""
+    """The URL of the photo's file in the reply of either provider."""
     url = reply.get("url")
     if not isinstance(url, str) or not _URL.match(url):
         raise provider_failed("stockphoto.failed", "The provider gave no usable answer.")
