@@ -6,11 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Most of a test is waiting for real processes: three at a time, each with services of its own.
 PARALLEL := --numprocesses 3 --dist loadfile
-# A client of another language, where there is Node.js to run it.
-JAVASCRIPT := $(if $(shell command -v npm),tests/javascript/node_modules/.package-lock.json)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test check faults bench audit requirements format
+.PHONY: help run test check faults bench house audit requirements format
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -18,7 +16,7 @@ help: ## Say what there is to make
 run: $(VENV)/.devstack ## Start everything on this machine; Ctrl-C stops it
 	@$(BIN)/pressroom up
 
-test: $(VENV)/.dev $(JAVASCRIPT) ## Run every test, against the real stack
+test: $(VENV)/.dev ## Run every test, against the real stack
 	$(BIN)/python -m pytest $(PARALLEL) $(TESTS)
 
 check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
@@ -30,11 +28,15 @@ check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 	! $(BIN)/vulture | grep -E "unused (function|class|method|property|import)|unreachable"
 	$(BIN)/python -m pytest -m check
 
-faults: $(VENV)/.dev ## Run the fault and security tests in their full form (hours)
+faults: $(VENV)/.dev ## Run the fault, security and property tests in their full form (hours)
 	PRESSROOM_FAULTS=full $(BIN)/python -m pytest tests/faults tests/security tests/services --timeout 7200 $(TESTS)
+	PRESSROOM_FAULTS=full $(BIN)/python -m pytest -m hypothesis --ignore tests/faults --ignore tests/security --ignore tests/services
 
 bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
 	$(BIN)/python -m benchmarks $(NAME)
+
+house: $(VENV)/.dev ## Print figures of the code; BASE=<commit> prints that commit's beside them
+	@$(BIN)/python -m tests.house $(BASE)
 
 # Its database is on the Internet, and what it says changes without a change of ours: no part of a check.
 audit: $(VENV)/.dev ## Look up known vulnerabilities of all pinned dependencies
@@ -60,7 +62,17 @@ requirements: $(VENV)/.dev ## Pin all dependencies anew
 	$(COMPILE) --extra devstack --constraint requirements-dev.txt --output-file requirements-devstack.txt
 	$(COMPILE) --constraint requirements-dev.txt --output-file requirements.txt
 
-$(VENV)/bin/python:
+# Programs find the checkout by its absolute path, which a user who came here by `su` may not be able
+# to enter. Python would say no more than "No module named …".
+.PHONY: open
+open:
+	@closed=; folder="$(CURDIR)"; \
+	while [ "$$folder" != / ]; do [ -x "$$folder" ] || closed="$$folder"; folder=$$(dirname "$$folder"); done; \
+	[ -z "$$closed" ] || { \
+		echo "User $$(id -un) cannot enter $$closed, where this checkout lies ($(CURDIR))."; \
+		echo "Clone it into a folder that this user can enter, or run make as the owner of $$closed."; exit 2; }
+
+$(VENV)/bin/python: | open
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Pressroom needs Python 3.11 or newer; set PYTHON=… to one."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
@@ -71,10 +83,6 @@ $(VENV)/.devstack: $(VENV)/bin/python requirements-devstack.txt pyproject.toml
 
 $(VENV)/.dev: $(VENV)/bin/python requirements-dev.txt pyproject.toml
 	@$(MAKE) --no-print-directory install REQUIREMENTS=requirements-dev.txt
-	@touch $@
-
-tests/javascript/node_modules/.package-lock.json: tests/javascript/package-lock.json
-	npm --prefix tests/javascript ci --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 
 .PHONY: install

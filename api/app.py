@@ -53,27 +53,19 @@ from api.waiting.event_streams import StreamCounter
 from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Lookup, Waiters, background_loops
 from api.waiting.worker_calls import WorkerCalls
-from core import signed_urls
 from core.logging import get_logger
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
 from integrations.stock_photos.registry import StockPhotoProviders
 from models import FINISHED
-from services.access import api_keys, sessions
 from services.access.api_keys import LastUseBuffer
 from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos, note_quotas
 from services.jobs import records
-from services.mailing.subscriptions import trace_ids
-from services.media.attachments import signed_links
-from services.money.topups import checkout
-from services.money.topups.claims import ClaimTokens
-from services.oauth.signers import Signers
-from services.people import logins
 from storage.database import Database
-from storage.notifications import job_of
-from storage.redis import open_async_redis
+from storage.redis.client import open_async_redis
+from storage.redis.notifications import job_of
 from storage.resources import Resources, open_resources
 
 log = get_logger(__name__)
@@ -164,16 +156,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     redis = open_async_redis(settings)
     state = State(
         resources=resources,
-        key_signer=api_keys.signer(settings.keyring),
         key_uses=LastUseBuffer(),
-        session_signer=sessions.signer(settings.keyring),
-        login_signer=logins.signer(settings.keyring),
-        oauth_signers=Signers.of(settings.keyring),
-        link_signer=signed_links.signer(settings.keyring),
-        trace_signer=trace_ids.signer(settings.keyring),
-        file_signer=signed_urls.signer(settings.keyring),
-        return_signer=checkout.return_signer(settings.keyring),
-        claim_tokens=ClaimTokens(settings.keyring),
         challenges=Challenges(settings),
         payments=PaymentChannels(settings),
         subscriber=Subscriber(redis),

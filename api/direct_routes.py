@@ -10,8 +10,8 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.routing import request_response
 
-from api.access.requirements import Access
-from services.access.api_keys import Caller
+from api.access.requirements import ScopedCredential
+from services.access.caller import Caller
 
 # Raises what a caller is refused for.
 Authorise = Callable[[], Caller]
@@ -34,7 +34,7 @@ class DirectRoute(APIRoute):
         assert list(inspect.signature(endpoint).parameters) == ["request", "authorise"]
         [dependency] = self.dependant.dependencies
         access = dependency.call
-        assert isinstance(access, Access)
+        assert isinstance(access, ScopedCredential)
 
         async def handle(request: Request) -> Response:
             answer: Response = await endpoint(request, partial(access.authorise, request))

@@ -17,8 +17,17 @@ from starlette.types import Receive, Scope, Send
 
 from api.pages.problems import is_for_browser, problem_page
 from api.request_ids import current_request_id
-from core.errors import DomainError, FieldProblem, Kind, TransientError, unavailable
+from core.errors import DomainError, FieldProblem, Kind, TransientError
 from core.logging import get_logger
+from core.refusals.access import AUTH_INVALID_API_KEY
+from core.refusals.requests import (
+    BODY_INVALID,
+    BODY_NOT_JSON,
+    REQUEST_INVALID,
+    ROUTE_METHOD_NOT_ALLOWED,
+    ROUTE_NOT_FOUND,
+    SERVICE_UNAVAILABLE,
+)
 
 log = get_logger(__name__)
 
@@ -28,6 +37,7 @@ STATUS_OF = {
     Kind.PAYMENT_NEEDED: 402,
     Kind.FORBIDDEN: 403,
     Kind.NOT_FOUND: 404,
+    Kind.NOT_ALLOWED: 405,
     Kind.STALLED: 408,
     Kind.CONFLICT: 409,
     Kind.TOO_LARGE: 413,
@@ -40,7 +50,8 @@ STATUS_OF = {
     Kind.TOO_SLOW: 504,
     Kind.DAMAGED: 500,
 }
-_CODES = {404: "route.not_found", 405: "route.method_not_allowed"}
+# What the router says in HTTP's own words.
+_ROUTING = {404: ROUTE_NOT_FOUND, 405: ROUTE_METHOD_NOT_ALLOWED}
 
 
 def problem_response(error: DomainError) -> Response:
@@ -58,7 +69,7 @@ def _challenge(error: DomainError) -> str | None:
     realm = 'Bearer realm="pressroom"'
     if error.needed_scope is not None:
         return f'{realm}, error="insufficient_scope", scope="{error.needed_scope}"'
-    if error.code == "auth.invalid_credentials":
+    if error.code == AUTH_INVALID_API_KEY.code:
         return f'{realm}, error="invalid_token"'
     return realm if error.kind is Kind.UNAUTHENTICATED else None
 
@@ -136,7 +147,8 @@ async def _http_exception(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = _allowed(request)
-    code = _CODES.get(error.status_code, f"http.{error.status_code}")
+    refusal = _ROUTING.get(error.status_code)
+    code = refusal.code if refusal else f"http.{error.status_code}"
     return _reply(error.status_code, code, str(error.detail), headers)
 
 
@@ -154,9 +166,7 @@ def _allowed(request: Request) -> str:
 
 async def _unreachable(_: Request, error: Exception) -> Response:
     log.warning("dependency.unreachable", reason=f"{type(error).__name__}: {error}")
-    return problem_response(
-        unavailable("service.unavailable", "A part of the service is not reachable.")
-    )
+    return problem_response(SERVICE_UNAVAILABLE())
 
 
 async def _validation_error(_: Request, error: Exception) -> Response:
@@ -165,13 +175,11 @@ async def _validation_error(_: Request, error: Exception) -> Response:
     found = error.errors()
     problems = tuple(FieldProblem(_place(item["loc"]), item["type"], item["msg"]) for item in found)
     if any(item["type"] == "json_invalid" for item in found):
-        return _reply(400, "body.not_json", "The body is not JSON.", {}, problems)
+        return problem_response(BODY_NOT_JSON(problems=problems))
     in_body = all(item["loc"][0] == "body" for item in found)
     first = problems[0]
-    message = f"{first.field}: {first.message}"
-    if in_body:
-        return _reply(422, "body.invalid", message, {}, problems)
-    return _reply(400, "request.invalid", message, {}, problems)
+    refusal = BODY_INVALID if in_body else REQUEST_INVALID
+    return problem_response(refusal(field=first.field, rule=first.message, problems=problems))
 
 
 def _place(location: tuple[str | int, ...]) -> str:

@@ -13,7 +13,11 @@ from api.state import State
 from api.waiting.disconnects import while_connected
 from core.errors import DomainError, Kind
 from models import Job, JobStatus
-from storage.notifications import job_topic
+from storage.redis.notifications import job_topic
+
+GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
+
+_RETRY_SECONDS = 5
 
 
 async def wait_for_job(request: Request, state: State, job_id: int, seconds: float) -> Job:
@@ -21,12 +25,21 @@ async def wait_for_job(request: Request, state: State, job_id: int, seconds: flo
     await while_connected(request.receive, state.jobs.wait(job_topic(job_id), seconds))
     job = await run_in_threadpool(_read, state, job_id)
     if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        raise _reason(job)
+        raise refusal_of(job)
     return job
 
 
-# Reasons of jobs that lie with others: all else that a job refuses lies in what was sent.
-_KINDS = {
+def refusal_of(job: Job) -> DomainError:
+    """Why a job failed or was cancelled, as its caller is told."""
+    assert job.error is not None
+    kind = Kind(job.error["kind"]) if "kind" in job.error else _kind_before(job)
+    retry_after = _RETRY_SECONDS if kind is Kind.UNAVAILABLE else None
+    return DomainError(kind, job.error["code"], job.error["message"], retry_after=retry_after)
+
+
+# The release before kept no kind with an error. This table and ``_kind_before`` can go after one
+# release: no job whose caller still waits was ended by that one then.
+_KINDS_BEFORE = {
     "payments.refused": Kind.PROVIDER_FAILED,
     "payments.unavailable": Kind.UNAVAILABLE,
     "topup.channel_unavailable": Kind.UNAVAILABLE,
@@ -34,17 +47,14 @@ _KINDS = {
 }
 
 
-def _reason(job: Job) -> DomainError:
+def _kind_before(job: Job) -> Kind:
     assert job.error is not None
-    code = job.error["code"]
-    kind = _KINDS.get(code, Kind.INVALID)
     if job.status == JobStatus.CANCELLED:
-        kind = Kind.CONFLICT
-    elif code.startswith("job."):
+        return Kind.CONFLICT
+    if job.error["code"].startswith("job."):
         # The work broke, whatever was sent.
-        kind = Kind.DAMAGED
-    retry_after = 5 if kind is Kind.UNAVAILABLE else None
-    return DomainError(kind, code, job.error["message"], retry_after=retry_after)
+        return Kind.DAMAGED
+    return _KINDS_BEFORE.get(job.error["code"], Kind.INVALID)
 
 
 def _read(state: State, job_id: int) -> Job:

@@ -12,7 +12,8 @@ from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
 from api.schemas.envelope import FieldProblemSchema, Problem
 from core.refusals.refusal import Refusal
-from core.scopes import EXPLANATIONS, Scope
+from core.refusals.requests import BODY_INVALID, BODY_NOT_JSON, RATE_LIMITED, REQUEST_INVALID
+from core.scopes import EXPLANATIONS
 from services.oauth.metadata import AUTHORIZE_PATH, TOKEN_PATH
 
 DESCRIPTION = """
@@ -57,8 +58,6 @@ IDEMPOTENCY_KEY_PARAMETER = {
     "schema": {"type": "string", "minLength": 16, "maxLength": 255},
 }
 
-_RATE_LIMITED = (429, "rate.limited", "Too many requests; try again later.")
-
 Responses = dict[int | str, dict[str, Any]]
 
 
@@ -73,25 +72,24 @@ def json_request_body(
     }
 
 
-def refuses(*refusals: Refusal | tuple[int, str, str]) -> Responses:
+def refuses(*refusals: Refusal) -> Responses:
     """The ``responses`` of a route that can be refused with these."""
     responses: Responses = {}
     for refusal in refusals:
-        status, code, sentence = _documented(refusal)
+        status, sentence = STATUS_OF[refusal.kind], refusal.documented
         response = responses.setdefault(status, _problem_response(status))
-        _examples(response)[code] = {
+        _examples(response)[refusal.code] = {
             "summary": sentence,
-            "value": _example(status, code, sentence),
+            "value": {
+                "status": status,
+                "code": refusal.code,
+                "detail": sentence,
+                "message": sentence,
+            },
         }
     for response in responses.values():
         response["description"] = "; ".join(f"`{code}`" for code in _examples(response))
     return responses
-
-
-def _documented(refusal: Refusal | tuple[int, str, str]) -> tuple[int, str, str]:
-    if isinstance(refusal, tuple):
-        return refusal
-    return STATUS_OF[refusal.kind], refusal.code, refusal.documented
 
 
 def document(app: FastAPI, *, api_key_header: str) -> dict[str, Any]:
@@ -140,7 +138,7 @@ def api_routes(app: FastAPI) -> Iterator[RouteContext]:
 
 
 def access_of(route: RouteContext) -> Access | None:
-    """What the route declares of its caller, or ``None`` where somebody forgot."""
+    """The access that the route declares; ``None`` where it declares none, or several."""
     declared = [
         dependency.call
         for dependency in route.dependant.dependencies
@@ -164,40 +162,17 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
         operation = path[method.lower()]
         _replace_validation_error(operation)
         if "requestBody" in operation:
-            refusal = body_limit_of(route.path_format or "").refusal
-            _add_refusals(operation["responses"], (413, refusal.code, refusal.message))
+            limit = body_limit_of(route.path_format or "")
+            _add_refusals(operation["responses"], limit.refusal)
         if access and access.stranger:
-            _add_refusals(operation["responses"], _RATE_LIMITED)
-        if access is None or access.public:
-            operation["security"] = []
-            continue
-        scopes = [access.scope.value] if access.scope else []
-        operation["security"] = [{name: scopes} for name in ("bearer", "apiKey", "session")]
-        # What makes credentials, and what the operator alone gives, is out of reach of tokens.
-        if not access.unrestricted and access.scope != Scope.DELIVERY:
-            operation["security"].append({"oauth2": scopes})
-        if access.or_trace or access.optional:
-            operation["security"].insert(0, {})
-        operation["description"] += f"\n\n{_credential_wanted(access)}"
-        _add_refusals(operation["responses"], *_access_refusals(access))
+            _add_refusals(operation["responses"], RATE_LIMITED)
+        operation["security"] = access.security() if access else []
+        if access and not access.public:
+            operation["description"] += f"\n\n{access.credential()}"
+            _add_refusals(operation["responses"], *access.refusals())
 
 
-def _credential_wanted(access: Access) -> str:
-    """The pages that show the document leave scopes of API keys out, so the text says them."""
-    if access.unrestricted:
-        return "Credential: a session, or an API key without restriction to scopes."
-    if access.of_job_kind:
-        return "Scope: that of the job's kind, such as `attachment`."
-    if access.of_export_kind:
-        return "Scope: `subscription.read` for members, `delivery` for the roster."
-    if access.optional:
-        return "Credential: none needed; any is taken."
-    if access.or_trace:
-        return f"Credential: a trace id, or a login. Scope: `{access.scope}`."
-    return f"Scope: `{access.scope}`." if access.scope else "Scope: any credential."
-
-
-def _add_refusals(responses: dict[str, Any], *refusals: Refusal | tuple[int, str, str]) -> None:
+def _add_refusals(responses: dict[str, Any], *refusals: Refusal) -> None:
     """Announce these beside what the route itself says of the same status."""
     for status, response in refuses(*refusals).items():
         known = responses.setdefault(str(status), response)
@@ -211,34 +186,15 @@ def _examples(response: dict[str, Any]) -> dict[str, Any]:
     return examples
 
 
-def _access_refusals(access: Access) -> list[tuple[int, str, str]]:
-    refusals = [(401, "auth.invalid_credentials", "The API key is unknown, mistyped or revoked.")]
-    if not access.optional:
-        refusals.insert(0, (401, "auth.credentials_missing", "No credentials were sent."))
-    if access.or_trace:
-        refusals.append((403, "trace.invalid", "The trace id is not valid for this list."))
-    if access.scope:
-        refusals.append((403, "auth.insufficient_scope", f"This needs the scope {access.scope}."))
-    if access.unrestricted:
-        refusals.append(
-            (403, "auth.restricted_credential", "This needs a session or an unrestricted API key.")
-        )
-    return refusals
-
-
 def _replace_validation_error(operation: dict[str, Any]) -> None:
     """FastAPI announces its own 422; ours are 400 for path and query, 422 for JSON bodies."""
     responses = operation["responses"]
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
     if "parameters" in operation:
-        _add_refusals(responses, (400, "request.invalid", "A path or query value is not valid."))
+        _add_refusals(responses, REQUEST_INVALID)
     if "application/json" in operation.get("requestBody", {}).get("content", {}):
-        _add_refusals(
-            responses,
-            (400, "body.not_json", "The body is not JSON."),
-            (422, "body.invalid", "body.name: Input should be a valid string"),
-        )
+        _add_refusals(responses, BODY_NOT_JSON, BODY_INVALID)
 
 
 def _problem_response(status: int) -> dict[str, Any]:
@@ -246,7 +202,3 @@ def _problem_response(status: int) -> dict[str, Any]:
         "description": str(status),
         "content": {"application/problem+json": {"schema": {"$ref": _REF}, "examples": {}}},
     }
-
-
-def _example(status: int, code: str, reason: str) -> dict[str, Any]:
-    return {"status": status, "code": code, "detail": reason, "message": reason}

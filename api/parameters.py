@@ -11,8 +11,8 @@ from pydantic import BeforeValidator
 
 from api.state import State, state_of
 from core import ids
-from core.errors import malformed
-from services.access.api_keys import Caller
+from core.refusals.requests import IDEMPOTENCY_KEY_INVALID
+from services.access.caller import Caller
 from services.jobs.idempotency import IdempotencyKey
 
 MAX_PAGE_ITEMS = 1000
@@ -87,9 +87,7 @@ def idempotency_key(request: Request, caller: Caller, body: list[bytes]) -> Idem
     if sent is None:
         return None
     if not _IDEMPOTENCY_KEY.match(sent):
-        raise malformed(
-            "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 printable characters."
-        )
+        raise IDEMPOTENCY_KEY_INVALID()
     path = request.scope["path"]
     query = urlencode(sorted(request.query_params.multi_items()))
     digest = hashlib.sha256()

@@ -5,13 +5,12 @@ from typing import Any
 from fastapi import Request
 
 from api.state import State, state_of
-from core import clock, signed_urls
-from core.errors import forbidden
+from core import clock
+from core.refusals.media import SIGNED_LINK_INVALID
+from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS
 from models import Job
 from services.mailing import exports
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
-
-LINK_INVALID = (403, "link.invalid", "The link is not valid, or not any more; ask for a new one.")
 
 
 def import_errors_url(state: State, import_id: int) -> str:
@@ -33,17 +32,23 @@ def result_with_links(state: State, job: Job) -> dict[str, Any] | None:
 
 def require_signed_url(request: Request) -> None:
     """Raises ``link.invalid`` unless the request's path was signed and the link still lasts."""
-    fits = signed_urls.opens(
-        state_of(request).file_signer,
+    fits = FILE_URLS.opens(
+        state_of(request).resources.keyring,
         request.scope["path"],
         expires=request.query_params.get("expires", ""),
         signature=request.query_params.get("signature", ""),
         now=clock.now(),
     )
     if not fits:
-        raise forbidden(LINK_INVALID[1], LINK_INVALID[2])
+        raise SIGNED_LINK_INVALID()
 
 
 def _link(state: State, path: str) -> str:
-    base = state.resources.settings.public_base
-    return signed_urls.create(state.file_signer, path, base=base, now=clock.now())
+    url, _expires_at = FILE_URLS.create(
+        state.resources.keyring,
+        path,
+        base=state.resources.settings.public_base,
+        lifetime=FILE_URL_LIFETIME,
+        now=clock.now(),
+    )
+    return url

@@ -9,14 +9,11 @@ from api.waiting.event_streams import StreamCounter
 from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters
 from api.waiting.worker_calls import WorkerCalls
-from core.keyring import Signer
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
 from services.access.api_keys import LastUseBuffer
 from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos
-from services.money.topups.claims import ClaimTokens
-from services.oauth.signers import Signers
 from storage.resources import Resources
 
 
@@ -25,16 +22,7 @@ class State:
     """What the handlers of one API process share."""
 
     resources: Resources
-    key_signer: Signer
     key_uses: LastUseBuffer
-    session_signer: Signer
-    login_signer: Signer
-    oauth_signers: Signers
-    link_signer: Signer
-    trace_signer: Signer
-    file_signer: Signer
-    return_signer: Signer
-    claim_tokens: ClaimTokens
     challenges: Challenges
     payments: PaymentChannels
     subscriber: Subscriber

@@ -20,7 +20,6 @@ from pydantic import BaseModel
 
 from api.app import THREADS
 from core.settings import load_settings
-from services.access import api_keys
 
 _CALLER = "SELECT user_id FROM api_keys WHERE secret_hmac = %s AND revoked_at IS NULL"
 _CHARGE = "SELECT outcome, answer FROM credit_consume(%s, %s, %s, %s, NULL, NULL, NULL)"
@@ -34,7 +33,7 @@ class Charge(BaseModel):
 
 def bare_app() -> FastAPI:
     settings = load_settings()
-    signer = api_keys.signer(settings.keyring)
+    signer = settings.keyring.signer("api-key")
     url = settings.database_url.get_secret_value().replace("postgresql+psycopg2:", "postgresql:")
     idle: SimpleQueue[connection] = SimpleQueue()
 

@@ -21,22 +21,23 @@ from core.lanes import Lane
 from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import Settings, load_settings
-from services.access.api_keys import Caller
-from storage.request_work import RequestLease
-from workers import context
-from workers.declaration import TaskSet
+from services.access.caller import Caller
+from storage.redis.request_work import RequestLease
+from workers.context import IO_THREADS, WorkerContext
+from workers.declaration import TaskTable
 from workers.main import run
 
 TASK = "benchmark.echo"
 BARE_QUEUE = "benchmark.bare"
-TASKS = TaskSet()
 router = APIRouter()
 
 
-@TASKS.request(TASK)
-def echo(asked: RequestLease) -> dict[str, Any]:
+def echo(_: WorkerContext, asked: RequestLease) -> dict[str, Any]:
     time.sleep(asked.payload["seconds"])
     return asked.payload
+
+
+TASKS = TaskTable(requests={TASK: echo})
 
 
 @router.post("/echo")
@@ -74,9 +75,9 @@ def main(role: str, *words: str) -> None:
         app.router.routes.insert(0, app.router.routes.pop())
         uvicorn.run(app, host="127.0.0.1", port=int(words[0]), log_config=None)
     elif role == "worker":
-        run(Lane.IO, context.IO_THREADS, TASKS)
+        run(Lane.IO, IO_THREADS, TASKS)
     else:
-        options = ["--pool=threads", f"--concurrency={context.IO_THREADS}", "--loglevel=WARNING"]
+        options = ["--pool=threads", f"--concurrency={IO_THREADS}", "--loglevel=WARNING"]
         app = bare_app(settings)
         app.conf.worker_hijack_root_logger = False
         ready_file = os.environ["PRESSROOM_READY_FILE"]

@@ -23,16 +23,18 @@ Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 @users.command("create")
 def create_user(
     email: Email,
-    name: Annotated[str, typer.Option(help="What to call them.")],
+    name: Annotated[str, typer.Option(help="The person's name.")],
     password: Annotated[
         str,
         typer.Option(
-            prompt=True, hide_input=True, help="8 characters or more; asked for if left out."
+            prompt=True,
+            hide_input=True,
+            help="8 characters or more; the command asks for it if left out.",
         ),
     ],
     as_json: Json = False,
 ) -> None:
-    """Make a user who can log in."""
+    """Create a user who can log in."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.create_user(uow, email=email, name=name, password=password)
         show(_user(user), as_json=as_json)
@@ -51,8 +53,8 @@ def erase_user(
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Blank a person wherever they are kept, for good. What they opted out of stays so."""
-    # Scripts are not asked: only who sits at a terminal can answer.
+    """Erase a person's data everywhere, for good. Their opt-outs stay in force."""
+    # Only a person at a terminal can answer, so scripts are not asked.
     if not (yes or as_json) and sys.stdin.isatty():
         typer.confirm(f"Erase {email} for good?", abort=True)
     with connected() as resources:
@@ -63,7 +65,7 @@ def erase_user(
 
 @users.command("list")
 def list_users(as_json: Json = False) -> None:
-    """Show users, newest first; at most 1,000."""
+    """Show the 1,000 newest users, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         show_all([_user(user) for user in accounts.list_users(uow)], as_json=as_json)
 
@@ -74,15 +76,17 @@ def create_key(
     name: Annotated[str, typer.Option(help="What the key is for.")],
     scope: Annotated[
         list[Scope] | None,
-        typer.Option(help="Repeat for several. Without: all that its user may do."),
+        typer.Option(help="Repeat for several. Without one, the key may do all that its user may."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make an API key. It is shown this once."""
+    """Create an API key. It is shown only now."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_by_email(uow, email)
-        signer = api_keys.signer(resources.settings.keyring)
-        key, secret = api_keys.create(uow, signer, user_id=user.id, name=name, scopes=scope or None)
+        keyring = resources.keyring
+        key, secret = api_keys.create(
+            uow, keyring, user_id=user.id, name=name, scopes=scope or None
+        )
         record = _key(key) | {"key": secret}
     show(record, as_json=as_json)
 
@@ -97,7 +101,7 @@ def list_keys(email: Email, as_json: Json = False) -> None:
 
 @keys.command("revoke")
 def revoke_key(key_id: Annotated[int, typer.Argument(metavar="ID")], as_json: Json = False) -> None:
-    """Revoke a key, from the next request on."""
+    """Revoke a key: its next request is refused."""
     with connected() as resources, resources.unit_of_work() as uow:
         revoked = api_keys.revoke(uow, key_id=key_id)
     show({"id": key_id, "revoked": revoked}, as_json=as_json)

@@ -16,7 +16,7 @@ FOUND = 1
 @attachments.callback()
 @encryption.callback()
 def group() -> None:
-    """Keeps a group a group while it has only one command."""
+    """With this callback, a group stays a group while it has only one command."""
 
 
 @attachments.command("sweep")
@@ -27,7 +27,7 @@ def sweep(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Find rows without objects and objects without rows; exit code 1 while there are any."""
+    """Find rows without objects and objects without rows. The exit code is 1 if any are left."""
     with connected() as resources:
         found = []
         for stray in strays.find(resources, now=clock.now()):
@@ -44,5 +44,5 @@ def rotate(as_json: Json = False) -> None:
     """Wrap every attachment's key under the first of PRESSROOM_ENCRYPTION_KEYS."""
     with connected() as resources:
         rewrapped = sum(rotation.rotate(resources))
-        current = resources.envelope.current
+        current = resources.key_wrapper.current
     show({"rewrapped": rewrapped, "key": current}, as_json=as_json)

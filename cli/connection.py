@@ -6,18 +6,18 @@ from importlib.util import find_spec
 import psycopg2
 from sqlalchemy.exc import OperationalError
 
-from core.errors import unavailable
 from core.logging import configure_logging
+from core.refusals.requests import DATABASE_UNUSABLE
 from core.settings import load_settings
 from storage.resources import Resources, open_resources
 
 
 @contextmanager
 def connected() -> Iterator[Resources]:
-    """The services that the environment's settings name, or else the running stack's."""
+    """The resources of the services that the environment names, else of the running stack."""
     _attach_to_running_stack()
     settings = load_settings()
-    # What a command has to say it prints itself; scripts read that, so nothing else may be in it.
+    # Scripts read what a command prints, so the log must not mix with it.
     configure_logging(settings.model_copy(update={"log_level": "error"}))
     resources = open_resources(settings, concurrency=2, name="cli")
     try:
@@ -28,7 +28,7 @@ def connected() -> Iterator[Resources]:
 
 
 def _attach_to_running_stack() -> None:
-    """On a laptop, a command means the stack that `make run` started, if nothing else is named."""
+    """Without a database in the environment, use the stack that `make run` started."""
     if "PRESSROOM_DATABASE_URL" in os.environ or find_spec("devstack") is None:
         return
     from devstack.supervisor import run_settings
@@ -40,9 +40,9 @@ def _attach_to_running_stack() -> None:
 
 @contextmanager
 def database_errors() -> Iterator[None]:
-    """A database that can't be used is said in a sentence, not in a traceback."""
+    """Turn the errors of a database that can't be reached into a sentence."""
     try:
         yield
     except (OperationalError, psycopg2.OperationalError) as error:
         reason = str(getattr(error, "orig", error)).strip()
-        raise unavailable("service.unavailable", f"The database is not usable: {reason}") from None
+        raise DATABASE_UNUSABLE(reason=reason) from None

@@ -8,7 +8,7 @@ import typer
 from cli import orders
 from cli.connection import connected
 from cli.output import Json, show, show_all
-from core.errors import invalid
+from core.refusals.money import CREDITS_AMOUNT_TEXT
 from services.money.credits import ledger, verify
 from services.people import accounts
 
@@ -19,7 +19,9 @@ app.add_typer(orders.app, name="orders")
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="At most four decimals.")]
-Reason = Annotated[str, typer.Option(help="What it is for; the entry's source_id.")]
+Reason = Annotated[
+    str, typer.Option(help="What the credits are for; kept as the entry's source_id.")
+]
 
 
 @app.command("grant")
@@ -33,7 +35,7 @@ def grant(email: Email, amount: Amount, reason: Reason = "grant", as_json: Json 
     show(orjson.loads(entry), as_json=as_json)
 
 
-# A negative amount must not be taken for an option.
+# Typer must not take a negative amount for an option.
 @app.command("adjust", context_settings={"ignore_unknown_options": True})
 def adjust(email: Email, amount: Amount, reason: Reason = "adjust", as_json: Json = False) -> None:
     """Correct a user's balance by an amount, which may be negative."""
@@ -47,7 +49,7 @@ def adjust(email: Email, amount: Amount, reason: Reason = "adjust", as_json: Jso
 
 @app.command("verify")
 def verify_ledger(as_json: Json = False) -> None:
-    """Prove that balances, debts, hashes and orders hold; exit code 1 names the faults."""
+    """Check all balances, debts, hashes and orders. With faults, show them and exit with code 1."""
     with connected() as resources:
         found = [asdict(fault) for fault in verify.faults(resources.database.engine)]
     if not found and not as_json:
@@ -62,4 +64,4 @@ def _exactly(amount: str) -> Decimal:
     try:
         return Decimal(amount)
     except InvalidOperation:
-        raise invalid("credits.amount", f"{amount!r} is not a number.") from None
+        raise CREDITS_AMOUNT_TEXT(amount=amount) from None

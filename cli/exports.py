@@ -9,7 +9,6 @@ from cli.progress import result_of, wait_for
 from services.mailing import exports, lists
 from services.mailing.exports import ExportKind
 from storage.parts import StoredFile
-from storage.resources import Resources
 
 app = typer.Typer(add_completion=False)
 
@@ -18,14 +17,15 @@ app = typer.Typer(add_completion=False)
 def export_list(
     list_name: Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")],
     kind: Annotated[
-        ExportKind, typer.Option(help="members, or delivery: who gets mail, with trace ids.")
+        ExportKind,
+        typer.Option(help="members, or delivery: the members who get mail, with trace ids."),
     ] = ExportKind.MEMBERS,
     output: Annotated[
-        Path | None, typer.Option(help="Where to write it; LIST-KIND.csv.gz unless you say.")
+        Path | None, typer.Option(help="The file to write; LIST-KIND.csv.gz by default.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a list to a CSV.gz file, from one consistent view of it."""
+    """Write a list to a CSV.gz file, as it is at one moment."""
     with connected() as resources:
         with resources.unit_of_work() as uow:
             mailing_list = lists.get_named(uow, list_name)
@@ -33,14 +33,10 @@ def export_list(
         job = wait_for(resources, job_id, what=f"export of {list_name}", quiet=as_json)
         target = output or Path(f"{mailing_list.slug}-{kind}.csv.gz")
         result = result_of(job)
-        _fetch(resources, result["export_id"], target)
+        with resources.unit_of_work() as uow:
+            export, _ = exports.get_finished(uow, result["export_id"])
+        assert export.size is not None
+        with written(target) as out:
+            stored = StoredFile(resources.objects, export.object_prefix, export.size)
+            out.writelines(stored.stream())
     show({"job_id": job.id, "file": str(target), "rows": result["rows"]}, as_json=as_json)
-
-
-def _fetch(resources: Resources, export_id: int, target: Path) -> None:
-    with resources.unit_of_work() as uow:
-        export, _ = exports.get_finished(uow, export_id)
-    assert export.size is not None
-    stored = StoredFile(resources.objects, export.object_prefix, export.size)
-    with written(target) as out:
-        out.writelines(stored.stream())

@@ -9,8 +9,7 @@ import typer
 from cli.connection import connected
 from cli.output import Json, show, written
 from cli.progress import result_of, wait_for
-from core.errors import malformed
-from models import Job
+from core.refusals.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_OPTION
 from services.mailing import lists
 from services.mailing.imports import accept
 from services.mailing.imports.accept import ImportOptions
@@ -29,13 +28,13 @@ def import_members(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of members; - for stdin.")],
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Judge every row, and change nothing.")
+        bool, typer.Option("--dry-run", help="Check every row, but change nothing.")
     ] = False,
     update: Annotated[
-        bool, typer.Option("--update", help="Give active members the file's name and tier.")
+        bool, typer.Option("--update", help="Set active members' names and tiers to the file's.")
     ] = False,
     mapping: Annotated[
-        str | None, typer.Option(help='What columns are, as JSON: {"Mail": "email"}.')
+        str | None, typer.Option(help='What each column holds, as JSON: {"Mail": "email"}.')
     ] = None,
     errors: Annotated[
         Path | None, typer.Option(help="Write the rows that were not added to this CSV file.")
@@ -44,16 +43,21 @@ def import_members(
 ) -> None:
     """Import members from a file, as the list's owner.
 
-    Exit codes: 0 every row is settled, 3 some rows are invalid, 1 it failed. It goes on when you
-    stop watching.
+    The import goes on if you stop this command. Exit codes: 0 when every row is valid, 3 when some
+    rows are invalid, 1 when the import failed.
     """
     options = ImportOptions(dry_run, "update" if update else "skip", _mapping(mapping))
     with connected() as resources:
         job_id = _begin(resources, list_name, file, options)
         job = wait_for(resources, job_id, what=f"import into {list_name}", quiet=as_json)
         if errors is not None:
-            _write_errors(resources, job, errors)
-    _report(job, as_json=as_json)
+            assert job.subject_id is not None
+            with written(errors) as out:
+                out.writelines(verdicts.stream_rejects(resources, job.subject_id))
+    result = result_of(job)
+    show({"job_id": job.id, **result}, as_json=as_json)
+    if result["invalid"]:
+        raise typer.Exit(NOT_ALL_VALID)
 
 
 def _mapping(text: str | None) -> dict[str, str] | None:
@@ -65,7 +69,7 @@ def _mapping(text: str | None) -> dict[str, str] | None:
     except orjson.JSONDecodeError:
         parsed = None
     if not accept.is_mapping(parsed):
-        raise malformed("import.mapping", "--mapping must be a JSON object of strings.")
+        raise IMPORT_MAPPING_OPTION()
     return parsed
 
 
@@ -78,7 +82,7 @@ def _begin(resources: Resources, list_name: str, file: Path, options: ImportOpti
         shutil.copyfileobj(source, cast("BinaryIO", stored), 1024 * 1024)
     stored.close()
     if not stored.size:
-        raise malformed("import.empty", "The file is empty.")
+        raise IMPORT_EMPTY_FILE()
     return accept.accept_file(
         resources,
         mailing_list.user_id,
@@ -97,17 +101,4 @@ def _opened(file: Path) -> BinaryIO:
     try:
         return file.open("rb")
     except OSError as error:
-        raise malformed("import.file", f"{file}: {error.strerror}") from None
-
-
-def _write_errors(resources: Resources, job: Job, target: Path) -> None:
-    assert job.subject_id is not None
-    with written(target) as out:
-        out.writelines(verdicts.stream_rejects(resources, job.subject_id))
-
-
-def _report(job: Job, *, as_json: bool) -> None:
-    result = result_of(job)
-    show({"job_id": job.id, **result}, as_json=as_json)
-    if result["invalid"]:
-        raise typer.Exit(NOT_ALL_VALID)
+        raise IMPORT_FILE(file=file, reason=error.strerror) from None

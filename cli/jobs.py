@@ -1,11 +1,11 @@
-# ruff: noqa: F401 - the services register the kinds of jobs they know
+# ruff: noqa: F401 - these services register their kinds of jobs
 from typing import Annotated, Any
 
 import typer
 
 from cli.connection import connected
 from cli.output import Json, show, show_all
-from core.errors import not_found
+from core.refusals.jobs import JOB_NOT_FOUND_BY_ID
 from models import Job, JobStatus
 from services.jobs import records
 from services.mailing import exports
@@ -16,7 +16,7 @@ from services.money.topups import checkout
 from storage.unit_of_work import UnitOfWork
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Durable work, done by the workers."
+    no_args_is_help=True, add_completion=False, help="Durable jobs, which the workers do."
 )
 
 JobId = Annotated[int, typer.Argument(metavar="ID")]
@@ -24,7 +24,9 @@ JobId = Annotated[int, typer.Argument(metavar="ID")]
 
 @app.command("list")
 def list_jobs(
-    status: Annotated[JobStatus | None, typer.Option(help="Only those.")] = None,
+    status: Annotated[
+        JobStatus | None, typer.Option(help="Show only jobs with this status.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     as_json: Json = False,
 ) -> None:
@@ -46,14 +48,14 @@ def show_job(job_id: JobId, as_json: Json = False) -> None:
             "retries": job.retries,
             "request_id": job.request_id,
             "result": job.result,
-            "error": job.error,
+            "error": records.error_shown(job),
         }
         show(_brief(job) | details, as_json=as_json)
 
 
 @app.command("retry")
 def retry_job(job_id: JobId, as_json: Json = False) -> None:
-    """Start a failed or cancelled job again, where its kind allows it."""
+    """Start a failed or cancelled job again, if its kind allows that."""
     with connected() as resources, resources.unit_of_work() as uow:
         job = _get(uow, job_id)
         records.restart(uow, job)
@@ -64,7 +66,7 @@ def retry_job(job_id: JobId, as_json: Json = False) -> None:
 def _get(uow: UnitOfWork, job_id: int) -> Job:
     job = uow.session.get(Job, job_id)
     if job is None:
-        raise not_found("job.not_found", f"There is no job {job_id}.")
+        raise JOB_NOT_FOUND_BY_ID(job_id=job_id)
     return job
 
 

@@ -14,17 +14,17 @@ app = typer.Typer(
 
 @app.callback()
 def group() -> None:
-    """Keeps `create` a subcommand while it is the only one."""
+    """With this callback, `create` stays a subcommand while it is the only one."""
 
 
 @app.command("create")
 def create(
     owner_email: Annotated[str, typer.Argument(metavar="OWNER_EMAIL")],
-    title: Annotated[str, typer.Option(help="What readers see.")],
-    slug: Annotated[str, typer.Option(help="Its name in addresses: a-z, 0-9 and '-'.")],
+    title: Annotated[str, typer.Option(help="The title that readers see.")],
+    slug: Annotated[str, typer.Option(help="The list's name in URLs: a-z, 0-9 and '-'.")],
     as_json: Json = False,
 ) -> None:
-    """Make a list."""
+    """Create a list."""
     with connected() as resources, resources.unit_of_work() as uow:
         owner = accounts.get_by_email(uow, owner_email)
         made = lists.create(uow, owner_id=owner.id, title=title, slug=slug)

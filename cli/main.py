@@ -14,8 +14,8 @@ from core.settings import SettingsError
 
 REFUSED, MISCONFIGURED = 1, 2
 
-# Loaded when one of them is asked for: what they import takes a second, and `pressroom up` or a
-# worker has no use for it.
+# Imported when a command of theirs is run: it takes a second, and `pressroom up` or a worker does
+# not need them.
 _GROUPS = {
     "users": "cli.accounts:users",
     "keys": "cli.accounts:keys",
@@ -47,7 +47,7 @@ class LazyGroups(TyperGroup):
 app = typer.Typer(
     cls=LazyGroups, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
-# The image of a deployment ships without the development stack.
+# The image of a deployment has no development stack.
 if find_spec("devstack"):
     stack.register(app)
 processes.register(app)

@@ -15,22 +15,27 @@ app = typer.Typer(
 
 @app.command("create")
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What people know it by.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name that people see.")],
     redirect_uri: Annotated[
         list[str],
-        typer.Option(help="Where people are sent back to, exactly; repeat for several."),
+        typer.Option(help="The exact URL that people are sent back to; repeat for several."),
     ],
-    scope: Annotated[list[Scope], typer.Option(help="What it may ask for; repeat for several.")],
+    scope: Annotated[
+        list[Scope], typer.Option(help="A scope that the program may ask for; repeat for several.")
+    ],
     public: Annotated[
-        bool, typer.Option("--public", help="It can't keep a secret: an app, or a page's script.")
+        bool,
+        typer.Option(
+            "--public", help="The program can't keep a secret: an app, or a page's script."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Register a program. Its secret is shown this once."""
+    """Register a program. Its secret is shown only now."""
     with connected() as resources, resources.unit_of_work() as uow:
         client, secret = clients.create(
             uow,
-            clients.signer(resources.settings.keyring),
+            resources.keyring,
             name=name,
             redirect_uris=redirect_uri,
             scopes=scope,
@@ -43,7 +48,7 @@ def create(
 
 @app.command("list")
 def list_clients(as_json: Json = False) -> None:
-    """Show all programs, newest first; at most 1,000."""
+    """Show the 1,000 newest programs, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         show_all([_client(each) for each in clients.list_of(uow)], as_json=as_json)
 
@@ -52,7 +57,7 @@ def list_clients(as_json: Json = False) -> None:
 def revoke(
     client_id: Annotated[str, typer.Argument(metavar="CLIENT_ID")], as_json: Json = False
 ) -> None:
-    """End a program's access to all accounts, from the next request on."""
+    """End a program's access to all accounts: its next request is refused."""
     with connected() as resources, resources.unit_of_work() as uow:
         revoked = clients.revoke(uow, client_id)
     show({"client_id": client_id, "revoked": revoked}, as_json=as_json)

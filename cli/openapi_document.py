@@ -1,6 +1,6 @@
 """Prints the OpenAPI document under default settings.
 
-``python -m cli.openapi_document > docs/openapi.json`` renews the committed one.
+``python -m cli.openapi_document > docs/openapi.json`` renews the committed document.
 """
 
 import json
@@ -11,7 +11,7 @@ from core.settings import Settings
 
 
 def main() -> None:
-    # Nothing is served, so the settings that name services may stay empty.
+    # The application serves no request here, so the settings that name services may be empty.
     app = create_app(Settings.model_construct())
     sys.stdout.write(json.dumps(app.openapi(), indent=2, ensure_ascii=False) + "\n")
 

@@ -5,7 +5,7 @@ import typer
 from cli.connection import connected
 from cli.output import Json, show, show_all
 from core import clock
-from core.errors import invalid
+from core.refusals.money import ORDER_RESOLUTION
 from models import OrderStatus, PaymentOrder, Resolution
 from services.money.topups import orders, reviews, settlement
 
@@ -16,11 +16,13 @@ OrderId = Annotated[int, typer.Argument(metavar="ORDER")]
 
 @app.command("list")
 def list_orders(
-    status: Annotated[OrderStatus | None, typer.Option(help="Only those.")] = None,
+    status: Annotated[
+        OrderStatus | None, typer.Option(help="Show only orders with this status.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     as_json: Json = False,
 ) -> None:
-    """Show everybody's orders, newest first."""
+    """Show orders of all users, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         found = orders.list_all(uow, status=status, limit=limit)
         show_all([_brief(order) for order in found], as_json=as_json)
@@ -28,7 +30,7 @@ def list_orders(
 
 @app.command("show")
 def show_order(order_id: OrderId, as_json: Json = False) -> None:
-    """Show one order: what is known of its payment, and how it came to its state."""
+    """Show one order, with the facts of its payment and the history of its status."""
     with connected() as resources, resources.unit_of_work() as uow:
         order = settlement.lock(uow, order_id)
         history = [
@@ -45,16 +47,16 @@ def show_order(order_id: OrderId, as_json: Json = False) -> None:
 def review_order(
     order_id: OrderId,
     credit: Annotated[
-        bool, typer.Option("--credit", help="Give the credits that were ordered.")
+        bool, typer.Option("--credit", help="Give the user the credits that were ordered.")
     ] = False,
     refunded: Annotated[
         bool, typer.Option("--refunded", help="The payer has all of the money back.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Settle an order that is in review, since its payment did not fit it."""
+    """Settle an order that is in review because its payment did not match it."""
     if credit == refunded:
-        raise invalid("order.resolution", "Say either --credit or --refunded.")
+        raise ORDER_RESOLUTION()
     resolution = Resolution.CREDIT if credit else Resolution.REFUNDED
     with connected() as resources, resources.unit_of_work() as uow:
         order = reviews.resolve(uow, order_id, resolution)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from core import clock
-from core.errors import malformed
+from core.refusals.requests import FILE_NOT_WRITTEN
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 
 
 def show(record: Row, *, as_json: bool) -> None:
-    """One record: JSON, or a name and a value on each line."""
+    """Print one record: as JSON, or a name and a value on each line."""
     if as_json:
         typer.echo(json.dumps(record, default=_plain))
         return
@@ -26,20 +26,20 @@ def show(record: Row, *, as_json: bool) -> None:
 
 
 def show_all(records: Sequence[Row], *, as_json: bool) -> None:
-    """Many records: a JSON array, or a table."""
+    """Print many records: as a JSON array, or as a table."""
     if as_json:
         typer.echo(json.dumps(records, default=_plain))
         return
     if not records:
         typer.echo("None.")
         return
-    # Rich takes a moment to import; only tables need it.
+    # Rich takes a moment to import, and only tables need it.
     from rich.console import Console
     from rich.table import Table
 
     table = Table()
     for name in records[0]:
-        # Ids are copied from here: whole, if on two lines.
+        # People copy ids from here, so a long one is folded, not cut.
         table.add_column(name, overflow="fold")
     for record in records:
         table.add_row(*(_text(value) for value in record.values()))
@@ -48,12 +48,12 @@ def show_all(records: Sequence[Row], *, as_json: bool) -> None:
 
 @contextmanager
 def written(target: Path) -> Iterator[BinaryIO]:
-    """The file to write a result to; raises ``file.not_written``."""
+    """Open the file for a result; raise ``file.not_written`` when that or writing fails."""
     try:
         with target.open("wb") as out:
             yield out
     except OSError as error:
-        raise malformed("file.not_written", f"{target}: {error.strerror}") from None
+        raise FILE_NOT_WRITTEN(target=target, reason=error.strerror) from None
 
 
 def _plain(value: object) -> object:

@@ -1,5 +1,8 @@
-"""The processes that a deployment runs, each in the foreground. Imports wait until they're needed:
-each of these starts many times a day on a laptop, and none needs what the others do."""
+"""The processes that a deployment runs, each in the foreground.
+
+Each command imports what it needs when it runs: these processes start many times a day on a
+developer's machine, and none needs what the others do.
+"""
 
 import os
 import signal
@@ -31,7 +34,7 @@ def serve(
     from core.settings import load_settings
 
     settings = load_settings()
-    # Once all is closed the server raises the signal again; to stop when asked is no failure.
+    # uvicorn raises the signal again once it has closed; a stop that was asked for is no failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.run(
         "api.main:app",
@@ -43,21 +46,21 @@ def serve(
         forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
         server_header=False,
         timeout_graceful_shutdown=20,
-        # Longer than clients and load balancers keep an idle connection: who closes first must be
-        # the one that sends, or a request meets a connection that has just been closed.
+        # Longer than clients and load balancers keep an idle connection. The side that sends must
+        # be the one that closes, or a request meets a connection that has just been closed.
         timeout_keep_alive=75,
     )
 
 
 def worker(
-    lane: Annotated[Lane, typer.Option(help="Which queue to work on.")],
+    lane: Annotated[Lane, typer.Option(help="The queue to work on.")],
     concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Jobs at a time; by default what the lane wants.")
+        int | None, typer.Option(min=1, help="Jobs at a time; by default, the lane's own number.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a worker for one lane."""
-    # A soft shutdown on SIGTERM: Celery reads this name when it is imported.
+    # SIGTERM begins a soft shutdown. Celery reads this variable when it is imported.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
     from workers.main import run
 
@@ -65,7 +68,7 @@ def worker(
 
 
 def beat(as_json: Json = False) -> None:
-    """Run the clock that sends periodic tasks. Run one."""
+    """Run the clock that sends periodic tasks. Run exactly one."""
     from core.settings import load_settings
     from workers.beat import run
 
@@ -100,7 +103,7 @@ def migrate(as_json: Json = False) -> None:
 
 
 def bucket(as_json: Json = False) -> None:
-    """Make the bucket that holds every object, unless it is there."""
+    """Make the bucket that holds every object, unless it exists."""
     from core.settings import load_settings
     from storage.objects import ObjectStore
 

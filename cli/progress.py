@@ -8,14 +8,14 @@ from core.errors import DomainError, Kind
 from models import FINISHED, Job, JobStatus
 from storage.resources import Resources
 
-_LOOK_EVERY_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 def wait_for(resources: Resources, job_id: int, *, what: str, quiet: bool) -> Job:
-    """The job once it has ended, with a bar of its progress meanwhile unless ``quiet``."""
+    """Wait until the job has ended, and show its progress meanwhile unless ``quiet``."""
     if quiet:
         return _wait(resources, job_id, lambda _: None)
-    # Rich takes a moment to import; only this needs it.
+    # Rich takes a moment to import, and only the progress bar needs it.
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -36,7 +36,7 @@ def wait_for(resources: Resources, job_id: int, *, what: str, quiet: bool) -> Jo
 
 
 def result_of(job: Job) -> dict[str, Any]:
-    """What a job came to; raises the reason of one that did not end well."""
+    """The job's result; raise the error of a job that did not succeed."""
     if job.status != JobStatus.SUCCEEDED or job.result is None:
         reason = job.error or {"code": "job.failed", "message": "The job failed."}
         raise DomainError(Kind.INVALID, reason["code"], reason["message"])
@@ -50,4 +50,4 @@ def _wait(resources: Resources, job_id: int, show: Callable[[Job], None]) -> Job
         show(job)
         if job.status in FINISHED:
             return job
-        time.sleep(_LOOK_EVERY_SECONDS)
+        time.sleep(_POLL_SECONDS)

@@ -1,7 +1,7 @@
 """`pressroom up`, `down`, `status` and `reset`: the development stack from the command line."""
 
-# Imports of ours wait until a command runs: this module is loaded by every `pressroom`, and a
-# worker should not pay for the terminal's colours.
+# Every `pressroom` command imports this module, so it imports the stack's code only when a command
+# of the stack runs.
 
 from typing import Annotated
 
@@ -17,27 +17,25 @@ def register(app: typer.Typer) -> None:
 
 def up(
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return once it is ready; it goes on running.")
+        bool, typer.Option("--detach", help="Return once the stack is ready; it keeps running.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Start everything: services, API, workers, Flower and the sandbox."""
     from devstack.supervisor import commands
-    from devstack.supervisor.home import bytecode, home
 
-    bytecode.keep(home.from_environment())
     raise typer.Exit(commands.up(detach=detach, as_json=as_json))
 
 
 def down(as_json: Json = False) -> None:
-    """Stop the stack and wait until all of it has ended. Its data stays."""
+    """Stop the stack and wait until every process has ended. Its data stays."""
     from devstack.supervisor import commands
 
     raise typer.Exit(commands.down(as_json=as_json))
 
 
 def status(as_json: Json = False) -> None:
-    """Show each process of the running stack; the exit code is 3 when there is none."""
+    """Show each process of the running stack. The exit code is 3 when no stack runs."""
     from devstack.supervisor import commands
 
     raise typer.Exit(commands.status(as_json=as_json))

@@ -18,11 +18,10 @@ def trace(
     email: Annotated[str, typer.Argument(metavar="EMAIL")],
     as_json: Json = False,
 ) -> None:
-    """Make a trace id: it stands for the person on the list, so it goes into mail to them alone."""
+    """Make a trace id. It stands for the person on the list, so send it to that person alone."""
     with connected() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         person = accounts.get_by_email(uow, email)
-        signer = trace_ids.signer(resources.keyring)
-        trace_id = trace_ids.make(signer, Trace(mailing_list.id, person.id))
+        trace_id = trace_ids.make(resources.keyring, Trace(mailing_list.id, person.id))
         url = mail_urls.unsubscribe_url(resources.settings, trace_id)
     show({"trace_id": trace_id, "unsubscribe_url": url}, as_json=as_json)

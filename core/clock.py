@@ -6,5 +6,5 @@ def now() -> datetime:
 
 
 def iso(moment: datetime) -> str:
-    """ISO 8601 in UTC with microseconds and ``Z``, as every timestamp of the API is written."""
+    """Return ISO 8601 in UTC with microseconds and ``Z``: the form of the API's timestamps."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

@@ -1,7 +1,8 @@
 """What can go wrong, in the product's words.
 
 A service raises a ``DomainError`` with a stable dotted ``code`` and a ``Kind`` that knows nothing
-of HTTP; ``api.errors`` is the only place that turns a kind into a status.
+of HTTP; ``api.errors`` is the only place that turns a kind into a status. What can be raised is
+declared in ``core.refusals``.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ class Kind(StrEnum):
     PAYMENT_NEEDED = "payment_needed"
     FORBIDDEN = "forbidden"
     NOT_FOUND = "not_found"
+    NOT_ALLOWED = "not_allowed"
     STALLED = "stalled"
     CONFLICT = "conflict"
     RANGE = "range"
@@ -61,66 +63,3 @@ class DomainError(Exception):
 
 class TransientError(Exception):
     """A failure that may pass by itself: the only one that makes a job try again."""
-
-
-def malformed(code: str, message: str) -> DomainError:
-    return DomainError(Kind.MALFORMED, code, message)
-
-
-def invalid(code: str, message: str, *, field: str | None = None) -> DomainError:
-    """``field``: the one place that breaks the rule, such as ``body.slug``."""
-    problems = () if field is None else (FieldProblem(field, code, message),)
-    return DomainError(Kind.INVALID, code, message, problems=problems)
-
-
-def unauthenticated(code: str, message: str) -> DomainError:
-    return DomainError(Kind.UNAUTHENTICATED, code, message)
-
-
-def forbidden(code: str, message: str) -> DomainError:
-    return DomainError(Kind.FORBIDDEN, code, message)
-
-
-def insufficient_scope(scope: str) -> DomainError:
-    return DomainError(
-        Kind.FORBIDDEN,
-        "auth.insufficient_scope",
-        f"This needs the scope {scope}.",
-        needed_scope=scope,
-    )
-
-
-def not_found(code: str, message: str) -> DomainError:
-    return DomainError(Kind.NOT_FOUND, code, message)
-
-
-def conflict(code: str, message: str) -> DomainError:
-    return DomainError(Kind.CONFLICT, code, message)
-
-
-def too_large(code: str, message: str) -> DomainError:
-    return DomainError(Kind.TOO_LARGE, code, message)
-
-
-def unsupported_type(code: str, message: str) -> DomainError:
-    return DomainError(Kind.UNSUPPORTED_TYPE, code, message)
-
-
-def stalled(code: str, message: str) -> DomainError:
-    return DomainError(Kind.STALLED, code, message)
-
-
-def rate_limited(code: str, message: str, *, retry_after: int) -> DomainError:
-    return DomainError(Kind.RATE_LIMITED, code, message, retry_after=retry_after)
-
-
-def provider_failed(code: str, message: str) -> DomainError:
-    return DomainError(Kind.PROVIDER_FAILED, code, message)
-
-
-def unavailable(code: str, message: str, *, retry_after: int = 1) -> DomainError:
-    return DomainError(Kind.UNAVAILABLE, code, message, retry_after=retry_after)
-
-
-def too_slow(code: str, message: str) -> DomainError:
-    return DomainError(Kind.TOO_SLOW, code, message)

@@ -9,16 +9,16 @@ _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def random_id() -> int:
-    """An id between 1 and ``MAX_ID`` that says nothing about age or number."""
+    """Return an id of 1 to ``MAX_ID`` that reveals neither a row's age nor how many there are."""
     return secrets.randbelow(MAX_ID) + 1
 
 
 def random_hash_id(length: int = 12) -> str:
-    """A short public identifier of ``[a-z0-9]``: 62 random bits at the default length."""
+    """Return a short public identifier of ``[a-z0-9]``: 62 random bits at the default length."""
     return "".join(secrets.choice(_BASE36) for _ in range(length))
 
 
 def random_ids(count: int) -> list[int]:
-    """Many of ``random_id`` at once, at a fraction of its cost."""
+    """Return many random ids at once, at a fraction of the cost of ``random_id``."""
     numbers = array("Q", secrets.token_bytes(8 * count))
     return [number >> 11 or 1 for number in numbers]

@@ -36,6 +36,7 @@ class Keyring:
             raise ValueError("needs at least one key, and ids that differ")
         self._keys = {key.id: key for key in keys}
         self.current = keys[0]
+        self._signers: dict[tuple[str, int], Signer] = {}
 
     @classmethod
     def parse(cls, text: str) -> "Keyring":
@@ -47,6 +48,15 @@ class Keyring:
 
     def get(self, key_id: str) -> Key | None:
         return self._keys.get(key_id)
+
+    def signer(self, purpose: str, *, length: int = 32) -> "Signer":
+        """The purpose's signer, the same each time: its subkeys are derived at the first call."""
+        kept = self._signers.get((purpose, length))
+        if kept is None:
+            # Two threads may both make one; both get the one that was put here first.
+            made = Signer(self, purpose, length=length)
+            kept = self._signers.setdefault((purpose, length), made)
+        return kept
 
 
 class Signer:

@@ -2,7 +2,7 @@ from enum import StrEnum
 
 
 class Lane(StrEnum):
-    """A queue with workers of its own, so that one kind of work can't hold up another."""
+    """A queue with its own workers, so that one kind of work can't hold up another."""
 
     IO = "io"
     MEDIA = "media"

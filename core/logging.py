@@ -8,7 +8,7 @@ from core.settings import Settings
 
 
 def configure_logging(settings: Settings) -> None:
-    """Send structlog and the standard library's records to stderr, as JSON or pretty lines."""
+    """Write records of structlog and the standard library to stderr, as JSON or pretty lines."""
     pretty = settings.log_format == "pretty" or (
         settings.log_format == "auto" and sys.stderr.isatty()
     )
@@ -20,13 +20,13 @@ def configure_logging(settings: Settings) -> None:
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        # Says nothing below the level before anything is made of it: most lines are not written.
+        # Drops records below the level before any work is done for them: most are below it.
         wrapper_class=structlog.make_filtering_bound_logger(settings.log_level),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
     renderers: list[Any] = (
-        # Not the pretty tracebacks: those show local variables, secrets among them.
+        # Plain tracebacks: pretty ones show local variables, which may be secrets.
         [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if pretty
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
@@ -44,12 +44,12 @@ def _install(formatter: logging.Formatter, level: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
-    # These servers bring handlers of their own; one format for every line needs only ours.
+    # These servers bring their own handlers; with ours alone every line has one format.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "tornado"):
         logger = logging.getLogger(name)
         logger.handlers = []
         logger.propagate = True
-    # The API writes its own access line, with the request id.
+    # The API writes its own access log, with the request id.
     logging.getLogger("uvicorn.access").disabled = True
 
 

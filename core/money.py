@@ -1,13 +1,13 @@
-"""Exact amounts: NUMERIC(15,4), read from JSON text and never through binary fractions."""
+"""Exact amounts: NUMERIC(15,4), read from JSON text and never rounded to binary fractions."""
 
 from decimal import Decimal
 
 PLACES = 4
 MAX_AMOUNT = Decimal("99999999999.9999")
 
-# How many decimals an amount has where it is paid (ISO 4217 and docs.stripe.com/currencies). Left
-# out are currencies of which the two pages disagree (ISK, MGA, UGX), and those with three decimals,
-# whose last one Stripe takes as a zero only.
+# The decimals of each currency in a payment (ISO 4217 and docs.stripe.com/currencies). The table
+# leaves out currencies on which the two sources disagree (ISK, MGA, UGX), and those with three
+# decimals, since Stripe accepts only a zero as the third.
 _WITH_NONE = "BIF CLP DJF GNF JPY KMF KRW PYG RWF VND VUV XAF XOF XPF"
 _WITH_TWO = (
     "AED ALL AMD ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BRL BSD BWP BZD CAD CHF CNY COP CRC "
@@ -20,17 +20,17 @@ _MINOR_DIGITS = dict.fromkeys(_WITH_NONE.split(), 0) | dict.fromkeys(_WITH_TWO.s
 
 
 def is_storable(amount: Decimal) -> bool:
-    """Whether it is finite, has at most four decimals and fits NUMERIC(15,4)."""
-    # Copying and comparing do not round; ``abs`` does, and breaks on exponents that JSON may have.
+    """Whether the amount is finite, has at most four decimals and fits NUMERIC(15,4)."""
+    # Copying and comparing don't round; ``abs`` does, and fails on exponents that JSON may have.
     if not amount.is_finite() or amount.copy_abs() > MAX_AMOUNT:
         return False
     return amount == amount.quantize(Decimal(1).scaleb(-PLACES))
 
 
 def minor_digits(currency: str) -> int:
-    """The decimals of a currency's smallest payable unit: 2 for cents, 0 for yen.
+    """Return the decimals of a currency's smallest payable unit: 2 for USD (cents), 0 for JPY.
 
-    Raises ValueError for a code, which is three capital letters, that isn't known.
+    Raises ``ValueError`` for an unknown code; codes are three capital letters.
     """
     if currency not in _MINOR_DIGITS:
         raise ValueError(f"{currency!r} is no currency that can be paid in")

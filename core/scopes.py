@@ -3,7 +3,7 @@ from enum import StrEnum
 
 
 class Scope(StrEnum):
-    """What a credential may do. A key without scopes has all of its user's but ``delivery``."""
+    """What a credential may do. An API key without scopes has each of them but ``delivery``."""
 
     CREDIT_READ = "credit.read"
     CREDIT_FULL = "credit.full"
@@ -21,15 +21,15 @@ _INCLUDED = {
 
 
 def effective(granted: Iterable[Scope]) -> frozenset[Scope]:
-    """The scopes granted and those they include: ``credit.full`` reads too."""
+    """Return the granted scopes and those that they include: ``credit.full`` reads too."""
     scopes = set(granted)
     return frozenset(scopes | {_INCLUDED[scope] for scope in scopes if scope in _INCLUDED})
 
 
 EVERYTHING_OF_A_USER = frozenset(Scope) - {Scope.DELIVERY}
 
-# What each scope lets a program do, in the words of the page that asks a person for it. Those that
-# are not here can't be given away by a person.
+# What each scope lets a program do, in the words of the page that asks a person to grant it. A
+# person can't grant a scope that is missing here.
 EXPLANATIONS = {
     Scope.CREDIT_READ: "See your credit balance and what it was spent on",
     Scope.CREDIT_FULL: "See your credits, spend them, and claim credits that were paid for",

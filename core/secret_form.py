@@ -1,6 +1,6 @@
-"""How our secrets are written: a prefix, 256 random bits in base62, and a checksum.
+"""The form of our secrets: a prefix, 256 random bits in base62, and a checksum.
 
-The checksum refuses a typo without a query, and with the prefix lets leak scanners find secrets.
+The checksum refuses a typo without a query. Prefix and checksum let leak scanners find secrets.
 """
 
 import secrets
@@ -14,7 +14,7 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True)
 class SecretForm:
-    """The form of one kind of secret; ``prefix`` says which."""
+    """The form of one kind of secret, named by its ``prefix``."""
 
     prefix: str
 

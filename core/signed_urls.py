@@ -1,33 +1,51 @@
-"""Links to files that the API serves: whoever has one can fetch that file, for 15 minutes."""
+"""Signed URLs: each opens one file to every caller who has it, until it expires."""
 
 import re
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
 
-FILE_LINK_LIFETIME = timedelta(minutes=15)
 _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
 
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "file-link")
+@dataclass(frozen=True)
+class SignedUrls:
+    """One kind of them, which opens nothing of another.
+
+    Attributes:
+        purpose: that of the key that signs them.
+        prefix: what comes in a URL's path before the name that is signed.
+    """
+
+    purpose: str
+    prefix: str = ""
+
+    def create(
+        self, keyring: Keyring, name: str, *, base: str, lifetime: timedelta, now: datetime
+    ) -> tuple[str, datetime]:
+        """An absolute URL for what has this name, and when it expires."""
+        expires = int((now + lifetime).timestamp())
+        signature = keyring.signer(self.purpose).sign(_message(name, expires))
+        query = urlencode({"expires": expires, "signature": signature})
+        url = f"{base}{self.prefix}{name}?{query}"
+        return url, datetime.fromtimestamp(expires, tz=now.tzinfo)
+
+    def opens(
+        self, keyring: Keyring, name: str, *, expires: str, signature: str, now: datetime
+    ) -> bool:
+        """Whether a URL's query was made by ``create``, for this name, and has not expired."""
+        if not _SECONDS.match(expires):
+            return False
+        signed = keyring.signer(self.purpose).verify(_message(name, int(expires)), signature)
+        return signed and now.timestamp() < int(expires)
 
 
-def create(signer: Signer, path: str, *, base: str, now: datetime) -> str:
-    """An absolute URL for the path of a route that serves a file."""
-    expires = int((now + FILE_LINK_LIFETIME).timestamp())
-    query = urlencode({"expires": expires, "signature": signer.sign(_signed(path, expires))})
-    return f"{base}{path}?{query}"
+def _message(name: str, expires: int) -> bytes:
+    return f"{name}\n{expires}".encode()
 
 
-def opens(signer: Signer, path: str, *, expires: str, signature: str, now: datetime) -> bool:
-    """Whether a link's query is ours, for this path, and still lasts."""
-    if not _SECONDS.match(expires):
-        return False
-    signed = signer.verify(_signed(path, int(expires)), signature)
-    return signed and now.timestamp() < int(expires)
-
-
-def _signed(path: str, expires: int) -> bytes:
-    return f"{path}\n{expires}".encode()
+# Files that jobs make, named by the path of the route that serves them.
+FILE_URLS = SignedUrls("file-link")
+FILE_URL_LIFETIME = timedelta(minutes=15)

@@ -4,13 +4,13 @@ from models.account_mail import AccountMail
 from models.api_key import ApiKey
 from models.attachment import Attachment, AttachmentStatus
 from models.credit import CreditAccount, CreditAction, CreditEntry
+from models.declarative import Model
 from models.idempotency_record import IdempotencyRecord
 from models.job import FINISHED, Job, JobStatus
 from models.mailed_link import MailedLink
 from models.mailing_list import MailingList
 from models.member_export import MemberExport
 from models.member_import import ImportChange, ImportChunk, MemberImport
-from models.metadata import Model
 from models.oauth import OAuthClient, OAuthCode, OAuthGrant, OAuthToken, TokenKind
 from models.opt_out import OptOut, OptOutKind
 from models.payment import (

@@ -3,7 +3,7 @@ from datetime import datetime
 from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId
 
 
 class ApiKey(Model):
@@ -13,10 +13,10 @@ class ApiKey(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
-    # The key itself is stored nowhere: only its HMAC, and enough of its end to recognise it.
+    # The key itself is not stored: only its HMAC, and its last characters to recognise it by.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     last_four: Mapped[str]
-    # NULL is a key without restriction: all of its user's scopes, without `delivery`.
+    # NULL: the key is unrestricted. It has all of its user's scopes but `delivery`.
     scopes: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     created_at: Mapped[CreatedAt]
     last_used_at: Mapped[datetime | None]

@@ -5,7 +5,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, SmallInteger, String,
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
 
 
 class AttachmentStatus(IntEnum):
@@ -30,11 +30,11 @@ class Attachment(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # Sorted by bytes, as an object store sorts its keys (services.media.attachments.strays).
+    # Collated by bytes, as an object store sorts keys (services.media.attachments.strays).
     hash_id: Mapped[str] = mapped_column(String(collation="C"), unique=True)
     status: Mapped[int] = mapped_column(SmallInteger, default=AttachmentStatus.PROCESSING)
     encrypted: Mapped[bool]
-    # The attachment's own data key, wrapped under one of ENCRYPTION_KEYS (`wrapped_by`).
+    # The attachment's own data key, wrapped under the one of ENCRYPTION_KEYS named `wrapped_by`.
     wrapped_key: Mapped[bytes | None]
     wrapped_by: Mapped[str | None]
 

@@ -1,4 +1,4 @@
-"""The ledger of credits. What was written stays: the database refuses to change or delete it."""
+"""The ledger of credits. It is append-only: the database refuses to change or delete an entry."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -9,7 +9,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, UniqueConstr
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
 
 Amount = Numeric(15, 4)
 
@@ -25,7 +25,7 @@ class CreditAction(StrEnum):
 
 
 class CreditAccount(Model):
-    """A user's balance, moved only beside an entry and by the same function."""
+    """A user's balance. It changes only with an entry, in the same database function."""
 
     __tablename__ = "credit_accounts"
     __table_args__ = (
@@ -37,10 +37,10 @@ class CreditAccount(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), unique=True)
     balance: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
-    # What a refund took that had been spent already; the next topup pays it.
+    # Refunded credits that had been spent already; the next topup pays this debt.
     debt: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
     status: Mapped[str] = mapped_column(server_default="active")
-    # The last entry's place and hash.
+    # `seq` and hash of the last entry.
     last_seq: Mapped[int] = mapped_column(server_default=text("0"))
     last_hash: Mapped[bytes]
     created_at: Mapped[CreatedAt]
@@ -70,7 +70,7 @@ class CreditEntry(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # 1, 2, 3 … of each account, without gaps.
+    # Counts each account's entries from 1, without gaps.
     seq: Mapped[int]
     order_id: Mapped[int | None] = mapped_column(ForeignKey("payment_orders.id"))
     action: Mapped[str]
@@ -82,6 +82,6 @@ class CreditEntry(Model):
     source_type: Mapped[str]
     source_id: Mapped[str]
     meta: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
-    # SHA-256 of the entry before and what this one says (services.money.credits.verify).
+    # SHA-256 of the previous entry's hash and this entry's content (services.money.credits.verify).
     hash: Mapped[bytes]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

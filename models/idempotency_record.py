@@ -5,11 +5,11 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, fun
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import Model, SerialId
+from models.declarative import Model, SerialId
 
 
 class IdempotencyRecord(Model):
-    """What an ``Idempotency-Key`` was first used for: a job, or an answer kept as it was given."""
+    """The first request under an ``Idempotency-Key``: its job, or its reply word for word."""
 
     __tablename__ = "idempotency_records"
     __table_args__ = (

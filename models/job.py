@@ -1,7 +1,7 @@
-"""A job is a row: the truth about a piece of slow work, and the outbox it is sent from.
+"""A job is a row: the truth about a piece of slow work, and the outbox that it is sent from.
 
-The broker only carries ids. A row is written in the transaction of whatever asks for the work, so
-committed means done: what the broker loses, a sweep sends again.
+The broker carries only ids. The row is written in the transaction of the request for the work, so
+work that was committed is done: the sweep sends again what the broker loses.
 """
 
 from datetime import datetime
@@ -12,7 +12,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Text, func, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId
 
 
 class JobStatus(StrEnum):
@@ -60,19 +60,19 @@ class Job(Model):
     subject_id: Mapped[int | None]
     status: Mapped[str] = mapped_column(default=JobStatus.QUEUED, server_default="queued")
 
-    # Counts claims. Every later write of the claimant checks it, so one that lost its lease
-    # changes nothing (a fencing token).
+    # The number of claims, and a fencing token: every write of a worker checks it, so that a worker
+    # that lost its lease changes nothing.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
-    # Leases lost in a row without progress: a poison job kills its worker again and again.
+    # Leases lost in a row without progress. A poison job kills its worker each time.
     crashes: Mapped[int] = mapped_column(default=0, server_default="0")
     # Transient failures in a row.
     retries: Mapped[int] = mapped_column(default=0, server_default="0")
     lease_expires_at: Mapped[datetime | None]
     cancel_requested: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
-    # Not claimed before this moment (backoff).
+    # The job is not claimed before this time (backoff).
     run_at: Mapped[CreatedAt]
-    # The sweep sends a queued job (again) once this has passed.
+    # The sweep sends a queued job again after this time.
     send_after: Mapped[CreatedAt]
     sends: Mapped[int] = mapped_column(default=0, server_default="0")
 
@@ -81,7 +81,7 @@ class Job(Model):
     result: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
     error: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
     request_id: Mapped[str | None] = mapped_column(Text)
-    # Rises with every change a caller can see: the id of a server-sent event.
+    # Rises with every change that a caller can see; it is the id of a server-sent event.
     version: Mapped[int] = mapped_column(default=1, server_default="1")
 
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -3,11 +3,11 @@ from datetime import datetime
 from sqlalchemy import CheckConstraint, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId
 
 
 class MailedLink(Model):
-    """A link that was mailed to a person, and proves that they read their mail. It works once."""
+    """A token that was mailed to a person and proves that they read their mail. It works once."""
 
     __tablename__ = "mailed_links"
     __table_args__ = (
@@ -19,12 +19,12 @@ class MailedLink(Model):
 
     id: Mapped[SerialId]
     purpose: Mapped[str]
-    # Nobody's yet where an address is to be registered.
+    # NULL while the address that is to be registered has no user.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
-    # Whose mail it proves to be read, where that is not the person's address at all times.
+    # The address that the token was mailed to, where that may differ from the person's address.
     email: Mapped[str | None] = mapped_column(index=True)
-    # The secret itself is in the mail and nowhere else.
+    # Only the mail has the secret itself.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]

@@ -4,7 +4,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.ids import random_id
-from models.metadata import CreatedAt, Model, UpdatedAt
+from models.declarative import CreatedAt, Model, UpdatedAt
 
 
 class MailingList(Model):
@@ -12,7 +12,7 @@ class MailingList(Model):
 
     __tablename__ = "lists"
     __table_args__ = (
-        # A slug may stand where an id may, so it can't look like one.
+        # Routes take a slug or an id, so a slug must not look like an id.
         CheckConstraint(
             "slug ~ '^[a-z0-9][a-z0-9-]{0,79}$' AND slug !~ '^[0-9]+$'", name="slug_form"
         ),
@@ -33,7 +33,7 @@ class MailingList(Model):
     description: Mapped[str | None]
     avatar_image_url: Mapped[str | None]
     favicon_image_url: Mapped[str | None]
-    # Whether the list is sent by mail at all.
+    # Whether the list is sent by mail.
     email_channel_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     challenge_enabled: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     challenge_provider: Mapped[str | None]

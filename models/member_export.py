@@ -3,11 +3,11 @@ from datetime import datetime
 from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId
 
 
 class MemberExport(Model):
-    """A list written to a file: its members for the owner, or the roster for who sends its mail."""
+    """A file of a list: its members for the owner, or the roster for the program that mails it."""
 
     __tablename__ = "exports"
     __table_args__ = (
@@ -21,7 +21,7 @@ class MemberExport(Model):
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), index=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     kind: Mapped[str]
-    # Where its bytes are: numbered objects under this prefix.
+    # The file is numbered objects under this prefix.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     size: Mapped[int | None]
     rows: Mapped[int | None]

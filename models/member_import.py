@@ -5,13 +5,13 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId
 
 
 class MemberImport(Model):
-    """Many members brought to a list at once: what was asked, how far it is and what came of it.
+    """One import of members into a list: its options, its progress and its counts.
 
-    It is also the one audit record of all its rows: a member's own record points here.
+    It is also the audit record of all its rows: subscriptions point here.
     """
 
     __tablename__ = "imports"
@@ -31,10 +31,10 @@ class MemberImport(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # Members of one request, or a file of them.
+    # `members`: the body of one request. `file`: an uploaded file.
     source: Mapped[str]
     filename: Mapped[str | None]
-    # Where its bytes are: numbered objects under this prefix, in pieces of one size.
+    # The bytes are numbered objects of one size under this prefix.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     size: Mapped[int]
     mapping: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
@@ -43,14 +43,14 @@ class MemberImport(Model):
 
     status: Mapped[str] = mapped_column(default="running", server_default="running")
     error: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
-    # What the file was taken for, and its header.
+    # The detected format of the file, and its header.
     description: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
-    # Numbered pieces of rows: how many there are, whether those are all, how many are applied.
+    # Chunks of rows: how many are stored, whether those are all of them, how many are applied.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")
     is_split: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     applied: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # Every row has one of five verdicts; `updated` is how many of the already ones were changed.
+    # Every row has one of five verdicts. `updated` counts the rows of `already` that were changed.
     received: Mapped[int] = mapped_column(default=0, server_default="0")
     added: Mapped[int] = mapped_column(default=0, server_default="0")
     already: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -59,7 +59,7 @@ class MemberImport(Model):
     duplicate: Mapped[int] = mapped_column(default=0, server_default="0")
     updated: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # Taking it back: the job that does, and what came of it.
+    # The undo: its job and its counts.
     undo_job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
     undone: Mapped[int] = mapped_column(default=0, server_default="0")
     kept: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -71,7 +71,7 @@ class MemberImport(Model):
 
 
 class ImportChunk(Model):
-    """The verdicts on one chunk, written in the transaction that applied it: it happens once."""
+    """The verdicts on one chunk, in the transaction that applied it: a chunk is applied once."""
 
     __tablename__ = "import_chunks"
 
@@ -79,22 +79,22 @@ class ImportChunk(Model):
         ForeignKey("imports.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
     )
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    # CSV lines of the rows that were not added, compressed by zlib.
+    # The rows that were not added, as CSV lines compressed by zlib.
     not_added: Mapped[bytes]
 
 
 class ImportChange(Model):
-    """What an import changed of a record that was there before: how it was, and what it became."""
+    """What an import changed in an existing subscription: the values before and after."""
 
     __tablename__ = "import_changes"
-    # For later imports of the same member, and for whoever erases a person.
+    # Found by later imports of the same member, and by the erasure of a person.
     __table_args__ = (Index("ix_import_changes_subscription_id", "subscription_id"),)
 
     import_id: Mapped[int] = mapped_column(
         ForeignKey("imports.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
     )
     subscription_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    # Whether it was made active; otherwise only its name and tier changed.
+    # Whether the import made it active; otherwise it changed only name and tier.
     activated: Mapped[bool]
     applied_at: Mapped[datetime]
     status_before: Mapped[str]

@@ -1,4 +1,4 @@
-"""Access that people give to other programs. Secrets are stored nowhere, only their HMACs."""
+"""Access that people give to other programs. Only the HMAC of a secret is stored."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -6,14 +6,14 @@ from enum import StrEnum
 from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, Index, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
 
-# The operator alone gives it; a mistake elsewhere can't.
+# Only the operator gives this scope; the constraint keeps a mistake elsewhere from giving it.
 _NEVER_DELIVERY = "NOT 'delivery' = ANY (scopes)"
 
 
 class OAuthClient(Model):
-    """A program that asks people for access. Without a secret (public) it can't keep one."""
+    """A program that asks people for access. A public client has no secret: it can't keep one."""
 
     __tablename__ = "oauth_clients"
     __table_args__ = (
@@ -31,7 +31,7 @@ class OAuthClient(Model):
 
 
 class OAuthGrant(Model):
-    """What a person lets a client do, until they take it back. All its tokens end with it."""
+    """The scopes that a person gave a client, until they revoke them; the tokens end then too."""
 
     __tablename__ = "oauth_grants"
     __table_args__ = (
@@ -50,7 +50,7 @@ class OAuthGrant(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     client_id: Mapped[str] = mapped_column(ForeignKey("oauth_clients.client_id"))
-    # All that was ever agreed to; a token has those of its own consent.
+    # All scopes that the person ever agreed to; a token has those of its own consent.
     scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
@@ -58,7 +58,7 @@ class OAuthGrant(Model):
 
 
 class OAuthCode(Model):
-    """What a client gets by way of the browser, and exchanges for tokens, once."""
+    """An authorization code: the client gets it through the browser and exchanges it once."""
 
     __tablename__ = "oauth_codes"
     __table_args__ = (
@@ -74,7 +74,7 @@ class OAuthCode(Model):
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     redirect_uri: Mapped[str]
     scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
-    # Of PKCE (RFC 7636), and always by its method S256.
+    # The code challenge of PKCE (RFC 7636), always by the method S256.
     challenge: Mapped[str]
     created_at: Mapped[CreatedAt]
     expires_at: Mapped[datetime] = mapped_column(index=True)
@@ -100,12 +100,13 @@ class OAuthToken(Model):
     grant_id: Mapped[int] = mapped_column(
         ForeignKey("oauth_grants.id", ondelete="CASCADE"), index=True
     )
-    # All that came of one code, by however many refreshes: its id, which is never given again.
+    # The id of the code that all tokens of the family came from, through any number of refreshes.
     family: Mapped[int] = mapped_column(index=True)
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
     created_at: Mapped[CreatedAt]
     expires_at: Mapped[datetime] = mapped_column(index=True)
-    # A refresh token is exchanged for the next one. Whoever sends it again stole it, or was robbed.
+    # When the refresh token was exchanged for the next one. A second exchange means that the token
+    # was stolen: the thief or the robbed client sends it.
     rotated_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]

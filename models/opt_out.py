@@ -4,18 +4,19 @@ from enum import StrEnum
 from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint, func
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import Model, SerialId
+from models.declarative import Model, SerialId
 
 
 class OptOutKind(StrEnum):
-    LIST = "list"  # not a subscriber any more
-    EMAIL = "email"  # a subscriber who wants no mail
+    LIST = "list"  # the person left the list
+    EMAIL = "email"  # the person stays on the list and wants no mail
 
 
 class OptOut(Model):
-    """A person's own no, which outlives their subscription and, as an HMAC, themselves.
+    """A person's refusal of a list or its mail. It outlives the subscription and, as an HMAC of the
+    address, the erasure of the person.
 
-    Only that person lifts it. Whatever makes a subscription active, or switches its mail on, looks
+    Only the person lifts it. Code that makes a subscription active, or switches its mail on, checks
     here first.
     """
 
@@ -29,10 +30,10 @@ class OptOut(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
-    # NULL once the person was erased: their address, should it come back, still matches.
+    # NULL after the person was erased. The HMAC still matches their address if it comes back.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"), index=True)
     address_hmac: Mapped[bytes]
     kind: Mapped[str]
-    # How it was said: login, trace, one-click, page, import, transfer.
+    # Where the opt-out came from: login, trace, one-click, page, import, transfer.
     source: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

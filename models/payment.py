@@ -1,4 +1,4 @@
-"""Orders of credits, what a payment provider told about them, and which changes are allowed."""
+"""Orders of credits, the events of payment providers, and the allowed changes of status."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -12,7 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from core.ids import random_id
 from core.money import minor_digits
 from models.credit import Amount
-from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
 
 
 class OrderStatus(StrEnum):
@@ -28,14 +28,14 @@ class OrderStatus(StrEnum):
 
 
 class Resolution(StrEnum):
-    """How an operator settled what was in review."""
+    """How an operator settled an order in review."""
 
     CREDIT = "credit"
     REFUNDED = "refunded"
 
 
 class OrderVia(StrEnum):
-    """Who brought the news that changed an order."""
+    """Where the facts came from that changed an order."""
 
     REQUEST = "request"
     JOB = "job"
@@ -50,10 +50,10 @@ _STATUSES = ", ".join(f"'{status}'" for status in OrderStatus)
 
 
 class PaymentOrder(Model):
-    """An order: what is sold for how much, and the facts known about its payment.
+    """An order of credits: its terms, and the facts known about its payment.
 
-    A trigger holds it to ``payment_order_transitions``, keeps its terms as they were and lets its
-    facts only grow; another one writes ``payment_order_changes``.
+    A trigger allows only the transitions in ``payment_order_transitions``, refuses changes of the
+    terms and lets facts only grow. Another trigger writes ``payment_order_changes``.
     """
 
     __tablename__ = "payment_orders"
@@ -79,14 +79,14 @@ class PaymentOrder(Model):
         ),
     )
 
-    # Public: an id says nothing about how many there are.
+    # Public. The id is random, so it does not tell how many orders there are.
     id: Mapped[int] = mapped_column(primary_key=True, default=random_id, autoincrement=False)
-    # Whose the credits will be; nobody's until an order made without credentials is claimed.
+    # The user who gets the credits; NULL until an order made without credentials is claimed.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     status: Mapped[str] = mapped_column(default=OrderStatus.CREATED)
     changed_via: Mapped[str] = mapped_column(default=OrderVia.REQUEST)
 
-    # The terms.
+    # The terms of the order.
     channel: Mapped[str]
     currency: Mapped[str]
     amount: Mapped[Decimal] = mapped_column(Amount)
@@ -96,40 +96,40 @@ class PaymentOrder(Model):
     units_per_usd: Mapped[Decimal] = mapped_column(Amount)
     expires_at: Mapped[datetime]
 
-    # The provider's page, and where it leads back to.
+    # The provider's payment page, and the URL that it returns the payer to.
     session_id: Mapped[str | None]
     payment_id: Mapped[str | None]
     payment_url: Mapped[str | None]
     redirect_url: Mapped[str | None]
-    # The token itself is with whoever ordered, and nowhere else.
+    # Only the caller who ordered has the claim token itself.
     claim_token_hmac: Mapped[bytes | None] = mapped_column(unique=True)
     claimed_at: Mapped[datetime | None]
 
-    # The facts: what was true once stays true, so that the order in which they come is all one.
+    # The facts. A fact that was true once stays true, so facts may arrive in any sequence.
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     refunded_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     dispute: Mapped[str | None]
     disputed_minor: Mapped[int | None]
-    # In what a payment differs from the order; the first that did.
+    # How the first payment that did not match the order differs from it.
     mismatch: Mapped[str | None]
     resolution: Mapped[str | None]
-    # Why it failed, for its owner.
+    # Why the order failed, in words for its owner.
     error: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
 
-    # What the ledger was told so far, moved beside its entries.
+    # What was written to the ledger so far; changed in the transaction of the entries.
     credited: Mapped[Decimal] = mapped_column(Amount, default=0, server_default=text("0"))
     taken: Mapped[Decimal] = mapped_column(Amount, default=0, server_default=text("0"))
 
-    # When to ask the provider again; never where nothing more can come.
+    # When to poll the provider next; NULL when no more facts can come.
     next_check_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
 
     @property
     def lost_minor(self) -> int:
-        """What the payer has back for good: refunds, and what a lost dispute took."""
+        """What the payer has back for good: refunds, and the amount of a lost dispute."""
         lost = self.disputed_part if self.dispute == "lost" else 0
         return min(self.amount_minor, self.refunded_minor + lost)
 
@@ -144,7 +144,7 @@ class PaymentOrder(Model):
 
 
 class PaymentOrderTransition(Model):
-    """A change of state that the database lets pass; it refuses all others."""
+    """An allowed change of an order's status; a trigger refuses all others."""
 
     __tablename__ = "payment_order_transitions"
 
@@ -153,14 +153,14 @@ class PaymentOrderTransition(Model):
 
 
 class PaymentOrderChange(Model):
-    """One change of an order's state, written by the database beside it."""
+    """One change of an order's status, written by a trigger in the same transaction."""
 
     __tablename__ = "payment_order_changes"
     __table_args__ = (Index("ix_payment_order_changes_order_id_id", "order_id", "id"),)
 
     id: Mapped[SerialId]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))
-    # None: the order was made.
+    # NULL: the order was made.
     from_status: Mapped[str | None]
     to_status: Mapped[str]
     via: Mapped[str]
@@ -168,9 +168,9 @@ class PaymentOrderChange(Model):
 
 
 class PaymentEvent(Model):
-    """What a provider's webhook told of an order, kept in the transaction of its effect.
+    """The facts in a provider's webhook event, stored in the transaction of their effect.
 
-    Only the facts: the webhook itself names the payer.
+    The event itself is not stored: it names the payer.
     """
 
     __tablename__ = "payment_events"
@@ -181,11 +181,11 @@ class PaymentEvent(Model):
 
     id: Mapped[SerialId]
     channel: Mapped[str]
-    # Of the provider; the same for each delivery.
+    # The provider's id of the event, the same for each delivery.
     event_id: Mapped[str]
     type: Mapped[str]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))
     facts: Mapped[dict[str, Any]]
-    # When the provider wrote it.
+    # When the provider created the event.
     happened_at: Mapped[datetime]
     created_at: Mapped[CreatedAt]

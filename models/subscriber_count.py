@@ -1,13 +1,13 @@
 """How many active subscribers a list has, without a row that every subscriber must lock.
 
-A trigger on ``subscriptions`` writes what each statement changed as a row of its own; now and then
-those are folded into one number. The count is the number plus what is not folded yet.
+A trigger on ``subscriptions`` writes one delta row for each statement, and upkeep folds the deltas
+into one row a list. The count is that row plus the deltas that are not folded yet.
 """
 
 from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import Model, SerialId
+from models.declarative import Model, SerialId
 
 
 class SubscriberCount(Model):

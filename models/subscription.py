@@ -4,14 +4,14 @@ from enum import StrEnum
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
 
 
 class SubscriptionStatus(StrEnum):
-    PENDING = "pending"  # asked for, until the person confirms by a mailed link
+    PENDING = "pending"  # requested; the person has not confirmed by the mailed token yet
     ACTIVE = "active"
     UNSUBSCRIBED = "unsubscribed"  # the person left
-    REMOVED = "removed"  # the owner took them off
+    REMOVED = "removed"  # the owner removed the person
 
 
 class Tier(StrEnum):
@@ -28,7 +28,7 @@ class Subscription(Model):
 
     __tablename__ = "subscriptions"
     __table_args__ = (
-        # The person first, so that it finds what somebody subscribes to as well.
+        # The person comes first, so that the index also finds all subscriptions of a person.
         UniqueConstraint("user_id", "list_id"),
         CheckConstraint(
             "status IN ('pending', 'active', 'unsubscribed', 'removed')", name="status_known"
@@ -40,10 +40,10 @@ class Subscription(Model):
             "id",
             postgresql_where=text("import_id IS NOT NULL"),
         ),
-        # The owner's pages: newest first, by address or the beginning of one, those on a paid tier;
-        # then the same of whoever is not active. Most rows are active, and a million of them may
-        # come at a time: leaving the status out of their indexes makes these half as large. Read
-        # backwards: rows come with ever higher ids, and an index that grows upwards stays dense.
+        # For the owner's pages: newest first, by address or its beginning, those on a paid tier;
+        # then the same for members who are not active. Most rows are active and may arrive a
+        # million at a time: without the status their partial indexes are half as large. Pages read
+        # them backwards: ids rise, and an index that grows at its end stays dense.
         Index("ix_subscriptions_active", "list_id", "id", postgresql_where=_ACTIVE),
         Index(
             "ix_subscriptions_active_email",
@@ -78,13 +78,13 @@ class Subscription(Model):
     paid_expiry: Mapped[datetime | None]
     email_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     name: Mapped[str | None]
-    # NULL once the person was erased.
+    # NULL after the person was erased.
     email: Mapped[str | None]
-    # How they first came: subscribe, login, import, transfer.
+    # How the person first joined: challenge, login, import, transfer.
     source: Mapped[str]
     confirmation_asked_at: Mapped[datetime | None]
-    # The import that last made it active, and when. Whatever touches the record afterwards moves
-    # `updated_at` on, and an undo leaves it alone.
+    # The import that last made the record active, and when. Every later change moves `updated_at`,
+    # so that an undo of the import can leave a changed record alone.
     import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))
     imported_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]

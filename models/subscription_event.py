@@ -3,12 +3,14 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import Model, SerialId
+from models.declarative import Model, SerialId
 
 
 class SubscriptionEvent(Model):
-    """One change of one subscription: what, when, by whom and from where. Never changed again,
-    but for the address of a person who is erased."""
+    """One change of one subscription: what, when, by which actor and from where.
+
+    A row is never changed, but for the IP address of a person who is erased.
+    """
 
     __tablename__ = "subscription_events"
     __table_args__ = (
@@ -19,11 +21,11 @@ class SubscriptionEvent(Model):
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # What happened, such as `unsubscribed`, and in whose name: user, owner, operator, import.
+    # What happened, such as `unsubscribed`, and the actor: user, owner, operator, import, stranger.
     action: Mapped[str]
     actor: Mapped[str]
     actor_id: Mapped[int | None]
-    # The door it came through: login, trace, one-click, page, confirmation, challenge, command.
+    # How it came: login, trace, one-click, page, confirmation, challenge, import, command.
     via: Mapped[str]
     status_before: Mapped[str | None]
     status_after: Mapped[str | None]

@@ -5,7 +5,7 @@ from sqlalchemy import CheckConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.ids import random_id
-from models.metadata import CreatedAt, Model, UpdatedAt
+from models.declarative import CreatedAt, Model, UpdatedAt
 
 
 class Plan(StrEnum):
@@ -14,7 +14,7 @@ class Plan(StrEnum):
 
 
 class User(Model):
-    """A person. Without a password hash (subscribed or imported only) nobody can log in as them."""
+    """A person. One who only subscribed or was imported has no password hash and can't log in."""
 
     __tablename__ = "users"
     __table_args__ = (
@@ -29,5 +29,5 @@ class User(Model):
     plan: Mapped[str] = mapped_column(default=Plan.FREE, server_default=Plan.FREE)
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
-    # Since then nothing tells who they were; the row stays for what refers to it.
+    # When the person was erased. The row holds nothing personal then; it stays for foreign keys.
     erased_at: Mapped[datetime | None]

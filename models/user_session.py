@@ -3,7 +3,7 @@ from datetime import datetime
 from sqlalchemy import CheckConstraint, ForeignKey, func
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.metadata import CreatedAt, Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId
 
 
 class UserSession(Model):
@@ -14,9 +14,9 @@ class UserSession(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # What the cookie says is stored nowhere else.
+    # Only the cookie has the secret itself.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
-    # Enough for a person to know it by, such as "Firefox on Linux"; addresses are not collected.
+    # What a person recognises a session by, such as "Firefox on Linux". No IP address is kept.
     browser: Mapped[str | None]
     created_at: Mapped[CreatedAt]
     last_used_at: Mapped[datetime] = mapped_column(server_default=func.now())
@@ -25,12 +25,12 @@ class UserSession(Model):
 
 
 class LoginAttempts(Model):
-    """Logins that failed one after the other, or are being tried now."""
+    """Failed logins in a row, and logins that are being tried now."""
 
     __tablename__ = "login_attempts"
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
 
-    # An HMAC of the address that was tried, of an account or not, and of who tried.
+    # An HMAC of the e-mail address that was tried, with or without an account, and of the client.
     subject: Mapped[bytes] = mapped_column(primary_key=True)
     attempts: Mapped[int]
     paused_until: Mapped[datetime]

@@ -1,12 +1,12 @@
-"""Erasing a person: nothing is left that tells who they were, and their no stays a no."""
+"""The erasure of a person: nothing that identifies them stays, and their opt-outs still hold."""
 
 from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy import Delete, case, delete, func, or_, select, tuple_, update
 
-from core.errors import conflict
 from core.keyring import Keyring
+from core.refusals.people import USER_NOT_FOUND_BY_EMAIL, USER_OWNS_LISTS
 from models import (
     AccountMail,
     ApiKey,
@@ -37,7 +37,7 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class ErasureSummary:
-    """Who was erased, and how much of each kind was blanked or forgotten, or outlives them."""
+    """The erased person, and the number of rows of each kind that were blanked, deleted or kept."""
 
     user_id: int
     subscriptions: int
@@ -49,31 +49,28 @@ class ErasureSummary:
 
 
 def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
-    """Blank the person wherever they are kept; raises ``user.not_found``, ``user.owns_lists``.
+    """Blank or delete all rows about the person; raises ``user.not_found``, ``user.owns_lists``.
 
-    Opt-outs stay under an HMAC of the address. Records that others rely on (a list's history, a
-    ledger) stay without name, address and origin.
+    Opt-outs stay under an HMAC of the address. Records that other people rely on (a list's history,
+    the ledger) stay without name, address and origin.
     """
-    # Orders before people, as whoever credits one: neither waits for the other in a circle.
-    _lock_orders(uow, email)
-    person = _hold(uow, email)
-    _require_no_lists(uow, person)
-    attachments = _forget_attachments(uow, person)
-    # Jobs before imports, as a worker takes them: none goes on without its job.
-    jobs = _forget(uow, delete(Job).where(Job.user_id == person.id))
-    _forget_bulk_files(uow, person)
+    person = _lock_person(uow, email)
+    attachments = _delete_attachments(uow, person)
+    # Jobs before imports, as a worker locks them: no import continues without its job.
+    jobs = _delete(uow, delete(Job).where(Job.user_id == person.id))
+    _remove_bulk_files(uow, person)
     _blank_orders(uow, person)
     erased = ErasureSummary(
         user_id=person.id,
         subscriptions=_blank_subscriptions(uow, person),
-        opt_outs_kept=opt_outs.keep_for_erasure(uow, opt_outs.signer(keyring), person),
+        opt_outs_kept=opt_outs.keep_for_erasure(uow, keyring, person),
         lists=_blank_lists(uow, person),
         attachments=attachments,
-        keys=_forget(uow, delete(ApiKey).where(ApiKey.user_id == person.id)),
+        keys=_delete(uow, delete(ApiKey).where(ApiKey.user_id == person.id)),
         jobs=jobs,
     )
-    _forget(uow, delete(IdempotencyRecord).where(IdempotencyRecord.caller_id == person.id))
-    _forget_ways_in(uow, person)
+    _delete(uow, delete(IdempotencyRecord).where(IdempotencyRecord.caller_id == person.id))
+    _delete_logins(uow, person)
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None
@@ -81,41 +78,33 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     return erased
 
 
-def _lock_orders(uow: UnitOfWork, email: str) -> None:
-    theirs = select(PaymentOrder.id).join(User, User.id == PaymentOrder.user_id)
-    named = theirs.where(User.email == accounts.normalise_email(email))
-    uow.session.execute(named.with_for_update(of=PaymentOrder))
-
-
-def _forget_ways_in(uow: UnitOfWork, person: User) -> None:
-    """Their sessions, what others may do for them, and mail that is on its way to them or was
-    lately."""
-    _forget(uow, delete(UserSession).where(UserSession.user_id == person.id))
-    # With their codes and tokens.
-    _forget(uow, delete(OAuthGrant).where(OAuthGrant.user_id == person.id))
-    for kind in (MailedLink, AccountMail):
-        about_them = or_(kind.user_id == person.id, kind.email == person.email)
-        _forget(uow, delete(kind).where(about_them))
-
-
-def _hold(uow: UnitOfWork, email: str) -> User:
-    """Wait for whoever writes about the person, and let nobody do so until they are erased."""
-    query = select(User).where(User.email == accounts.normalise_email(email)).with_for_update()
-    person = uow.session.scalar(query)
+def _lock_person(uow: UnitOfWork, email: str) -> User:
+    """The person, once no other transaction writes about them; none does until they are erased."""
+    # Orders before people, as a transaction locks them that credits an order: neither can wait for
+    # the other in a circle.
+    is_person = User.email == accounts.normalise_email(email)
+    orders = select(PaymentOrder.id).join(User, User.id == PaymentOrder.user_id).where(is_person)
+    uow.session.execute(orders.with_for_update(of=PaymentOrder))
+    person = uow.session.scalar(select(User).where(is_person).with_for_update())
     if person is None:
-        raise accounts.user_not_found(email)
-    return person
-
-
-def _require_no_lists(uow: UnitOfWork, person: User) -> None:
+        raise USER_NOT_FOUND_BY_EMAIL(email=email)
     own = select(MailingList.slug).where(
         MailingList.user_id == person.id, MailingList.archived_at.is_(None)
     )
     slugs = list(uow.session.scalars(own))
     if slugs:
-        raise conflict(
-            "user.owns_lists", f"Archive or hand over their lists first: {', '.join(slugs)}."
-        )
+        raise USER_OWNS_LISTS(slugs=", ".join(slugs))
+    return person
+
+
+def _delete_logins(uow: UnitOfWork, person: User) -> None:
+    """Delete sessions, OAuth grants, and mails with their tokens, recent ones and unsent ones."""
+    _delete(uow, delete(UserSession).where(UserSession.user_id == person.id))
+    # The grant's codes and tokens go with it.
+    _delete(uow, delete(OAuthGrant).where(OAuthGrant.user_id == person.id))
+    for kind in (MailedLink, AccountMail):
+        is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
+        _delete(uow, delete(kind).where(is_about_person))
 
 
 def _blank_subscriptions(uow: UnitOfWork, person: User) -> int:
@@ -127,30 +116,26 @@ def _blank_subscriptions(uow: UnitOfWork, person: User) -> int:
     for each in records:
         changes.change(uow, each, "erased", operator, **blank, name=None, email=None)
     uow.session.flush()
-    _forget_names(uow, person)
-    # What they did to others' subscriptions, as the owner of a list, they did from somewhere too.
-    about_them = or_(
-        SubscriptionEvent.user_id == person.id, SubscriptionEvent.actor_id == person.id
-    )
-    uow.session.execute(
-        update(SubscriptionEvent).where(about_them).values(ip=None, request_id=None)
-    )
-    return len(records)
-
-
-def _forget_names(uow: UnitOfWork, person: User) -> None:
-    """What imports changed of the person's records, to which no undo gives back a name now."""
-    theirs = (
+    # Without these rows an undo of an import can't bring the person's name back.
+    imported = (
         select(MemberImport.id, Subscription.id)
         .join(Subscription, Subscription.list_id == MemberImport.list_id)
         .where(Subscription.user_id == person.id)
     )
     changed = tuple_(ImportChange.import_id, ImportChange.subscription_id)
-    uow.session.execute(delete(ImportChange).where(changed.in_(theirs)))
+    uow.session.execute(delete(ImportChange).where(changed.in_(imported)))
+    # As the owner of a list the person also changed other people's subscriptions, from an address.
+    is_about_person = or_(
+        SubscriptionEvent.user_id == person.id, SubscriptionEvent.actor_id == person.id
+    )
+    uow.session.execute(
+        update(SubscriptionEvent).where(is_about_person).values(ip=None, request_id=None)
+    )
+    return len(records)
 
 
 def _blank_lists(uow: UnitOfWork, person: User) -> int:
-    """Archived lists stay for those who still leave them, without what their owner called them."""
+    """Blank the texts of archived lists; the lists stay, since members may still leave them."""
     words = ("tagline", "description", "avatar_image_url", "favicon_image_url")
     blanked = (
         update(MailingList)
@@ -165,7 +150,7 @@ def _blank_lists(uow: UnitOfWork, person: User) -> int:
 
 
 def _blank_orders(uow: UnitOfWork, person: User) -> None:
-    """What was ordered and paid stays; where the payer came from, and their token, does not."""
+    """Blank the payer's URLs and claim token; the order and the payment stay."""
     uow.session.execute(
         update(PaymentOrder)
         .where(PaymentOrder.user_id == person.id)
@@ -173,7 +158,7 @@ def _blank_orders(uow: UnitOfWork, person: User) -> None:
     )
 
 
-def _forget_attachments(uow: UnitOfWork, person: User) -> int:
+def _delete_attachments(uow: UnitOfWork, person: User) -> int:
     attachments = uow.session.scalars(
         delete(Attachment).where(Attachment.user_id == person.id).returning(Attachment)
     ).all()
@@ -183,13 +168,13 @@ def _forget_attachments(uow: UnitOfWork, person: User) -> int:
     return len(attachments)
 
 
-def _forget_bulk_files(uow: UnitOfWork, person: User) -> None:
-    """End their imports and exports, and remove what these hold of others' addresses."""
-    theirs = MemberImport.user_id == person.id
+def _remove_bulk_files(uow: UnitOfWork, person: User) -> None:
+    """End the person's imports and exports, and remove files with other people's addresses."""
+    is_own = MemberImport.user_id == person.id
     ended = {"filename": None, "description": None, "mapping": None}
     imports = uow.session.scalars(
         update(MemberImport)
-        .where(theirs)
+        .where(is_own)
         .values(
             **ended,
             status=case((MemberImport.status == "running", "cancelled"), else_=MemberImport.status),
@@ -198,7 +183,7 @@ def _forget_bulk_files(uow: UnitOfWork, person: User) -> None:
         )
         .returning(MemberImport.object_prefix)
     ).all()
-    own = select(MemberImport.id).where(theirs)
+    own = select(MemberImport.id).where(is_own)
     uow.session.execute(delete(ImportChunk).where(ImportChunk.import_id.in_(own)))
     exports = uow.session.scalars(
         update(MemberExport)
@@ -210,5 +195,5 @@ def _forget_bulk_files(uow: UnitOfWork, person: User) -> None:
         uow.after_commit(partial(remove_all, uow.objects, prefix))
 
 
-def _forget(uow: UnitOfWork, statement: Delete) -> int:
+def _delete(uow: UnitOfWork, statement: Delete) -> int:
     return len(uow.session.execute(statement.returning(1)).all())

@@ -4,10 +4,9 @@ REST_SECONDS = 1.0
 
 
 class Breaker:
-    """Keeps threads from waiting one after another for what has just failed.
+    """A circuit breaker: after a failure, no thread calls the server for a second.
 
-    After a failure nobody tries for a second, so that a server that hangs costs its clients one
-    timeout now and then, and not one for each call.
+    So a server that hangs costs its clients one timeout a second, and not one for each call.
     """
 
     def __init__(self, rest_seconds: float = REST_SECONDS) -> None:

@@ -1,4 +1,4 @@
-"""The one sender of tasks: a bare Celery producer that knows queues and serializer, but no task."""
+"""The one sender of tasks: a bare Celery producer, which knows queues but no task's code."""
 
 from typing import Any
 
@@ -13,17 +13,18 @@ from storage.breaker import Breaker
 
 log = get_logger(__name__)
 
-# A message not acknowledged for this long is delivered again. It must be above every task's hard
-# time limit, or a slow task would run twice; jobs don't wait for it, their leases are seconds.
+# Redis delivers a message again when it is not acknowledged within this time, which must be above
+# every task's hard time limit: a slow task would run twice. A lost job does not wait for it: its
+# lease expires within seconds.
 VISIBILITY_TIMEOUT_SECONDS = 3600
 
 
-# A consumer's socket waits for messages; a sender has a request on its hands.
+# A consumer's socket waits for messages; a sender keeps a request waiting.
 _CONSUMER_TIMEOUTS = {"socket_timeout": 10, "socket_connect_timeout": 2}
 _SENDER_TIMEOUTS = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
-    # Else a refused connection is tried again for six seconds, even with `retry=False`.
+    # Without it a refused connection is retried for six seconds, even with `retry=False`.
     "max_retries": 0,
 }
 
@@ -33,7 +34,7 @@ def queue_name(lane: Lane) -> str:
 
 
 def celery_app(settings: Settings) -> Celery:
-    """A Celery application with what producer and worker must agree on."""
+    """A Celery application with the settings that producer and worker must share."""
     app = Celery("pressroom", broker=settings.redis_url.get_secret_value(), set_as_current=False)
     app.conf.update(
         task_serializer="json",
@@ -42,7 +43,7 @@ def celery_app(settings: Settings) -> Celery:
         task_ignore_result=True,
         task_queues=[Queue(queue_name(lane), routing_key=queue_name(lane)) for lane in Lane],
         task_default_queue=queue_name(Lane.IO),
-        # Without it a mistyped queue name would make a queue that nobody reads.
+        # A mistyped queue name is an error, and makes no queue without workers.
         task_create_missing_queues=False,
         broker_connection_retry_on_startup=True,
         broker_transport_options={
@@ -73,8 +74,8 @@ class Broker:
     ) -> bool:
         """Put one message on the lane's queue; ``False`` when the broker can't take it now.
 
-        Nobody loses work by a ``False``: durable work is sent again by the sweep, and the sender of
-        request-only work tells its caller.
+        No work is lost by a ``False``: the sweep sends durable work again, and the sender of
+        request-only work refuses its caller.
         """
         if self._breaker.is_open:
             return False

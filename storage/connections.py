@@ -8,41 +8,41 @@ from collections.abc import Callable
 import psycopg2
 from psycopg2.extensions import connection
 
-# For so long after its last use, a connection counts as being in use still. In a busy process the
-# next use comes sooner, and a look at the socket would make it change threads.
+# A connection that was used within this time is reused without a check. In a busy process the next
+# use comes sooner, and checking the socket would cost a switch of threads.
 IN_USE_SECONDS = 0.005
 TRUSTED_IDLE_SECONDS = 1.0
 _KEPT_IDLE_SECONDS = 60.0
 
 
 class ConnectionPool:
-    """Autocommitting connections; each is one thread's at a time, the one used last first.
+    """Autocommitting connections, the one used last first; each serves one thread at a time.
 
-    As many are open as threads were using one at once; what nobody needed for a minute is closed.
-    A pool with more to it costs each request as much as a statement.
+    The pool grows to the number of threads that used a connection at the same time, and closes
+    connections that were idle for a minute. A pool that does more costs as much as a statement.
     """
 
     def __init__(self, connect: Callable[[], connection]) -> None:
         self._connect = connect
-        # With the time of their last use, the longest ago at the left.
+        # Each with the time of its last use, the oldest at the left.
         self._idle: deque[tuple[connection, float]] = deque()
 
     def take(self) -> connection:
-        """A connection that lives, as far as can be told; raises ``psycopg2.OperationalError``."""
+        """A connection that seems to be alive; raises ``psycopg2.OperationalError``."""
         while True:
             try:
-                link, used_at = self._idle.pop()
+                idle, used_at = self._idle.pop()
             except IndexError:
-                link = self._connect()
-                link.autocommit = True
-                return link
-            if _lives(link, time.monotonic() - used_at):
-                return link
-            link.close()
+                opened = self._connect()
+                opened.autocommit = True
+                return opened
+            if _is_alive(idle, time.monotonic() - used_at):
+                return idle
+            idle.close()
 
-    def give_back(self, link: connection) -> None:
-        if not link.closed:
-            self._idle.append((link, time.monotonic()))
+    def give_back(self, used: connection) -> None:
+        if not used.closed:
+            self._idle.append((used, time.monotonic()))
         self._close_unneeded()
 
     def close(self) -> None:
@@ -59,22 +59,22 @@ class ConnectionPool:
             pass
 
 
-def peer_closed(link: connection) -> bool:
-    """Whether an idle connection's socket has something to read: its end, or a farewell."""
+def peer_closed(idle: connection) -> bool:
+    """Whether the server closed this idle connection: its socket is readable then."""
     poll = select.poll()
-    poll.register(link.fileno(), select.POLLIN)
+    poll.register(idle.fileno(), select.POLLIN)
     return bool(poll.poll(0))
 
 
-def _lives(link: connection, idled: float) -> bool:
-    if idled < IN_USE_SECONDS:
+def _is_alive(idle: connection, idle_seconds: float) -> bool:
+    if idle_seconds < IN_USE_SECONDS:
         return True
-    return not peer_closed(link) and (idled < TRUSTED_IDLE_SECONDS or _answers(link))
+    return not peer_closed(idle) and (idle_seconds < TRUSTED_IDLE_SECONDS or _answers(idle))
 
 
-def _answers(link: connection) -> bool:
+def _answers(idle: connection) -> bool:
     try:
-        with link.cursor() as cursor:
+        with idle.cursor() as cursor:
             cursor.execute("SELECT 1")
     except psycopg2.Error:
         return False

@@ -16,56 +16,60 @@ from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from core.settings import Settings
 from storage.connections import TRUSTED_IDLE_SECONDS, ConnectionPool, peer_closed
 
-# Bounds for the statements of a request or task step: a stuck one must fail, not pile up.
+# Bounds for each statement of a request or task step: a stuck statement fails instead of piling up.
 STATEMENT_TIMEOUT_MS = 10_000
 LOCK_TIMEOUT_MS = 3_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
 
 
 class Statement:
-    """SQL whose text is made once, where it is defined, for ``Database.rows``.
+    """SQL whose text is compiled once, for ``Database.rows``.
 
-    Its values go to the driver as they are; a type of SQLAlchemy's that would convert them doesn't.
+    Values go to the driver unchanged: SQLAlchemy's types convert neither parameters nor results.
     """
 
     def __init__(self, sql: str | ClauseElement) -> None:
         clause = text(sql) if isinstance(sql, str) else sql
         compiled = clause.compile(dialect=PGDialect_psycopg2())  # type: ignore[no-untyped-call]
         self.text = str(compiled)
-        # Those that the clause itself brings: the driver misses what a call forgets to give.
-        brought = {name: value for name, value in compiled.params.items() if value is not None}
-        self.values: Mapping[str, object] = brought
+        # Values that the clause itself binds. A value that a call forgets stays out, so that the
+        # driver raises for it.
+        bound = {name: value for name, value in compiled.params.items() if value is not None}
+        self.values: Mapping[str, object] = bound
 
 
 @dataclass(frozen=True)
 class Database:
     engine: Engine
     sessions: sessionmaker[Session]
-    links: ConnectionPool
+    connections: ConnectionPool
 
     def rows(self, statement: Statement, **values: object) -> list[tuple[Any, ...]]:
-        """What a statement returns that is a transaction of its own: it has been committed.
+        """The rows of a statement that is a transaction of its own: it is committed already.
 
-        For what many requests do, authentication above all: one round trip instead of three, and
-        nothing around it. What SQLAlchemy's connections and pool do costs several times as much as
-        a small statement itself. Raises ``psycopg2.Error``.
+        For the statements that most requests run, such as authentication: one round trip instead of
+        three. SQLAlchemy's connections and pool cost several times as much as a small statement.
+        Raises ``psycopg2.Error``.
         """
-        link = self.links.take()
+        connection = self.connections.take()
         try:
-            with link.cursor() as cursor:
+            with connection.cursor() as cursor:
                 cursor.execute(statement.text, {**statement.values, **values})
                 return cursor.fetchall() if cursor.description else []
         finally:
-            self.links.give_back(link)
+            self.connections.give_back(connection)
 
     def close(self) -> None:
-        self.links.close()
+        self.connections.close()
         self.engine.dispose()
 
 
 def open_database(settings: Settings, *, pool_size: int, application_name: str) -> Database:
-    """A pool of at most ``pool_size`` connections, and one more for each thread that needs one for
-    single statements at the same time; connects on first use."""
+    """A database whose transactions share at most ``pool_size`` connections.
+
+    Single statements have connections of their own, one for each thread that runs one at the same
+    time. Nothing connects before its first use.
+    """
     options = (
         f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} "
         f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_TIMEOUT_MS} -c timezone=UTC"
@@ -77,7 +81,7 @@ def open_database(settings: Settings, *, pool_size: int, application_name: str) 
         options=options,
         application_name=application_name,
         connect_timeout=5,
-        # A peer that vanished without a word is noticed within half a minute.
+        # The kernel notices a server that vanished silently within half a minute.
         keepalives_idle=10,
         keepalives_interval=5,
         keepalives_count=3,
@@ -96,11 +100,11 @@ def open_database(settings: Settings, *, pool_size: int, application_name: str) 
 
 
 def _check_before_use(engine: Engine) -> None:
-    """What ``pool_pre_ping`` does, at a fraction of its cost.
+    """Replace ``pool_pre_ping`` by a check that is mostly free.
 
     A ping is a round trip, and a busy process would make several a request. A server that went away
-    closed its connections, which shows at the socket without asking anybody; only what idled for
-    longer is pinged, since a network may lose a connection without a word.
+    closed its connections, which the socket shows without a round trip. Only a connection that was
+    idle for longer is pinged, since a network may lose a connection silently.
     """
 
     @event.listens_for(engine, "checkin")
@@ -118,7 +122,7 @@ def _check_before_use(engine: Engine) -> None:
         if peer_closed(cast("psycopg2.extensions.connection", connection)) or (
             idled > TRUSTED_IDLE_SECONDS and not _answers(engine, connection)
         ):
-            # Those that idle beside it are most likely as dead.
+            # The other idle connections are most likely dead too.
             raise InvalidatePoolError
 
 

@@ -1,9 +1,9 @@
 """Envelope encryption of objects: AES-256-GCM (NIST SP 800-38D).
 
-Each object has a random key of its own. That key is kept wrapped (encrypted, AES-256-GCM too) under
-one of ``ENCRYPTION_KEYS``, so that rotating those rewraps keys and rewrites no object. What an
-object is (``context``, such as its name) is authenticated with it: swapping two objects, or two
-wrapped keys, is an error like any flipped bit.
+Each object has a random key of its own. That key is stored wrapped (encrypted, AES-256-GCM too)
+under one of ``ENCRYPTION_KEYS``: a rotation of those rewraps keys and rewrites no object. The
+identity of an object (``context``, such as its name) is authenticated with its bytes, so that two
+swapped objects or wrapped keys are an error like any flipped bit.
 """
 
 import secrets
@@ -19,7 +19,7 @@ KEY_BYTES = 32
 
 
 class Tampered(Exception):
-    """The bytes are not those that were encrypted, or the key for them is gone."""
+    """The bytes differ from those that were encrypted, or their key is gone."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class KeyWrapper:
 
 
 def encrypt(plain: bytes, key: bytes, context: str) -> bytes:
-    """Nonce, ciphertext and tag in one: 28 bytes longer than ``plain``."""
+    """Nonce, ciphertext and tag: 28 bytes longer than ``plain``."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, plain, context.encode())
 
 
 def decrypt(sealed: bytes, key: bytes, context: str) -> bytes:
-    """The plain bytes, all of them checked; raises ``Tampered``."""
+    """The plain bytes, after their tag was checked; raises ``Tampered``."""
     try:
         return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], context.encode())
     except (InvalidTag, ValueError) as error:

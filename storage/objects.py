@@ -16,7 +16,7 @@ STREAM_BYTES = 128 * 1024
 
 
 class ObjectMissing(Exception):
-    """No object of that key."""
+    """There is no object of that key."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class StoredObject:
 
 
 class ObjectStore:
-    """One bucket of S3-compatible storage. Failures of the service are ``TransientError``."""
+    """One bucket of S3-compatible storage. Every failure of the service is a ``TransientError``."""
 
     def __init__(self, settings: Settings, *, connections: int) -> None:
         self._bucket = settings.s3_bucket
@@ -78,7 +78,7 @@ class ObjectStore:
             self._client.remove_object(self._bucket, key)
 
     def stored(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Every object whose key begins so, in the order of the keys' bytes, a page at a time."""
+        """Every object with this prefix, in the order of the keys' bytes; read a page at a time."""
         with _translated(prefix):
             for item in self._client.list_objects(self._bucket, prefix=prefix, recursive=True):
                 if item.object_name and item.last_modified:
@@ -89,7 +89,7 @@ class ObjectStore:
             return self._client.bucket_exists(self._bucket)
 
     def make_bucket(self) -> None:
-        """Make the bucket unless it is there."""
+        """Make the bucket unless it exists."""
         with _translated(""):
             if not self._client.bucket_exists(self._bucket):
                 self._client.make_bucket(self._bucket)
@@ -97,7 +97,7 @@ class ObjectStore:
 
 @contextmanager
 def _translated(key: str) -> Iterator[None]:
-    """Turn the client's exceptions into ours."""
+    """Translate the client's exceptions."""
     try:
         yield
     except S3Error as error:

@@ -1,5 +1,7 @@
-"""A file in object storage as numbered parts of one size: written while it comes into being, read
-from any place in it, and never held whole."""
+"""A file in object storage as numbered parts of one size.
+
+It is written part by part, read from any offset, and never held whole in memory.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ class StoredFile:
     size: int
 
     def read_at(self, offset: int, count: int, /) -> bytes:
-        """Up to ``count`` bytes from there; fewer at the end of a part or of the file."""
+        """Up to ``count`` bytes from ``offset``; fewer at the end of a part or of the file."""
         if offset >= self.size:
             return b""
         number, within = divmod(offset, PART_BYTES)
@@ -32,13 +34,13 @@ class StoredFile:
         )
 
     def stream(self) -> Iterator[bytes]:
-        """All of it, in order; raises ``ObjectMissing`` before the first piece or later."""
+        """The whole file in order; raises ``ObjectMissing``, also after the first piece."""
         for number in range(-(-self.size // PART_BYTES)):
             yield from self.objects.stream(part_key(self.prefix, number))
 
 
 class PartWriter:
-    """Stores what is written to it, a part at a time."""
+    """A writable file that stores its bytes a part at a time."""
 
     def __init__(self, objects: ObjectStore, prefix: str) -> None:
         self.size = 0
@@ -53,10 +55,10 @@ class PartWriter:
         return len(data)
 
     def flush(self) -> None:
-        """What a compressor calls before it is done; the rest waits for ``close``."""
+        """Does nothing: compressors call it, and the last bytes wait for ``close``."""
 
     def close(self) -> None:
-        """Store the rest."""
+        """Store the bytes that are left."""
         if self._held:
             self._store(len(self._held))
 

@@ -5,18 +5,18 @@ import redis
 from core.keyring import Keyring
 from core.settings import Settings
 from storage.broker import Broker
-from storage.cache import Cache
 from storage.database import Database, open_database
 from storage.encryption import KeyWrapper
-from storage.notifications import Notifier
 from storage.objects import ObjectStore
-from storage.redis import open_redis
+from storage.redis.cache import Cache
+from storage.redis.client import open_redis
+from storage.redis.notifications import Notifier
 from storage.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a process of ours is connected to; made once per process, after any fork."""
+    """The connections of one process to its services; made once a process, after any fork."""
 
     settings: Settings
     database: Database
@@ -25,7 +25,7 @@ class Resources:
     broker: Broker
     notifier: Notifier
     objects: ObjectStore
-    envelope: KeyWrapper
+    key_wrapper: KeyWrapper
     keyring: Keyring
 
     def unit_of_work(self) -> UnitOfWork:
@@ -50,6 +50,6 @@ def open_resources(settings: Settings, *, concurrency: int, name: str) -> Resour
         broker=Broker(settings),
         notifier=Notifier(client),
         objects=ObjectStore(settings, connections=concurrency),
-        envelope=KeyWrapper(settings.encryption_keyring),
+        key_wrapper=KeyWrapper(settings.encryption_keyring),
         keyring=settings.keyring,
     )

@@ -1,4 +1,4 @@
-"""One request or task step is one transaction, and this is the only place that commits."""
+"""One request or task step is one transaction. Only this module commits."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -9,18 +9,18 @@ from sqlalchemy.orm import Session, sessionmaker
 from core.errors import TransientError
 from core.logging import get_logger
 from storage.broker import Broker
-from storage.notifications import Notifier
 from storage.objects import ObjectStore
+from storage.redis.notifications import Notifier
 
 log = get_logger(__name__)
 
 
 class UnitOfWork(AbstractContextManager["UnitOfWork"]):
-    """Commits when its block ends well, rolls back otherwise.
+    """Commits when its block ends well, and rolls back otherwise.
 
-    What must follow a commit (sending a job, telling a waiter, deleting an object that the commit
-    forgot) is handed to ``after_commit``; a rollback drops it. Such an action may be lost to a
-    crash, so each has a sweep behind it.
+    ``after_commit`` takes the actions that must follow a commit: sending a job, notifying a waiter,
+    deleting an object that the commit forgot. A rollback drops them. A crash may lose them, so each
+    has a sweep that does it later.
     """
 
     def __init__(
@@ -60,5 +60,5 @@ def _attempt(action: Callable[[], object]) -> None:
         action()
     except TransientError as error:
         log.warning("after_commit.failed", reason=str(error))
-    except Exception:  # what is committed stands: a bug in following it up must not look otherwise
+    except Exception:  # the commit stands: a bug in its follow-up must not look like its failure
         log.exception("after_commit.broke")

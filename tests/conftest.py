@@ -6,12 +6,27 @@ from pathlib import Path
 import httpx
 import pytest
 import uvicorn
+from hypothesis import HealthCheck, settings
 
 from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
 from devstack.supervisor.embedded.stack import Services, embedded_services
 from devstack.supervisor.processes.ports import PortPicker
+from tests.faults.size import FULL
+from tests.sandbox.providers import PROVIDERS_WITH_FAULTS
 from tests.stack import Owner, Stack, eventually, open_stack
+
+# The same examples in every run of `make test`, new ones in every run of `make faults`. A machine
+# with other work to do may be slow at either.
+settings.register_profile(
+    "same dice",
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("new dice", settings.get_profile("same dice"), derandomize=False)
+settings.load_profile("new dice" if FULL else "same dice")
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +73,9 @@ def stack(make_stack: Callable[[str], Stack]) -> Stack:
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[str]:
     """The URL of a sandbox by itself, for tests of adapters."""
-    config = uvicorn.Config(create_app(), host=LOOPBACK, port=0, log_config=None)
+    config = uvicorn.Config(
+        create_app(PROVIDERS_WITH_FAULTS), host=LOOPBACK, port=0, log_config=None
+    )
     server = uvicorn.Server(config)
     # A reply to a slow token is nothing to wait for.
     config.timeout_graceful_shutdown = 1

@@ -10,7 +10,7 @@ from core.errors import DomainError, TransientError
 from core.ids import random_hash_id
 from core.scopes import Scope
 from models import FINISHED, Job, MemberImport
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.mailing import lists, subscriber_counts
@@ -98,7 +98,7 @@ class Importing:
             run(self.resources, lease)
         except DomainError as error:
             with self.resources.unit_of_work() as uow:
-                leases.fail(uow, lease, code=error.code, message=error.message)
+                leases.fail(uow, lease, error)
         except TransientError:
             with self.resources.unit_of_work() as uow:
                 leases.hand_back(uow, lease)

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from devstack.sandbox import llm_settings
+from devstack.sandbox import sandbox_settings
 from tests.stack import Running, Stack
 
 RUN = "composer"
@@ -21,8 +21,8 @@ class Modelled:
         self.stack.start_sandbox()
         self.stack.environment |= {
             "PRESSROOM_LLM_PROVIDER": "openai",
-            "PRESSROOM_LLM_BASE_URL": llm_settings.base_url(self.stack.sandbox_url, RUN),
-            "PRESSROOM_LLM_API_KEY": llm_settings.SANDBOX_API_KEY,
+            "PRESSROOM_LLM_BASE_URL": sandbox_settings.llm_base_url(self.stack.sandbox_url, RUN),
+            "PRESSROOM_LLM_API_KEY": sandbox_settings.LLM_API_KEY,
             "PRESSROOM_LLM_MODEL": SOURCE.removeprefix("openai/"),
         }
         self.stack.start_api()
@@ -53,7 +53,7 @@ class Modelled:
         return int(self._run("GET")["calls"])
 
     def _run(self, method: str, **content: Any) -> dict[str, Any]:
-        url = f"{self.stack.sandbox_url}{llm_settings.SANDBOX_PREFIX}/runs/{RUN}"
+        url = f"{self.stack.sandbox_url}{sandbox_settings.LLM_PREFIX}/runs/{RUN}"
         reply = httpx.request(method, url, timeout=30, **content).raise_for_status()
         found: dict[str, Any] = reply.json()
         return found

@@ -20,7 +20,7 @@ from core.keyring import Key
 from core.scopes import Scope
 from core.settings import MAY_BE_EMPTY, Settings
 from devstack import LOOPBACK
-from devstack.sandbox import challenge_settings, payment_settings, stock_photo_settings
+from devstack.sandbox import sandbox_settings
 from devstack.supervisor.embedded.stack import Services
 from devstack.supervisor.home.environment import cleaned
 from devstack.supervisor.processes.ports import PortPicker
@@ -174,13 +174,13 @@ class Stack:
         )
 
     def start_sandbox(self) -> Running:
-        """Other people's services; what is started after it uses these."""
+        """Stand-ins for other people's services; what is started after it uses them."""
         picker = PortPicker(self.home / f"{self.name}-sandbox-ports.json")
         port, smtp = picker.pick("sandbox"), picker.pick("smtp")
         self.sandbox_url = f"http://{LOOPBACK}:{port}"
-        self.environment |= challenge_settings.sandbox_settings(self.sandbox_url, {})
-        self.environment |= payment_settings.sandbox_settings(self.sandbox_url, {})
-        self.environment |= stock_photo_settings.sandbox_settings(self.sandbox_url, {})
+        self.environment |= sandbox_settings.challenge_settings(self.sandbox_url, {})
+        self.environment |= sandbox_settings.payment_settings(self.sandbox_url, {})
+        self.environment |= sandbox_settings.stock_photo_settings(self.sandbox_url, {})
         self.environment["PRESSROOM_MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp}"
         return self.start(
             "sandbox",
@@ -189,8 +189,8 @@ class Stack:
             "--smtp-port",
             str(smtp),
             "--webhook-url",
-            f"{self.api_url}{payment_settings.WEBHOOK_PATH}",
-            module="devstack.sandbox",
+            f"{self.api_url}{sandbox_settings.WEBHOOK_PATH}",
+            module="tests.sandbox",
             ready=lambda: answers(port, "/healthz"),
         )
 
@@ -222,10 +222,10 @@ class Stack:
         return Owner(user_id, email, self.new_key(user_id))
 
     def new_key(self, user_id: int, *scopes: Scope) -> str:
-        signer = api_keys.signer(self.settings().keyring)
+        keyring = self.settings().keyring
         with self.resources.unit_of_work() as uow:
             return api_keys.create(
-                uow, signer, user_id=user_id, name="test", scopes=scopes or None
+                uow, keyring, user_id=user_id, name="test", scopes=scopes or None
             )[1]
 
     def client(self, key: str | None = None) -> httpx.Client:

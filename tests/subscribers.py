@@ -36,11 +36,11 @@ class Subscriber:
         return f"{self.stack.api_url}/unsubscribe?trace_id={self.trace_id}"
 
     def mailed_token(self) -> str:
-        signer = mailed_tokens.signer(self.stack.resources.keyring)
+        keyring = self.stack.resources.keyring
         with self.stack.resources.unit_of_work() as uow:
             return mailed_tokens.make(
                 uow,
-                signer,
+                keyring,
                 Purpose.CONFIRM_SUBSCRIPTION,
                 user_id=self.user_id,
                 list_id=self.list_id,
@@ -87,4 +87,4 @@ def subscribe(stack: Stack, list_id: int) -> Subscriber:
 
 
 def make_trace(stack: Stack, list_id: int, user_id: int) -> str:
-    return trace_ids.make(trace_ids.signer(stack.resources.keyring), Trace(list_id, user_id))
+    return trace_ids.make(stack.resources.keyring, Trace(list_id, user_id))

@@ -11,18 +11,10 @@ from celery import Celery
 from core.lanes import Lane
 from core.settings import Settings
 from storage.broker import celery_app
-from workers import context, schedule, signals, sweeper
-from workers.declaration import TaskSet
-from workers.tasks import (
-    accounts,
-    attachments,
-    composer,
-    exports,
-    maintenance,
-    members,
-    subscriptions,
-    topups,
-)
+from workers import schedule, signals, sweeper
+from workers.context import IO_THREADS, ProcessContext
+from workers.declaration import TaskTable
+from workers.tasks.table import TASKS
 
 SOFT_TIME_LIMIT_SECONDS = 60
 HARD_TIME_LIMIT_SECONDS = 75
@@ -36,14 +28,14 @@ class LaneProfile:
 
 # Threads serve calls that wait for other people's servers; processes do what needs a core.
 PROFILES = {
-    Lane.IO: LaneProfile("threads", context.IO_THREADS),
+    Lane.IO: LaneProfile("threads", IO_THREADS),
     Lane.MEDIA: LaneProfile("prefork", None),
     Lane.BULK: LaneProfile("prefork", 1),
 }
 
 
-def build_app(settings: Settings, *more: TaskSet) -> Celery:
-    """The product's tasks, and `more` of whoever composes a worker of their own."""
+def build_app(settings: Settings, *more: TaskTable, lane: Lane | None = None) -> Celery:
+    """The product's tasks, and ``more`` of a worker that tests or benchmarks compose."""
     app = celery_app(settings)
     app.conf.update(
         # A message is acknowledged when its task has ended, so that a lost worker's is delivered
@@ -72,18 +64,9 @@ def build_app(settings: Settings, *more: TaskSet) -> Celery:
         beat_max_loop_interval=30,
         timezone="UTC",
     )
-    for tasks in (
-        attachments.TASKS,
-        accounts.TASKS,
-        subscriptions.TASKS,
-        members.TASKS,
-        exports.TASKS,
-        topups.TASKS,
-        composer.TASKS,
-        maintenance.TASKS,
-        *more,
-    ):
-        tasks.bind(app)
-    signals.connect()
+    process = ProcessContext(settings, lane)
+    for tasks in (TASKS, *more):
+        tasks.bind(app, process)
+    signals.connect(process)
     sweeper.connect(app)
     return app

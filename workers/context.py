@@ -1,21 +1,22 @@
-"""What a worker process holds: connections and a converter, made after any fork, once."""
+"""What a worker process holds: connections, a converter, clients of providers."""
 
 import os
-from functools import lru_cache, partial
+from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from core.lanes import Lane
-from core.settings import load_settings
+from core.settings import Settings
 from integrations.llm.registry import language_model
 from integrations.mail import registry
-from integrations.mail.port import Mailer
 from integrations.payments.registry import PaymentChannels
 from integrations.stock_photos.registry import StockPhotoProviders
 from services.composer import model_usage
 from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos, note_quotas
 from services.media.images import ConverterProcess
-from storage.resources import Resources, open_resources
+from storage.resources import open_resources
+from workers.request_leases import RequestLeases
 
 if TYPE_CHECKING:
     from services.composer.writers import MetadataWriter
@@ -24,73 +25,61 @@ IO_THREADS = 16
 # A job's own work and its heartbeat.
 _CONNECTIONS_PER_JOB = 2
 
-_lanes: list[Lane] = []
+
+class WorkerContext:
+    """One for a process; its threads share it. Nothing connects or starts before its first use."""
+
+    def __init__(self, settings: Settings, lane: Lane) -> None:
+        self.settings = settings
+        self.lane = lane
+        jobs_at_once = IO_THREADS if lane is Lane.IO else 1
+        self.resources = open_resources(
+            settings, concurrency=jobs_at_once * _CONNECTIONS_PER_JOB, name=f"worker-{lane}"
+        )
+        self.converter = ConverterProcess()
+        self.mailer = registry.mailer(settings)
+        self.payments = PaymentChannels(settings)
+        self.photos = CachedStockPhotos(
+            StockPhotoProviders(settings, partial(note_quotas, self.resources.redis)),
+            self.resources.keyring,
+            self.resources.cache,
+        )
+        self.request_leases = RequestLeases()
+        self._lock = Lock()
+        self._writer: MetadataWriter | None = None
+
+    def writer(self) -> "MetadataWriter":
+        with self._lock:
+            if self._writer is None:
+                self._writer = self._new_writer()
+            return self._writer
+
+    def _new_writer(self) -> "MetadataWriter":
+        # The writers' libraries take seconds and memory, which the other lanes' workers are spared.
+        from services.composer.writers import MetadataWriter
+
+        resources = self.resources
+        kept = MetadataCache(self.settings, resources.keyring, resources.cache)
+        llm = language_model(self.settings, partial(model_usage.note, resources.redis))
+        return MetadataWriter(self.settings, kept, llm)
 
 
-def set_lane(lane: Lane) -> None:
-    """Say which lane this process and those it forks work for."""
-    _lanes[:] = [lane]
+class ProcessContext:
+    """Gives each process its own context, made at the first use and so after any fork.
 
+    Beat and Flower work on no lane: they know the tasks and run none.
+    """
 
-def lane() -> Lane:
-    return _lanes[0]
+    def __init__(self, settings: Settings, lane: Lane | None) -> None:
+        self.lane = lane
+        self._settings = settings
+        self._lock = Lock()
+        self._pid = 0
+        self._made: WorkerContext | None = None
 
-
-def resources() -> Resources:
-    return _resources_of(os.getpid())
-
-
-def converter() -> ConverterProcess:
-    return _converter_of(os.getpid())
-
-
-@lru_cache(maxsize=1)
-def mailer() -> Mailer:
-    # It holds no connection, so it may cross a fork.
-    return registry.mailer(load_settings())
-
-
-def writing() -> "MetadataWriter":
-    return _writing_of(os.getpid())
-
-
-def photos() -> CachedStockPhotos:
-    return _photos_of(os.getpid())
-
-
-@lru_cache(maxsize=1)
-def _writing_of(_pid: int) -> "MetadataWriter":
-    given = resources()
-    # The writers' libraries take seconds and memory, which the other lanes' workers are spared.
-    from services.composer.writers import MetadataWriter
-
-    shelf = MetadataCache(given.settings, given.keyring, given.cache)
-    llm = language_model(given.settings, partial(model_usage.note, given.redis))
-    return MetadataWriter(given.settings, shelf, llm)
-
-
-@lru_cache(maxsize=1)
-def _photos_of(_pid: int) -> CachedStockPhotos:
-    given = resources()
-    providers = StockPhotoProviders(given.settings, partial(note_quotas, given.redis))
-    return CachedStockPhotos(providers, given.keyring, given.cache)
-
-
-@lru_cache(maxsize=1)
-def payments() -> PaymentChannels:
-    return PaymentChannels(load_settings())
-
-
-@lru_cache(maxsize=1)
-def _resources_of(_pid: int) -> Resources:
-    jobs_at_once = IO_THREADS if lane() is Lane.IO else 1
-    return open_resources(
-        load_settings(),
-        concurrency=jobs_at_once * _CONNECTIONS_PER_JOB,
-        name=f"worker-{lane()}",
-    )
-
-
-@lru_cache(maxsize=1)
-def _converter_of(_pid: int) -> ConverterProcess:
-    return ConverterProcess()
+    def get(self) -> WorkerContext:
+        with self._lock:
+            if self._made is None or self._pid != os.getpid():
+                assert self.lane is not None
+                self._made, self._pid = WorkerContext(self._settings, self.lane), os.getpid()
+            return self._made

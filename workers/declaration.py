@@ -1,80 +1,59 @@
 """Declaring tasks: one typed door, since Celery silently accepts a misspelt option."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from celery import Celery
 
 from services.jobs.kinds import JobKind
-from services.jobs.lease import Lease
-from workers.job_runner import run_job
+from workers.context import ProcessContext, WorkerContext
+from workers.job_runner import JobWork, run_job
 from workers.request_tasks import RequestHandler, answer_request
+
+PeriodicWork = Callable[[WorkerContext], object]
 
 
 @dataclass(frozen=True)
-class _Declared:
-    name: str
-    function: Callable[..., None]
-    options: dict[str, Any]
+class TaskTable:
+    """Which function does which work.
+
+    Attributes:
+        jobs: durable work, called with the lease of a claimed job.
+        requests: request-only work by the task's name, from the caller's payload to its result.
+        periodic: what beat sends, by the task's name: harmless when it runs twice, or not at all
+            for a while.
+    """
+
+    jobs: Mapping[JobKind, JobWork] = field(default_factory=dict)
+    requests: Mapping[str, RequestHandler] = field(default_factory=dict)
+    periodic: Mapping[str, PeriodicWork] = field(default_factory=dict)
+
+    def bind(self, app: Celery, process: ProcessContext) -> None:
+        """Register the tasks with an application, which runs them in this process's context."""
+        for kind, work in self.jobs.items():
+            app.task(_job_task(process, work), name=kind.name)
+        for name, answer in self.requests.items():
+            app.task(_request_task(process, answer), name=name)
+        for name, tend in self.periodic.items():
+            app.task(_periodic_task(process, tend), name=name)
 
 
-@dataclass
-class TaskSet:
-    """The tasks of one module, registered with an application by ``bind``."""
+def _job_task(process: ProcessContext, work: JobWork) -> Callable[..., None]:
+    def task(*, job_id: int) -> None:
+        run_job(process.get(), job_id, work)
 
-    _declared: list[_Declared] = field(default_factory=list)
+    return task
 
-    def job(
-        self,
-        kind: JobKind,
-        *,
-        soft_time_limit: float | None = None,
-        time_limit: float | None = None,
-    ) -> Callable[[Callable[[Lease], None]], Callable[[Lease], None]]:
-        """Declare what does a kind of durable work: called with the lease of a claimed job."""
 
-        def declare(work: Callable[[Lease], None]) -> Callable[[Lease], None]:
-            def task(*, job_id: int) -> None:
-                run_job(job_id, work)
+def _request_task(process: ProcessContext, answer: RequestHandler) -> Callable[..., None]:
+    def task(*, request_id: str) -> None:
+        answer_request(process.get(), request_id, answer)
 
-            self._add(kind.name, task, soft_time_limit, time_limit)
-            return work
+    return task
 
-        return declare
 
-    def request(self, name: str) -> Callable[[RequestHandler], RequestHandler]:
-        """Declare what does request-only work: from the caller's payload to its result."""
+def _periodic_task(process: ProcessContext, tend: PeriodicWork) -> Callable[..., None]:
+    def task() -> None:
+        tend(process.get())
 
-        def declare(answer: RequestHandler) -> RequestHandler:
-            def task(*, request_id: str) -> None:
-                answer_request(request_id, answer)
-
-            self._add(name, task, None, None)
-            return answer
-
-        return declare
-
-    def periodic(self, name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-        """Declare what beat sends: harmless when it runs twice or not at all for a while."""
-
-        def declare(work: Callable[[], None]) -> Callable[[], None]:
-            self._add(name, work, None, None)
-            return work
-
-        return declare
-
-    def bind(self, app: Celery) -> None:
-        for declared in self._declared:
-            app.task(declared.function, name=declared.name, **declared.options)
-
-    def _add(
-        self,
-        name: str,
-        function: Callable[..., None],
-        soft_time_limit: float | None,
-        time_limit: float | None,
-    ) -> None:
-        limits = {"soft_time_limit": soft_time_limit, "time_limit": time_limit}
-        options = {name: value for name, value in limits.items() if value is not None}
-        self._declared.append(_Declared(name, function, options))
+    return task

@@ -15,11 +15,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from core.errors import DomainError, TransientError
 from core.logging import get_logger
+from core.refusals.jobs import JOB_BROKE, JOB_TOO_SLOW
 from services.jobs import lease as leases
 from services.jobs.kinds import kind_named
 from services.jobs.lease import RENEW_EVERY_SECONDS, JobCancelled, Lease, LeaseLost
 from storage.resources import Resources
-from workers import context
+from workers.context import WorkerContext
 
 log = get_logger(__name__)
 
@@ -29,12 +30,13 @@ _MAX_RETRY_SECONDS = 60.0
 # A database that restarts, or is out of connections, is no fault of the job.
 _MAY_PASS = (TransientError, OperationalError, InterfaceError, PoolTimeoutError)
 
-Work = Callable[[Lease], None]
+
+JobWork = Callable[[WorkerContext, Lease], None]
 
 
-def run_job(job_id: int, work: Work) -> None:
-    """Do the job unless somebody else does or did: a second delivery ends at the claim."""
-    resources = context.resources()
+def run_job(context: WorkerContext, job_id: int, work: JobWork) -> None:
+    """Do the job unless another worker does or did: a second delivery ends at the claim."""
+    resources = context.resources
     with resources.unit_of_work() as uow:
         lease = leases.claim(uow, job_id)
     if lease is None:
@@ -46,23 +48,23 @@ def run_job(job_id: int, work: Work) -> None:
         ),
         _heartbeat(resources, lease),
     ):
-        _work(resources, lease, work)
+        _work(context, lease, work)
 
 
-def _work(resources: Resources, lease: Lease, work: Work) -> None:
+def _work(context: WorkerContext, lease: Lease, work: JobWork) -> None:
     began = time.monotonic()
     try:
         try:
             lease.check_cancelled()
-            work(lease)
+            work(context, lease)
         except SystemExit:
             # How a pool process learns that the worker's shutdown waited long enough; or that it
             # hangs, which counts as a crash.
             if time.monotonic() - began < current_task.time_limit:
-                _hand_back(resources, lease)
+                _hand_back(context.resources, lease)
             raise
         except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
-            _end_badly(resources, lease, error)
+            _end_badly(context.resources, lease, error)
     except LeaseLost:
         log.warning("job.lease_lost")
     else:
@@ -83,17 +85,15 @@ def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
             case JobCancelled():
                 leases.cancel(uow, lease)
             case DomainError():
-                leases.fail(uow, lease, code=error.code, message=error.message)
+                leases.fail(uow, lease, error)
             case SoftTimeLimitExceeded():
-                leases.fail(uow, lease, code="job.too_slow", message="The job took too long.")
+                leases.fail(uow, lease, JOB_TOO_SLOW())
             case _ if _may_pass(error) and lease.retries < kind_named(lease.kind).max_retries:
                 log.warning("job.retried", reason=str(error))
                 leases.retry_later(uow, lease, _backoff(lease.retries))
             case _:
                 log.error("job.broke", exc_info=error)
-                leases.fail(
-                    uow, lease, code="job.internal_error", message="The job failed unexpectedly."
-                )
+                leases.fail(uow, lease, JOB_BROKE())
 
 
 def _may_pass(error: Exception) -> bool:

@@ -3,14 +3,13 @@ import sys
 from core.lanes import Lane
 from core.settings import load_settings
 from storage.broker import queue_name
-from workers import context, transport
+from workers import transport
 from workers.app import PROFILES, build_app
-from workers.declaration import TaskSet
+from workers.declaration import TaskTable
 
 
-def run(lane: Lane, concurrency: int | None, *more: TaskSet) -> None:
+def run(lane: Lane, concurrency: int | None, *more: TaskTable) -> None:
     """Work on one lane until told to stop; ends the process."""
-    context.set_lane(lane)
     profile = PROFILES[lane]
     options = ["--pool", profile.pool, "--queues", queue_name(lane), "--hostname", f"{lane}@%h"]
     if concurrency or profile.concurrency:
@@ -18,5 +17,5 @@ def run(lane: Lane, concurrency: int | None, *more: TaskSet) -> None:
     # Gossip and mingle let workers know of each other, which ours have no use for.
     options += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
     transport.install()
-    build_app(load_settings(), *more).worker_main(["worker", *options])
+    build_app(load_settings(), *more, lane=lane).worker_main(["worker", *options])
     sys.exit(0)

@@ -7,7 +7,7 @@ SCHEDULE: dict[str, dict[str, Any]] = {
     "purge": {
         "task": "maintenance.purge",
         "schedule": 3600.0,
-        # An hour's message that nobody took is superseded by the next.
+        # A message that no worker took within the hour is superseded by the next.
         "options": {"queue": queue_name(Lane.IO), "expires": 3000},
     },
     "sweep-files": {

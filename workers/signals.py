@@ -1,6 +1,7 @@
 """What happens at turns of a worker's life, beside its tasks."""
 
 import gc
+from functools import partial
 from typing import Any
 
 from celery import signals
@@ -8,14 +9,14 @@ from celery import signals
 from core.lanes import Lane
 from core.logging import configure_logging
 from core.settings import load_settings
-from workers import context
+from workers.context import ProcessContext
 
 
-def connect() -> None:
+def connect(process: ProcessContext) -> None:
     signals.setup_logging.connect(_set_up_logging)
     signals.worker_before_create_process.connect(_keep_shared)
-    signals.worker_process_init.connect(_warm_up)
-    signals.worker_ready.connect(_say_ready)
+    signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
+    signals.worker_ready.connect(partial(_say_ready, process), weak=False)
 
 
 def _set_up_logging(**_: Any) -> None:
@@ -31,17 +32,17 @@ def _keep_shared(**_: Any) -> None:
     gc.freeze()
 
 
-def _warm_up(**_: Any) -> None:
-    """In a new pool process: connect before the first job waits for it."""
-    context.resources()
-    if context.lane() is Lane.MEDIA:
-        context.converter().start()
+def _warm_up(process: ProcessContext, **_: Any) -> None:
+    """In a new pool process: make what the first job would wait for."""
+    context = process.get()
+    if context.lane is Lane.MEDIA:
+        context.converter.start()
 
 
-def _say_ready(**_: Any) -> None:
-    if context.lane() is Lane.IO:
+def _say_ready(process: ProcessContext, **_: Any) -> None:
+    if process.lane is Lane.IO:
         # Here and not at the first request, which would wait for the writers' libraries.
-        context.writing()
+        process.get().writer()
     ready_file = load_settings().ready_file
     if ready_file:
         ready_file.touch()

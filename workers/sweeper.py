@@ -24,7 +24,7 @@ _round = threading.Lock()
 def connect(app: Celery) -> None:
     app.steps["worker"].add(SweepStep)
     signals.worker_shutting_down.connect(_stop)
-    # A pool process forked in the middle of a round would inherit locks that nobody releases.
+    # A pool process forked in the middle of a round would inherit locks that no thread releases.
     os.register_at_fork(before=_await_round, after_in_parent=_go_on, after_in_child=_go_on)
 
 

@@ -10,10 +10,11 @@ from api.bodies.forms import FormOrJsonBody
 from api.limits.rate_limits import RateLimitName
 from api.request_ids import current_request_id
 from api.state import State
-from core.errors import unauthenticated
+from core.refusals.access import AUTH_CREDENTIALS_OR_TRACE_MISSING
+from core.refusals.mailing import TRACE_INVALID
 from core.scopes import Scope
 from models import MailingList, User
-from services.access.api_keys import Caller, require_scope
+from services.access.caller import Caller, require_scope
 from services.mailing.subscriptions import trace_ids
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from services.mailing.subscriptions.trace_ids import Trace
@@ -31,7 +32,7 @@ class Principal:
     def person(self, uow: UnitOfWork, mailing_list: MailingList | None = None) -> User:
         """Raises ``trace.invalid`` for a trace id of another list."""
         if mailing_list is not None and self.list_id not in (None, mailing_list.id):
-            raise trace_ids.invalid_trace()
+            raise TRACE_INVALID()
         return accounts.get(uow, self.user_id)
 
 
@@ -50,15 +51,13 @@ def identify_principal(
         return Principal(trace.user_id, via, trace.list_id)
     caller = identify_and_count(request, csrf_token=submission.fields.get(CSRF_FIELD))
     if caller is None:
-        raise unauthenticated(
-            "auth.credentials_missing", "Send a trace_id, or credentials of your own."
-        )
+        raise AUTH_CREDENTIALS_OR_TRACE_MISSING()
     require_scope(caller, scope)
     return Principal(caller.user_id, Via.LOGIN, None)
 
 
 def read_trace(state: State, token: str) -> Trace:
-    return trace_ids.read(state.trace_signer, token)
+    return trace_ids.read(state.resources.keyring, token)
 
 
 def actor_of_principal(request: Request, speaker: Principal) -> Actor:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from fastapi import Request
 
 from api.state import State
-from core.errors import DomainError, forbidden
+from core.refusals.access import AUTH_CSRF
 from core.settings import Settings
 from services.access import sessions
 
@@ -35,11 +35,11 @@ def require_csrf(request: Request, state: State, cookie: str | None, token: obje
     for sent in (token, request.headers.get(CSRF_HEADER)):
         if cookie and isinstance(sent, str) and is_csrf_token_of(state, cookie, sent):
             return
-    raise csrf_refused()
+    raise AUTH_CSRF(header=CSRF_HEADER)
 
 
 def is_csrf_token_of(state: State, cookie: str, sent: str) -> bool:
-    return sessions.is_csrf_token(state.session_signer, cookie, sent)
+    return sessions.is_csrf_token(state.resources.keyring, cookie, sent)
 
 
 def public_origin(settings: Settings) -> str:
@@ -48,12 +48,6 @@ def public_origin(settings: Settings) -> str:
     default = {"http": 80, "https": 443}[url.scheme]
     port = "" if url.port in (None, default) else f":{url.port}"
     return f"{url.scheme}://{url.host}{port}"
-
-
-def csrf_refused() -> DomainError:
-    return forbidden(
-        "auth.csrf", f"With a session, a write needs our own Origin or the {CSRF_HEADER} header."
-    )
 
 
 def form_cookie_value(request: Request, state: State) -> str:

@@ -5,10 +5,11 @@ from fastapi import Request
 from api.access import browsers
 from api.limits.rate_limits import RateLimitName, rate_key_of_address, rate_key_of_caller
 from api.state import State, state_of
-from core.errors import DomainError, Kind, unauthenticated
+from core.errors import DomainError, Kind
+from core.refusals.access import AUTH_CREDENTIALS_DISAGREE, AUTH_SCHEME_UNKNOWN
 from core.secret_form import ACCESS_TOKEN
 from services.access import api_keys, sessions
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.mailing.subscriptions import trace_ids
 from services.oauth import tokens
 
@@ -51,7 +52,7 @@ def count_trace(request: Request, token: str) -> bool:
     """
     state = state_of(request)
     try:
-        trace = trace_ids.read(state.trace_signer, token)
+        trace = trace_ids.read(state.resources.keyring, token)
     except DomainError:
         return False
     state.rates.count(
@@ -70,7 +71,7 @@ def identify(request: Request, csrf_token: object = None) -> Caller | None:
     sent = _credentials(request, state.resources.settings.api_key_header)
     cookie = browsers.session_cookie(request, state)
     if len(sent) > 1:
-        raise _disagree()
+        raise AUTH_CREDENTIALS_DISAGREE()
     if sent:
         caller = _by_secret(state, sent.pop())
         if cookie is not None:
@@ -87,13 +88,13 @@ def identify(request: Request, csrf_token: object = None) -> Caller | None:
 def _by_secret(state: State, secret: str) -> Caller:
     database = state.resources.database
     if secret.startswith(ACCESS_TOKEN.prefix):
-        return tokens.authenticate(database, state.oauth_signers.tokens, secret)
-    return api_keys.authenticate(database, state.key_uses, state.key_signer, secret)
+        return tokens.authenticate(database, state.resources.keyring, secret)
+    return api_keys.authenticate(database, state.key_uses, state.resources.keyring, secret)
 
 
 def _by_cookie(state: State, cookie: str) -> Caller:
     database = state.resources.database
-    return sessions.authenticate(database, state.session_signer, cookie)
+    return sessions.authenticate(database, state.resources.keyring, cookie)
 
 
 def _require_nobody_else(state: State, cookie: str, caller: Caller) -> None:
@@ -103,13 +104,7 @@ def _require_nobody_else(state: State, cookie: str, caller: Caller) -> None:
         # Browsers go on sending the cookie of a session that is over: it says nothing any more.
         return
     if person.user_id != caller.user_id:
-        raise _disagree()
-
-
-def _disagree() -> DomainError:
-    return unauthenticated(
-        "auth.credentials_disagree", "The request carries credentials that differ."
-    )
+        raise AUTH_CREDENTIALS_DISAGREE()
 
 
 def _credentials(request: Request, api_key_header: str) -> set[str]:
@@ -117,8 +112,6 @@ def _credentials(request: Request, api_key_header: str) -> set[str]:
     for header in request.headers.getlist("authorization"):
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise unauthenticated(
-                "auth.scheme_unknown", "The Authorization header must read 'Bearer <token>'."
-            )
+            raise AUTH_SCHEME_UNKNOWN()
         sent.add(token.strip())
     return sent

@@ -15,9 +15,10 @@ from api.access.browsers import CSRF_FIELD, form_cookie_value, require_csrf, ses
 from api.bodies.forms import FormOrJsonBodyOf
 from api.pages.frame import page, redirect
 from api.state import State
-from core.errors import DomainError, invalid, unsupported_type
+from core.errors import DomainError
+from core.refusals.requests import BODY_CHARACTER_INVALID, BODY_NO_FORM_TYPE
 from services.access import sessions
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.people.page_urls import LOGIN_PATH
 
 FormFields = dict[str, str]
@@ -26,11 +27,11 @@ FormFields = dict[str, str]
 async def read_page_form(submission: FormOrJsonBodyOf) -> FormFields:
     """The fields of a page's form. Raises for what pages don't send."""
     if submission.fields and not submission.is_form:
-        raise unsupported_type("body.unsupported_type", "Send a form.")
+        raise BODY_NO_FORM_TYPE()
     fields = {name: str(value) for name, value in submission.fields.items()}
     # No keyboard writes it, and the database keeps no text with it.
     if any("\0" in value for value in fields.values()):
-        raise invalid("body.invalid", "A field has a character that is none.")
+        raise BODY_CHARACTER_INVALID()
     return fields
 
 
@@ -56,7 +57,7 @@ def page_session(request: Request, state: State) -> PageSession | None:
         return None
     database = state.resources.database
     try:
-        caller = sessions.authenticate(database, state.session_signer, cookie)
+        caller = sessions.authenticate(database, state.resources.keyring, cookie)
     except DomainError:
         return None
     return PageSession(caller, cookie)
@@ -92,7 +93,7 @@ def session_page(
 
 
 def _page(state: State, cookie: str, template: str, status: int, values: Any) -> Response:
-    token = sessions.csrf_token(state.session_signer, cookie)
+    token = sessions.csrf_token(state.resources.keyring, cookie)
     base = state.resources.settings.public_base
     return page(template, status=status, base=base, csrf_token=token, **values)
 

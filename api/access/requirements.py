@@ -1,6 +1,12 @@
-"""Which access a route asks for, declared where the route is."""
+"""What routes ask of their callers, declared where each route is.
 
-from typing import Any
+Each kind of access checks a request, counts the call and describes itself for the OpenAPI document.
+A test fails for a route that declares none, and for one that answers without the credentials that
+it asks for.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
@@ -8,100 +14,240 @@ from starlette.concurrency import run_in_threadpool
 from api.access.identity import count_anonymous, count_trace, identify_and_count
 from api.limits.rate_limits import RateLimitName
 from api.state import state_of
-from core.errors import forbidden, unauthenticated
+from core.refusals.access import (
+    AUTH_CREDENTIALS_MISSING,
+    AUTH_CREDENTIALS_OR_TRACE_MISSING,
+    AUTH_INSUFFICIENT_SCOPE,
+    AUTH_INVALID_API_KEY,
+    AUTH_RESTRICTED_CREDENTIAL,
+)
+from core.refusals.mailing import TRACE_INVALID
+from core.refusals.refusal import Refusal
 from core.scopes import Scope
-from services.access import api_keys
-from services.access.api_keys import Caller
+from services.access.caller import Caller, require_scope
+
+# OpenAPI's security requirements: each maps a scheme to the scopes that it needs there.
+Security = list[dict[str, list[str]]]
 
 
-class Access:
-    """What a route asks of its caller, declared once, where the route is.
+@runtime_checkable
+class Access(Protocol):
+    """A dependency of a route that gives the caller, or ``None`` where none is known.
 
-    ``Access(Scope.ATTACHMENT)`` needs that scope, ``ANY_CALLER`` any credential, ``UNRESTRICTED`` a
-    credential that may make others, ``OF_JOB_KIND`` the scope of the job at hand and
-    ``OF_EXPORT_KIND`` that of the file asked for, which the service checks, ``or_trace`` a scope
-    where no trace id speaks for a person, which the route checks (``api.access.actors``),
-    ``OPTIONAL`` takes any credential or none, ``PUBLIC`` looks at none. A test fails for a route
-    without one, and for one that answers without credentials.
-
-    It counts the call too: with credentials by these, without by address, under ``stranger``;
-    ``or_link`` by the person whose trace id is in the query, if one is. ``None``: not at all.
+    Attributes:
+        public: whether credentials are ignored.
+        or_trace: whether a trace id may stand for credentials.
     """
 
-    def __init__(
-        self,
-        scope: Scope | None = None,
-        *,
-        public: bool = False,
-        optional: bool = False,
-        unrestricted: bool = False,
-        of_job_kind: bool = False,
-        of_export_kind: bool = False,
-        or_trace: bool = False,
-        or_link: bool = False,
-        stranger: RateLimitName | None = RateLimitName.ANONYMOUS,
-    ) -> None:
-        self.scope = scope
-        self.public = public
-        self.optional = optional
-        self.unrestricted = unrestricted
-        self.of_job_kind = of_job_kind
-        self.of_export_kind = of_export_kind
-        self.or_trace = or_trace
-        self.or_link = or_link
-        self.stranger = stranger
+    public: ClassVar[bool]
+    or_trace: ClassVar[bool]
 
-    async def __call__(self, request: Request) -> Caller | None:
-        if self.or_trace:
-            # Counted where it is known who speaks.
-            return None
-        if self.public:
-            if self.stranger and state_of(request).rates.counts(self.stranger):
-                await run_in_threadpool(self._count_stranger, request)
-            return None
-        if self.optional:
-            return await run_in_threadpool(identify_and_count, request, self.stranger)
-        return await run_in_threadpool(self.authorise, request)
+    @property
+    def stranger(self) -> RateLimitName | None:
+        """The limit that counts calls without credentials, by address; ``None``: no limit."""
 
-    def _count_stranger(self, request: Request) -> None:
-        trace = request.query_params.get("trace_id") if self.or_link else None
+    async def __call__(self, request: Request) -> Caller | None: ...
+
+    def credential(self) -> str:
+        """A sentence for the document: which credential is needed."""
+
+    def refusals(self) -> list[Refusal]: ...
+
+    def security(self) -> Security: ...
+
+
+@dataclass(frozen=True)
+class Public:
+    """Credentials are ignored; with ``by_trace`` a call counts for the person of its trace id."""
+
+    stranger: RateLimitName | None = RateLimitName.ANONYMOUS
+    by_trace: bool = False
+    public: ClassVar[bool] = True
+    or_trace: ClassVar[bool] = False
+
+    async def __call__(self, request: Request) -> None:
+        if self.stranger and state_of(request).rates.counts(self.stranger):
+            await run_in_threadpool(self._count, request)
+
+    def _count(self, request: Request) -> None:
+        trace = request.query_params.get("trace_id") if self.by_trace else None
         if trace is None or not count_trace(request, trace):
             count_anonymous(request, self.stranger)
 
+    def credential(self) -> str:
+        return ""
+
+    def refusals(self) -> list[Refusal]:
+        return []
+
+    def security(self) -> Security:
+        return []
+
+
+@dataclass(frozen=True)
+class OptionalCredential:
+    """A caller with any credential, or without one."""
+
+    stranger: RateLimitName | None = RateLimitName.LOGIN
+    public: ClassVar[bool] = False
+    or_trace: ClassVar[bool] = False
+
+    async def __call__(self, request: Request) -> Caller | None:
+        return await run_in_threadpool(identify_and_count, request, self.stranger)
+
+    def credential(self) -> str:
+        return "Credential: none needed; any is taken."
+
+    def refusals(self) -> list[Refusal]:
+        return [AUTH_INVALID_API_KEY]
+
+    def security(self) -> Security:
+        return [{}, *_every_scheme()]
+
+
+@dataclass(frozen=True)
+class AnyCredential:
+    """A caller with any credential. ``sentence`` tells of a scope that only the service knows."""
+
+    sentence: str = "Scope: any credential."
+    stranger: ClassVar[RateLimitName | None] = RateLimitName.ANONYMOUS
+    public: ClassVar[bool] = False
+    or_trace: ClassVar[bool] = False
+
+    async def __call__(self, request: Request) -> Caller:
+        return await run_in_threadpool(_identified, request)
+
+    def credential(self) -> str:
+        return self.sentence
+
+    def refusals(self) -> list[Refusal]:
+        return [AUTH_CREDENTIALS_MISSING, AUTH_INVALID_API_KEY]
+
+    def security(self) -> Security:
+        return _every_scheme()
+
+
+@dataclass(frozen=True)
+class ScopedCredential:
+    """A caller whose credential has the scope."""
+
+    scope: Scope
+    stranger: ClassVar[RateLimitName | None] = RateLimitName.ANONYMOUS
+    public: ClassVar[bool] = False
+    or_trace: ClassVar[bool] = False
+
+    async def __call__(self, request: Request) -> Caller:
+        return await run_in_threadpool(self.authorise, request)
+
     def authorise(self, request: Request) -> Caller:
-        """The caller, who may do this; raises what a caller is refused for."""
-        caller = identify_and_count(request, self.stranger)
-        if caller is None:
-            raise unauthenticated(
-                "auth.credentials_missing",
-                "Send an API key or access token as 'Authorization: Bearer …'.",
-            )
-        if self.scope is not None:
-            api_keys.require_scope(caller, self.scope)
-        if self.unrestricted and not caller.unrestricted:
-            raise forbidden(
-                "auth.restricted_credential", "This needs a session or an unrestricted API key."
-            )
+        """The caller, if the scope is theirs; blocks for the database."""
+        caller = _identified(request)
+        require_scope(caller, self.scope)
         return caller
 
+    def credential(self) -> str:
+        return f"Scope: `{self.scope}`."
 
-PUBLIC = Depends(Access(public=True))
-# What many people's calls for come from few addresses (a mail provider's image proxy, a CDN, a
-# payment provider), and what opens to nothing but a secret or a signature in the request.
-UNLIMITED = Depends(Access(public=True, stranger=None))
-# Where passwords could be guessed, or people be mailed in a stranger's name.
-LOGIN = Depends(Access(public=True, stranger=RateLimitName.LOGIN))
-BY_LINK = Depends(Access(public=True, or_link=True))
-OPTIONAL = Depends(Access(optional=True, stranger=RateLimitName.LOGIN))
-ANY_CALLER = Depends(Access())
-UNRESTRICTED = Depends(Access(unrestricted=True))
-OF_JOB_KIND = Depends(Access(of_job_kind=True))
-OF_EXPORT_KIND = Depends(Access(of_export_kind=True))
+    def refusals(self) -> list[Refusal]:
+        insufficient = AUTH_INSUFFICIENT_SCOPE.filled(scope=self.scope)
+        return [AUTH_CREDENTIALS_MISSING, AUTH_INVALID_API_KEY, insufficient]
+
+    def security(self) -> Security:
+        # The operator alone gives the scope of deliveries, so no OAuth token has it.
+        if self.scope is Scope.DELIVERY:
+            return _own_schemes(self.scope)
+        return _every_scheme(self.scope)
+
+
+@dataclass(frozen=True)
+class ScopeOrTrace:
+    """A person's trace id, or a credential with the scope; the route checks which (``actors``)."""
+
+    scope: Scope
+    stranger: ClassVar[RateLimitName | None] = RateLimitName.ANONYMOUS
+    public: ClassVar[bool] = False
+    or_trace: ClassVar[bool] = True
+
+    async def __call__(self, request: Request) -> None:
+        """The route counts the call too, since it knows in whose name it is."""
+
+    def credential(self) -> str:
+        return f"Credential: a trace id, or a login. Scope: `{self.scope}`."
+
+    def refusals(self) -> list[Refusal]:
+        insufficient = AUTH_INSUFFICIENT_SCOPE.filled(scope=self.scope)
+        return [
+            AUTH_CREDENTIALS_OR_TRACE_MISSING,
+            AUTH_INVALID_API_KEY,
+            TRACE_INVALID,
+            insufficient,
+        ]
+
+    def security(self) -> Security:
+        return [{}, *_every_scheme(self.scope)]
+
+
+@dataclass(frozen=True)
+class UnrestrictedCredential:
+    """A session or an unrestricted API key: a credential that may make and revoke others."""
+
+    stranger: ClassVar[RateLimitName | None] = RateLimitName.ANONYMOUS
+    public: ClassVar[bool] = False
+    or_trace: ClassVar[bool] = False
+
+    async def __call__(self, request: Request) -> Caller:
+        return await run_in_threadpool(self._authorise, request)
+
+    def _authorise(self, request: Request) -> Caller:
+        caller = _identified(request)
+        if not caller.unrestricted:
+            raise AUTH_RESTRICTED_CREDENTIAL()
+        return caller
+
+    def credential(self) -> str:
+        return "Credential: a session, or an API key without restriction to scopes."
+
+    def refusals(self) -> list[Refusal]:
+        return [AUTH_CREDENTIALS_MISSING, AUTH_INVALID_API_KEY, AUTH_RESTRICTED_CREDENTIAL]
+
+    def security(self) -> Security:
+        return _own_schemes()
+
+
+def _identified(request: Request) -> Caller:
+    caller = identify_and_count(request)
+    if caller is None:
+        raise AUTH_CREDENTIALS_MISSING()
+    return caller
+
+
+def _own_schemes(*scopes: Scope) -> Security:
+    return [{name: [scope.value for scope in scopes]} for name in ("bearer", "apiKey", "session")]
+
+
+def _every_scheme(*scopes: Scope) -> Security:
+    return [*_own_schemes(*scopes), {"oauth2": [scope.value for scope in scopes]}]
+
+
+PUBLIC = Depends(Public())
+# For routes that few addresses call in the name of many people (a mail provider's image proxy, a
+# CDN, a payment provider), and for those that need a secret or a signature in the request.
+UNLIMITED = Depends(Public(stranger=None))
+# For routes where passwords could be guessed, or where a stranger could have people mailed.
+LOGIN = Depends(Public(stranger=RateLimitName.LOGIN))
+BY_LINK = Depends(Public(by_trace=True))
+OPTIONAL = Depends(OptionalCredential())
+ANY_CALLER = Depends(AnyCredential())
+UNRESTRICTED = Depends(UnrestrictedCredential())
+OF_JOB_KIND = Depends(AnyCredential("Scope: that of the job's kind, such as `attachment`."))
+OF_EXPORT_KIND = Depends(
+    AnyCredential("Scope: `subscription.read` for members, `delivery` for the roster.")
+)
 
 
 def requires_scope(scope: Scope) -> Any:
-    return Depends(Access(scope))
+    return Depends(ScopedCredential(scope))
 
 
 def requires_scope_or_trace(scope: Scope) -> Any:
-    return Depends(Access(scope, or_trace=True))
+    return Depends(ScopeOrTrace(scope))

@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 import orjson
 from fastapi.responses import Response
 
-from core.errors import DomainError, FieldProblem, Kind, malformed, unsupported_type
+from api.bodies.media_types import is_json, without_byte_order_mark
+from core.refusals.requests import BODY_NO_JSON_TYPE, BODY_NOT_JSON, invalid_field
 
 _DIGITS_OF_64_BITS = 20
 
@@ -18,20 +19,17 @@ def read(content_type: str, body: bytes) -> dict[str, Any]:
 
     Raises ``body.unsupported_type``, ``body.not_json``, ``body.invalid``.
     """
-    kind = content_type.partition(";")[0].strip().lower()
-    if not (kind.startswith("application/") and kind.endswith(("/json", "+json"))):
-        raise unsupported_type(
-            "body.unsupported_type", "Send JSON, with 'Content-Type: application/json'."
-        )
+    if not is_json(content_type):
+        raise BODY_NO_JSON_TYPE()
     try:
         parsed = json.loads(
-            body.removeprefix(b"\xef\xbb\xbf").decode(),
+            without_byte_order_mark(body).decode(),
             parse_float=_exact,
             parse_int=_whole,
             parse_constant=_refuse_constant,
         )
     except (ValueError, RecursionError):
-        raise malformed("body.not_json", "The body is not JSON.") from None
+        raise BODY_NOT_JSON() from None
     if not isinstance(parsed, dict):
         raise invalid_field("body", "must be an object")
     return parsed
@@ -110,8 +108,3 @@ def _as_written(value: object) -> orjson.Fragment:
     if isinstance(value, Decimal):
         return orjson.Fragment(format(value, "f"))
     raise TypeError(type(value).__name__)
-
-
-def invalid_field(field: str, rule: str) -> DomainError:
-    problem = FieldProblem(field, "type", rule)
-    return DomainError(Kind.INVALID, "body.invalid", f"{field}: {rule}", problems=(problem,))

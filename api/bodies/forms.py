@@ -10,23 +10,21 @@ from urllib.parse import parse_qsl
 import orjson
 from fastapi import Depends, Query, Request
 
-from api.bodies.json_route import BYTE_ORDER_MARK
+from api.bodies.boolean_words import boolean_of
+from api.bodies.media_types import FORM, MULTIPART, is_json, media_type, without_byte_order_mark
 from api.bodies.multipart import read_form
-from core.errors import (
-    DomainError,
-    FieldProblem,
-    Kind,
-    invalid,
-    malformed,
-    unsupported_type,
+from core.refusals.mailing import TRACE_AMBIGUOUS
+from core.refusals.requests import (
+    BODY_INVALID,
+    BODY_MALFORMED_FORM,
+    BODY_NO_JSON_OR_FORM_TYPE,
+    BODY_NOT_JSON,
+    invalid_field,
 )
 
-FORM = "application/x-www-form-urlencoded"
-MULTIPART = "multipart/form-data"
 MAX_FORM_FIELDS = 100
 # RFC 8058, 3.1: what a mail client's own unsubscribe button posts.
 _ONE_CLICK = ("List-Unsubscribe", "One-Click")
-_WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 BodyFields = list[tuple[str, Any]]
 
@@ -47,9 +45,9 @@ class FormOrJsonBody:
         """A required boolean, in a form one of its words; raises ``body.invalid``."""
         value = self.fields.get(name)
         if self.is_form and isinstance(value, str):
-            value = _WORDS.get(value.lower())
+            value = boolean_of(value)
         if not isinstance(value, bool):
-            raise _wrong_field(name, "must be true or false")
+            raise invalid_field(f"body.{name}", "must be true or false")
         return value
 
 
@@ -64,7 +62,7 @@ async def read_form_or_json(
     fields, is_form = await _body_fields(request)
     sent = {*request.query_params.getlist("trace_id"), *_trace_ids(fields)} - {""}
     if len(sent) > 1:
-        raise malformed("trace.ambiguous", "The request carries trace ids that differ.")
+        raise TRACE_AMBIGUOUS()
     return FormOrJsonBody(dict(fields), is_form, sent.pop() if sent else None)
 
 
@@ -74,13 +72,14 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 def _trace_ids(fields: BodyFields) -> set[str]:
     named = [value for name, value in fields if name == "trace_id" and value is not None]
     if not all(isinstance(value, str) for value in named):
-        raise _wrong_field("trace_id", "must be a string")
+        raise invalid_field("body.trace_id", "must be a string")
     return set(named)
 
 
 async def _body_fields(request: Request) -> tuple[BodyFields, bool]:
     """In a form, a name may come more than once."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    content_type = request.headers.get("content-type", "")
+    kind = media_type(content_type)
     if kind == MULTIPART:
         form = await read_form(request)
         return [(name, value.decode(errors="replace")) for name, value in form.fields], True
@@ -89,29 +88,23 @@ async def _body_fields(request: Request) -> tuple[BodyFields, bool]:
         return [], False
     if kind == FORM:
         return _form_fields(body), True
-    if kind.startswith("application/") and kind.endswith(("/json", "+json")):
+    if is_json(content_type):
         return _json_fields(body), False
-    raise unsupported_type("body.unsupported_type", "Send JSON or a form.")
+    raise BODY_NO_JSON_OR_FORM_TYPE()
 
 
 def _form_fields(body: bytes) -> BodyFields:
     try:
         return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
     except ValueError:
-        raise malformed("body.malformed", "The form can't be read.") from None
+        raise BODY_MALFORMED_FORM() from None
 
 
 def _json_fields(body: bytes) -> BodyFields:
     try:
-        parsed = orjson.loads(body.removeprefix(BYTE_ORDER_MARK))
+        parsed = orjson.loads(without_byte_order_mark(body))
     except orjson.JSONDecodeError:
-        raise malformed("body.not_json", "The body is not JSON.") from None
+        raise BODY_NOT_JSON() from None
     if not isinstance(parsed, dict):
-        raise invalid("body.invalid", "body: must be an object")
+        raise BODY_INVALID(field="body", rule="must be an object")
     return list(parsed.items())
-
-
-def _wrong_field(name: str, rule: str) -> DomainError:
-    field = f"body.{name}"
-    problem = FieldProblem(field, "type", rule)
-    return DomainError(Kind.INVALID, "body.invalid", f"{field}: {rule}", problems=(problem,))

@@ -6,15 +6,14 @@ from fastapi import Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
-from core.errors import unsupported_type
-
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+from api.bodies.media_types import is_json, without_byte_order_mark
+from core.refusals.requests import BODY_NO_JSON_TYPE
 
 
 class JsonRequest(Request):
     async def json(self) -> Any:
         """By the letter of RFC 8259: no NaN, no other encoding than UTF-8, bounded depth."""
-        return orjson.loads((await self.body()).removeprefix(BYTE_ORDER_MARK))
+        return orjson.loads(without_byte_order_mark(await self.body()))
 
 
 class JsonRoute(APIRoute):
@@ -26,15 +25,9 @@ class JsonRoute(APIRoute):
 
         async def handle_json(request: Request) -> Response:
             strict = JsonRequest(request.scope, request.receive)
-            if takes_body and not _says_json(strict) and await strict.body():
-                raise unsupported_type(
-                    "body.unsupported_type", "Send JSON, with 'Content-Type: application/json'."
-                )
+            content_type = request.headers.get("content-type", "")
+            if takes_body and not is_json(content_type) and await strict.body():
+                raise BODY_NO_JSON_TYPE()
             return await handle(strict)
 
         return handle_json
-
-
-def _says_json(request: Request) -> bool:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return kind.startswith("application/") and (kind.endswith(("/json", "+json")))

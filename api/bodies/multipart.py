@@ -5,7 +5,8 @@ from python_multipart import FormParser
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
-from core.errors import DomainError, malformed
+from core.refusals.media import ATTACHMENT_FILE_MISSING, ATTACHMENT_SEVERAL_FILES
+from core.refusals.requests import BODY_MALFORMED_MULTIPART, BODY_NOT_MULTIPART
 
 # Each part costs far more than its bytes; a form of ours needs one.
 MAX_MULTIPART_PARTS = 100
@@ -42,10 +43,10 @@ async def read_form(request: Request) -> MultipartForm:
         async for chunk in request.stream():
             parser.write(chunk)
             if len(form.files) + len(form.fields) > MAX_MULTIPART_PARTS:
-                raise _broken()
+                raise BODY_MALFORMED_MULTIPART(most=MAX_MULTIPART_PARTS)
         parser.finalize()
     except FormParserError as error:
-        raise _broken() from error
+        raise BODY_MALFORMED_MULTIPART(most=MAX_MULTIPART_PARTS) from error
     return form
 
 
@@ -57,11 +58,9 @@ def file_named(form: MultipartForm, name: str) -> FilePart:
     """
     files = [part for part in form.files if part.name == name and part.filename]
     if len(files) > 1:
-        raise malformed(
-            "attachment.several_files", f"Send one file in the part '{name}', not more."
-        )
+        raise ATTACHMENT_SEVERAL_FILES(part=name)
     if not files:
-        raise malformed("attachment.file_missing", f"The part '{name}' with a file is missing.")
+        raise ATTACHMENT_FILE_MISSING(part=name)
     return files[0]
 
 
@@ -69,9 +68,7 @@ def _parser(content_type: str, form: MultipartForm) -> FormParser:
     kind, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if kind != b"multipart/form-data" or not boundary:
-        raise malformed(
-            "body.not_multipart", "Send multipart/form-data with one file in the part 'file'."
-        )
+        raise BODY_NOT_MULTIPART()
     return FormParser(
         "multipart/form-data",
         on_field=lambda part: form.fields.append((_text(part.field_name), part.value or b"")),
@@ -92,10 +89,3 @@ def _file(part: object) -> FilePart:
 def _text(value: bytes | None) -> str:
     # A name in another encoding is no reason to refuse the file.
     return (value or b"").decode(errors="replace")
-
-
-def _broken() -> DomainError:
-    return malformed(
-        "body.malformed",
-        f"The multipart body is malformed, cut short or over {MAX_MULTIPART_PARTS} parts.",
-    )

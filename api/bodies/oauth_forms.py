@@ -6,7 +6,8 @@ from urllib.parse import parse_qsl
 from fastapi import Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from api.bodies.forms import FORM, MAX_FORM_FIELDS
+from api.bodies.forms import MAX_FORM_FIELDS
+from api.bodies.media_types import FORM, media_type
 from services.oauth.adapters import OAuthRequest, OAuthResponse
 
 Pairs = list[tuple[str, str]]
@@ -14,8 +15,7 @@ Pairs = list[tuple[str, str]]
 
 async def _read_form(request: Request) -> Pairs:
     """The fields of a form, each as often as it came; none of what is no form."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != FORM:
+    if media_type(request.headers.get("content-type", "")) != FORM:
         return []
     try:
         text = (await request.body()).decode()

@@ -10,9 +10,16 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import parse_options_header
 from starlette.concurrency import run_in_threadpool
 
-from api.middleware.body_limits import IMPORT_TOO_LARGE, MAX_IMPORT_FILE_BYTES, release_body
+from api.middleware.body_limits import release_body
 from api.middleware.deadlines import extend_deadline
-from core.errors import malformed
+from core.refusals.imports import (
+    IMPORT_EMPTY_FILE,
+    IMPORT_FILE_MISSING,
+    IMPORT_SEVERAL_FILES,
+    IMPORT_TOO_LARGE,
+)
+from core.refusals.requests import BODY_CUT_SHORT, BODY_MALFORMED_UPLOAD
+from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.objects import ObjectStore
 from storage.parts import PART_BYTES, PartWriter, remove_all
 
@@ -50,7 +57,7 @@ async def _store(request: Request, objects: ObjectStore, arrived: ReceivedFile) 
         extend_deadline(request.scope)
         arrived.size += len(data)
         if arrived.size > MAX_IMPORT_FILE_BYTES:
-            raise IMPORT_TOO_LARGE
+            raise IMPORT_TOO_LARGE()
         if len(held) >= PART_BYTES:
             await run_in_threadpool(writer.write, bytes(held))
             held.clear()
@@ -60,7 +67,7 @@ async def _store(request: Request, objects: ObjectStore, arrived: ReceivedFile) 
     await run_in_threadpool(writer.write, bytes(held))
     await run_in_threadpool(writer.close)
     if not arrived.size:
-        raise malformed("import.empty", "The file is empty.")
+        raise IMPORT_EMPTY_FILE()
 
 
 def _content(request: Request, arrived: ReceivedFile) -> AsyncIterator[bytes]:
@@ -121,13 +128,13 @@ async def _part(request: Request, boundary: bytes, arrived: ReceivedFile) -> Asy
         async for chunk in request.stream():
             parser.write(chunk)
             if parts.files > 1:
-                raise malformed("import.several_files", "Send one file in the part 'file'.")
+                raise IMPORT_SEVERAL_FILES()
             yield bytes(parts.data)
             parts.data.clear()
     except MultipartParseError as error:
-        raise malformed("body.malformed", "The multipart body is malformed.") from error
+        raise BODY_MALFORMED_UPLOAD() from error
     if not parts.ended:
-        raise malformed("body.malformed", "The multipart body is cut short.")
+        raise BODY_CUT_SHORT()
     if not parts.files:
-        raise malformed("import.file_missing", "The part 'file' with a file is missing.")
+        raise IMPORT_FILE_MISSING()
     arrived.filename = parts.filename or arrived.filename

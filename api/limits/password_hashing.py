@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from core.errors import unavailable
+from core.refusals.access import LOGIN_BUSY
 
 MAX_CONCURRENT_HASHES = 4
 MAX_WAITING_HASHES = 60
@@ -23,7 +23,7 @@ class HashingPool:
     async def run(self, work: Callable[[], _Result]) -> _Result:
         """Raises ``login.busy`` where too many wait already."""
         if self._waiting >= MAX_WAITING_HASHES:
-            raise unavailable("login.busy", "Too many people log in at once.", retry_after=5)
+            raise LOGIN_BUSY()
         self._waiting += 1
         try:
             return await to_thread.run_sync(work, limiter=self._turns)

@@ -9,10 +9,10 @@ from collections.abc import MutableMapping
 from enum import StrEnum
 from typing import Any
 
-from core.errors import rate_limited
+from core.refusals.requests import RATE_LIMITED
 from core.settings import Settings
-from services.access.api_keys import Caller
-from storage.rate_counters import RateCounters, RateLimitStatus, parse_limits
+from services.access.caller import Caller
+from storage.redis.rate_counters import RateCounters, RateLimitStatus, parse_limits
 
 # One customer of a network has at least this much of IPv6.
 _IPV6_PREFIX = 64
@@ -52,11 +52,9 @@ class RateLimiter:
             if standing is not None:
                 standings.append(standing)
         scope["pressroom.headers"].extend(_headers(rate, standings))
-        exceeded = [each.reset for each in standings if each.left < 0]
+        exceeded = [each.reset for each in standings if each.remaining < 0]
         if exceeded:
-            raise rate_limited(
-                "rate.limited", "Too many requests; try again later.", retry_after=max(exceeded)
-            )
+            raise RATE_LIMITED(retry_after=max(exceeded))
 
     def close(self) -> None:
         self._counters.close()
@@ -92,6 +90,6 @@ def _headers(rate: RateLimitName, standings: list[RateLimitStatus]) -> list[tupl
         return []
     names = [rate if len(standings) == 1 else f"{rate}-{each.window}" for each in standings]
     named = list(zip(names, standings, strict=True))
-    policy = ", ".join(f'"{name}";q={each.most};w={each.window}' for name, each in named)
-    state = ", ".join(f'"{name}";r={max(each.left, 0)};t={each.reset}' for name, each in named)
+    policy = ", ".join(f'"{name}";q={each.limit};w={each.window}' for name, each in named)
+    state = ", ".join(f'"{name}";r={max(each.remaining, 0)};t={each.reset}' for name, each in named)
     return [(b"ratelimit-policy", policy.encode()), (b"ratelimit", state.encode())]

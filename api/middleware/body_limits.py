@@ -11,8 +11,11 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem_response
-from core.errors import DomainError, malformed, stalled, too_large, unavailable
-from services.media.attachments.upload import MAX_IMAGE_BYTES, file_too_large
+from core.refusals.imports import IMPORT_TOO_LARGE
+from core.refusals.media import ATTACHMENT_TOO_LARGE
+from core.refusals.refusal import Refusal
+from core.refusals.requests import BODY_LENGTH_INVALID, BODY_TOO_LARGE, BODY_TOO_SLOW, SERVICE_BUSY
+from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
 
 MEGABYTE = 1024 * 1024
 # Part headers, boundaries and a few small fields around the file.
@@ -24,22 +27,20 @@ MAX_BODY_SILENCE_SECONDS = 20.0
 MAX_BODY_SECONDS = 90.0
 # A file of members goes on to object storage as it arrives, so it may take its time: 2 GB in four
 # hours are 150 KB/s.
-MAX_IMPORT_FILE_BYTES = 2 * 1024 * MEGABYTE
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
-IMPORT_TOO_LARGE = too_large("import.too_large", "A file has at most 2 GB (2,147,483,648 bytes).")
 
 
 @dataclass(frozen=True)
 class BodyLimit:
     path: re.Pattern[str]
     most_bytes: int
-    refusal: DomainError
+    refusal: Refusal
     # For all of the body, however steadily it comes; MOST_SECONDS unless the route has its own.
     most_seconds: float | None = None
 
 
 def _json_limit(path: str, megabytes: int) -> BodyLimit:
-    refusal = too_large("body.too_large", f"The body of this request has at most {megabytes} MB.")
+    refusal = BODY_TOO_LARGE.filled(megabytes=megabytes)
     return BodyLimit(re.compile(path), megabytes * MEGABYTE, refusal)
 
 
@@ -53,7 +54,9 @@ LIMITS = (
     ),
     _json_limit(r"/auxilia/subscriptions/[^/]+/members/add$", 32),
     BodyLimit(
-        re.compile(r"/attachments$"), MAX_IMAGE_BYTES + MULTIPART_OVERHEAD_BYTES, file_too_large()
+        re.compile(r"/attachments$"),
+        MAX_IMAGE_BYTES + MULTIPART_OVERHEAD_BYTES,
+        ATTACHMENT_TOO_LARGE,
     ),
     _json_limit(r"/webhooks/", 1),
     _json_limit(r"(/auxilia)?/composer/", 8),
@@ -99,7 +102,7 @@ class BoundedBody:
         self._deadline = asyncio.get_running_loop().time() + (
             limit.most_seconds or MAX_BODY_SECONDS
         )
-        self.refusal: DomainError | None = None
+        self.refusal: Refusal | None = None
 
     async def receive(self) -> Message:
         if self._complete:
@@ -111,7 +114,7 @@ class BoundedBody:
         if self._read > self._limit.most_bytes:
             self._refuse(self._limit.refusal)
         if not self._budget.take(count):
-            self._refuse(unavailable("service.busy", "Too much is being uploaded at the moment."))
+            self._refuse(SERVICE_BUSY)
         self._held += count
         self._complete = not message.get("more_body", False)
         return message
@@ -127,9 +130,9 @@ class BoundedBody:
             async with asyncio.timeout(max(min(left, MAX_BODY_SILENCE_SECONDS), 0)):
                 return await self._receive()
         except TimeoutError:
-            self._refuse(stalled("body.too_slow", "The body arrives too slowly."))
+            self._refuse(BODY_TOO_SLOW)
 
-    def _refuse(self, refusal: DomainError) -> NoReturn:
+    def _refuse(self, refusal: Refusal) -> NoReturn:
         self.refusal = refusal
         raise BodyRefused
 
@@ -146,10 +149,10 @@ class BodyLimitMiddleware:
         limit = body_limit_of(scope["path"])
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdigit():
-            refusal = malformed("body.length_invalid", "Content-Length must be a number.")
+            refusal = BODY_LENGTH_INVALID()
             await problem_response(refusal)(scope, receive, send)
         elif int(declared) > limit.most_bytes:
-            await problem_response(limit.refusal)(scope, receive, send)
+            await problem_response(limit.refusal())(scope, receive, send)
         else:
             await self._bounded(limit, scope, receive, send)
 
@@ -172,7 +175,7 @@ class BodyLimitMiddleware:
         finally:
             body.release()
         if body.refusal and not started:
-            await problem_response(body.refusal)(scope, receive, send)
+            await problem_response(body.refusal())(scope, receive, send)
 
 
 def release_body(scope: Scope) -> None:

@@ -3,7 +3,7 @@ import asyncio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem_response
-from core.errors import too_slow
+from core.refusals.requests import REQUEST_TOO_SLOW
 
 # Above the longest time for a body (90 s) and the longest wait a caller may ask for (60 s).
 DEADLINE_SECONDS = 170.0
@@ -38,7 +38,7 @@ class DeadlineMiddleware:
         except TimeoutError:
             if started:
                 raise
-            late = too_slow("request.too_slow", f"No answer within {self._seconds:g} s.")
+            late = REQUEST_TOO_SLOW(seconds=self._seconds)
             await problem_response(late)(scope, receive, send)
 
 

@@ -25,7 +25,9 @@ from api.parameters import StateOf
 from api.request_ids import current_request_id
 from api.state import State
 from core import ids
-from core.errors import DomainError, Kind, not_found
+from core.errors import DomainError, Kind
+from core.refusals.access import SESSION_NOT_FOUND
+from core.refusals.people import PASSWORD_WRONG
 from models import User
 from services.access import sessions
 from services.people import account_mails, accounts, logins, passwords, registration
@@ -89,7 +91,7 @@ def end_sessions(request: Request, state: StateOf, form: FormOf) -> Response:
 
 def _session_id(wanted: str) -> int:
     if not (wanted.isascii() and wanted.isdigit() and len(wanted) <= len(str(ids.MAX_ID))):
-        raise not_found("session.not_found", "There is no such session.")
+        raise SESSION_NOT_FOUND()
     return min(int(wanted), ids.MAX_ID)
 
 
@@ -202,7 +204,7 @@ def change_address(request: Request, state: StateOf, form: FormOf, token: Token 
             request_id=current_request_id(),
         )
     reply = redirect_to_path(state, f"{ACCOUNT_PATH}?done=address")
-    state.cookies.keep_known(reply, logins.known_browser_token(state.login_signer, email))
+    state.cookies.keep_known(reply, logins.known_browser_token(state.resources.keyring, email))
     return reply
 
 
@@ -216,8 +218,8 @@ async def _proven(request: Request, state: State, email: str, form: FormFields) 
 
     def begin() -> Attempt:
         with state.resources.unit_of_work() as uow:
-            signer = state.login_signer
-            return logins.begin(uow, signer, email=email, client=client, known=known)
+            keyring = state.resources.keyring
+            return logins.begin(uow, keyring, email=email, client=client, known=known)
 
     def succeed() -> None:
         with state.resources.unit_of_work() as uow:
@@ -227,7 +229,7 @@ async def _proven(request: Request, state: State, email: str, form: FormFields) 
     check = partial(passwords.verify, attempt.password_hash, form.get("current", ""))
     verdict = await state.hashing.run(check)
     if not verdict.matches:
-        raise DomainError(Kind.INVALID, "password.wrong", _WRONG_PASSWORD)
+        raise PASSWORD_WRONG()
     await run_in_threadpool(succeed)
     return attempt
 

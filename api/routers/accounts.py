@@ -8,10 +8,10 @@ from api.openapi import refuses
 from api.parameters import PathId, StateOf
 from api.schemas.accounts import ApiKeyRecord, CreatedApiKey, NewApiKey, UserRecord
 from api.schemas.envelope import Envelope, envelope
-from core.errors import forbidden
+from core.refusals.access import API_KEY_NOT_FOUND, AUTH_SCOPE_NOT_GRANTABLE
 from core.scopes import Scope
 from services.access import api_keys
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.people import accounts
 
 router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
@@ -27,7 +27,7 @@ def read_me(state: StateOf, caller: Annotated[Caller, ANY_CALLER]) -> Envelope[U
 @router.post(
     "/apikeys",
     responses=refuses(
-        (403, "auth.scope_not_grantable", "Only the operator gives the scope delivery."),
+        AUTH_SCOPE_NOT_GRANTABLE,
     ),
 )
 def create_api_key(
@@ -35,10 +35,10 @@ def create_api_key(
 ) -> Envelope[CreatedApiKey]:
     """Make an API key. The key itself is in this answer and never shown again."""
     if body.scopes is not None and Scope.DELIVERY in body.scopes:
-        raise forbidden("auth.scope_not_grantable", "Only the operator gives the scope delivery.")
+        raise AUTH_SCOPE_NOT_GRANTABLE()
     with state.resources.unit_of_work() as uow:
         key, secret = api_keys.create(
-            uow, state.key_signer, user_id=caller.user_id, name=body.name, scopes=body.scopes
+            uow, state.resources.keyring, user_id=caller.user_id, name=body.name, scopes=body.scopes
         )
         record = ApiKeyRecord.model_validate(key)
     return envelope(CreatedApiKey(**record.model_dump(), key=secret))
@@ -56,7 +56,7 @@ def list_api_keys(
 
 @router.delete(
     "/apikeys/{key_id}",
-    responses=refuses((404, "api_key.not_found", "There is no such API key.")),
+    responses=refuses(API_KEY_NOT_FOUND),
 )
 def revoke_api_key(
     state: StateOf, caller: Annotated[Caller, UNRESTRICTED], key_id: PathId

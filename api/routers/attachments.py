@@ -6,6 +6,7 @@ from pydantic import BeforeValidator
 from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import requires_scope
+from api.bodies.boolean_words import boolean_of
 from api.bodies.json_route import JsonRoute
 from api.bodies.multipart import file_named, read_form
 from api.middleware.body_limits import release_body
@@ -18,27 +19,52 @@ from api.state import State
 from api.waiting.disconnects import while_connected
 from core import clock
 from core.errors import DomainError
+from core.refusals.media import (
+    ATTACHMENT_EMPTY,
+    ATTACHMENT_FILE_MISSING,
+    ATTACHMENT_GONE,
+    ATTACHMENT_NOT_FOUND,
+    ATTACHMENT_SEVERAL_FILES,
+    ATTACHMENT_TOO_LARGE,
+    ATTACHMENT_UNSUPPORTED_TYPE,
+    IMAGE_SIDE_TOO_LONG,
+    IMAGE_TOO_MANY_FRAMES,
+    IMAGE_TOO_MANY_PIXELS,
+    IMAGE_TRUNCATED,
+    IMAGE_UNREADABLE,
+    SIGNED_LINK_NOT_ENCRYPTED,
+)
+from core.refusals.requests import (
+    BODY_MALFORMED_MULTIPART,
+    BODY_NOT_MULTIPART,
+    BODY_TOO_SLOW,
+    IDEMPOTENCY_IN_PROGRESS,
+    IDEMPOTENCY_KEY_INVALID,
+    IDEMPOTENCY_KEY_REUSED,
+    SERVICE_BUSY,
+    SERVICE_UNAVAILABLE,
+)
 from core.scopes import Scope
 from models import AttachmentStatus
-from services.access.api_keys import Caller
+from services.access.caller import Caller
+from services.jobs.idempotency import AcceptedJob
 from services.media.attachments import records, signed_links, upload
-from services.media.attachments.upload import AcceptedUpload, Upload, clean_filename
-from storage.notifications import job_topic
+from services.media.attachments.upload import Upload, clean_filename
+from storage.redis.notifications import job_topic
 
 router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 
 WAIT_SECONDS = 15.0
 
 AttachmentCaller = Annotated[Caller, requires_scope(Scope.ATTACHMENT)]
-_NOT_FOUND = refuses((404, "attachment.not_found", "There is no such attachment."))
+_NOT_FOUND = refuses(ATTACHMENT_NOT_FOUND)
 
 
 def _flag(value: object) -> bool:
-    words = {"true": True, "1": True, "false": False, "0": False}
-    try:
-        return words[str(value).lower()]
-    except KeyError:
-        raise ValueError("must be true, false, 1 or 0") from None
+    flag = boolean_of(value)
+    if flag is None:
+        raise ValueError("must be true, false, 1 or 0")
+    return flag
 
 
 Encrypted = Annotated[
@@ -78,25 +104,25 @@ _UPLOAD: dict[str, Any] = {
             "description": "The wait ran out; the work goes on. Location leads to the record.",
         },
         **refuses(
-            (400, "attachment.file_missing", "The part 'file' with a file is missing."),
-            (400, "attachment.several_files", "Send one file in the part 'file', not more."),
-            (400, "body.not_multipart", "Send multipart/form-data with one file."),
-            (400, "body.malformed", "The multipart body is cut short or malformed."),
-            (400, "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 characters."),
-            (404, "attachment.not_found", "It was deleted while, or since, it was uploaded."),
-            (409, "idempotency.in_progress", "A request with this key is still under way."),
-            (408, "body.too_slow", "The body arrives too slowly."),
-            (413, "attachment.too_large", "A file has at most 5,242,880 bytes (5 MB)."),
-            (415, "attachment.unsupported_type", "The file is none of the six types."),
-            (422, "attachment.empty", "The uploaded file is empty."),
-            (422, "image.unreadable", "The image can't be read."),
-            (422, "image.truncated", "The image is cut short."),
-            (422, "image.side_too_long", "A side may have 16,383 pixels."),
-            (422, "image.too_many_pixels", "An image may have 50 megapixels."),
-            (422, "image.too_many_frames", "An animation may have 1,000 frames."),
-            (422, "idempotency.key_reused", "The key was used for another request."),
-            (503, "service.busy", "Too much is being uploaded at the moment."),
-            (503, "service.unavailable", "A part of the service is not reachable."),
+            ATTACHMENT_FILE_MISSING,
+            ATTACHMENT_SEVERAL_FILES,
+            BODY_NOT_MULTIPART,
+            BODY_MALFORMED_MULTIPART,
+            IDEMPOTENCY_KEY_INVALID,
+            ATTACHMENT_GONE,
+            IDEMPOTENCY_IN_PROGRESS,
+            BODY_TOO_SLOW,
+            ATTACHMENT_TOO_LARGE,
+            ATTACHMENT_UNSUPPORTED_TYPE,
+            ATTACHMENT_EMPTY,
+            IMAGE_UNREADABLE,
+            IMAGE_TRUNCATED,
+            IMAGE_SIDE_TOO_LONG,
+            IMAGE_TOO_MANY_PIXELS,
+            IMAGE_TOO_MANY_FRAMES,
+            IDEMPOTENCY_KEY_REUSED,
+            SERVICE_BUSY,
+            SERVICE_UNAVAILABLE,
         ),
     },
 )
@@ -121,7 +147,7 @@ async def upload_attachment(
 
 async def _accept(
     request: Request, state: State, caller: Caller, *, encrypted: bool
-) -> AcceptedUpload:
+) -> AcceptedJob:
     """A function of its own, so that nothing holds the file's bytes while the caller waits."""
     form = await read_form(request)
     part = file_named(form, "file")
@@ -139,9 +165,11 @@ async def _accept(
     return accepted
 
 
-def _answer(state: State, accepted: AcceptedUpload) -> JSONResponse:
+def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     with state.resources.unit_of_work() as uow:
         attachment = records.outcome(uow, accepted)
+        if isinstance(attachment, DomainError):
+            records.forget_failed(uow, accepted)
     if isinstance(attachment, DomainError):
         raise attachment
     record = AttachmentRecord.of(attachment, state.resources.settings)
@@ -185,7 +213,7 @@ def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) ->
     "/attachments/{hash_id}/links",
     responses={
         **_NOT_FOUND,
-        **refuses((409, "link.not_encrypted", "This file isn't encrypted.")),
+        **refuses(SIGNED_LINK_NOT_ENCRYPTED),
     },
 )
 def create_link(
@@ -195,7 +223,7 @@ def create_link(
     with state.resources.unit_of_work() as uow:
         attachment = records.get(uow, caller, hash_id)
     url, expires_at = signed_links.create(
-        state.link_signer,
+        state.resources.keyring,
         attachment,
         base=state.resources.settings.public_base,
         expires_in=body.expires_in,

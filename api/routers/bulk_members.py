@@ -9,20 +9,30 @@ from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import requires_scope
 from api.bodies.json_route import JsonRoute
-from api.job_answers import count_response, wait_for_job
+from api.bodies.media_types import is_json, without_byte_order_mark
+from api.job_answers import GOES_ON, count_response, wait_for_job
 from api.middleware.body_limits import release_body
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, json_request_body, refuses
 from api.parameters import PathId, PreferenceOf, StateOf, idempotency_key
 from api.request_ids import current_request_id
-from api.routers.lists import NO_LIST, NOT_OWNER
 from api.schemas.envelope import Envelope
 from api.schemas.imports import MembersInput
 from api.state import State
-from core.errors import malformed, too_large, unsupported_type
+from core.refusals.imports import MEMBERS_ALL_INVALID, MEMBERS_TOO_MANY
+from core.refusals.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER, PLAN_REQUIRED
+from core.refusals.requests import (
+    BODY_INVALID,
+    BODY_NO_JSON_TYPE,
+    BODY_NOT_JSON,
+    IDEMPOTENCY_IN_PROGRESS,
+    IDEMPOTENCY_KEY_INVALID,
+    IDEMPOTENCY_KEY_REUSED,
+)
 from core.scopes import Scope
-from services.access.api_keys import Caller
+from services.access.caller import Caller
+from services.jobs.idempotency import AcceptedJob
 from services.mailing.imports import accept
-from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST, AcceptedImport
+from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
@@ -31,7 +41,6 @@ Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 WAIT_SECONDS = 30.0
 _MAX_FIELD_PROBLEMS = 100
 
-GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
 _MEMBERS = TypeAdapter(MembersInput)
 
 
@@ -60,17 +69,17 @@ _MEMBERS = TypeAdapter(MembersInput)
     responses={
         202: {"model": Envelope[int], "description": GOES_ON},
         **refuses(
-            NOT_OWNER,
-            NO_LIST,
-            (400, "body.not_json", "The body is not JSON."),
-            (400, "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 characters."),
-            (403, "plan.required", "Adding members in bulk needs the paid plan."),
-            (409, "idempotency.in_progress", "A request with this key is still under way."),
-            (413, "members.too_many", "A request has at most 100,000 members."),
-            (415, "body.unsupported_type", "Send JSON."),
-            (422, "body.invalid", "body.members[0].email: must be a string"),
-            (422, "members.all_invalid", "None of the members has a valid e-mail address."),
-            (422, "idempotency.key_reused", "The key was used for another request."),
+            LIST_NOT_OWNER,
+            LIST_NOT_FOUND,
+            BODY_NOT_JSON,
+            IDEMPOTENCY_KEY_INVALID,
+            PLAN_REQUIRED,
+            IDEMPOTENCY_IN_PROGRESS,
+            MEMBERS_TOO_MANY,
+            BODY_NO_JSON_TYPE,
+            BODY_INVALID.filled(field="body.members[0].email", rule="must be a string"),
+            MEMBERS_ALL_INVALID,
+            IDEMPOTENCY_KEY_REUSED,
         ),
     },
 )
@@ -89,14 +98,11 @@ async def add_members(
 
 async def _accept_members(
     request: Request, state: State, caller: Caller, list_id: int
-) -> AcceptedImport:
+) -> AcceptedJob:
     """A function of its own, so that nothing holds the body while the caller waits."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not kind.endswith(("/json", "+json")):
-        raise unsupported_type(
-            "body.unsupported_type", "Send JSON, with 'Content-Type: application/json'."
-        )
-    body = (await request.body()).removeprefix(b"\xef\xbb\xbf")
+    if not is_json(request.headers.get("content-type", "")):
+        raise BODY_NO_JSON_TYPE()
+    body = without_byte_order_mark(await request.body())
     await run_in_threadpool(_check_members, body)
     accepted = await run_in_threadpool(
         accept.accept_members,
@@ -115,12 +121,10 @@ def _check_members(body: bytes) -> None:
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise malformed("body.not_json", "The body is not JSON.") from None
+        raise BODY_NOT_JSON() from None
     members = parsed.get("members") if isinstance(parsed, dict) else None
     if isinstance(members, list) and len(members) > MAX_MEMBERS_PER_REQUEST:
-        raise too_large(
-            "members.too_many", f"A request has at most {MAX_MEMBERS_PER_REQUEST:,} members."
-        )
+        raise MEMBERS_TOO_MANY(most=MAX_MEMBERS_PER_REQUEST)
     try:
         _MEMBERS.validate_python(parsed)
     except ValidationError as error:

@@ -14,6 +14,20 @@ from api.parameters import idempotency_key
 from api.schemas.credits import CreditEntryRecord
 from api.schemas.envelope import Envelope
 from api.state import state_of
+from core.refusals.money import (
+    CHARGE_IN_PROGRESS,
+    CREDITS_AMOUNT,
+    CREDITS_INSUFFICIENT,
+    CREDITS_META,
+    CREDITS_SOURCE_ID,
+)
+from core.refusals.requests import (
+    BODY_INVALID,
+    BODY_NO_JSON_TYPE,
+    BODY_NOT_JSON,
+    IDEMPOTENCY_KEY_INVALID,
+    IDEMPOTENCY_KEY_REUSED,
+)
 from core.scopes import Scope
 from services.money.credits import ledger
 from services.money.credits.ledger import ChargeOutcome
@@ -45,16 +59,16 @@ Spender = Annotated[Authorise, requires_scope(Scope.CREDIT_FULL)]
         parameters=[IDEMPOTENCY_KEY_PARAMETER],
     ),
     responses=refuses(
-        (400, "body.not_json", "The body is not JSON."),
-        (400, "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 characters."),
-        (402, "credits.insufficient", "The balance is too low for this."),
-        (409, "idempotency.in_progress", "Another charge of this account is still under way."),
-        (415, "body.unsupported_type", "Send JSON."),
-        (422, "body.invalid", "body.amount_credit: must be a number"),
-        (422, "credits.amount", "An amount is above 0 and has at most four decimals."),
-        (422, "credits.source_id", "body.source_id: has 1 to 255 characters, not all blank"),
-        (422, "credits.meta", "body.meta: has at most 8 KB and no NUL characters"),
-        (422, "idempotency.key_reused", "The key was used for another request."),
+        BODY_NOT_JSON,
+        IDEMPOTENCY_KEY_INVALID,
+        CREDITS_INSUFFICIENT,
+        CHARGE_IN_PROGRESS,
+        BODY_NO_JSON_TYPE,
+        BODY_INVALID.filled(field="body.amount_credit", rule="must be a number"),
+        CREDITS_AMOUNT,
+        CREDITS_SOURCE_ID,
+        CREDITS_META,
+        IDEMPOTENCY_KEY_REUSED,
     ),
 )
 async def consume_credit(request: Request, authorise: Spender) -> Response:

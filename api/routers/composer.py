@@ -22,10 +22,21 @@ from api.schemas.envelope import Envelope, envelope
 from api.state import State
 from api.waiting.disconnects import while_connected
 from core import ids
-from core.errors import malformed
 from core.lanes import Lane
+from core.refusals.composer import (
+    COMPOSER_UNKNOWN_PART,
+    STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
+    STOCKPHOTO_FAILED,
+    STOCKPHOTO_LIMIT_REACHED,
+    STOCKPHOTO_NOT_CONFIGURED,
+    STOCKPHOTO_NOT_FOUND,
+    STOCKPHOTO_REFUSED,
+    STOCKPHOTO_TOO_SLOW,
+    STOCKPHOTO_UNAVAILABLE,
+)
+from core.refusals.requests import QUEUE_TOO_MANY_WAITERS, QUEUE_UNAVAILABLE, REQUEST_TOO_SLOW
 from core.scopes import Scope
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.composer.metadata_requests import MetadataRequest, MetadataResult
 from services.composer.photos import PhotoSearch, PhotoSearchResult, PhotoUse
 from services.composer.post import MetadataField
@@ -47,9 +58,9 @@ def _answers(source: str) -> Responses:
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},
         **refuses(
-            (503, "queue.unavailable", "The queue takes no work at the moment."),
-            (503, "queue.too_many_waiters", "Too many requests wait for a worker."),
-            (504, "request.too_slow", "No answer within 45 s."),
+            QUEUE_UNAVAILABLE,
+            QUEUE_TOO_MANY_WAITERS,
+            REQUEST_TOO_SLOW.filled(seconds=45),
         ),
     }
 
@@ -63,9 +74,7 @@ def _wanted(request: Request) -> frozenset[MetadataField]:
         wanted = frozenset(MetadataField(name.strip()) for name in named if name.strip())
     except ValueError:
         allowed = ", ".join(MetadataField)
-        raise malformed(
-            "composer.unknown_part", f"query.includes may name {allowed}, separated by commas."
-        ) from None
+        raise COMPOSER_UNKNOWN_PART(allowed=allowed) from None
     return wanted or frozenset(MetadataField)
 
 
@@ -75,7 +84,7 @@ def _wanted(request: Request) -> frozenset[MetadataField]:
     openapi_extra=_PREFER,
     responses={
         **_WRITTEN,
-        **refuses((400, "composer.unknown_part", "query.includes may name slug, summary, tags.")),
+        **refuses(COMPOSER_UNKNOWN_PART),
     },
 )
 async def generate_metadata(
@@ -144,14 +153,14 @@ def _not_blank(text: str) -> str:
     responses={
         **_answers("The provider; with '; cached'"),
         **refuses(
-            (400, "stockphoto.refused", "unsplash makes no sense of this request."),
-            (502, "stockphoto.failed", "unsplash gave no usable answer."),
-            (503, "stockphoto.limit_reached", "unsplash takes no more requests at the moment."),
-            (503, "stockphoto.not_configured", "Stock photos of unsplash are not set up here."),
-            (503, "stockphoto.unavailable", "unsplash can't be reached."),
-            (503, "queue.unavailable", "The queue takes no work at the moment."),
-            (504, "stockphoto.too_slow", "unsplash did not answer in time."),
-            (504, "request.too_slow", "No answer within 20 s."),
+            STOCKPHOTO_REFUSED,
+            STOCKPHOTO_FAILED,
+            STOCKPHOTO_LIMIT_REACHED,
+            STOCKPHOTO_NOT_CONFIGURED,
+            STOCKPHOTO_UNAVAILABLE,
+            QUEUE_UNAVAILABLE,
+            STOCKPHOTO_TOO_SLOW,
+            REQUEST_TOO_SLOW.filled(seconds=20),
         ),
     },
 )
@@ -185,19 +194,15 @@ async def search_photos(
     "/composer/{provider}/photos/download_url",
     openapi_extra=_PREFER,
     responses=refuses(
-        (
-            400,
-            "stockphoto.endpoint_not_allowed",
-            "query.endpoint must be a photo's download endpoint, as the search gave it.",
-        ),
-        (404, "stockphoto.not_found", "unsplash has no such photo."),
-        (502, "stockphoto.failed", "unsplash gave no usable answer."),
-        (503, "stockphoto.limit_reached", "unsplash takes no more requests at the moment."),
-        (503, "stockphoto.not_configured", "Stock photos of unsplash are not set up here."),
-        (503, "stockphoto.unavailable", "unsplash can't be reached."),
-        (503, "queue.unavailable", "The queue takes no work at the moment."),
-        (504, "stockphoto.too_slow", "unsplash did not answer in time."),
-        (504, "request.too_slow", "No answer within 20 s."),
+        STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
+        STOCKPHOTO_NOT_FOUND,
+        STOCKPHOTO_FAILED,
+        STOCKPHOTO_LIMIT_REACHED,
+        STOCKPHOTO_NOT_CONFIGURED,
+        STOCKPHOTO_UNAVAILABLE,
+        QUEUE_UNAVAILABLE,
+        STOCKPHOTO_TOO_SLOW,
+        REQUEST_TOO_SLOW.filled(seconds=20),
     ),
 )
 async def locate_download(

@@ -23,7 +23,7 @@ from api.bodies.oauth_forms import oauth_request_of_query
 from api.pages.frame import redirect, see_other
 from api.parameters import StateOf
 from api.state import State
-from core.errors import invalid
+from core.refusals.requests import BODY_INVALID
 from core.scopes import EXPLANATIONS, Scope
 from services.oauth import grants
 from services.oauth.adapters import OAuthResponse
@@ -87,14 +87,14 @@ def take_back(request: Request, state: StateOf, form: FormOf) -> Response:
         return redirect_to_login(request, state)
     grant_id = form.get("grant_id", "")
     if not re.fullmatch("[0-9]{1,18}", grant_id):
-        raise invalid("body.invalid", "body.grant_id: a grant's id")
+        raise BODY_INVALID(field="body.grant_id", rule="a grant's id")
     with state.resources.unit_of_work() as uow:
         grants.revoke(uow, grant_id=int(grant_id), user_id=member.user_id)
     return see_other("")
 
 
 def _ask(request: Request, state: State, uow: UnitOfWork) -> AuthorizationRequest | OAuthResponse:
-    server = OAuthServer(uow, state.oauth_signers, state.resources.settings.public_base)
+    server = OAuthServer(uow, state.resources.keyring, state.resources.settings.public_base)
     return server.ask(oauth_request_of_query(request))
 
 
@@ -103,7 +103,7 @@ def _decision(asked: AuthorizationRequest, member: PageSession, form: FormFields
     if decision == "deny":
         return asked.deny()
     if decision != "allow":
-        raise invalid("body.invalid", "body.decision: allow or deny")
+        raise BODY_INVALID(field="body.decision", rule="allow or deny")
     return asked.allow(member.user_id, [each for each in Scope if f"scope.{each}" in form])
 
 

@@ -12,9 +12,9 @@ from api.openapi import refuses
 from api.parameters import Limit, Offset, StateOf
 from api.schemas.credits import CreditBalance, LedgerPage
 from api.schemas.envelope import Envelope
-from core.errors import malformed
+from core.refusals.requests import CURSOR_INVALID
 from core.scopes import Scope
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.money.credits import ledger
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
@@ -34,7 +34,7 @@ def read_balance(state: StateOf, caller: Reader) -> Response:
 @router.get(
     "/auxilia/credits/ledger",
     response_model=Envelope[LedgerPage],
-    responses=refuses((400, "cursor.invalid", "query.cursor must be a next_cursor.")),
+    responses=refuses(CURSOR_INVALID),
 )
 def read_ledger(
     state: StateOf,
@@ -47,7 +47,7 @@ def read_ledger(
 ) -> Response:
     """What happened to the caller's credits, newest first."""
     if cursor is not None and not _CURSOR.match(cursor):
-        raise malformed("cursor.invalid", "query.cursor must be a next_cursor of an earlier page.")
+        raise CURSOR_INVALID()
     before = None if cursor is None else int(cursor)
     database = state.resources.database
     found = ledger.page(database, caller.user_id, offset=offset, limit=limit, before=before)

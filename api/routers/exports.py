@@ -12,12 +12,20 @@ from api.job_answers import job_response, wait_for_job
 from api.openapi import PREFER_PARAMETER, refuses
 from api.parameters import PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
-from api.routers.lists import NO_LIST, NOT_OWNER
 from api.schemas.envelope import Body, Envelope
 from api.schemas.jobs import JobRecord
-from api.signed_files import LINK_INVALID, require_signed_url
+from api.signed_files import require_signed_url
 from api.state import State
-from services.access.api_keys import Caller
+from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
+from core.refusals.mailing import (
+    EXPORT_NOT_FOUND,
+    LIST_EMAIL_CHANNEL_DISABLED,
+    LIST_NOT_FOUND,
+    LIST_NOT_OWNER,
+)
+from core.refusals.media import SIGNED_LINK_INVALID
+from core.scopes import Scope
+from services.access.caller import Caller
 from services.mailing import exports
 from services.mailing.exports import ExportKind
 from storage.parts import StoredFile
@@ -41,10 +49,10 @@ class NewExport(Body):
             "description": "The wait ran out; the work goes on. Location leads to its job.",
         },
         **refuses(
-            NOT_OWNER,
-            NO_LIST,
-            (403, "auth.insufficient_scope", "The roster needs the scope delivery."),
-            (409, "list.email_channel_disabled", "This list is not sent by mail."),
+            LIST_NOT_OWNER,
+            LIST_NOT_FOUND,
+            AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.DELIVERY),
+            LIST_EMAIL_CHANNEL_DISABLED,
         ),
     },
 )
@@ -77,7 +85,7 @@ def _begin(state: State, caller: Caller, list_id: int, kind: ExportKind) -> int:
     response_class=StreamingResponse,
     responses={
         200: {"content": {"application/gzip": {}}, "description": "The file"},
-        **refuses(LINK_INVALID, (404, "export.not_found", "There is no such file any more.")),
+        **refuses(SIGNED_LINK_INVALID, EXPORT_NOT_FOUND),
     },
 )
 def read_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:

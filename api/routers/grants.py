@@ -8,7 +8,8 @@ from api.openapi import refuses
 from api.parameters import PathId, StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.oauth import GrantRecord
-from services.access.api_keys import Caller
+from core.refusals.oauth import GRANT_NOT_FOUND
+from services.access.caller import Caller
 from services.oauth import grants
 
 router = APIRouter(tags=["OAuth"], route_class=JsonRoute)
@@ -26,7 +27,7 @@ def list_grants(
 
 @router.delete(
     "/grants/{grant_id}",
-    responses=refuses((404, "grant.not_found", "There is no such grant.")),
+    responses=refuses(GRANT_NOT_FOUND),
 )
 def revoke_grant(
     state: StateOf, caller: Annotated[Caller, UNRESTRICTED], grant_id: PathId

@@ -8,20 +8,30 @@ from starlette.concurrency import run_in_threadpool
 from api.access.requirements import UNLIMITED, requires_scope
 from api.bodies.json_route import JsonRoute
 from api.bodies.upload_stream import store_upload
-from api.job_answers import count_response, job_response, wait_for_job
+from api.job_answers import GOES_ON, count_response, job_response, wait_for_job
 from api.openapi import PREFER_PARAMETER, refuses
 from api.parameters import Limit, Offset, PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
-from api.routers.bulk_members import GOES_ON
-from api.routers.lists import NO_LIST, NOT_OWNER
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobRecord
-from api.signed_files import LINK_INVALID, import_errors_url, require_signed_url
+from api.signed_files import import_errors_url, require_signed_url
 from api.state import State
-from core.errors import malformed
+from core.refusals.imports import (
+    IMPORT_EMPTY_FILE,
+    IMPORT_ERRORS_GONE,
+    IMPORT_FILE_MISSING,
+    IMPORT_MAPPING,
+    IMPORT_NOT_FOUND,
+    IMPORT_RUNNING,
+    IMPORT_SEVERAL_FILES,
+    IMPORT_TOO_LARGE,
+)
+from core.refusals.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
+from core.refusals.media import SIGNED_LINK_INVALID
+from core.refusals.requests import BODY_MALFORMED_UPLOAD, BODY_TOO_SLOW
 from core.scopes import Scope
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.mailing.imports import accept, records
 from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
@@ -34,8 +44,6 @@ Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 UNDO_WAIT_SECONDS = 30.0
 # An import is watched rather than waited for.
 IMPORT_WAIT_SECONDS = 0.0
-
-_NO_IMPORT = (404, "import.not_found", "There is no such import.")
 
 
 DryRun = Annotated[bool, Query(description="Judge every row and change nothing")]
@@ -75,15 +83,15 @@ Mapping = Annotated[
     responses={
         202: {"model": Envelope[JobRecord], "description": GOES_ON},
         **refuses(
-            NOT_OWNER,
-            NO_LIST,
-            (400, "body.malformed", "The multipart body is malformed or cut short."),
-            (400, "import.file_missing", "The part 'file' with a file is missing."),
-            (400, "import.several_files", "Send one file in the part 'file'."),
-            (400, "import.empty", "The file is empty."),
-            (400, "import.mapping", "query.mapping must be a JSON object of strings."),
-            (408, "body.too_slow", "The body arrives too slowly."),
-            (413, "import.too_large", "A file has at most 2 GB."),
+            LIST_NOT_OWNER,
+            LIST_NOT_FOUND,
+            BODY_MALFORMED_UPLOAD,
+            IMPORT_FILE_MISSING,
+            IMPORT_SEVERAL_FILES,
+            IMPORT_EMPTY_FILE,
+            IMPORT_MAPPING,
+            BODY_TOO_SLOW,
+            IMPORT_TOO_LARGE,
         ),
     },
 )
@@ -134,7 +142,7 @@ def _mapping(text: str | None) -> dict[str, str] | None:
     except orjson.JSONDecodeError:
         parsed = None
     if not accept.is_mapping(parsed):
-        raise malformed("import.mapping", "query.mapping must be a JSON object of strings.")
+        raise IMPORT_MAPPING()
     return parsed
 
 
@@ -158,7 +166,7 @@ def list_imports(
     return envelope(page(items, offset=offset, limit=limit))
 
 
-@router.get("/imports/{import_id}", responses=refuses(_NO_IMPORT))
+@router.get("/imports/{import_id}", responses=refuses(IMPORT_NOT_FOUND))
 def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[ImportRecord]:
     """One of the caller's imports: what was asked, how far it is and what came of it."""
     with state.resources.unit_of_work() as uow:
@@ -172,7 +180,7 @@ def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[I
     response_class=StreamingResponse,
     responses={
         200: {"content": {"text/csv": {}}, "description": "The original columns, then ours"},
-        **refuses(LINK_INVALID, (404, "import.errors_gone", "There is no such file any more.")),
+        **refuses(SIGNED_LINK_INVALID, IMPORT_ERRORS_GONE),
     },
 )
 def read_errors(request: Request, state: StateOf, import_id: PathId) -> StreamingResponse:
@@ -194,7 +202,7 @@ def read_errors(request: Request, state: StateOf, import_id: PathId) -> Streamin
     response_model=Envelope[int],
     responses={
         202: {"model": Envelope[int], "description": GOES_ON},
-        **refuses(_NO_IMPORT, (409, "import.running", "The import still runs.")),
+        **refuses(IMPORT_NOT_FOUND, IMPORT_RUNNING),
     },
 )
 async def undo_import(

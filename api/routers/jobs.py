@@ -17,10 +17,12 @@ from api.schemas.jobs import JobRecord
 from api.signed_files import result_with_links
 from api.state import State
 from api.waiting.event_streams import EventStream
+from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
+from core.refusals.jobs import JOB_NOT_FOUND, JOB_NOT_RETRYABLE, JOBS_TOO_MANY_STREAMS
 from models import FINISHED, Job
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import kinds, records
-from storage.notifications import job_topic
+from storage.redis.notifications import job_topic
 
 router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
 
@@ -31,8 +33,8 @@ HEARTBEAT_SECONDS = 15.0
 _LOOK_EVERY_SECONDS = 1.0
 
 _NOT_FOUND = refuses(
-    (404, "job.not_found", "There is no such job."),
-    (403, "auth.insufficient_scope", "This needs the scope of the job's kind."),
+    JOB_NOT_FOUND,
+    AUTH_INSUFFICIENT_SCOPE,
 )
 
 
@@ -66,7 +68,7 @@ def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[in
     "/jobs/{job_id}/retry",
     responses={
         **_NOT_FOUND,
-        **refuses((409, "job.not_retryable", "A job of this kind can't be started again.")),
+        **refuses(JOB_NOT_RETRYABLE),
     },
 )
 def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
@@ -84,7 +86,7 @@ def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int
             "content": {"text/event-stream": {}},
         },
         **_NOT_FOUND,
-        **refuses((429, "jobs.too_many_streams", "At most 10 event streams a user.")),
+        **refuses(JOBS_TOO_MANY_STREAMS),
     },
 )
 async def stream_job_events(

@@ -9,8 +9,18 @@ from api.openapi import refuses
 from api.parameters import Limit, Offset, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.lists import Channel, ListChanges, NewList
+from core.refusals.mailing import (
+    LIST_CHALLENGE_PROVIDER,
+    LIST_IMAGE_URL,
+    LIST_NAME_INVALID,
+    LIST_NOT_FOUND,
+    LIST_NOT_OWNER,
+    LIST_SLUG,
+    LIST_SLUG_TAKEN,
+    LIST_TITLE,
+)
 from core.scopes import Scope
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.mailing import lists
 
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
@@ -18,14 +28,12 @@ router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
 Editor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
-NO_LIST = (404, "list.not_found", "There is no such list.")
-NOT_OWNER = (403, "list.not_owner", "This list belongs to somebody else.")
 _RULES = (
-    (409, "list.slug_taken", "The slug is taken."),
-    (422, "list.title", "A title has 1 to 200 characters in one line."),
-    (422, "list.slug", "A slug has 1 to 80 of a-z, 0-9 and '-', beginning with a-z or 0-9."),
-    (422, "list.image_url", "An image address must be absolute, http or https."),
-    (422, "list.challenge_provider", "challenge_provider must be one that is set up here."),
+    LIST_SLUG_TAKEN,
+    LIST_TITLE,
+    LIST_SLUG,
+    LIST_IMAGE_URL,
+    LIST_CHALLENGE_PROVIDER,
 )
 
 
@@ -56,9 +64,7 @@ def list_lists(
 
 @router.get(
     "/lists/{list_id}",
-    responses=refuses(
-        (400, "list.name_invalid", "A list is named by its numeric id or its slug."), NO_LIST
-    ),
+    responses=refuses(LIST_NAME_INVALID, LIST_NOT_FOUND),
 )
 def read_list(state: StateOf, caller: Reader, list_id: str) -> Envelope[Channel]:
     """A list, by its id or slug; anybody's."""
@@ -66,7 +72,7 @@ def read_list(state: StateOf, caller: Reader, list_id: str) -> Envelope[Channel]
         return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
 
 
-@router.patch("/lists/{list_id}", responses=refuses(NO_LIST, NOT_OWNER, *_RULES))
+@router.patch("/lists/{list_id}", responses=refuses(LIST_NOT_FOUND, LIST_NOT_OWNER, *_RULES))
 def change_list(
     state: StateOf, caller: Editor, list_id: PathId, body: ListChanges
 ) -> Envelope[Channel]:
@@ -78,7 +84,7 @@ def change_list(
         return envelope(list_response(uow, state, mailing_list))
 
 
-@router.delete("/lists/{list_id}", responses=refuses(NO_LIST, NOT_OWNER))
+@router.delete("/lists/{list_id}", responses=refuses(LIST_NOT_FOUND, LIST_NOT_OWNER))
 def archive_list(state: StateOf, caller: Editor, list_id: PathId) -> Envelope[int]:
     """Archive a list: it is gone for everybody, but whoever gets its mail can still leave."""
     with state.resources.unit_of_work() as uow:

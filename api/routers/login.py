@@ -1,6 +1,5 @@
 """Logging in and out, by pages alone: programs have keys and tokens."""
 
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated
@@ -11,11 +10,11 @@ from starlette.concurrency import run_in_threadpool
 
 from api.access.actors import client_address
 from api.access.answer_timing import padded_duration
-from api.access.browsers import browser_name, local_path
+from api.access.browsers import local_path
+from api.access.login_cookies import LoginCookies, begin_session, welcome
 from api.access.page_sessions import (
     FormFields,
     FormOf,
-    PageSession,
     anonymous_page,
     page_session,
     page_session_of_form,
@@ -30,18 +29,9 @@ from services.access import sessions
 from services.people import logins, passwords
 from services.people.logins import Attempt
 from services.people.page_urls import ACCOUNT_PATH, LOGIN_PATH, LOGOUT_PATH
-from storage.unit_of_work import UnitOfWork
 
 # Not operations of the API, so not in its document either.
 router = APIRouter(include_in_schema=False)
-
-
-@dataclass(frozen=True)
-class LoginCookies:
-    """What a browser keeps once somebody is logged in."""
-
-    session: str
-    known: str
 
 
 @router.get(LOGIN_PATH, dependencies=[PUBLIC])
@@ -85,29 +75,6 @@ def log_out(request: Request, state: StateOf, form: FormOf) -> Response:
     return reply
 
 
-def welcome(state: State, entered: LoginCookies, path: str) -> Response:
-    reply = redirect_to_path(state, path)
-    state.cookies.keep_session(reply, entered.session)
-    state.cookies.keep_known(reply, entered.known)
-    return reply
-
-
-def begin_session(
-    request: Request,
-    state: State,
-    uow: UnitOfWork,
-    user_id: int,
-    email: str,
-    before: PageSession | None,
-) -> LoginCookies:
-    """A session of its own secret; the one that this browser had, whoever's, is over."""
-    if before is not None and before.caller.session_id is not None:
-        sessions.end(uow, before.caller.session_id)
-    browser = browser_name(request.headers.get("user-agent"))
-    value = sessions.begin(uow, state.session_signer, user_id, browser=browser)
-    return LoginCookies(value, logins.known_browser_token(state.login_signer, email))
-
-
 async def _enter(request: Request, state: State, form: FormFields) -> LoginCookies | None:
     attempt = await run_in_threadpool(_attempt, request, state, form.get("email", ""))
     # Not within a transaction: nobody's connection waits for a turn to hash.
@@ -123,7 +90,7 @@ def _attempt(request: Request, state: State, email: str) -> Attempt:
     with state.resources.unit_of_work() as uow:
         return logins.begin(
             uow,
-            state.login_signer,
+            state.resources.keyring,
             email=email,
             client=client_address(request),
             known=request.cookies.get(state.cookies.known),
@@ -138,7 +105,9 @@ def _succeed(
         user_id = logins.succeed(uow, attempt, verdict)
         if user_id is None:
             return None
-        return begin_session(request, state, uow, user_id, attempt.email, before)
+        return begin_session(
+            request, state, uow, user_id=user_id, email=attempt.email, before=before
+        )
 
 
 def _paused(request: Request, state: State, form: FormFields, error: DomainError) -> Response:

@@ -12,12 +12,15 @@ from api.errors import problem_response
 from api.openapi import refuses
 from api.state import State, state_of
 from core import clock
-from core.errors import DomainError, Kind
+from core.errors import DomainError
+from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
+from core.refusals.media import MEDIA_NOT_FOUND, MEDIA_RANGE_UNSATISFIABLE
 from core.scopes import Scope
 from models import Attachment
-from services.access.api_keys import require_scope
-from services.media.attachments import records, signed_links
+from services.access.caller import require_scope
+from services.media.attachments import records
 from services.media.attachments.files import media_key
+from services.media.attachments.signed_links import MEDIA_URLS
 from storage.objects import ObjectMissing
 
 router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
@@ -36,9 +39,9 @@ _FOREVER = "public, max-age=31536000, immutable"
         206: {"content": {"image/webp": {}, "image/png": {}}, "description": "The range asked for"},
         304: {"description": "The caller's copy, named by If-None-Match, is still right"},
         **refuses(
-            (403, "auth.insufficient_scope", "An encrypted file needs the scope attachment."),
-            (404, "media.not_found", "There is no such file."),
-            (416, "media.range_unsatisfiable", "The range begins behind the end of the file."),
+            AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.ATTACHMENT),
+            MEDIA_NOT_FOUND,
+            MEDIA_RANGE_UNSATISFIABLE,
         ),
     },
 )
@@ -60,8 +63,8 @@ def read_media(request: Request, filename: str) -> Response:
 
 
 def _has_link(request: Request, state: State, attachment: Attachment) -> bool:
-    return signed_links.opens(
-        state.link_signer,
+    return MEDIA_URLS.opens(
+        state.resources.keyring,
         attachment.filename,
         expires=request.query_params.get("expires", ""),
         signature=request.query_params.get("signature", ""),
@@ -76,7 +79,7 @@ def _require_owner(request: Request, attachment: Attachment) -> None:
     except DomainError:
         caller = None
     if caller is None or caller.user_id != attachment.user_id:
-        raise records.media_not_found()
+        raise MEDIA_NOT_FOUND()
     require_scope(caller, Scope.ATTACHMENT)
 
 
@@ -104,9 +107,7 @@ def _range(request: Request, etag: str) -> str | None:
 
 
 def _unsatisfiable(attachment: Attachment) -> Response:
-    error = DomainError(
-        Kind.RANGE, "media.range_unsatisfiable", "The range begins behind the end of the file."
-    )
+    error = MEDIA_RANGE_UNSATISFIABLE()
     response = problem_response(error)
     response.headers["Content-Range"] = f"bytes */{attachment.size}"
     return response
@@ -142,5 +143,5 @@ def _content(state: State, attachment: Attachment, part: ByteRange) -> Iterator[
     try:
         first = next(stream)
     except (ObjectMissing, StopIteration):
-        raise records.media_not_found() from None
+        raise MEDIA_NOT_FOUND() from None
     return chain((first,), stream)

@@ -7,11 +7,11 @@ from pydantic import BeforeValidator
 
 from api.access import actors
 from api.access.requirements import requires_scope
+from api.bodies.boolean_words import BOOLEAN_WORDS
 from api.bodies.json_route import JsonRoute
 from api.list_answers import list_responses
 from api.openapi import refuses
 from api.parameters import Limit, Offset, PathId, StateOf
-from api.routers.lists import NO_LIST, NOT_OWNER
 from api.schemas.envelope import Envelope, Page, envelope, enveloped, page
 from api.schemas.subscriptions import (
     EmailSetting,
@@ -22,9 +22,17 @@ from api.schemas.subscriptions import (
     member_item,
     person_record,
 )
+from core.refusals.mailing import (
+    LIST_NOT_FOUND,
+    LIST_NOT_OWNER,
+    MEMBER_NOT_FOUND,
+    SUBSCRIPTION_OPTED_OUT,
+    TRANSFER_SAME_LIST,
+)
+from core.refusals.requests import CURSOR_INVALID
 from core.scopes import Scope
 from models import SubscriptionStatus, Tier
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.mailing import lists
 from services.mailing.subscriptions import member_pages, members, transfers
 from services.mailing.subscriptions.member_pages import MemberFilters
@@ -35,14 +43,12 @@ router = APIRouter(tags=["Members"], route_class=JsonRoute)
 Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
 Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
-_NO_MEMBER = (404, "member.not_found", "There is no such member on this list.")
-_OWNERS = refuses(NOT_OWNER, NO_LIST)
-_MEMBERS = refuses(NOT_OWNER, NO_LIST, _NO_MEMBER)
+_OWNERS = refuses(LIST_NOT_OWNER, LIST_NOT_FOUND)
+_MEMBERS = refuses(LIST_NOT_OWNER, LIST_NOT_FOUND, MEMBER_NOT_FOUND)
 
 
 def _premium(value: object) -> bool | Tier:
-    words: dict[str, bool | Tier] = {"1": True, "true": True, "0": False, "false": False}
-    words |= {tier.value: tier for tier in Tier}
+    words: dict[str, bool | Tier] = {**BOOLEAN_WORDS, **{tier.value: tier for tier in Tier}}
     try:
         return words[str(value).lower()]
     except KeyError:
@@ -61,7 +67,7 @@ Premium = Annotated[
     response_model=Envelope[MembersPage],
     responses={
         **_OWNERS,
-        **refuses((400, "cursor.invalid", "query.cursor must be a next_cursor.")),
+        **refuses(CURSOR_INVALID),
     },
 )
 def list_subscriptions(
@@ -101,7 +107,7 @@ def list_subscriptions(
     "/subscriptions/{list_id}/members/{user_id}/transfer",
     responses={
         **_MEMBERS,
-        **refuses((400, "transfer.same_list", "query.dst_list_id must name another list.")),
+        **refuses(TRANSFER_SAME_LIST),
     },
 )
 def transfer_member(
@@ -138,7 +144,7 @@ def remove_member(
     "/subscriptions/{list_id}/members/{user_id}/email",
     responses={
         **_MEMBERS,
-        **refuses((409, "subscription.opted_out", "This person opted out.")),
+        **refuses(SUBSCRIPTION_OPTED_OUT),
     },
 )
 def set_member_email(

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.access.requirements import ANY_CALLER, PUBLIC
-from api.bodies.forms import FORM
+from api.bodies.media_types import FORM
 from api.bodies.oauth_forms import AskingOf, oauth_response
 from api.parameters import StateOf
 from api.schemas.oauth import (
@@ -17,7 +17,7 @@ from api.schemas.oauth import (
     UserInfo,
 )
 from api.state import State
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.oauth.metadata import (
     INTROSPECT_PATH,
     METADATA_PATH,
@@ -115,4 +115,4 @@ async def read_metadata(state: StateOf) -> Metadata:
 
 
 def _server(state: State, uow: UnitOfWork) -> OAuthServer:
-    return OAuthServer(uow, state.oauth_signers, state.resources.settings.public_base)
+    return OAuthServer(uow, state.resources.keyring, state.resources.settings.public_base)

@@ -18,7 +18,8 @@ from api.metrics import language_model
 from api.metrics.requests import JOBS, PHOTO_LIMIT, PHOTO_REMAINING
 from api.openapi import refuses
 from api.state import State, state_of
-from core.errors import TransientError, unauthenticated
+from core.errors import TransientError
+from core.refusals.access import AUTH_METRICS_TOKEN
 from services.composer.photos import noted_quotas
 from services.jobs import records
 from storage.resources import Resources
@@ -51,7 +52,7 @@ def readyz(request: Request) -> JSONResponse:
     response_class=Response,
     responses={
         200: {"content": {"text/plain": {}}, "description": "Prometheus text format"},
-        **refuses((401, "auth.metrics_token", "Send the metrics token as a bearer token.")),
+        **refuses(AUTH_METRICS_TOKEN),
     },
 )
 def metrics(request: Request) -> Response:
@@ -62,7 +63,7 @@ def metrics(request: Request) -> Response:
     expected = token.get_secret_value() if token else ""
     fits = secrets.compare_digest(sent.strip().encode(), expected.encode())
     if not expected or scheme.lower() != "bearer" or not fits:
-        raise unauthenticated("auth.metrics_token", "Send the metrics token as a bearer token.")
+        raise AUTH_METRICS_TOKEN()
     _count_jobs(state)
     _show_quotas(state)
     language_model.collect_llm_usage(state.resources.redis)

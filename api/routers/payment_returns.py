@@ -10,11 +10,12 @@ from api.access.requirements import PUBLIC
 from api.pages.frame import HEADERS
 from api.parameters import StateOf
 from api.state import State
-from core.errors import DomainError, forbidden
+from core.errors import DomainError
 from core.lanes import Lane
 from core.logging import get_logger
+from core.refusals.money import PAYMENT_LINK_INVALID
 from models import OrderStatus, PaymentOrder
-from services.money.topups import return_urls
+from services.money.topups import checkout, return_urls
 from services.money.topups.checkout import RETURN_PATH
 
 log = get_logger(__name__)
@@ -34,11 +35,11 @@ async def return_from_payment(
     signature: Annotated[str, Query()] = "",
 ) -> Response:
     """Look whether it was paid, and lead the payer's browser back to where the order came from."""
-    if not state.return_signer.verify(order.encode(), signature):
-        raise _no_link()
+    if not checkout.is_return_signature(state.resources.keyring, order, signature):
+        raise PAYMENT_LINK_INVALID()
     found = await run_in_threadpool(_read, state, int(order))
     if found.redirect_url is None:
-        raise _no_link()
+        raise PAYMENT_LINK_INVALID()
     status = found.status
     is_unpaid = status in {OrderStatus.PENDING, OrderStatus.EXPIRED}
     if is_unpaid and "pressroom.head" not in request.scope:
@@ -62,9 +63,5 @@ def _read(state: State, order_id: int) -> PaymentOrder:
     with state.resources.unit_of_work() as uow:
         order = uow.session.get(PaymentOrder, order_id)
     if order is None:
-        raise _no_link()
+        raise PAYMENT_LINK_INVALID()
     return order
-
-
-def _no_link() -> DomainError:
-    return forbidden("payment.link_invalid", "This link does not lead to an order.")

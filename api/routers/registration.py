@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.access.actors import client_address
 from api.access.answer_timing import padded_duration
+from api.access.login_cookies import LoginCookies, begin_session, welcome
 from api.access.page_sessions import (
     FormFields,
     FormOf,
@@ -24,7 +25,6 @@ from api.access.requirements import LOGIN, PUBLIC
 from api.pages.frame import page, see_other
 from api.parameters import StateOf
 from api.request_ids import current_request_id
-from api.routers.login import LoginCookies, begin_session, welcome
 from api.state import State
 from core.errors import DomainError, Kind
 from core.keyring import Keyring
@@ -228,5 +228,7 @@ def _finish(request: Request, state: State, finish: _Finish) -> LoginCookies:
     with state.resources.unit_of_work() as uow:
         changed = finish(uow, state.resources.keyring)
         client = client_address(request)
-        logins.reset_attempts(uow, state.login_signer, email=changed.email, client=client)
-        return begin_session(request, state, uow, changed.user_id, changed.email, before)
+        logins.reset_attempts(uow, state.resources.keyring, email=changed.email, client=client)
+        return begin_session(
+            request, state, uow, user_id=changed.user_id, email=changed.email, before=before
+        )

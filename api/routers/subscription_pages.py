@@ -19,8 +19,10 @@ from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
 from api.pages.frame import page, see_other, short_answer
 from api.parameters import StateOf
 from api.state import State
-from core.errors import invalid, malformed
 from core.keyring import Keyring
+from core.refusals.mailing import TRACE_MISSING
+from core.refusals.people import LINK_AMBIGUOUS, LINK_MISSING
+from core.refusals.requests import BODY_INVALID
 from models import MailingList, User
 from services.mailing import lists
 from services.mailing.subscriptions import own, subscribe, unsubscribe
@@ -77,14 +79,14 @@ def change_subscription(request: Request, state: StateOf, submission: FormOrJson
 
 def _trace(state: State, submission: FormOrJsonBody) -> Trace:
     if submission.trace_id is None:
-        raise malformed("trace.missing", "A trace_id is required.")
+        raise TRACE_MISSING()
     return actors.read_trace(state, submission.trace_id)
 
 
 def _action(submission: FormOrJsonBody) -> str:
     action = submission.fields.get("action")
     if not isinstance(action, str) or action not in _ACTIONS:
-        raise invalid("body.invalid", f"body.action: one of {', '.join(_ACTIONS)}")
+        raise BODY_INVALID(field="body.action", rule=f"one of {', '.join(_ACTIONS)}")
     return action
 
 
@@ -131,9 +133,9 @@ def _secret(*sent: object) -> str:
     """The one token of the request."""
     found = {each for each in sent if isinstance(each, str) and each}
     if not found:
-        raise malformed("link.missing", "A token is required.")
+        raise LINK_MISSING()
     if len(found) > 1:
-        raise malformed("link.ambiguous", "The request carries tokens that differ.")
+        raise LINK_AMBIGUOUS()
     return found.pop()
 
 

@@ -9,22 +9,35 @@ from api.access import actors
 from api.access.actors import Principal
 from api.access.answer_timing import padded_duration
 from api.access.requirements import PUBLIC, requires_scope, requires_scope_or_trace
-from api.bodies.forms import FORM, MULTIPART, FormOrJsonBodyOf
+from api.bodies.forms import FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
+from api.bodies.media_types import FORM, MULTIPART
 from api.list_answers import list_response, list_responses
 from api.openapi import refuses
 from api.parameters import PathId, StateOf
-from api.routers.lists import NO_LIST
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import NewSubscription, Opponent, SubscriptionRecord
 from api.state import State
-from core.errors import DomainError, FieldProblem, Kind, invalid, malformed
+from core.errors import DomainError, FieldProblem
+from core.refusals.mailing import (
+    CHALLENGE_FAILED,
+    CHALLENGE_MISSING,
+    CHALLENGE_NOT_CONFIGURED,
+    CHALLENGE_PROVIDER_MISMATCH,
+    CHALLENGE_UNAVAILABLE,
+    LIST_ID_MISSING,
+    LIST_NAME_INVALID,
+    LIST_NOT_FOUND,
+    SUBSCRIPTION_NOT_FOUND,
+    TRACE_AMBIGUOUS,
+)
+from core.refusals.requests import BODY_INVALID, BODY_NO_JSON_OR_FORM_TYPE, BODY_NOT_JSON
 from core.scopes import Scope
 from integrations.challenges.port import Challenge, ChallengeProviderName, ChallengeResponse
 from models import MailingList
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.mailing import lists
-from services.mailing.subscriptions import reading
+from services.mailing.subscriptions import own
 from services.mailing.subscriptions import subscribe as joining
 from services.mailing.subscriptions import unsubscribe as leaving
 from services.mailing.subscriptions.changes import Actor
@@ -39,14 +52,12 @@ BY_TRACE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
 # Calls that need no credentials answer this whatever was so before: nobody learns who subscribes.
 ACCEPTED = 1
 
-_NO_SUBSCRIPTION = (404, "subscription.not_found", "There is no subscription to this list.")
-_NAME_INVALID = (400, "list.name_invalid", "A list is named by its numeric id or its slug.")
 _TRACE_REFUSALS = (
-    (400, "trace.ambiguous", "The request carries trace ids that differ."),
-    (400, "body.not_json", "The body is not JSON."),
-    (415, "body.unsupported_type", "Send JSON or a form."),
-    (422, "body.invalid", "body.trace_id: must be a string"),
-    NO_LIST,
+    TRACE_AMBIGUOUS,
+    BODY_NOT_JSON,
+    BODY_NO_JSON_OR_FORM_TYPE,
+    BODY_INVALID.filled(field="body.trace_id", rule="must be a string"),
+    LIST_NOT_FOUND,
 )
 
 
@@ -62,12 +73,12 @@ def _body(**properties: Any) -> dict[str, Any]:
     "/subscriptions/{list_id}",
     dependencies=[PUBLIC],
     responses=refuses(
-        NO_LIST,
-        (403, "challenge.failed", "The challenge was not passed."),
-        (422, "challenge.missing", "This list needs the three challenge fields."),
-        (422, "challenge.provider_mismatch", "This list uses another challenge-provider."),
-        (503, "challenge.unavailable", "The challenge can't be checked at the moment."),
-        (503, "challenge.not_configured", "Challenges of this provider are not set up here."),
+        LIST_NOT_FOUND,
+        CHALLENGE_FAILED,
+        CHALLENGE_MISSING,
+        CHALLENGE_PROVIDER_MISMATCH,
+        CHALLENGE_UNAVAILABLE,
+        CHALLENGE_NOT_CONFIGURED,
     ),
 )
 async def subscribe(
@@ -101,11 +112,7 @@ def _challenge(
     if not provider or not token or not body.challenge_action:
         raise _challenge_missing(body)
     if provider != mailing_list.challenge_provider:
-        raise invalid(
-            "challenge.provider_mismatch",
-            f"body.challenge-provider: this list uses {mailing_list.challenge_provider}",
-            field="body.challenge-provider",
-        )
+        raise CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
     answer = ChallengeResponse(token, body.challenge_action, actors.client_address(request))
     return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
 
@@ -117,7 +124,7 @@ def _challenge_missing(body: NewSubscription) -> DomainError:
         if name.startswith("challenge") and not getattr(body, name)
     )
     text = "; ".join(f"{each.field}: {each.message}" for each in problems)
-    return DomainError(Kind.INVALID, "challenge.missing", text, problems=problems)
+    return CHALLENGE_MISSING(rules=text, problems=problems)
 
 
 def _request(state: State, list_id: int, email: str, actor: Actor) -> None:
@@ -125,7 +132,7 @@ def _request(state: State, list_id: int, email: str, actor: Actor) -> None:
         joining.request(uow, state.resources.keyring, lists.get(uow, list_id), email, actor)
 
 
-@router.post("/subscriptions/{list_id}/no-challenge", responses=refuses(NO_LIST))
+@router.post("/subscriptions/{list_id}/no-challenge", responses=refuses(LIST_NOT_FOUND))
 def subscribe_logged_in(
     request: Request, state: StateOf, caller: Subscriber, list_id: PathId
 ) -> Envelope[int]:
@@ -141,7 +148,7 @@ def subscribe_logged_in(
     "/subscriptions/{list_id}",
     dependencies=[BY_TRACE],
     openapi_extra=_body(),
-    responses=refuses(_NAME_INVALID, *_TRACE_REFUSALS),
+    responses=refuses(LIST_NAME_INVALID, *_TRACE_REFUSALS),
 )
 def unsubscribe(
     request: Request, state: StateOf, list_id: str, submission: FormOrJsonBodyOf
@@ -202,13 +209,13 @@ def _set_email(
 
 @router.get(
     "/subscriptions/{list_id}/rel",
-    responses=refuses(_NAME_INVALID, NO_LIST, _NO_SUBSCRIPTION),
+    responses=refuses(LIST_NAME_INVALID, LIST_NOT_FOUND, SUBSCRIPTION_NOT_FOUND),
 )
 def read_relation(state: StateOf, caller: Reader, list_id: str) -> Envelope[SubscriptionRecord]:
     """How the caller stands with a list, by its id or slug, whatever the status."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)
-        record = reading.own_subscription(uow, mailing_list.id, caller.user_id)
+        record = own.get(uow, mailing_list.id, caller.user_id)
         of = list_response(uow, state, mailing_list)
         return envelope(SubscriptionRecord.of(record, channel=of))
 
@@ -217,7 +224,7 @@ def read_relation(state: StateOf, caller: Reader, list_id: str) -> Envelope[Subs
 def list_my_subscriptions(state: StateOf, caller: Reader) -> Envelope[list[SubscriptionRecord]]:
     """What the caller subscribes to, pending ones too, newest first; at most 1,000."""
     with state.resources.unit_of_work() as uow:
-        found = reading.own_subscriptions(uow, caller.user_id)
+        found = own.list_of(uow, caller.user_id)
         of = list_responses(uow, state, [mailing_list for _, mailing_list in found])
         return envelope(
             [
@@ -231,9 +238,9 @@ def list_my_subscriptions(state: StateOf, caller: Reader) -> Envelope[list[Subsc
     "/subscriptions/opponent",
     dependencies=[requires_scope_or_trace(Scope.SUBSCRIPTION_READ)],
     responses=refuses(
-        (400, "list_id.missing", "query.list_id is required without a trace_id"),
+        LIST_ID_MISSING,
         *_TRACE_REFUSALS,
-        _NO_SUBSCRIPTION,
+        SUBSCRIPTION_NOT_FOUND,
     ),
 )
 def read_opponent(
@@ -246,10 +253,10 @@ def read_opponent(
     speaker = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_READ)
     wanted = speaker.list_id if list_id is None else list_id
     if wanted is None:
-        raise malformed("list_id.missing", "query.list_id is required without a trace_id")
+        raise LIST_ID_MISSING()
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, wanted, archived=True)
         person = speaker.person(uow, mailing_list)
-        record = reading.own_subscription(uow, mailing_list.id, person.id)
+        record = own.get(uow, mailing_list.id, person.id)
         of = list_response(uow, state, mailing_list)
         return envelope(Opponent(list=of, sub=SubscriptionRecord.of(record)))

@@ -14,12 +14,38 @@ from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope
 from api.schemas.topups import ClaimToken, NewOrderRecord, OrderRecord, record_of
 from api.state import State
-from core.errors import too_slow
+from core.refusals.money import (
+    ORDER_CLAIMED,
+    ORDER_NOT_FOUND,
+    ORDER_OVER,
+    PAYMENTS_REFUSED,
+    PAYMENTS_UNAVAILABLE,
+    TOPUP_AMOUNT_DECIMALS,
+    TOPUP_AMOUNT_MISMATCH,
+    TOPUP_AMOUNT_MISSING,
+    TOPUP_AMOUNT_TOO_LARGE,
+    TOPUP_AMOUNT_TOO_SMALL,
+    TOPUP_CHANNEL,
+    TOPUP_CHANNEL_UNAVAILABLE,
+    TOPUP_CURRENCY,
+    TOPUP_NO_SANDBOX,
+    TOPUP_PAGE_TOO_SLOW,
+    TOPUP_REDIRECT_NOT_ALLOWED,
+)
+from core.refusals.requests import (
+    BODY_INVALID,
+    BODY_NO_JSON_TYPE,
+    BODY_NOT_JSON,
+    IDEMPOTENCY_IN_PROGRESS,
+    IDEMPOTENCY_KEY_INVALID,
+    IDEMPOTENCY_KEY_REUSED,
+)
 from core.scopes import Scope
 from models import JobStatus, PaymentOrder
-from services.access.api_keys import Caller
+from services.access.caller import Caller
+from services.jobs.idempotency import AcceptedJob
 from services.money.topups import checkout, claims, orders
-from services.money.topups.checkout import AcceptedOrder, OrderRequest
+from services.money.topups.checkout import OrderRequest
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
@@ -29,7 +55,6 @@ Payer = Annotated[Caller | None, OPTIONAL]
 Reader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
 Claimer = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 
-_NOT_FOUND = (404, "order.not_found", "There is no such order.")
 _TOPUP = json_request_body(
     {
         "amount": {
@@ -61,25 +86,25 @@ _TOPUP = json_request_body(
     response_model=Envelope[NewOrderRecord],
     openapi_extra=_TOPUP,
     responses=refuses(
-        (400, "body.not_json", "The body is not JSON."),
-        (400, "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 characters."),
-        (409, "idempotency.in_progress", "A request with this key is still under way."),
-        (415, "body.unsupported_type", "Send JSON."),
-        (422, "body.invalid", "body.redirect_url: must be a string"),
-        (422, "topup.amount_missing", "body.amount or body.credit_amount must be above 0."),
-        (422, "topup.amount", "body.amount: an amount in JPY has at most 0 decimals"),
-        (422, "topup.amount_mismatch", "body.amount and body.credit_amount do not agree."),
-        (422, "topup.amount_too_small", "body.amount: the smallest order is 0.50 USD"),
-        (422, "topup.amount_too_large", "body.amount: the largest order is 999,999.99 USD"),
-        (422, "topup.currency", "body.currency: is one of USD, EUR, GBP, JPY"),
-        (422, "topup.channel", "body.channel: is one of stripe, sandbox"),
-        (422, "topup.channel_unavailable", "There is no sandbox here."),
-        (422, "topup.redirect_not_allowed", "body.redirect_url: is of an allowed origin"),
-        (422, "idempotency.key_reused", "The key was used for another request."),
-        (502, "payments.refused", "The payment provider refused the request."),
-        (503, "payments.unavailable", "The payment provider can't be reached at the moment."),
-        (503, "topup.channel_unavailable", "Payments are not set up here."),
-        (504, "request.too_slow", "The page was not opened in time."),
+        BODY_NOT_JSON,
+        IDEMPOTENCY_KEY_INVALID,
+        IDEMPOTENCY_IN_PROGRESS,
+        BODY_NO_JSON_TYPE,
+        BODY_INVALID.filled(field="body.redirect_url", rule="must be a string"),
+        TOPUP_AMOUNT_MISSING,
+        TOPUP_AMOUNT_DECIMALS,
+        TOPUP_AMOUNT_MISMATCH,
+        TOPUP_AMOUNT_TOO_SMALL,
+        TOPUP_AMOUNT_TOO_LARGE,
+        TOPUP_CURRENCY,
+        TOPUP_CHANNEL,
+        TOPUP_NO_SANDBOX,
+        TOPUP_REDIRECT_NOT_ALLOWED,
+        IDEMPOTENCY_KEY_REUSED,
+        PAYMENTS_REFUSED,
+        PAYMENTS_UNAVAILABLE,
+        TOPUP_CHANNEL_UNAVAILABLE,
+        TOPUP_PAGE_TOO_SLOW,
     ),
 )
 async def topup_credit(
@@ -97,7 +122,6 @@ async def topup_credit(
         checkout.accept,
         state.resources,
         state.payments,
-        state.claim_tokens,
         asked,
         user_id=caller.user_id if caller else None,
         key=idempotency_key(request, caller, [body]) if caller else None,
@@ -105,7 +129,7 @@ async def topup_credit(
     )
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:
-        raise too_slow("request.too_slow", "The page was not opened in time.")
+        raise TOPUP_PAGE_TOO_SLOW()
     return await run_in_threadpool(_answer, state, accepted)
 
 
@@ -119,13 +143,13 @@ def _asked(fields: dict[str, Any]) -> OrderRequest:
     )
 
 
-def _answer(state: State, accepted: AcceptedOrder) -> Response:
+def _answer(state: State, accepted: AcceptedJob) -> Response:
     with state.resources.unit_of_work() as uow:
-        order = uow.session.get_one(PaymentOrder, accepted.order_id)
+        order = uow.session.get_one(PaymentOrder, accepted.subject_id)
     # Whoever ordered wants the page, even where somebody has paid on it meanwhile.
     record = record_of(order) | {
         "payment_url": order.payment_url,
-        "claim_token": state.claim_tokens.again(order),
+        "claim_token": claims.token_of(state.resources.keyring, order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
     return decimal_json.decimal_response(record, headers)
@@ -135,15 +159,15 @@ def _answer(state: State, accepted: AcceptedOrder) -> Response:
     "/auxilia/credits/orders/claim",
     response_model=Envelope[OrderRecord],
     responses=refuses(
-        _NOT_FOUND,
-        (409, "order.claimed", "This order belongs to somebody already."),
-        (409, "order.over", "This order is refunded; there is nothing to claim."),
+        ORDER_NOT_FOUND,
+        ORDER_CLAIMED,
+        ORDER_OVER,
     ),
 )
 def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
     """Take an order that was made without credentials: its credits are the caller's."""
     with state.resources.unit_of_work() as uow:
-        order = claims.claim(uow, state.claim_tokens, caller.user_id, body.claim_token)
+        order = claims.claim(uow, state.resources.keyring, caller.user_id, body.claim_token)
         uow.session.refresh(order)
         return decimal_json.decimal_response(record_of(order))
 
@@ -152,20 +176,20 @@ def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
     "/auxilia/credits/orders/status",
     response_model=Envelope[OrderRecord],
     dependencies=[PUBLIC],
-    responses=refuses(_NOT_FOUND),
+    responses=refuses(ORDER_NOT_FOUND),
 )
 def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
     """An order as whoever has its `claim_token` sees it."""
     with state.resources.unit_of_work() as uow:
         return decimal_json.decimal_response(
-            record_of(claims.find(uow, state.claim_tokens, body.claim_token))
+            record_of(claims.find(uow, state.resources.keyring, body.claim_token))
         )
 
 
 @router.get(
     "/auxilia/credits/orders/{order_id}",
     response_model=Envelope[OrderRecord],
-    responses=refuses(_NOT_FOUND),
+    responses=refuses(ORDER_NOT_FOUND),
 )
 def read_order(state: StateOf, caller: Reader, order_id: PathId) -> Response:
     """One of the caller's orders."""

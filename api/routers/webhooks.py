@@ -5,6 +5,8 @@ from api.access.requirements import UNLIMITED
 from api.openapi import refuses
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
+from core.refusals.money import TOPUP_NO_CHANNEL, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE
+from core.refusals.requests import BODY_TOO_LARGE, SERVICE_UNAVAILABLE
 from services.money.topups import webhooks
 
 router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED])
@@ -13,11 +15,11 @@ router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED])
 @router.post(
     "/webhooks/stripe",
     responses=refuses(
-        (400, "webhook.signature_invalid", "The signature is missing, wrong or too old."),
-        (400, "webhook.unreadable", "The body is signed, but no event can be read from it."),
-        (413, "body.too_large", "The body of this request has at most 1 MB."),
-        (503, "service.unavailable", "A part of the service is not reachable."),
-        (503, "topup.channel_unavailable", "Payments are not set up here."),
+        WEBHOOK_SIGNATURE_INVALID,
+        WEBHOOK_UNREADABLE,
+        BODY_TOO_LARGE.filled(megabytes=1),
+        SERVICE_UNAVAILABLE,
+        TOPUP_NO_CHANNEL,
     ),
     openapi_extra={
         "parameters": [

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from api.schemas.envelope import Schema, Timestamp
 from models import Job
-from services.jobs.records import progress_of
+from services.jobs.records import error_shown, progress_of
 
 
 class JobProgress(Schema):
@@ -34,7 +34,7 @@ class JobRecord(Schema):
             status=job.status,
             progress=JobProgress.model_validate(progress_of(job)),
             result=result,
-            error=job.error,
+            error=error_shown(job),
             created_at=job.created_at,
             started_at=job.started_at,
             finished_at=job.finished_at,

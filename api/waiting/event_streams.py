@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from core.errors import DomainError, Kind
+from core.refusals.jobs import JOBS_TOO_MANY_STREAMS
 
 MAX_STREAMS_PER_USER = 10
 
@@ -20,12 +20,7 @@ class StreamCounter:
     def counted(self, user_id: int) -> Iterator[None]:
         """One more for as long as the block lasts; raises ``jobs.too_many_streams``."""
         if self._open[user_id] >= MAX_STREAMS_PER_USER:
-            raise DomainError(
-                Kind.RATE_LIMITED,
-                "jobs.too_many_streams",
-                f"At most {MAX_STREAMS_PER_USER} event streams a user.",
-                retry_after=5,
-            )
+            raise JOBS_TOO_MANY_STREAMS(most=MAX_STREAMS_PER_USER)
         self._open[user_id] += 1
         try:
             yield

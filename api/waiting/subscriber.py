@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import redis.asyncio
 
 from core.logging import get_logger
-from storage.notifications import CHANNEL
+from storage.redis.notifications import CHANNEL
 
 log = get_logger(__name__)
 

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Generic, TypeVar
 
 from api.metrics.requests import WAITING
-from core.errors import unavailable
 from core.logging import get_logger
+from core.refusals.requests import QUEUE_TOO_MANY_WAITERS
 
 log = get_logger(__name__)
 
@@ -85,7 +85,7 @@ class Waiters(Generic[V]):
     @contextmanager
     def registered(self, topic: str) -> Iterator[asyncio.Future[V]]:
         if len(self._futures) >= MAX_WAITING_REQUESTS:
-            raise unavailable("queue.too_many_waiters", "Too many requests wait for a worker.")
+            raise QUEUE_TOO_MANY_WAITERS()
         future: asyncio.Future[V] = asyncio.get_running_loop().create_future()
         self._futures[topic].add(future)
         WAITING.inc()

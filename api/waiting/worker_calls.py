@@ -14,11 +14,12 @@ from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
 from api.waiting.waiters import Waiters, result_within
-from core.errors import DomainError, Kind, too_slow, unavailable
+from core.errors import DomainError, Kind
 from core.lanes import Lane
 from core.logging import get_logger
-from storage.notifications import request_of, result_topic
-from storage.request_work import RequestWork, result_key
+from core.refusals.requests import QUEUE_UNAVAILABLE, REQUEST_TOO_SLOW
+from storage.redis.notifications import request_of, result_topic
+from storage.redis.request_work import RequestWork, result_key
 from storage.resources import Resources
 
 log = get_logger(__name__)
@@ -74,7 +75,7 @@ class WorkerCalls:
                     await asyncio.shield(submitting)
                     result = await result_within(future, seconds)
             except RedisError:
-                raise _unavailable() from None
+                raise QUEUE_UNAVAILABLE() from None
             finally:
                 if submitting is not None:
                     # The caller is answered now, and need not wait until all is cleared up.
@@ -82,7 +83,7 @@ class WorkerCalls:
                     self._leaving.add(leaving)
                     leaving.add_done_callback(self._leaving.discard)
         if result is None:
-            raise too_slow("request.too_slow", f"No answer within {seconds:g} s.")
+            raise REQUEST_TOO_SLOW(seconds=seconds)
         return _unwrapped(json.loads(result))
 
     def hear(self, topic: str, value: str) -> None:
@@ -110,7 +111,7 @@ class WorkerCalls:
             task, lane, {"request_id": request_id}, task_id=asker, expires=seconds
         )
         if not sent:
-            raise _unavailable()
+            raise QUEUE_UNAVAILABLE()
 
     async def _leave(self, request_id: str, asker: str, submitting: asyncio.Future[None]) -> None:
         # A thread can't be cancelled: to leave before it has joined would be in vain.
@@ -125,10 +126,6 @@ class WorkerCalls:
         values = await self._client.mget([result_key(request_of(topic)) for topic in topics])
         found = zip(topics, values, strict=True)
         return {topic: value for topic, value in found if value is not None}
-
-
-def _unavailable() -> DomainError:
-    return unavailable("queue.unavailable", "The queue takes no work at the moment.")
 
 
 def _unwrapped(answer: dict[str, Any]) -> dict[str, Any]:

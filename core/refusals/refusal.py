@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from core.errors import DomainError, FieldProblem, Kind
 
@@ -15,8 +15,8 @@ class Refusal:
         code: stable and dotted, such as ``list.slug_taken``. Programs decide by it.
         sentence: names the rule and the place, never a secret; ``{name}`` stands for a value that
             is given when the refusal is raised.
-        field: the one place that breaks the rule, such as ``body.slug``, where it is always the
-            same.
+        field: the one place that breaks the rule, such as ``body.slug``; with the names of the
+            sentence where it isn't always the same.
         retry_after: seconds after which the same request may succeed.
         examples: a value for each name in the sentence, for the document.
     """
@@ -28,16 +28,41 @@ class Refusal:
     retry_after: int | None = None
     examples: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def __call__(self, *, retry_after: int | None = None, **values: object) -> DomainError:
-        """The error, with ``values`` filled into its sentence."""
-        message = self.sentence.format(**values) if values else self.sentence
-        problems = () if self.field is None else (FieldProblem(self.field, self.code, message),)
+    def __call__(
+        self,
+        *,
+        retry_after: int | None = None,
+        problems: tuple[FieldProblem, ...] = (),
+        needed_scope: str | None = None,
+        **values: object,
+    ) -> DomainError:
+        """The error, with ``values`` filled into its sentence.
+
+        Args:
+            retry_after: instead of the entry's own, where it is known only now.
+            problems: instead of that of the entry's ``field``, where there are several.
+            needed_scope: what a credential would need for it not to be refused.
+        """
+        refusal = self.filled(**values) if values else self
+        message = refusal.sentence
+        if refusal.field is not None:
+            problems = problems or (FieldProblem(refusal.field, self.code, message),)
         return DomainError(
             self.kind,
             self.code,
             message,
             retry_after=self.retry_after if retry_after is None else retry_after,
             problems=problems,
+            needed_scope=needed_scope,
+        )
+
+    def filled(self, **values: object) -> Self:
+        """The same refusal with ``values`` in its sentence for good: a route's own limit, say."""
+        return dataclasses.replace(
+            self,
+            sentence=self.sentence.format(**values),
+            field=None if self.field is None else self.field.format(**values),
+            examples={},
         )
 
     @property

@@ -4,19 +4,19 @@ import os
 import uvicorn
 
 from devstack import LOOPBACK
-from devstack.sandbox import payment_settings
 from devstack.sandbox.app import create_app
-from devstack.sandbox.providers import STRIPE
+from devstack.sandbox.providers import PROVIDERS, STRIPE, SandboxProvider
+from devstack.sandbox.sandbox_settings import set_stripe_keys
 
 
-def main() -> None:
+def main(providers: tuple[SandboxProvider, ...] = PROVIDERS) -> None:
     parser = argparse.ArgumentParser(prog="sandbox")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--smtp-port", type=int, help="take mail there; not without it")
-    parser.add_argument("--webhook-url", help="where events of payments go; nowhere without it")
+    parser.add_argument("--smtp-port", type=int, help="without it, no mail is taken")
+    parser.add_argument("--webhook-url", help="where payment events go; without it, nowhere")
     given = parser.parse_args()
-    payment_settings.give_keys(STRIPE.keys, os.environ, given.webhook_url)
-    app = create_app(smtp_port=given.smtp_port)
+    set_stripe_keys(STRIPE.keys, os.environ, given.webhook_url)
+    app = create_app(providers, smtp_port=given.smtp_port)
     uvicorn.run(app, host=LOOPBACK, port=given.port, timeout_graceful_shutdown=2)
 
 

@@ -11,16 +11,11 @@ from fastapi.responses import HTMLResponse
 from devstack.sandbox.providers import MAILBOX, PROVIDERS, STRIPE, SandboxProvider
 from devstack.sandbox.smtp_server import smtp_server
 
-_NONE_YET = (
-    "<p>No provider has moved in yet. Until one does, Pressroom works with what it can do "
-    "by itself, and with the providers that your settings name.</p>"
-)
-
 
 def create_app(
     providers: tuple[SandboxProvider, ...] = PROVIDERS, smtp_port: int | None = None
 ) -> FastAPI:
-    """The sandbox; it takes mail too while it runs, if it is given a port for that."""
+    """The sandbox. With a port for SMTP it takes mail, too, while it runs."""
 
     @asynccontextmanager
     async def with_mail(_: FastAPI) -> AsyncIterator[None]:
@@ -29,7 +24,7 @@ def create_app(
         else:
             async with smtp_server(MAILBOX, smtp_port):
                 yield
-        await STRIPE.courier.close()
+        await STRIPE.sender.close()
 
     app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None, lifespan=with_mail)
     page, style = _page(providers), _file("style.css")
@@ -53,13 +48,8 @@ def create_app(
 
 def _page(providers: tuple[SandboxProvider, ...]) -> str:
     listed = "".join(map(_entry, providers))
-    return _file("overview.html").replace(
-        "{{ providers }}", f"<ul>{listed}</ul>" if listed else _NONE_YET
-    )
-
-
-def _file(name: str) -> str:
-    return (files("devstack.sandbox") / name).read_text(encoding="utf-8")
+    content = f"<ul>{listed}</ul>" if listed else "<p>No provider has moved in yet.</p>"
+    return _file("overview.html").replace("{{ providers }}", content)
 
 
 def _entry(provider: SandboxProvider) -> str:
@@ -70,3 +60,7 @@ def _entry(provider: SandboxProvider) -> str:
         f"<li><h3>{name}</h3><p>{escape(provider.stands_for)}</p>"
         f"<p>Base path: <code>{escape(provider.path)}</code></p></li>"
     )
+
+
+def _file(name: str) -> str:
+    return (files("devstack.sandbox") / name).read_text(encoding="utf-8")

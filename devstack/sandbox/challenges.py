@@ -1,7 +1,7 @@
 """Bot challenges: siteverify as Turnstile, hCaptcha and reCAPTCHA answer it.
 
-There is no widget. A token says in plain words what the provider shall make of it; `TOKENS` is
-the grammar, and the page shows it.
+There is no widget. A token says in plain words what the provider answers to it; the page lists
+the kinds of tokens from `TOKENS`.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from typing import Annotated
 from fastapi import APIRouter, Form
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
-from devstack.sandbox.challenge_settings import (
+from devstack.sandbox.sandbox_settings import (
+    CHALLENGES_PREFIX,
     HOSTNAME,
-    SANDBOX_PREFIX,
     SITEVERIFY_PATHS,
-    sandbox_secret,
-    sandbox_site_key,
+    challenge_secret,
+    challenge_site_key,
 )
 
 ACTION = "subscribe"
@@ -29,13 +29,13 @@ ELSEWHERE = "elsewhere.example"
 TOKENS = (
     ("pass-…", f"passes once, for the action <code>{ACTION}</code> on <code>{HOSTNAME}</code>"),
     ("pass.action.…", "passes once, for the action that it names"),
-    ("pass..…", "passes once, for no action: what a widget without one gives, or reCAPTCHA v2"),
+    ("pass..…", "passes once, for no action: as from a widget without one, or from reCAPTCHA v2"),
     ("hostname-…", f"passes once, on <code>{ELSEWHERE}</code>"),
     ("low-score-…", "passes once, with the score 0.1 (reCAPTCHA only)"),
     ("slow-…", "passes once, after 10 seconds"),
     ("error-…", "status 500"),
     ("garbage-…", "a reply that is not JSON"),
-    ("fail-…", "does not pass, nor does anything else"),
+    ("fail-…", "does not pass, and neither does any other text"),
 )
 
 _SLOW_SECONDS = 10.0
@@ -69,9 +69,9 @@ class ChallengeStub:
     def _reply(self, secret: str, token: str, site_key: str) -> SiteVerifyReply:
         if not secret:
             return _failure("missing-input-secret")
-        if secret != sandbox_secret(self.provider):
+        if secret != challenge_secret(self.provider):
             return _failure("invalid-input-secret")
-        if site_key and site_key != sandbox_site_key(self.provider):
+        if site_key and site_key != challenge_site_key(self.provider):
             return _failure("sitekey-secret-mismatch")
         if not token:
             return _failure("missing-input-response")
@@ -89,7 +89,7 @@ class ChallengeStub:
         return True
 
     def _success(self, token: str) -> SiteVerifyReply | None:
-        """What the provider says of a good token; None when it isn't one."""
+        """What the provider answers to a good token; None when the token isn't good."""
         if token.startswith("hostname-"):
             return self._passed(ACTION, hostname=ELSEWHERE)
         if token.startswith("low-score-") and self.provider == "recaptcha":
@@ -124,18 +124,18 @@ def make_router() -> APIRouter:
         return page
 
     for provider, path in SITEVERIFY_PATHS.items():
-        _add(router, path, ChallengeStub(provider))
+        _add_siteverify(router, path, ChallengeStub(provider))
     return router
 
 
-def _add(router: APIRouter, path: str, desk: ChallengeStub) -> None:
+def _add_siteverify(router: APIRouter, path: str, stub: ChallengeStub) -> None:
     @router.post(path, response_class=JSONResponse)
     async def siteverify(
         secret: Annotated[str, Form()] = "",
         response: Annotated[str, Form()] = "",
         sitekey: Annotated[str, Form()] = "",
     ) -> Response:
-        return await desk.verify(secret, response, sitekey)
+        return await stub.verify(secret, response, sitekey)
 
 
 def _failure(code: str) -> SiteVerifyReply:
@@ -148,11 +148,10 @@ def _page() -> str:
         f"<tr><td><code>{escape(token)}</code></td><td>{meaning}</td></tr>"
         for token, meaning in TOKENS
     )
-    providers = "".join(map(_row, SITEVERIFY_PATHS.items()))
+    providers = "".join(
+        f"<tr><td><code>{provider}</code></td><td><code>{CHALLENGES_PREFIX}{path}</code></td>"
+        f"<td><code>{challenge_site_key(provider)}</code></td>"
+        f"<td><code>{challenge_secret(provider)}</code></td></tr>"
+        for provider, path in SITEVERIFY_PATHS.items()
+    )
     return template.replace("{{ tokens }}", tokens).replace("{{ providers }}", providers)
-
-
-def _row(item: tuple[str, str]) -> str:
-    provider, path = item
-    cells = (provider, SANDBOX_PREFIX + path, sandbox_site_key(provider), sandbox_secret(provider))
-    return "<tr>" + "".join(f"<td><code>{escape(cell)}</code></td>" for cell in cells) + "</tr>"

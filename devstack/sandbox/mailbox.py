@@ -1,4 +1,4 @@
-"""The mails that the sandbox has taken, newest last, in memory alone."""
+"""The mails that the sandbox has taken, in memory alone, newest last."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class StoredMail:
 
 @dataclass(frozen=True)
 class ParsedMail:
-    """A mail taken apart; a part that it lacks is None."""
+    """A mail's headers and parts; a part that the mail lacks is None."""
 
     kept: StoredMail
     headers: tuple[tuple[str, str], ...]
@@ -59,14 +59,14 @@ def _part(message: EmailMessage, kind: str) -> str | None:
     try:
         text = str(part.get_content())
     except LookupError:
-        # A character set that nobody knows; what it has of ASCII can be read still.
+        # The character set is unknown; its ASCII letters can be read even so.
         part.set_param("charset", "ascii")
         text = str(part.get_content())
     return text.replace("\r\n", "\n")
 
 
 class Mailbox:
-    """Keeps the last mails: at most ``MAX_MAILS``, and ``MAX_MAILBOX_BYTES`` of them together."""
+    """Keeps the last mails: at most ``MAX_MAILS``, and ``MAX_MAILBOX_BYTES`` together."""
 
     def __init__(self) -> None:
         self._mails: deque[StoredMail] = deque()
@@ -85,14 +85,14 @@ class Mailbox:
         return iter(self._mails)
 
     def newest_first(self, to: str = "") -> list[StoredMail]:
-        """Those to one address, in any case; all of them without one."""
+        """The mails to one address, in any letter case; without an address, all mails."""
         return [each for each in reversed(self._mails) if not to.strip() or each.is_to(to)]
 
     def find(self, mail_id: int) -> StoredMail | None:
         return next((each for each in self._mails if each.id == mail_id), None)
 
     def remove(self, to: str = "") -> int:
-        """Forget those to one address, or all; tells how many."""
+        """Forget the mails to one address, or all; return how many there were."""
         gone = {each.id for each in self.newest_first(to)}
         self._mails = deque(each for each in self._mails if each.id not in gone)
         return len(gone)

@@ -1,21 +1,18 @@
 """The mailbox in a browser, and as JSON for scripts."""
 
 import re
-from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from devstack.sandbox.mailbox import MAX_MAILS, Mailbox, StoredMail
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from devstack.sandbox.templates import render
 
 To = Annotated[str, Query(description="Only mail to this address")]
 
-# Written by whoever had a say in the mail: no scripts, no forms, nothing from elsewhere. Its links
-# open outside of the frame.
+# A mail's HTML may come from anyone: it gets no scripts, no forms and nothing from other servers.
+# Its links open outside of the frame.
 _MAIL_HEADERS = {
     "Content-Security-Policy": (
         "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "
@@ -34,7 +31,7 @@ def router(mailbox: Mailbox) -> APIRouter:
 
     @router.get("", response_class=HTMLResponse)
     async def listing(to: To = "") -> str:
-        return _page("mailbox.html", mails=mailbox.newest_first(to), to=to, most=MAX_MAILS)
+        return render("mailbox.html", mails=mailbox.newest_first(to), to=to, max_mails=MAX_MAILS)
 
     @router.get("/messages")
     async def messages(to: To = "") -> list[dict[str, Any]]:
@@ -46,7 +43,7 @@ def router(mailbox: Mailbox) -> APIRouter:
 
     @router.get("/messages/{mail_id}", response_class=HTMLResponse)
     async def one(mail_id: int) -> str:
-        return _page("mail.html", mail=_find(mailbox, mail_id).open())
+        return render("mail.html", mail=_find(mailbox, mail_id).open())
 
     @router.get("/messages/{mail_id}/html")
     async def html(mail_id: int) -> Response:
@@ -85,20 +82,7 @@ def _as_json(kept: StoredMail) -> dict[str, Any]:
 
 
 def _with_links_that_open(html: str) -> str:
-    """The document, told to open its links in a tab of their own: within the frame they can't."""
+    """The document, told to open its links in new tabs: inside the frame they can't open."""
     found = list(_HEAD.finditer(html, 0, 1000))
     at = found[-1].end() if found else 0
     return html[:at] + _LINKS_OPEN_A_TAB + html[at:]
-
-
-def _page(template: str, **values: object) -> str:
-    return _templates().get_template(template).render(values)
-
-
-@lru_cache(maxsize=1)
-def _templates() -> "Environment":
-    # Imported at the first look into the mailbox: most sandboxes idle, and it takes megabytes.
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("devstack.sandbox", "")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)

@@ -1,4 +1,4 @@
-"""The sandbox's SMTP server: takes every mail, but for a few recipients that make trouble."""
+"""The sandbox's SMTP server: takes every mail but that to a few recipients, which goes wrong."""
 
 import asyncio
 from collections import Counter
@@ -17,7 +17,7 @@ _MAX_COUNTED_MAILS = 1000
 
 
 class SmtpHandler:
-    """What the server does with a mail; the names of its methods are aiosmtpd's."""
+    """What the server does with a mail. The methods' names are aiosmtpd's."""
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
@@ -63,7 +63,7 @@ class SmtpHandler:
 
 
 def _local_part(address: str) -> str:
-    """What decides how it fares; what follows a plus tells addresses apart that fare alike."""
+    """The part before the `@` or a plus, in small letters; it decides what happens to the mail."""
     return address.rpartition("@")[0].partition("+")[0].lower()
 
 
@@ -71,12 +71,12 @@ def _local_part(address: str) -> str:
 async def smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
     """Take mail on a loopback port, in the running event loop."""
     loop = asyncio.get_running_loop()
-    reception = SmtpHandler(mailbox)
+    handler = SmtpHandler(mailbox)
 
     def protocol() -> SMTP:
-        # With a name of its own: it would look up the machine's, for as long as that takes.
+        # Without a host name it would look up the machine's, which can take long.
         return SMTP(
-            reception,
+            handler,
             data_size_limit=MAX_MAIL_BYTES,
             enable_SMTPUTF8=True,
             hostname="sandbox.localhost",
@@ -88,5 +88,5 @@ async def smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        # Not waited for: a client that keeps its connection must not hold up the end.
+        # Not awaited: a client that keeps its connection must not hold up the end.
         server.close()

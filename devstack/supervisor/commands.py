@@ -18,7 +18,7 @@ from devstack.supervisor.embedded.stack import services_lock
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home import run_file
 from devstack.supervisor.home.home import (
-    STOPPING_TIMEOUT,
+    MAX_STOP_SECONDS,
     Home,
     Lock,
     from_environment,
@@ -27,11 +27,11 @@ from devstack.supervisor.home.home import (
 
 NOT_RUNNING = 3
 
-# A process of its own: it stays for hours, and should not hold what other commands import.
+# A process of its own: it runs for hours, and should not hold what other commands import.
 _SUPERVISOR = [sys.executable, "-P", "-m", "devstack"]
 
-_START_PATIENCE = 130.0
-_STOP_PATIENCE = 60.0
+_MAX_START_WAIT_SECONDS = 130.0
+_MAX_STOP_WAIT_SECONDS = 60.0
 
 
 def up(*, detach: bool, as_json: bool) -> int:
@@ -39,7 +39,14 @@ def up(*, detach: bool, as_json: bool) -> int:
     if not detach:
         words = ["--json"] if as_json else []
         os.execv(sys.executable, [*_SUPERVISOR, *words])  # noqa: S606 - ourselves
-    return _up_detached(from_environment(), as_json=as_json)
+    home = from_environment()
+    try:
+        home.create()
+    except StackError as error:
+        return _fail(error)
+    if supervisor_pid(home) is not None:
+        return _show_running(home, as_json=as_json)
+    return _start_supervisor(home, as_json=as_json)
 
 
 def supervise(*, as_json: bool) -> int:
@@ -64,7 +71,7 @@ def down(*, as_json: bool) -> int:
     if as_json:
         print_json({"was_running": was_running, "home": str(home.path)})
     else:
-        _say("Stopped." if was_running else f"Nothing is running on {home.path}.")
+        _say("Stopped." if was_running else f"No stack is running on {home.path}.")
     return 0
 
 
@@ -73,8 +80,8 @@ def status(*, as_json: bool) -> int:
     pid = supervisor_pid(home)
     run = run_file.read(home) if pid is not None else None
     if run is None:
-        word = "starting" if pid is not None else "stopped"
         if as_json:
+            word = "starting" if pid is not None else "stopped"
             print_json({"status": word, "home": str(home.path)})
         else:
             _say(f"The stack on {home.path} is {'not ready yet' if pid else 'not running'}.")
@@ -103,13 +110,8 @@ def reset(*, as_json: bool) -> int:
     return 0
 
 
-def _up_detached(home: Home, *, as_json: bool) -> int:
-    try:
-        home.create()
-    except StackError as error:
-        return _fail(error)
-    if supervisor_pid(home) is not None:
-        return _show_running(home, as_json=as_json)
+def _start_supervisor(home: Home, *, as_json: bool) -> int:
+    """Start the supervisor in the background and wait until it is ready or has ended."""
     log = home.log("supervisor")
     begin = log.stat().st_size if log.exists() else 0
     with log.open("ab") as output:
@@ -122,37 +124,24 @@ def _up_detached(home: Home, *, as_json: bool) -> int:
             env={**os.environ, "PRESSROOM_HOME": str(home.path)},
         )
     try:
-        run = _await_run(home, process)
+        while process.poll() is None:
+            run = run_file.read(home)
+            if run is not None and run.pids.get("supervisor") == process.pid:
+                _show(run, as_json=as_json)
+                return 0
+            time.sleep(0.05)
     except KeyboardInterrupt:
         process.send_signal(signal.SIGTERM)
         process.wait()
         return 130
-    if run is None:
-        sys.stderr.write(_since(log, begin))
-        return process.returncode or 1
-    _show(run, as_json=as_json)
-    return 0
-
-
-def _await_run(home: Home, process: subprocess.Popen[bytes]) -> run_file.Run | None:
-    """The run that this supervisor publishes; None when it ends instead."""
-    while process.poll() is None:
-        run = run_file.read(home)
-        if run is not None and run.pids.get("supervisor") == process.pid:
-            return run
-        time.sleep(0.05)
-    return None
-
-
-def _since(log: Path, begin: int) -> str:
-    with log.open("rb") as file:
-        file.seek(begin)
-        return "\n".join(file.read().decode(errors="replace").splitlines()[-40:]) + "\n"
+    said = log.read_bytes()[begin:].decode(errors="replace")
+    sys.stderr.write("\n".join(said.splitlines()[-40:]) + "\n")
+    return process.returncode or 1
 
 
 def _show_running(home: Home, *, as_json: bool) -> int:
     """Show the run of the supervisor that holds the home, once it is ready."""
-    deadline = time.monotonic() + _START_PATIENCE
+    deadline = time.monotonic() + _MAX_START_WAIT_SECONDS
     while supervisor_pid(home) is not None and time.monotonic() < deadline:
         run = run_file.read(home)
         if run is not None:
@@ -161,7 +150,7 @@ def _show_running(home: Home, *, as_json: bool) -> int:
             _show(run, as_json=as_json)
             return 0
         time.sleep(0.1)
-    return _fail(StackError("The stack that was starting on this home did not get ready."))
+    return _fail(StackError("Another start of the stack on this home did not get ready."))
 
 
 def _show(run: run_file.Run, *, as_json: bool) -> None:
@@ -173,7 +162,7 @@ def _show(run: run_file.Run, *, as_json: bool) -> None:
 
 def _stop(home: Home) -> None:
     """End the supervisor, if one runs, and wait until it has ended everything."""
-    deadline = time.monotonic() + _STOP_PATIENCE
+    deadline = time.monotonic() + _MAX_STOP_WAIT_SECONDS
     asked: int | None = None
     while (pid := supervisor_pid(home)) is not None:
         if pid != asked:
@@ -185,10 +174,10 @@ def _stop(home: Home) -> None:
 
 
 def _delete_data(home: Home) -> list[Path]:
-    """Delete what we made, by name: the home may be a directory that holds other things too."""
+    """Delete what the stack made, by name: the home may be a folder that holds other things too."""
     lock = Lock(home.supervisor_lock)
-    if not lock.acquire(wait=STOPPING_TIMEOUT):
-        raise StackError(f"Something started the stack on {home.path} again.")
+    if not lock.acquire(wait=MAX_STOP_SECONDS):
+        raise StackError(f"The stack on {home.path} was started again.")
     try:
         with services_lock(home):
             ours = [path for path in home.everything if path.exists()]
@@ -202,13 +191,12 @@ def _delete_data(home: Home) -> list[Path]:
 def _process(pid: int) -> dict[str, object]:
     try:
         process = psutil.Process(pid)
-        runs = process.status() != psutil.STATUS_ZOMBIE
-        uptime = round(time.time() - process.create_time(), 1)
+        if process.status() != psutil.STATUS_ZOMBIE:
+            uptime = round(time.time() - process.create_time(), 1)
+            return {"pid": pid, "state": "running", "uptime_seconds": uptime}
     except psutil.NoSuchProcess:
-        runs, uptime = False, 0.0
-    if not runs:
-        return {"pid": pid, "state": "restarting", "uptime_seconds": None}
-    return {"pid": pid, "state": "running", "uptime_seconds": uptime}
+        pass
+    return {"pid": pid, "state": "restarting", "uptime_seconds": None}
 
 
 def _show_status(run: run_file.Run, processes: dict[str, dict[str, object]]) -> None:

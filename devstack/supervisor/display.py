@@ -1,4 +1,4 @@
-"""What a person sees of the stack: progress while it starts, a panel, and later events."""
+"""What the terminal shows of the stack: progress while it starts, a panel, and later events."""
 
 import json
 import shlex
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from devstack.supervisor.home.run_file import Run
-from devstack.supervisor.processes.children import Child, ChildState
+from devstack.supervisor.processes.child import Child, ChildState
 
 _STYLES = {
     ChildState.WAITING: ("·", "dim"),
@@ -35,15 +35,24 @@ class Display:
         self._announced: set[str] = set()
 
     def progress(self, children: Sequence[Child]) -> None:
-        """Show where the start is. Lines on a pipe, a table that redraws itself on a terminal."""
+        """Show how far the start is: a table that redraws itself on a terminal, lines on a pipe."""
         if not self._console.is_terminal:
-            self._progress_lines(children)
+            for child in children:
+                if child.is_usable and child.name not in self._announced:
+                    self._announced.add(child.name)
+                    word = "done" if child.state is ChildState.DONE else "ready"
+                    self.say(f"{child.name} {word} after {child.took:.1f} s")
             return
         if self._live is None:
             # Without its own thread: children must be started while there is only one.
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
-        self._live.update(_progress_table(children), refresh=True)
+        table = Table.grid(padding=(0, 2))
+        for child in children:
+            mark, style = _STYLES[child.state]
+            seconds = f"{child.took:.1f} s" if child.state is not ChildState.WAITING else ""
+            table.add_row(Text(mark, style), child.name, Text(child.state.value, style), seconds)
+        self._live.update(table, refresh=True)
 
     def say(self, sentence: str) -> None:
         self._safely(lambda: self._console.print(sentence, soft_wrap=True, markup=False))
@@ -61,30 +70,14 @@ class Display:
         if live is not None:
             self._safely(live.stop)
 
-    def _progress_lines(self, children: Sequence[Child]) -> None:
-        for child in children:
-            if child.is_usable and child.name not in self._announced:
-                self._announced.add(child.name)
-                word = "done" if child.state is ChildState.DONE else "ready"
-                self.say(f"{child.name} {word} after {child.took:.1f} s")
-
     def _safely(self, write: Callable[[], object]) -> None:
         # A terminal that was closed must not keep the stack from stopping in order.
         with suppress(OSError):
             write()
 
 
-def _progress_table(children: Sequence[Child]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for child in children:
-        mark, style = _STYLES[child.state]
-        seconds = f"{child.took:.1f} s" if child.state is not ChildState.WAITING else ""
-        table.add_row(Text(mark, style), child.name, Text(child.state.value, style), seconds)
-    return table
-
-
 def show_run(console: Console, run: Run) -> None:
-    """The panel, and below it a command that can be copied: a frame would be copied with it."""
+    """The panel, and below it a command to copy: inside the panel, its frame would be copied."""
     table = Table.grid(padding=(0, 3))
     table.add_column(style="bold")
     rows = {
@@ -100,15 +93,12 @@ def show_run(console: Console, run: Run) -> None:
     }
     for name, value in rows.items():
         table.add_row(name, Text(value, overflow="fold"))
+    upload = ["curl", "-sS", "-H", f"Authorization: Bearer {run.demo.api_key}"]
+    upload += ["-F", f"file=@{run.sample_photo}", f"{run.api_url}/attachments"]
     console.print(Panel(table, title="Pressroom is ready", border_style="green"))
     console.print("Upload a picture:", style="bold")
-    console.print(upload_command(run), soft_wrap=True, markup=False)
+    console.print(shlex.join(upload), soft_wrap=True, markup=False)
     console.print("\nStop with Ctrl-C or `pressroom down`.", markup=False)
-
-
-def upload_command(run: Run) -> str:
-    words = ["curl", "-sS", "-H", f"Authorization: Bearer {run.demo.api_key}"]
-    return shlex.join([*words, "-F", f"file=@{run.sample_photo}", f"{run.api_url}/attachments"])
 
 
 def print_json(value: object) -> None:

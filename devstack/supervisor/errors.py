@@ -1,11 +1,8 @@
-"""What keeps the stack from starting, said in a sentence a person can act on."""
-
-
 class StackError(Exception):
-    """The stack cannot start or has failed; the text is shown as it is.
+    """The stack cannot start or has failed. The message is shown as it is.
 
     Attributes:
-        exit_code: what the command ends with; 2 is a mistake in the settings, 1 a failure.
+        exit_code: what the command ends with: 2 for a mistake in the settings, 1 for a failure.
     """
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:

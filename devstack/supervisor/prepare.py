@@ -1,10 +1,9 @@
 """What must be there before the first request: tables, bucket, demo data and a sample photo.
 
-Run by the supervisor as a process of its own (`python -m devstack.prepare`), so that its imports
-happen while the services start, and its memory is given back.
+The supervisor runs this as a process of its own, so that its imports happen while the services
+start, and its memory is given back.
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -13,31 +12,35 @@ from sqlalchemy.exc import OperationalError
 
 from core.errors import TransientError
 from core.settings import SettingsError, load_settings
-from devstack.supervisor.home import demo, home, sample_photo, schema_fingerprint, secrets_file
+from devstack.sandbox.stock_photos.pictures import draw
+from devstack.supervisor.home import demo, home, secrets_file
 from storage.migrations.run import migrate
 from storage.resources import open_resources
 
-_PATIENCE = 60.0
+_MAX_WAIT_SECONDS = 60.0
+# 12 megapixels, as a phone takes them.
+_SAMPLE_PHOTO_PIXELS = (4000, 3000)
 
 
 def main() -> int:
     place = home.from_environment()
-    sample_photo.make(place.sample_photo)
+    if not place.sample_photo.exists():
+        unfinished = place.sample_photo.with_suffix(".part")
+        unfinished.write_bytes(draw("sample", *_SAMPLE_PHOTO_PIXELS))
+        unfinished.replace(place.sample_photo)
     resources = open_resources(load_settings(), concurrency=2, name="prepare")
     try:
-        _persist(lambda: migrate(resources.database.engine))
-        schema_fingerprint.remember(place, os.environ[schema_fingerprint.DATABASE_NAME_VARIABLE])
-        password = secrets_file.load_or_create(place).demo_password
-        demo.ensure(place, resources, password)
-        _persist(resources.objects.make_bucket)
+        _retry(lambda: migrate(resources.database.engine))
+        demo.ensure(place, resources, secrets_file.load_or_create(place).demo_password)
+        _retry(resources.objects.make_bucket)
     finally:
         resources.close()
     return 0
 
 
-def _persist(action: Callable[[], object]) -> None:
-    """Try again while a service is still starting; its last complaint is raised in the end."""
-    deadline = time.monotonic() + _PATIENCE
+def _retry(action: Callable[[], object]) -> None:
+    """Try again while a service is still starting; raise its last error after a minute."""
+    deadline = time.monotonic() + _MAX_WAIT_SECONDS
     while True:
         try:
             action()
@@ -52,5 +55,5 @@ def _persist(action: Callable[[], object]) -> None:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except SettingsError as wrong:
-        sys.exit(f"Settings are missing or wrong:\n{wrong}")
+    except SettingsError as error:
+        sys.exit(f"Settings are missing or wrong:\n{error}")

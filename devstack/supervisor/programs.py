@@ -2,17 +2,23 @@
 
 import http.client
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from devstack import LOOPBACK
-from devstack.sandbox.payment_settings import WEBHOOK_PATH
+from devstack.sandbox.sandbox_settings import WEBHOOK_PATH
 from devstack.supervisor.home.home import Home
-from devstack.supervisor.home.schema_fingerprint import DATABASE_NAME_VARIABLE
 from devstack.supervisor.processes.program import Program
 
 LANES = ("io", "media", "bulk")
-_SERVICES = frozenset({"postgres", "valkey"})
+
+# The order of a stop: first the programs that take requests, last those that keep data.
+STOP_STAGES = (
+    ("prepare", "api"),
+    ("beat", *(f"worker-{lane}" for lane in LANES)),
+    ("flower", "sandbox"),
+)
+_PREPARE = "devstack.supervisor.prepare"
+_NEEDS = frozenset({"postgres", "valkey", "prepare"})
 
 
 @dataclass(frozen=True)
@@ -31,95 +37,50 @@ def mail_settings(ports: Ports) -> dict[str, str]:
     }
 
 
-def stages() -> tuple[tuple[str, ...], ...]:
-    """The order of a stop: who takes requests first, who keeps data last."""
-    workers = tuple(f"worker-{lane}" for lane in LANES)
-    return (("prepare", "api"), ("beat", *workers), ("flower", "sandbox"))
+def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]:
+    """Every program of ours, in the order of their start."""
 
+    def program(name: str, *words: str, module: str = "cli.main", **more: str) -> Program:
+        # -P: a folder called `cli` in the current directory must not be taken for ours.
+        argv = (sys.executable, "-P", "-m", module, *words)
+        return Program(name, argv, log=home.log(name), environment={**environment, **more})
 
-def plan(
-    home: Home, environment: dict[str, str], ports: Ports, *, database: str, is_migrated: bool
-) -> list[Program]:
-    """Every program of ours, those that the rest waits for first.
-
-    Args:
-        is_migrated: the tables are known to be there, so nobody waits for `prepare`.
-    """
-    needs = _SERVICES if is_migrated else _SERVICES | {"prepare"}
-
-    def ours(name: str, *words: str, ready: Callable[[], bool]) -> Program:
-        return Program(
-            name=name,
-            argv=_module("cli.main", *words),
-            log=home.log(name),
-            environment=environment,
-            ready=ready,
-            needs=needs,
+    def worker(lane: str) -> Program:
+        name = f"worker-{lane}"
+        ready_file = home.work / f"{name}.ready"
+        return replace(
+            program(name, "worker", "--lane", lane, PRESSROOM_READY_FILE=str(ready_file)),
+            ready=ready_file.exists,
+            prepare=lambda: ready_file.unlink(missing_ok=True),
+            needs=_NEEDS,
         )
 
-    api = ("serve", "--host", LOOPBACK, "--port", str(ports.api))
-    flower = ("flower", "--host", LOOPBACK, "--port", str(ports.flower))
+    prepare = program("prepare", module=_PREPARE, PRESSROOM_HOME=str(home.path))
+    api = program("api", "serve", "--host", LOOPBACK, "--port", str(ports.api))
+    flower = program("flower", "flower", "--host", LOOPBACK, "--port", str(ports.flower))
+    sandbox = program(
+        "sandbox",
+        *("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp)),
+        *("--webhook-url", f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}"),
+        module="devstack.sandbox",
+    )
     return [
-        _prepare(home, environment, database),
-        ours("api", *api, ready=lambda: answers(ports.api, "/readyz")),
-        *(_worker(home, environment, lane, needs) for lane in LANES),
-        ours("beat", "beat", ready=lambda: True),
-        ours("flower", *flower, ready=lambda: answers(ports.flower, "/healthcheck")),
-        _sandbox(home, environment, ports),
+        replace(prepare, once=True, grace=5.0),
+        replace(api, ready=lambda: answers(ports.api, "/readyz"), needs=_NEEDS),
+        *map(worker, LANES),
+        replace(program("beat", "beat"), needs=_NEEDS),
+        replace(flower, ready=lambda: answers(ports.flower, "/healthcheck"), needs=_NEEDS),
+        replace(sandbox, ready=lambda: answers(ports.sandbox, "/healthz"), grace=5.0),
     ]
-
-
-def _prepare(home: Home, environment: dict[str, str], database: str) -> Program:
-    own = {"PRESSROOM_HOME": str(home.path), DATABASE_NAME_VARIABLE: database}
-    return Program(
-        name="prepare",
-        argv=_module("devstack.supervisor.prepare"),
-        log=home.log("prepare"),
-        environment={**environment, **own},
-        once=True,
-        grace=5.0,
-    )
-
-
-def _worker(home: Home, environment: dict[str, str], lane: str, needs: frozenset[str]) -> Program:
-    name = f"worker-{lane}"
-    mark = home.work / f"{name}.ready"
-    return Program(
-        name=name,
-        argv=_module("cli.main", "worker", "--lane", lane),
-        log=home.log(name),
-        environment={**environment, "PRESSROOM_READY_FILE": str(mark)},
-        ready=mark.exists,
-        prepare=lambda: mark.unlink(missing_ok=True),
-        needs=needs,
-    )
-
-
-def _sandbox(home: Home, environment: dict[str, str], ports: Ports) -> Program:
-    words = ("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp))
-    webhook = ("--webhook-url", f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}")
-    return Program(
-        name="sandbox",
-        argv=_module("devstack.sandbox", *words, *webhook),
-        log=home.log("sandbox"),
-        environment=environment,
-        ready=lambda: answers(ports.sandbox, "/healthz"),
-        grace=5.0,
-    )
-
-
-def _module(name: str, *words: str) -> tuple[str, ...]:
-    # -P: a directory called `cli` where the user happens to be must not be taken for ours.
-    return (sys.executable, "-P", "-m", name, *words)
 
 
 def answers(port: int, path: str) -> bool:
     """Whether a server on this loopback port answers the path with 200 within a second."""
-    link = http.client.HTTPConnection(LOOPBACK, port, timeout=1.0)
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=1.0)
     try:
-        link.request("GET", path)
-        return link.getresponse().status == http.client.OK
+        connection.request("GET", path)
+        return connection.getresponse().status == http.client.OK
     except (OSError, http.client.HTTPException):
         return False
     finally:
-        link.close()
+        connection.close()

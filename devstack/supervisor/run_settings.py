@@ -1,4 +1,4 @@
-from devstack.sandbox import llm_settings
+from devstack.sandbox.sandbox_settings import llm_settings
 from devstack.supervisor.embedded.stack import common_settings
 from devstack.supervisor.home import run_file
 from devstack.supervisor.home.environment import own_settings
@@ -7,7 +7,7 @@ from devstack.supervisor.home.secrets_file import load_or_create
 
 
 def settings_of(home: Home) -> dict[str, str]:
-    """The PRESSROOM_ settings under which the home's running stack works; none if none runs."""
+    """The PRESSROOM_ settings of the stack that runs on this home; empty when none runs."""
     run = run_file.read(home)
     if run is None:
         return {}
@@ -19,6 +19,6 @@ def settings_of(home: Home) -> dict[str, str]:
         "PRESSROOM_S3_ACCESS_KEY": run.s3.access_key,
         "PRESSROOM_S3_SECRET_KEY": run.s3.secret_key,
         "PRESSROOM_S3_BUCKET": run.s3.bucket,
-        # Else a provider that is set for the stack would lack its model here.
-        **llm_settings.sandbox_settings(run.sandbox_url, own_settings()),
+        # A command must find the model of a provider that is set for the stack.
+        **llm_settings(run.sandbox_url, own_settings()),
     }

@@ -11,12 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from devstack import LOOPBACK
-from devstack.sandbox import (
-    challenge_settings,
-    llm_settings,
-    payment_settings,
-    stock_photo_settings,
-)
+from devstack.sandbox import sandbox_settings
 from devstack.supervisor import programs
 from devstack.supervisor.display import Display
 from devstack.supervisor.embedded.stack import (
@@ -27,18 +22,18 @@ from devstack.supervisor.embedded.stack import (
     services_lock,
 )
 from devstack.supervisor.errors import StackError
-from devstack.supervisor.home import environment, run_file, schema_fingerprint
+from devstack.supervisor.home import environment, run_file
 from devstack.supervisor.home.home import Home, Lock
 from devstack.supervisor.home.private_files import read_json_object
-from devstack.supervisor.home.secrets_file import Secrets, load_or_create
+from devstack.supervisor.home.secrets_file import load_or_create
 from devstack.supervisor.processes.group import Group
-from devstack.supervisor.processes.ports import PortPicker, from_setting
+from devstack.supervisor.processes.ports import PortPicker, port_from_setting
 from devstack.supervisor.processes.signals import StopRequests
 from devstack.supervisor.processes.watcher_client import Watcher
 
-_START_TIMEOUT = 120.0
-_STARTING_TICK = 0.04
-_IDLE_TICK = 1.0
+_MAX_START_SECONDS = 120.0
+_STARTING_TICK_SECONDS = 0.04
+_IDLE_TICK_SECONDS = 1.0
 
 
 class AlreadyRunningError(Exception):
@@ -50,29 +45,9 @@ class StackPlan:
     """One run, decided before anything is started."""
 
     home: Home
-    secrets: Secrets
     ports: programs.Ports
     embedded: EmbeddedServices
     environment: dict[str, str]
-
-    def group(self, watcher: Watcher, display: Display) -> Group:
-        own_database = environment.own_settings().get("PRESSROOM_DATABASE_URL")
-        database = own_database or "embedded"
-        has_data = own_database is not None or self.home.postgres.exists()
-        ours = programs.plan(
-            self.home,
-            self.environment,
-            self.ports,
-            database=database,
-            is_migrated=has_data and schema_fingerprint.is_current(self.home, database),
-        )
-        # What imports for a second starts before initdb holds up the loop; Postgres is last.
-        early = [each for each in ours if not each.needs]
-        late = [each for each in ours if each.needs]
-        *others, postgres = self.embedded.programs or (None,)
-        first = [each for each in others if each is not None]
-        last = [postgres] if postgres is not None else []
-        return Group([*first, *early, *last, *late], watcher, display.say)
 
 
 def run(home: Home, display: Display) -> None:
@@ -80,11 +55,11 @@ def run(home: Home, display: Display) -> None:
 
     Raises:
         AlreadyRunningError: another supervisor runs on this home.
-        StackError: it could not start; nothing is left running.
+        StackError: the stack could not start; nothing is left running.
     """
     home.create()
     with _only_supervisor(home), services_lock(home, display.say) as lock:
-        plan = _decide(home, lock)
+        plan = _plan(home, lock)
         requests = StopRequests()
         requests.install()
         _Supervisor(plan, lock, display, requests).run()
@@ -103,26 +78,27 @@ def _only_supervisor(home: Home) -> Iterator[None]:
         lock.release()
 
 
-def _decide(home: Home, lock: Lock) -> StackPlan:
-    api_port, flower_port = from_setting("PORT", 8000), from_setting("FLOWER_PORT", 5555)
+def _plan(home: Home, lock: Lock) -> StackPlan:
+    api_port, flower_port = port_from_setting("PORT", 8000), port_from_setting("FLOWER_PORT", 5555)
     if api_port == flower_port:
         raise StackError(f"PORT and FLOWER_PORT are both {api_port}.", exit_code=2)
+    own = environment.own_settings()
     secrets = load_or_create(home)
     picker = PortPicker(home.ports_file)
-    embedded = embed(home, secrets, picker, lock, environment.own_settings())
+    embedded = embed(home, secrets, picker, lock, own)
     ports = programs.Ports(api_port, flower_port, picker.pick("sandbox"), picker.pick("smtp"))
     picker.keep()
-    common = common_settings(secrets, api_url=f"http://{LOOPBACK}:{api_port}")
-    sandbox_url, own = f"http://{LOOPBACK}:{ports.sandbox}", environment.own_settings()
-    sandbox = {
+    sandbox_url = f"http://{LOOPBACK}:{ports.sandbox}"
+    chosen = {
+        **common_settings(secrets, api_url=f"http://{LOOPBACK}:{api_port}"),
+        **embedded.environment,
         **programs.mail_settings(ports),
-        **challenge_settings.sandbox_settings(sandbox_url, own),
-        **payment_settings.sandbox_settings(sandbox_url, own),
-        **llm_settings.sandbox_settings(sandbox_url, own),
-        **stock_photo_settings.sandbox_settings(sandbox_url, own),
+        **sandbox_settings.challenge_settings(sandbox_url, own),
+        **sandbox_settings.payment_settings(sandbox_url, own),
+        **sandbox_settings.llm_settings(sandbox_url, own),
+        **sandbox_settings.stock_photo_settings(sandbox_url, own),
     }
-    settings = environment.for_programs({**common, **embedded.environment, **sandbox})
-    return StackPlan(home, secrets, ports, embedded, settings)
+    return StackPlan(home, ports, embedded, environment.for_programs(chosen))
 
 
 class _Supervisor:
@@ -133,8 +109,10 @@ class _Supervisor:
         self._display = display
         self._requests = requests
         self._watcher = Watcher(keep_open=(lock.descriptor,))
-        self._group = plan.group(self._watcher, display)
-        self._told: dict[str, int] = {}
+        # Ours come first: those that need nothing import while initdb holds up the loop.
+        ours = programs.plan(plan.home, plan.environment, plan.ports)
+        self._group = Group([*ours, *plan.embedded.programs], self._watcher, display.say)
+        self._published_pids: dict[str, int] = {}
 
     def run(self) -> None:
         try:
@@ -145,8 +123,8 @@ class _Supervisor:
             self._stop()
 
     def _start(self) -> bool:
-        """Wait until all is ready; False when somebody asked for a stop meanwhile."""
-        deadline = time.monotonic() + _START_TIMEOUT
+        """Wait until all is ready; False when a signal asks for a stop before that."""
+        deadline = time.monotonic() + _MAX_START_SECONDS
         while not self._requests.is_stopping:
             self._group.tick()
             self._display.progress(self._group.children)
@@ -155,34 +133,35 @@ class _Supervisor:
             self._group.check_start()
             if time.monotonic() > deadline:
                 raise StackError(
-                    f"Not ready after {_START_TIMEOUT:.0f} s: {self._group.not_ready()}. "
+                    f"Not ready after {_MAX_START_SECONDS:.0f} s: {self._group.not_ready()}. "
                     f"Their logs are in {self._plan.home.logs}"
                 )
-            self._requests.wait(_STARTING_TICK)
+            self._requests.wait(_STARTING_TICK_SECONDS)
         return False
 
     def _watch(self) -> None:
         while not self._requests.is_stopping:
             self._group.tick()
-            if self._group.pids != self._told:
+            if self._group.pids != self._published_pids:
                 self._publish()
-            self._requests.wait(_IDLE_TICK if self._group.is_ready else _STARTING_TICK)
+            is_idle = self._group.is_ready
+            self._requests.wait(_IDLE_TICK_SECONDS if is_idle else _STARTING_TICK_SECONDS)
 
     def _stop(self) -> None:
         self._display.end_progress()
         if self._requests.is_stopping:
-            self._display.say("Stopping; once more to hurry.")
+            self._display.say("Stopping. Press Ctrl-C again to hurry.")
         run_file.remove(self._plan.home)
-        self._group.stop([*programs.stages(), SERVICE_STAGE], self._requests.is_hurried)
+        self._group.stop([*programs.STOP_STAGES, SERVICE_STAGE], self._requests.is_hurried)
         self._watcher.close()
 
     def _publish(self) -> run_file.Run:
-        self._told = self._group.pids
-        run = describe(self._plan, {**self._told, "supervisor": os.getpid()})
+        self._published_pids = self._group.pids
+        run = describe(self._plan, {**self._published_pids, "supervisor": os.getpid()})
         try:
             run_file.write(self._plan.home, run)
         except OSError as error:
-            # A full disk is no reason to take down what still runs.
+            # A full disk is no reason to stop what still runs.
             self._display.say(f"Cannot write {self._plan.home.run_file}: {error.strerror}")
         return run
 

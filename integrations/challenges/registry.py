@@ -1,4 +1,4 @@
-from core.errors import unavailable
+from core.refusals.mailing import CHALLENGE_NOT_CONFIGURED
 from core.settings import Settings
 from integrations.challenges.port import Challenge, ChallengeProviderName
 from integrations.challenges.siteverify import (
@@ -46,11 +46,7 @@ class Challenges:
         Raises ``challenge.not_configured`` (unavailable): the operator can mend it, not the caller.
         """
         if provider not in self._adapters:
-            raise unavailable(
-                "challenge.not_configured",
-                f"Challenges of {provider} are not set up here.",
-                retry_after=_RETRY_AFTER_SECONDS,
-            )
+            raise CHALLENGE_NOT_CONFIGURED(provider=provider)
         return self._adapters[provider]
 
     async def aclose(self) -> None:

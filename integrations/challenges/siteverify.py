@@ -13,8 +13,9 @@ from http import HTTPStatus
 import orjson
 from pydantic import SecretStr
 
-from core.errors import DomainError, forbidden, unavailable
+from core.errors import DomainError
 from core.logging import get_logger
+from core.refusals.mailing import CHALLENGE_FAILED, CHALLENGE_UNAVAILABLE
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.http_client import (
     AsyncHttpClient,
@@ -164,15 +165,11 @@ class SiteVerify:
 
     def _failed(self, reason: str) -> DomainError:
         _log.info("challenge failed", provider=self._profile.provider, reason=reason)
-        return forbidden("challenge.failed", "The challenge was not passed. Solve a new one.")
+        return CHALLENGE_FAILED()
 
     def _unavailable(self, reason: str) -> DomainError:
         _log.warning("challenge unavailable", provider=self._profile.provider, reason=reason)
-        return unavailable(
-            "challenge.unavailable",
-            "The challenge can't be checked at the moment. Try again with a new one.",
-            retry_after=_RETRY_AFTER_SECONDS,
-        )
+        return CHALLENGE_UNAVAILABLE()
 
 
 def _read(reply: HttpReply) -> dict[str, object]:

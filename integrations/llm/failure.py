@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.errors import DomainError, provider_failed, too_slow, unavailable
+from core.errors import DomainError
+from core.refusals.composer import LLM_FAILED, LLM_TOO_SLOW, LLM_UNAVAILABLE
 from integrations.llm.circuit import Health
 
 _RETRY_AFTER_SECONDS = 30
@@ -33,15 +34,11 @@ class Failure(Exception):
 
     def told(self) -> DomainError:
         if self.outcome is CallOutcome.TOO_SLOW:
-            return too_slow("llm.too_slow", "The language model took too long.")
+            return LLM_TOO_SLOW()
         if self.outcome is CallOutcome.UNAVAILABLE:
             after = _RETRY_AFTER_SECONDS if self.retry_after is None else self.retry_after
-            return unavailable(
-                "llm.unavailable",
-                "The language model takes no questions at the moment.",
-                retry_after=max(1, math.ceil(after)),
-            )
-        return provider_failed("llm.failed", "The language model gave no usable answer.")
+            return LLM_UNAVAILABLE(retry_after=max(1, math.ceil(after)))
+        return LLM_FAILED()
 
 
 class RequestRejected(Exception):

@@ -7,8 +7,8 @@ from email.policy import EmailPolicy
 from email.utils import format_datetime, formataddr, make_msgid
 
 from core import clock
-from core.errors import DomainError, provider_failed
-from core.mail_server import MailSender
+from core.refusals.mail import MAIL_UNWRITABLE
+from core.settings.mail_server import MailSender
 from integrations.mail.port import Mail
 
 _KEY = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
@@ -49,7 +49,7 @@ def compose(mail: Mail, sender: MailSender, address: str) -> bytes:
         message.set_content(mail.text, cte="quoted-printable")
         message.add_alternative(mail.html, subtype="html", cte="quoted-printable")
     except UnicodeError:
-        raise _refused("The text") from None
+        raise MAIL_UNWRITABLE(what="The text") from None
     return message.as_bytes()
 
 
@@ -57,14 +57,14 @@ def _message_id(mail: Mail, sender: MailSender) -> str:
     if mail.key is None:
         return make_msgid(domain=sender.domain)
     if not _KEY.match(mail.key):
-        raise _refused("The key")
+        raise MAIL_UNWRITABLE(what="The key")
     return f"<{mail.key}@{sender.domain}>"
 
 
 def _checked(name: str, value: str) -> str:
     is_ours = name.lower() in _OURS or name.lower().startswith("content-")
     if is_ours or not _NAME.match(name) or _CONTROLS.search(value):
-        raise _refused("A header")
+        raise MAIL_UNWRITABLE(what="A header")
     return _written(name, value)
 
 
@@ -72,13 +72,9 @@ def _written(name: str, value: str) -> str:
     """The value in ASCII; other text, or text that looks encoded, becomes encoded words."""
     if value.isascii() and "=?" not in value:
         if len(name) + len(": ") + len(value) > _MAX_LINE_BYTES:
-            raise _refused("A header")
+            raise MAIL_UNWRITABLE(what="A header")
         return value
     try:
         return Header(value, "utf-8", header_name=name).encode(linesep="\r\n")
     except UnicodeError:
-        raise _refused("A header") from None
-
-
-def _refused(what: str) -> DomainError:
-    return provider_failed("mail.refused", f"{what} can't be put into a mail.")
+        raise MAIL_UNWRITABLE(what="A header") from None

@@ -1,8 +1,8 @@
 """The mailer that the settings name."""
 
 from core.errors import TransientError
-from core.mail_server import MailSender, MailServer
 from core.settings import Settings
+from core.settings.mail_server import MailSender, MailServer
 from integrations.mail.port import Mail, Mailer
 from integrations.mail.smtp import SmtpMailer
 

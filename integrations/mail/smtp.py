@@ -11,8 +11,15 @@ from functools import cached_property
 
 from email_validator import EmailNotValidError, ValidatedEmail, validate_email
 
-from core.errors import DomainError, TransientError, provider_failed
-from core.mail_server import MailSecurity, MailSender, MailServer
+from core.errors import TransientError
+from core.refusals.mail import (
+    MAIL_MESSAGE_REFUSED,
+    MAIL_RECIPIENT_INVALID,
+    MAIL_RECIPIENT_NOT_ASCII,
+    MAIL_RECIPIENT_REFUSED,
+    MAIL_TOO_LARGE,
+)
+from core.settings.mail_server import MailSecurity, MailSender, MailServer
 from integrations.mail.message import compose
 from integrations.mail.port import Mail
 
@@ -75,14 +82,14 @@ class SmtpMailer:
 def _require_extensions(connection: smtplib.SMTP, options: list[str]) -> None:
     connection.ehlo_or_helo_if_needed()
     if "SMTPUTF8" in options and not connection.has_extn("smtputf8"):
-        raise _refused("The mail server takes ASCII characters only before the @.")
+        raise MAIL_RECIPIENT_NOT_ASCII()
 
 
 def _recipient(address: str) -> ValidatedEmail:
     try:
         return validate_email(address, check_deliverability=False)
     except EmailNotValidError:
-        raise _refused("The recipient is not an e-mail address.") from None
+        raise MAIL_RECIPIENT_INVALID() from None
 
 
 def _verdict(error: smtplib.SMTPException) -> Exception:
@@ -95,11 +102,11 @@ def _verdict(error: smtplib.SMTPException) -> Exception:
         return TransientError(what)
     match error:
         case smtplib.SMTPRecipientsRefused():
-            return _refused(f"The mail server refused the recipient ({code}).")
+            return MAIL_RECIPIENT_REFUSED(status=code)
         case smtplib.SMTPDataError():
-            return _refused(f"The mail server refused the message ({code}).")
+            return MAIL_MESSAGE_REFUSED(status=code)
         case smtplib.SMTPSenderRefused() if code == _TOO_LARGE:
-            return _refused(f"The message is too large for the mail server ({code}).")
+            return MAIL_TOO_LARGE(status=code)
     # The greeting, the login or the sender: the settings are wrong, not the mail.
     return TransientError(what)
 
@@ -111,7 +118,3 @@ def _code(error: smtplib.SMTPException) -> int | None:
     if isinstance(error, smtplib.SMTPResponseException):
         return error.smtp_code
     return None
-
-
-def _refused(message: str) -> DomainError:
-    return provider_failed("mail.refused", message)

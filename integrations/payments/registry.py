@@ -3,7 +3,13 @@
 from functools import cached_property
 from threading import Lock
 
-from core.errors import DomainError, invalid, unavailable
+from core.errors import DomainError
+from core.refusals.money import (
+    TOPUP_CHANNEL_UNAVAILABLE,
+    TOPUP_NO_CHANNEL,
+    TOPUP_NO_SANDBOX,
+    WEBHOOK_SIGNATURE_INVALID,
+)
 from core.settings import Settings
 from integrations.payments.port import Event, PaymentChannel, Payments
 
@@ -54,16 +60,8 @@ class PaymentChannels:
         if channel in self._accounts:
             return self._adapters[channel]
         if channel is PaymentChannel.SANDBOX and self._accounts:
-            raise invalid(
-                "topup.channel_unavailable",
-                "There is no sandbox here.",
-                field="body.channel",
-            )
-        raise unavailable(
-            "topup.channel_unavailable",
-            f"Payments through {channel} are not set up here.",
-            retry_after=_RETRY_AFTER_SECONDS,
-        )
+            raise TOPUP_NO_SANDBOX()
+        raise TOPUP_CHANNEL_UNAVAILABLE(channel=channel)
 
     def event(self, body: bytes, signature: str) -> tuple[Payments, Event]:
         """Read a webhook of the account that it is signed for; raises as ``Payments.event``."""
@@ -73,14 +71,10 @@ class PaymentChannels:
             try:
                 return account, account.event(body, signature)
             except DomainError as error:
-                if error.code != "webhook.signature_invalid":
+                if error.code != WEBHOOK_SIGNATURE_INVALID.code:
                     raise
                 refusal = error
-        raise refusal or unavailable(
-            "topup.channel_unavailable",
-            "Payments are not set up here.",
-            retry_after=_RETRY_AFTER_SECONDS,
-        )
+        raise refusal or TOPUP_NO_CHANNEL()
 
     @property
     def _adapters(self) -> dict[PaymentChannel, Payments]:

@@ -16,8 +16,9 @@ import stripe
 from pydantic import SecretStr
 
 from core import clock
-from core.errors import DomainError, TransientError, malformed, provider_failed
+from core.errors import DomainError, TransientError
 from core.logging import get_logger
+from core.refusals.money import PAYMENTS_REFUSED, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE
 from integrations.payments import stripe_facts as facts
 from integrations.payments.port import Checkout, Event, Evidence, OpenedCheckout, PaymentChannel
 from integrations.payments.stripe_http import StripeHttpClient
@@ -122,9 +123,7 @@ class StripeCheckout:
         try:
             return self._read(orjson.loads(body))
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
-            raise malformed(
-                "webhook.unreadable", "The body is signed, but no event can be read from it."
-            ) from None
+            raise WEBHOOK_UNREADABLE() from None
 
     def _check(self, body: bytes, signature: str) -> None:
         secret = self._webhook_secret.get_secret_value()
@@ -132,10 +131,7 @@ class StripeCheckout:
             stripe.WebhookSignature.verify_header(body, signature, secret, _TOLERANCE_SECONDS)
         # The library raises the other two for a body or a header that is no text.
         except (stripe.SignatureVerificationError, ValueError, TypeError):
-            raise malformed(
-                "webhook.signature_invalid",
-                "The signature is missing, wrong, or more than five minutes old.",
-            ) from None
+            raise WEBHOOK_SIGNATURE_INVALID() from None
 
     def _read(self, sent: Mapping[str, Any]) -> Event:
         if sent["object"] != "event":
@@ -220,5 +216,4 @@ def _verdict(error: stripe.StripeError) -> Exception:
 
 def _refused(reason: str, status: int | None, **details: str | None) -> DomainError:
     _log.error("payment provider refused", reason=reason, status=status, **details)
-    shown = f"The payment provider refused the request ({reason})."
-    return provider_failed("payments.refused", shown)
+    return PAYMENTS_REFUSED(reason=reason)

@@ -8,8 +8,16 @@ from typing import Any
 
 import orjson
 
-from core.errors import DomainError, malformed, not_found, provider_failed, too_slow, unavailable
+from core.errors import DomainError
 from core.logging import get_logger
+from core.refusals.composer import (
+    STOCKPHOTO_FAILED,
+    STOCKPHOTO_LIMIT_REACHED,
+    STOCKPHOTO_NOT_FOUND,
+    STOCKPHOTO_REFUSED,
+    STOCKPHOTO_TOO_SLOW,
+    STOCKPHOTO_UNAVAILABLE,
+)
 from integrations.http_client import (
     HttpBounds,
     HttpClient,
@@ -65,14 +73,12 @@ class Exchange:
         try:
             reply = self._http.send("GET", self._base + path, **content)
         except HttpTimeout:
-            raise too_slow("stockphoto.too_slow", f"{self._name} did not answer in time.") from None
+            raise STOCKPHOTO_TOO_SLOW(provider=self._name) from None
         except ReplyRefused as refused:
             raise self._failed(str(refused)) from None
         except HttpFailure as failure:
             log.warning("stockphoto.unreachable", reason=reason_of(failure))
-            raise unavailable(
-                "stockphoto.unavailable", f"{self._name} can't be reached.", retry_after=5
-            ) from None
+            raise STOCKPHOTO_UNAVAILABLE(provider=self._name) from None
         quotas = _quotas(reply.headers)
         self._report(self._name, quotas)
         if reply.status != HTTPStatus.OK:
@@ -99,20 +105,18 @@ class Exchange:
         # Unsplash answers 403 both when no requests are left and when the caller may not ask.
         if status == HTTPStatus.TOO_MANY_REQUESTS or (status == HTTPStatus.FORBIDDEN and spent):
             log.warning("stockphoto.limit_reached", provider=self._name)
-            return unavailable(
-                "stockphoto.limit_reached",
-                f"{self._name} takes no more requests at the moment.",
-                retry_after=_retry_after(reply.headers),
+            return STOCKPHOTO_LIMIT_REACHED(
+                provider=self._name, retry_after=_retry_after(reply.headers)
             )
         if status == HTTPStatus.NOT_FOUND:
-            return not_found("stockphoto.not_found", f"{self._name} has no such photo.")
+            return STOCKPHOTO_NOT_FOUND(provider=self._name)
         if status in _ABOUT_THE_REQUEST:
-            return malformed("stockphoto.refused", f"{self._name} makes no sense of this request.")
+            return STOCKPHOTO_REFUSED(provider=self._name)
         return self._failed(f"status {status}")
 
     def _failed(self, reason: str) -> DomainError:
         log.warning("stockphoto.failed", provider=self._name, reason=reason)
-        return provider_failed("stockphoto.failed", f"{self._name} gave no usable answer.")
+        return STOCKPHOTO_FAILED(provider=self._name)
 
 
 def _quotas(headers: HttpHeaders) -> tuple[Quota, ...]:

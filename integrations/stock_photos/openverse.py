@@ -7,9 +7,10 @@ licence and the credit that the licence asks for.
 
 import re
 
+from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
 from integrations.stock_photos.exchange import Exchange, QuotaReport
+from integrations.stock_photos.file_urls import file_url_of
 from integrations.stock_photos.port import Photo, PhotoProviderName
-from integrations.stock_photos.refusals import endpoint_not_allowed, file_url_of
 
 # Larger pages are refused without an account. Every page then has this size, so none is skipped.
 _MAX_PAGE_PHOTOS = 20
@@ -33,7 +34,7 @@ class Openverse:
     def photo_at(self, endpoint: str) -> Photo:
         match = self._endpoint.fullmatch(endpoint)
         if match is None:
-            raise endpoint_not_allowed()
+            raise STOCKPHOTO_ENDPOINT_NOT_ALLOWED()
         return Photo(match["id"])
 
     def download_url(self, photo: Photo) -> str:

@@ -1,4 +1,4 @@
-from core.errors import unavailable
+from core.refusals.composer import STOCKPHOTO_NOT_CONFIGURED
 from core.settings import Settings
 from integrations.stock_photos.exchange import QuotaReport
 from integrations.stock_photos.openverse import Openverse
@@ -24,11 +24,7 @@ class StockPhotoProviders:
     def named(self, name: PhotoProviderName) -> StockPhotos:
         """Raises ``stockphoto.not_configured`` (unavailable): the caller can't mend it."""
         if name not in self._adapters:
-            raise unavailable(
-                "stockphoto.not_configured",
-                f"Stock photos of {name} are not set up here.",
-                retry_after=_RETRY_AFTER_SECONDS,
-            )
+            raise STOCKPHOTO_NOT_CONFIGURED(provider=name)
         return self._adapters[name]
 
 

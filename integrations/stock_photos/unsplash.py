@@ -8,9 +8,10 @@ import re
 
 from pydantic import SecretStr
 
+from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
 from integrations.stock_photos.exchange import Exchange, QuotaReport
+from integrations.stock_photos.file_urls import file_url_of
 from integrations.stock_photos.port import Photo, PhotoProviderName
-from integrations.stock_photos.refusals import endpoint_not_allowed, file_url_of
 
 _ID = r"[A-Za-z0-9_-]{1,64}"
 _IXID = r"[A-Za-z0-9_=-]{1,512}"
@@ -39,7 +40,7 @@ class Unsplash:
     def photo_at(self, endpoint: str) -> Photo:
         match = self._endpoint.fullmatch(endpoint)
         if match is None:
-            raise endpoint_not_allowed()
+            raise STOCKPHOTO_ENDPOINT_NOT_ALLOWED()
         return Photo(match["id"], match["ixid"] or "")
 
     def download_url(self, photo: Photo) -> str:

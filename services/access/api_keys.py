@@ -1,63 +1,48 @@
-"""API keys. Only an HMAC of a key is stored, so a copy of the database opens nothing."""
+"""API keys. Only an HMAC of a key is stored, so a copy of the database gives no access."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import timedelta
 from threading import Lock
 
 from sqlalchemy import any_, bindparam, func, select, update
 
 from core import clock
-from core.errors import DomainError, insufficient_scope, invalid, not_found, unauthenticated
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
+from core.refusals.access import (
+    API_KEY_NAME,
+    API_KEY_NOT_FOUND,
+    AUTH_INVALID_API_KEY,
+)
 from core.scopes import EVERYTHING_OF_A_USER, Scope, effective
 from core.secret_form import API_KEY
 from models import ApiKey
+from services.access.caller import Caller
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
-# A busy key must not become a hot row: its last use is noted at most this often.
+# The last use of a key is written at most this often, so that a busy key is no hot row.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 MAX_KEY_NAME_CHARACTERS = 200
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who sent a request, and what their credential may do."""
-
-    user_id: int
-    scopes: frozenset[Scope]
-    # A session, or a key without restriction: it may make and revoke others.
-    unrestricted: bool
-    # Which credential it is: one of these.
-    key_id: int | None = None
-    session_id: int | None = None
-    grant_id: int | None = None
-
-
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "api-key")
+_PURPOSE = "api-key"
 
 
 def create(
     uow: UnitOfWork,
-    signer: Signer,
+    keyring: Keyring,
     *,
     user_id: int,
     name: str,
     scopes: Iterable[Scope] | None = None,
 ) -> tuple[ApiKey, str]:
-    """A new key and its secret, which is shown this once. ``None``: without restriction."""
+    """A new key and its secret, which is never shown again. ``scopes=None``: unrestricted."""
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
-        raise invalid(
-            "api_key.name", f"A key's name has 1 to {MAX_KEY_NAME_CHARACTERS} characters."
-        )
+        raise API_KEY_NAME(most=MAX_KEY_NAME_CHARACTERS)
     secret = API_KEY.generate()
     key = ApiKey(
         user_id=user_id,
         name=name,
-        secret_hmac=signer.digest(secret.encode()),
+        secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
         last_four=secret[-4:],
         scopes=None if scopes is None else sorted(set(scopes)),
     )
@@ -67,9 +52,9 @@ def create(
 
 
 class LastUseBuffer:
-    """The keys in use whose last use is to be written down: by the way, all together.
+    """The ids of keys that were used lately, until ``write`` stores the time for all of them.
 
-    A process that is killed forgets those of its last moments.
+    A process that is killed loses the uses of its last second.
     """
 
     def __init__(self) -> None:
@@ -87,31 +72,19 @@ class LastUseBuffer:
             database.rows(_NOTE_USES, key_ids=list(noted), now=clock.now())
 
 
-def authenticate(database: Database, uses: LastUseBuffer, signer: Signer, secret: str) -> Caller:
-    """The caller behind a key; raises ``auth.invalid_credentials``."""
+def authenticate(database: Database, uses: LastUseBuffer, keyring: Keyring, secret: str) -> Caller:
+    """The caller of a key; raises ``auth.invalid_credentials``."""
     if not API_KEY.matches(secret):
-        raise _unknown()
-    found = database.rows(_CREDENTIAL, digests=signer.digests(secret.encode()))
+        raise AUTH_INVALID_API_KEY()
+    found = database.rows(_CREDENTIAL, digests=keyring.signer(_PURPOSE).digests(secret.encode()))
     if not found:
-        raise _unknown()
+        raise AUTH_INVALID_API_KEY()
     [(key_id, user_id, sent_scopes, last_used_at)] = found
     if last_used_at is None or clock.now() - last_used_at >= _LAST_USE_RESOLUTION:
         uses.note(key_id)
     unrestricted = sent_scopes is None
     scopes = EVERYTHING_OF_A_USER if unrestricted else effective(map(Scope, sent_scopes))
     return Caller(user_id, scopes, unrestricted=unrestricted, key_id=key_id)
-
-
-def _unknown() -> DomainError:
-    return unauthenticated(
-        "auth.invalid_credentials", "The API key is unknown, mistyped or revoked."
-    )
-
-
-def require_scope(caller: Caller, scope: Scope) -> None:
-    """Raises ``auth.insufficient_scope``."""
-    if scope not in caller.scopes:
-        raise insufficient_scope(scope)
 
 
 def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[ApiKey]:
@@ -121,13 +94,13 @@ def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[ApiKey]
 
 
 def revoke(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
-    """End a key, of ``user_id`` where given: 1, or 0 when it was revoked already.
+    """Revoke a key (of ``user_id``, where given): 1, or 0 when it was revoked already.
 
     Raises ``api_key.not_found``.
     """
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
-        raise not_found("api_key.not_found", "There is no such API key.")
+        raise API_KEY_NOT_FOUND()
     statement = update(ApiKey).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
     result = uow.session.execute(statement.values(revoked_at=func.now()).returning(ApiKey.id))
     return len(result.all())
@@ -138,7 +111,7 @@ _CREDENTIAL = Statement(
         ApiKey.secret_hmac == any_(bindparam("digests")), ApiKey.revoked_at.is_(None)
     )
 )
-# Several processes must not wait for each other just to note the same minute.
+# Rows that another process updates are skipped: it writes the same minute.
 _UNLOCKED = (
     select(ApiKey.id)
     .where(ApiKey.id == any_(bindparam("key_ids")))

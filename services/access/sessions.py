@@ -1,51 +1,46 @@
 """Sessions: a browser in which a person is logged in, by a cookie of 256 random bits.
 
-Only an HMAC of the cookie is stored, so a copy of the database opens nothing. What is ended here is
+Only an HMAC of the cookie is stored, so a copy of the database gives no access. An ended session is
 refused on the next request.
 """
 
 import re
 import secrets
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from sqlalchemy import (
     ColumnElement,
     any_,
     bindparam,
-    delete,
     func,
-    or_,
     select,
     update,
 )
 
 from core import clock
-from core.errors import DomainError, not_found, unauthenticated
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
+from core.refusals.access import AUTH_INVALID_SESSION, SESSION_NOT_FOUND
 from core.scopes import EVERYTHING_OF_A_USER
 from models import UserSession
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 SESSION_LIFETIME = timedelta(days=30)
 IDLE_LIFETIME = timedelta(days=14)
-# A busy session must not become a hot row: its last use is noted at most this often.
+# The last use of a session is written at most this often, so that a busy one is no hot row.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
+_PURPOSE = "session"
 _WELL_FORMED = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 
 
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "session")
-
-
-def begin(uow: UnitOfWork, signer: Signer, user_id: int, *, browser: str | None = None) -> str:
-    """A new session; returns the cookie's value, which is never one that a browser sent."""
+def begin(uow: UnitOfWork, keyring: Keyring, user_id: int, *, browser: str | None = None) -> str:
+    """Begin a session; returns a new value for the cookie, never one that a browser sent."""
     value = secrets.token_urlsafe(32)
     uow.session.add(
         UserSession(
             user_id=user_id,
-            secret_hmac=signer.digest(value.encode()),
+            secret_hmac=keyring.signer(_PURPOSE).digest(value.encode()),
             browser=browser,
             expires_at=func.now() + SESSION_LIFETIME,
         )
@@ -53,15 +48,15 @@ def begin(uow: UnitOfWork, signer: Signer, user_id: int, *, browser: str | None 
     return value
 
 
-def authenticate(database: Database, signer: Signer, value: str) -> Caller:
-    """The person behind a cookie; raises ``auth.invalid_credentials``."""
+def authenticate(database: Database, keyring: Keyring, value: str) -> Caller:
+    """The caller of a session cookie; raises ``auth.invalid_credentials``."""
     if not is_well_formed(value):
-        raise _unknown()
+        raise AUTH_INVALID_SESSION()
     now = clock.now()
-    digests = signer.digests(value.encode())
+    digests = keyring.signer(_PURPOSE).digests(value.encode())
     found = database.rows(_LIVE, digests=digests, now=now, idle_since=now - IDLE_LIFETIME)
     if not found:
-        raise _unknown()
+        raise AUTH_INVALID_SESSION()
     [(session_id, user_id, last_used_at)] = found
     if now - last_used_at >= _LAST_USE_RESOLUTION:
         database.rows(_NOTE_USE, session_id=session_id, now=now)
@@ -73,20 +68,20 @@ def is_well_formed(value: str) -> bool:
 
 
 def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[UserSession]:
-    """The user's sessions that are open, the one used last first."""
+    """The user's open sessions, the one used last first."""
     query = select(UserSession).where(UserSession.user_id == user_id, *_open())
     query = query.order_by(UserSession.last_used_at.desc(), UserSession.id.desc())
     return list(uow.session.scalars(query.limit(limit)))
 
 
 def end(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
-    """End a session, of ``user_id`` where given: 1, or 0 when it was over already.
+    """End a session (of ``user_id``, where given): 1, or 0 when it had ended already.
 
     Raises ``session.not_found``.
     """
     session = uow.session.get(UserSession, session_id)
     if session is None or user_id not in (None, session.user_id):
-        raise not_found("session.not_found", "There is no such session.")
+        raise SESSION_NOT_FOUND()
     statement = update(UserSession).where(
         UserSession.id == session_id, UserSession.ended_at.is_(None)
     )
@@ -95,7 +90,7 @@ def end(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
 
 
 def end_all(uow: UnitOfWork, user_id: int, *, but: int | None = None) -> int:
-    """End the user's sessions but this one; returns how many there were."""
+    """End the user's sessions except ``but``; returns how many ended."""
     statement = update(UserSession).where(
         UserSession.user_id == user_id, UserSession.ended_at.is_(None)
     )
@@ -105,30 +100,18 @@ def end_all(uow: UnitOfWork, user_id: int, *, but: int | None = None) -> int:
     return len(uow.session.execute(ended).all())
 
 
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget sessions that were over by then."""
-    over = or_(UserSession.expires_at < before, UserSession.ended_at < before)
-    found = select(UserSession.id).where(over).limit(10_000)
-    statement = delete(UserSession).where(UserSession.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(UserSession.id)).all())
+def csrf_token(keyring: Keyring, value: str) -> str:
+    """The token that shows that a form is ours, in the browser with this cookie."""
+    return keyring.signer(_PURPOSE).sign(_csrf_message(value))
 
 
-def csrf_token(signer: Signer, value: str) -> str:
-    """What a form of ours says to show that it is ours, in the browser with this cookie."""
-    return signer.sign(_csrf_message(value))
-
-
-def is_csrf_token(signer: Signer, value: str, sent: str) -> bool:
-    return signer.verify(_csrf_message(value), sent)
+def is_csrf_token(keyring: Keyring, value: str, sent: str) -> bool:
+    return keyring.signer(_PURPOSE).verify(_csrf_message(value), sent)
 
 
 def _csrf_message(value: str) -> bytes:
     # No cookie has a colon, so this is never the message whose digest is stored.
     return b"csrf:" + value.encode()
-
-
-def _unknown() -> DomainError:
-    return unauthenticated("auth.invalid_credentials", "The session is over. Log in again.")
 
 
 def _open() -> tuple[ColumnElement[bool], ...]:
@@ -148,7 +131,7 @@ _LIVE = Statement(
         UserSession.last_used_at > bindparam("idle_since"),
     )
 )
-# Requests at the same time must not wait for each other just to note the same minute.
+# A row that another request updates is skipped: it writes the same minute.
 _UNLOCKED = (
     select(UserSession.id)
     .where(UserSession.id == bindparam("session_id"))

@@ -12,7 +12,7 @@ from core.keyring import Keyring
 from core.settings import Settings
 from services.composer import cache_names
 from services.composer.post import MetadataField, Post
-from storage.cache import Cache
+from storage.redis.cache import Cache
 
 MAX_WRITING_SECONDS = 45.0
 METADATA_CACHE_SECONDS = 24 * 3600
@@ -62,14 +62,14 @@ class MetadataResult:
 class MetadataCache:
     def __init__(self, settings: Settings, keyring: Keyring, cache: Cache) -> None:
         self._settings = settings
-        self._namer = cache_names.cache_key_signer(keyring)
+        self._keyring = keyring
         self._cache = cache
 
     def look_up(self, request: MetadataRequest) -> tuple[str, MetadataResult | None]:
         """The key of the request's result, and the result itself if it is cached."""
         post, wanted = request.post, ",".join(sorted(request.wanted)) or "tweets"
         key = cache_names.cache_key(
-            self._namer, "written", _EDITION, *self._writer(), wanted, post.title, post.content
+            self._keyring, "written", _EDITION, *self._writer(), wanted, post.title, post.content
         )
         text = self._cache.get(key)
         if text is None:

@@ -12,7 +12,7 @@ from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.registry import StockPhotoProviders
 from services.composer import cache_names
 from services.composer.worker_requests import SecondsLeft
-from storage.cache import Cache
+from storage.redis.cache import Cache
 
 log = get_logger(__name__)
 
@@ -77,14 +77,14 @@ class PhotoUse:
 class CachedStockPhotos:
     def __init__(self, providers: StockPhotoProviders, keyring: Keyring, cache: Cache) -> None:
         self.providers = providers
-        self._namer = cache_names.cache_key_signer(keyring)
+        self._keyring = keyring
         self._cache = cache
 
     def look_up(self, search: PhotoSearch) -> tuple[str, PhotoSearchResult | None]:
         """The key of the search's result, and the result itself if it is cached."""
         origin = self.providers.named(search.provider).origin
         key = cache_names.cache_key(
-            self._namer, "photos", origin, search.query, str(search.page), str(search.limit)
+            self._keyring, "photos", origin, search.query, str(search.page), str(search.limit)
         )
         text = self._cache.get(key)
         if text is None:

@@ -1,23 +1,23 @@
 """``Idempotency-Key``: the same request sent twice has one effect and one answer.
 
 The record is written in the transaction of the effect, under a UNIQUE constraint: of two requests
-that race, one commits and the other finds its record. A record points at a job (the answer is then
-read from the job's present state) or keeps an answer. Only success is kept: what fails a job
-deletes its record (``services.jobs.lease.abandon``), a rollback never wrote one.
+that race, one commits and the other finds its record. A record points at a job, whose present state
+is the answer. Only success is recorded: the transition that fails a job deletes its record, and a
+rollback never wrote one.
 
 After draft-ietf-httpapi-idempotency-key-header.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
-from core.errors import conflict, invalid
-from models import IdempotencyRecord
+from core.refusals.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
+from models import IdempotencyRecord, Job
+from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 KEY_EXPIRY = text("now() + interval '24 hours'")
@@ -36,8 +36,50 @@ class EqualRequestCommitted(Exception):
     """An equal request committed first: roll back and answer what it answered."""
 
 
+@dataclass(frozen=True)
+class AcceptedJob:
+    """Work that was accepted, now or (``replayed``) for an equal request before."""
+
+    job_id: int
+    subject_id: int
+    replayed: bool = False
+
+
+def once(
+    resources: Resources, key: IdempotencyKey | None, accept: Callable[[], Job]
+) -> AcceptedJob:
+    """Accept work, unless an equal request had it accepted before.
+
+    ``accept`` writes the job and binds the key to it in one transaction. When that raises
+    ``EqualRequestCommitted``, it takes back what it did outside of the transaction.
+
+    Raises what ``find_record`` and ``record`` do, and what ``accept`` does.
+    """
+    while True:
+        if key is not None and (earlier := _find_earlier(resources, key)):
+            return earlier
+        try:
+            return _accepted(accept())
+        except EqualRequestCommitted:
+            # The next round finds its job, or the key is free again since that job failed.
+            continue
+
+
+def _find_earlier(resources: Resources, key: IdempotencyKey) -> AcceptedJob | None:
+    with resources.unit_of_work() as uow:
+        found = find_record(uow, key)
+        if found is None or found.job_id is None:
+            return None
+        return _accepted(uow.session.get_one(Job, found.job_id), replayed=True)
+
+
+def _accepted(job: Job, *, replayed: bool = False) -> AcceptedJob:
+    assert job.subject_id is not None
+    return AcceptedJob(job.id, job.subject_id, replayed)
+
+
 def find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
-    """What the key was used for in the last 24 hours; raises ``idempotency.key_reused``."""
+    """The record of the key in the last 24 hours, if any; raises ``idempotency.key_reused``."""
     record = uow.session.scalar(
         select(IdempotencyRecord).where(
             IdempotencyRecord.caller_id == key.caller_id,
@@ -47,26 +89,17 @@ def find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | Non
         )
     )
     if record is not None and record.fingerprint != key.fingerprint:
-        raise invalid(
-            "idempotency.key_reused",
-            "This Idempotency-Key was used for another request in the last 24 hours.",
-        )
+        raise IDEMPOTENCY_KEY_REUSED()
     return record
 
 
-def record(
-    uow: UnitOfWork,
-    key: IdempotencyKey,
-    *,
-    job_id: int | None = None,
-    answer: dict[str, Any] | None = None,
-) -> None:
-    """Bind the key to this transaction's effect.
+def record(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
+    """Bind the key to the job, in the transaction that writes it.
 
     Waits for an equal request that is under way; raises ``EqualRequestCommitted`` when that one
     commits, ``idempotency.in_progress`` when it takes too long.
     """
-    values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": answer}
+    values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}
     statement = (
         insert(IdempotencyRecord)
         .values(caller_id=key.caller_id, route=key.route, key=key.key, **values)
@@ -82,15 +115,6 @@ def record(
     except OperationalError as error:
         if getattr(error.orig, "pgcode", None) != _LOCK_NOT_AVAILABLE:
             raise
-        raise conflict(
-            "idempotency.in_progress", "A request with this Idempotency-Key is still under way."
-        ) from None
+        raise IDEMPOTENCY_IN_PROGRESS() from None
     if recorded is None:
         raise EqualRequestCommitted(key.key)
-
-
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget records that expired before then."""
-    found = select(IdempotencyRecord.id).where(IdempotencyRecord.expires_at < before).limit(10_000)
-    statement = delete(IdempotencyRecord).where(IdempotencyRecord.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(IdempotencyRecord.id)).all())

@@ -9,15 +9,16 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class JobKind:
-    """What is known of a kind of durable work before any of it runs."""
+    """A kind of durable work, declared once by the module that does it."""
 
     name: str  # `resource.verb`, the task's name too
     lane: Lane
     scope: Scope  # what a credential needs to see or cancel such a job
     retryable: bool  # whether a failed one may be started again by its owner
-    # Runs in the transaction that fails or cancels a job, so that its subject ends with it.
-    on_abandoned: Callable[[UnitOfWork, Job], None]
-    # Transient failures in a row before it is failed: some half a minute, unless more are worth it.
+    # Called in the transaction that fails or cancels a job, so that the job's subject ends with it.
+    # None: the subject stays as it is.
+    on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
+    # Transient failures in a row before the job is failed: about half a minute by default.
     max_retries: int = 5
 
 
@@ -29,6 +30,11 @@ def register(kind: JobKind) -> JobKind:
         raise ValueError(f"job kind {kind.name} is registered twice")
     _kinds[kind.name] = kind
     return kind
+
+
+def registered() -> frozenset[JobKind]:
+    """The kinds that the modules of this process have registered."""
+    return frozenset(_kinds.values())
 
 
 def names_within(scopes: Collection[Scope]) -> list[str]:

@@ -8,7 +8,7 @@ from services.jobs.kinds import JobKind
 from storage.broker import Broker
 from storage.unit_of_work import UnitOfWork
 
-# A job that nobody claimed by then is sent again by the sweep.
+# The sweep sends a job again that no worker has claimed by then.
 FIRST_RESEND = timedelta(seconds=2)
 
 
@@ -39,7 +39,7 @@ def enqueue(
 
 
 def send(broker: Broker, job: Job) -> bool:
-    """Hand the job's id to its lane. A message too many does no harm: only one claim wins."""
-    # The name that Flower and the worker's log show is the job's own.
+    """Send the job's id to its lane. An extra message is harmless: only one claim succeeds."""
+    # Flower and the worker's log show this name.
     task_id = f"job-{job.id}-{job.attempt}-{job.sends}"
     return broker.send(job.kind, Lane(job.lane), {"job_id": job.id}, task_id=task_id)

@@ -1,19 +1,19 @@
-"""What a job's owner may ask of it."""
+"""Jobs as their owners and operators read, cancel and restart them."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import any_, bindparam, delete, func, select
+from sqlalchemy import any_, bindparam, func, select
 
 from core import clock
-from core.errors import conflict, not_found
-from models import FINISHED, IdempotencyRecord, Job, JobStatus
-from services.access.api_keys import Caller, require_scope
+from core.errors import DomainError
+from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_RETRYABLE
+from models import FINISHED, Job, JobStatus
+from services.access.caller import Caller, require_scope
 from services.jobs.kinds import kind_named
-from services.jobs.lease import JOB_CANCELLED, abandon, notify_after_commit
-from services.jobs.outbox import FIRST_RESEND, send
+from services.jobs.transitions import requeue, transition
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
@@ -31,7 +31,7 @@ def get(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> 
     query = select(Job).where(Job.id == job_id, Job.user_id == caller.user_id)
     job = uow.session.scalar(query.with_for_update() if lock else query)
     if job is None:
-        raise not_found("job.not_found", "There is no such job.")
+        raise JOB_NOT_FOUND()
     require_scope(caller, kind_named(job.kind).scope)
     return job
 
@@ -51,7 +51,7 @@ def list_of(
 
 
 def list_all(uow: UnitOfWork, *, status: JobStatus | None, limit: int) -> list[Job]:
-    """Every user's jobs, newest first: for the operator."""
+    """The jobs of all users, newest first, for the operator."""
     query = select(Job).order_by(Job.id.desc()).limit(limit)
     if status is not None:
         query = query.where(Job.status == status)
@@ -59,30 +59,23 @@ def list_all(uow: UnitOfWork, *, status: JobStatus | None, limit: int) -> list[J
 
 
 def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
-    """1 when the job ends now or is asked to; 0 when it had ended already."""
+    """Cancel the job, or ask its worker to: 1, or 0 when it had ended already."""
     job = get(uow, caller, job_id, lock=True)
     if job.status in FINISHED:
         return 0
-    job.cancel_requested = True
-    job.version += 1
+    mine = Job.id == job.id
     if job.status == JobStatus.QUEUED:
-        job.status = JobStatus.CANCELLED
-        job.finished_at = func.now()
-        job.error = JOB_CANCELLED
-        abandon(uow, job)
-    notify_after_commit(uow, job)
+        error = JOB_CANCELLED()
+        transition(uow, mine, to=JobStatus.CANCELLED, error=error, cancel_requested=True)
+    else:
+        transition(uow, mine, cancel_requested=True)
     return 1
 
 
-def end_with_subject(uow: UnitOfWork, job: Job, reason: dict[str, Any]) -> None:
-    """Cancel a locked job whose subject its owner deletes; whoever works on it loses its lease."""
-    job.status = JobStatus.CANCELLED
-    job.lease_expires_at = None
-    job.finished_at = func.now()
-    job.error = reason
-    job.version += 1
-    uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))
-    notify_after_commit(uow, job)
+def end_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
+    """Cancel a locked job whose subject is being deleted; its worker loses the lease."""
+    cancelled = JobStatus.CANCELLED
+    transition(uow, Job.id == job.id, to=cancelled, error=reason, ends_subject=False)
 
 
 def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
@@ -93,27 +86,23 @@ def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 
 
 def restart(uow: UnitOfWork, job: Job) -> None:
+    """As ``retry``, for a job whose row is locked."""
     ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
     if not ended_badly or not kind_named(job.kind).retryable:
-        raise conflict(
-            "job.not_retryable",
-            f"A {job.kind} job that is {job.status} can't be started again.",
-        )
-    job.status = JobStatus.QUEUED
-    job.error = job.finished_at = None
-    job.cancel_requested = False
-    job.crashes = job.retries = 0
-    job.sends = 1
-    job.version += 1
-    job.run_at = func.now()
-    job.send_after = func.now() + FIRST_RESEND
-    uow.session.flush()
-    uow.after_commit(lambda: send(uow.broker, job))
-    notify_after_commit(uow, job)
+        raise JOB_NOT_RETRYABLE(kind=job.kind, status=job.status)
+    afresh = {"cancel_requested": False, "crashes": 0, "retries": 0, "run_at": func.now()}
+    requeue(uow, Job.id == job.id, **afresh)
+
+
+def error_shown(job: Job) -> dict[str, Any] | None:
+    """A job's error as callers see it, and as its subject keeps it."""
+    if job.error is None:
+        return None
+    return {"code": job.error["code"], "message": job.error["message"]}
 
 
 def count_unfinished(uow: UnitOfWork) -> dict[tuple[str, str], int]:
-    """How many jobs wait or run, by lane and status."""
+    """The number of jobs that wait or run, by lane and status."""
     query = (
         select(Job.lane, Job.status, func.count())
         .where(Job.finished_at.is_(None))
@@ -127,7 +116,7 @@ def finished_among(database: Database, job_ids: Collection[int]) -> set[int]:
 
 
 def progress_of(job: Job) -> Progress:
-    """Work done so far, its mean rate since the start, and seconds to go at that rate."""
+    """The work done, its mean rate since the start, and the seconds left at that rate."""
     rate = _rate(job, job.finished_at or clock.now())
     eta = None
     if rate and job.progress_total is not None and job.finished_at is None:
@@ -140,15 +129,6 @@ def _rate(job: Job, until: datetime) -> float | None:
         return None
     seconds = (until - job.started_at).total_seconds()
     return round(job.progress_done / seconds, 1) if seconds > 0 else None
-
-
-def purge_finished(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget jobs that ended before then; they are kept for thirty days."""
-    found = select(Job.id).where(Job.finished_at < before).limit(5_000)
-    result = uow.session.execute(
-        delete(Job).where(Job.id.in_(found.scalar_subquery())).returning(Job.id)
-    )
-    return len(result.all())
 
 
 _FINISHED_AMONG = Statement(

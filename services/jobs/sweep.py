@@ -1,8 +1,8 @@
-"""What makes the broker dispensable: every worker looks each second for jobs that nobody works on.
+"""The sweep: each second every worker looks for jobs that no worker works on.
 
-A queued job that was not claimed in time is sent again; a running one whose lease ran out is queued
-again, or failed once it has taken three workers down with it. Rows are taken with ``SKIP LOCKED``,
-so that any number of workers sweep at once and each row is handled by one.
+It makes the broker dispensable. The sweep sends a queued job again that was not claimed in time. It
+queues a running job again whose lease expired, or fails it once it has crashed three workers. Rows
+are locked with ``SKIP LOCKED``, so all workers may sweep at once and one handles each row.
 """
 
 import redis
@@ -11,9 +11,10 @@ from sqlalchemy.exc import OperationalError
 
 from core.lanes import Lane
 from core.logging import get_logger
+from core.refusals.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from models import Job, JobStatus
-from services.jobs.lease import JOB_CANCELLED, abandon, notify_after_commit, requeue_values
 from services.jobs.outbox import FIRST_RESEND, send
+from services.jobs.transitions import requeue, transition
 from storage.broker import queue_name
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -21,16 +22,16 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 MAX_CRASHES = 3
-# A lane with that many messages waiting has work enough; what it lost is sent as it drains.
+# A lane with this many messages has enough work; lost messages are sent again as it drains.
 RESEND_BELOW_MESSAGES = 100
-# More would fill the broker, which then refuses what a worker must write to take any of it.
+# Beyond this Redis fills up and refuses the writes that a worker needs to fetch a message.
 MAX_LANE_MESSAGES = 10_000
 _MAX_BACKOFF_SENDS = 3  # 16 seconds
 _BATCH = 200
 
 
 def sweep(resources: Resources) -> int:
-    """One round; the number of jobs it touched."""
+    """Sweep once; returns the number of jobs that were queued or sent again."""
     return requeue_lost(resources) + sum(resend_unclaimed(resources, lane) for lane in Lane)
 
 
@@ -46,7 +47,7 @@ def _lost() -> tuple[ColumnElement[bool], ...]:
 
 
 def _requeue(resources: Resources, job_id: int) -> bool:
-    """One job a transaction, so that one which can't be dealt with holds up no other."""
+    """One job a transaction, so that a job that can't be requeued holds up no other."""
     mine = select(Job).where(Job.id == job_id, *_lost()).with_for_update(skip_locked=True)
     try:
         with resources.unit_of_work() as uow:
@@ -55,38 +56,25 @@ def _requeue(resources: Resources, job_id: int) -> bool:
                 _after_crash(uow, job)
             return job is not None
     except OperationalError:
-        # The database's fault, not the job's: the others would fare no better.
+        # The database failed, not the job: the other jobs would fail too.
         raise
-    except Exception:  # such as a kind that this release does not know: it stays, the rest goes on
+    except Exception:  # such as a kind that this release does not know: the job stays as it is
         log.exception("sweep.job_broke", job_id=job_id)
         return False
 
 
 def _after_crash(uow: UnitOfWork, job: Job) -> None:
-    job.crashes += 1
-    job.version += 1
-    log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=job.crashes)
-    if job.cancel_requested or job.crashes >= MAX_CRASHES:
-        _give_up(uow, job)
+    crashes = job.crashes + 1
+    log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=crashes)
+    lost = Job.id == job.id
+    if job.cancel_requested:
+        error = JOB_CANCELLED()
+        transition(uow, lost, to=JobStatus.CANCELLED, error=error, crashes=crashes)
+    elif crashes >= MAX_CRASHES:
+        error = JOB_WORKER_LOST(crashes=crashes)
+        transition(uow, lost, to=JobStatus.FAILED, error=error, crashes=crashes)
     else:
-        for name, value in requeue_values().items():
-            setattr(job, name, value)
-        job.send_after = func.now() + FIRST_RESEND
-        uow.after_commit(lambda: send(uow.broker, job))
-    notify_after_commit(uow, job)
-    uow.session.flush()
-
-
-def _give_up(uow: UnitOfWork, job: Job) -> None:
-    job.status = JobStatus.CANCELLED if job.cancel_requested else JobStatus.FAILED
-    job.lease_expires_at = None
-    job.finished_at = func.now()
-    lost = {
-        "code": "job.worker_lost",
-        "message": f"The worker was lost {job.crashes} times while it did this job.",
-    }
-    job.error = JOB_CANCELLED if job.cancel_requested else lost
-    abandon(uow, job)
+        requeue(uow, lost, crashes=crashes)
 
 
 def resend_unclaimed(resources: Resources, lane: Lane) -> int:
@@ -100,7 +88,7 @@ def resend_unclaimed(resources: Resources, lane: Lane) -> int:
         .limit(room)
         .with_for_update(skip_locked=True)
     )
-    # Each time it waits longer: a job that is only waiting for its turn needs few copies.
+    # Each pause is longer: a job that only waits for its turn needs few copies of its message.
     pause = FIRST_RESEND * func.power(2, func.least(Job.sends, _MAX_BACKOFF_SENDS))
     with resources.unit_of_work() as uow:
         statement = (
@@ -118,7 +106,7 @@ def _room(resources: Resources, lane: Lane) -> int:
     try:
         waiting = int(resources.redis.llen(queue))
         if waiting > MAX_LANE_MESSAGES:
-            # Workers take from the right end, so these are the messages that came last.
+            # Workers take from the right end, so this drops the messages that came last.
             resources.redis.ltrim(queue, -MAX_LANE_MESSAGES, -1)
             log.warning("sweep.lane_trimmed", lane=lane, waiting=waiting)
     except redis.RedisError as error:

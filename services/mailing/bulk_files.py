@@ -1,4 +1,4 @@
-"""How long the files of imports and exports are kept, and what becomes of those nobody knows."""
+"""Removal of the files of old imports and exports, and of files that belong to neither."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -14,12 +14,12 @@ from storage.parts import remove_all
 from storage.resources import Resources
 
 BULK_FILE_RETENTION = timedelta(days=7)
-# An upload takes hours at most; what is older and belongs to nothing was left by a crash.
+# An upload takes hours at most: an older file without an import or export was left by a crash.
 STRAY_FILE_AGE = timedelta(days=1)
 
 
 def sweep(resources: Resources, *, now: datetime) -> int:
-    """Remove what is older than its time; how many imports and exports that concerned."""
+    """Remove old files and stray ones; returns the number of imports, exports and strays."""
     removed = 0
     for kind in (MemberImport, MemberExport):
         while _remove_oldest(resources, kind, before=now - BULK_FILE_RETENTION):
@@ -52,28 +52,27 @@ def _remove_oldest(
             uow.session.execute(delete(ImportChunk).where(ImportChunk.import_id == found.id))
         found.files_removed_at = func.now()
         prefix = found.object_prefix
-        # Should it fail, the row still names the objects, and the search for strays finds them.
+        # If this fails, the row no longer counts as having files, and `_strays` finds the objects.
         uow.after_commit(lambda: remove_all(resources.objects, prefix))
     return True
 
 
 def _strays(resources: Resources, *, before: datetime) -> Iterator[str]:
-    """Prefixes of old objects that no import or export with files has."""
+    """Prefixes of old objects that belong to no import or export with files."""
     seen = ""
     for stored in chain(resources.objects.stored(IMPORTS), resources.objects.stored(EXPORTS)):
         prefix = "/".join(stored.key.split("/")[:2])
         if prefix == seen or stored.modified_at > before:
             continue
         seen = prefix
-        if not _is_known(resources, prefix):
-            yield prefix
-
-
-def _is_known(resources: Resources, prefix: str) -> bool:
-    with resources.unit_of_work() as uow:
-        return any(
-            uow.session.scalar(
-                select(kind.id).where(kind.object_prefix == prefix, kind.files_removed_at.is_(None))
+        with resources.unit_of_work() as uow:
+            is_known = any(
+                uow.session.scalar(
+                    select(kind.id).where(
+                        kind.object_prefix == prefix, kind.files_removed_at.is_(None)
+                    )
+                )
+                for kind in (MemberImport, MemberExport)
             )
-            for kind in (MemberImport, MemberExport)
-        )
+        if not is_known:
+            yield prefix

@@ -1,8 +1,8 @@
-"""A list written to a file, from one consistent view of it.
+"""Exports: a list written to a file from one consistent view of the database.
 
-``members`` is for the owner. ``delivery`` is for whoever sends the list's mail: those who get it,
-each with a trace id that stands for that person, so only a credential with the scope ``delivery``
-has it made, for any list.
+The ``members`` export is for the list's owner. The ``delivery`` export, a roster, is for the sender
+of the list's mail: it names the people who get the mail, each with a trace id that stands for that
+person. So only a credential with the scope ``delivery`` may have a roster made, for any list.
 """
 
 import csv
@@ -17,11 +17,11 @@ from typing import Any
 from sqlalchemy import Connection, Row, exists, func, select, text
 
 from core import clock, ids
-from core.errors import conflict, not_found
 from core.lanes import Lane
+from core.refusals.mailing import EXPORT_NOT_FOUND, LIST_EMAIL_CHANNEL_DISABLED
 from core.scopes import Scope
 from models import Job, MailingList, MemberExport, OptOut, Subscription, SubscriptionStatus
-from services.access.api_keys import Caller, require_scope
+from services.access.caller import Caller, require_scope
 from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
@@ -34,10 +34,10 @@ from storage.unit_of_work import UnitOfWork
 
 EXPORTS = "exports/"
 AnyRow = Row[*tuple[Any, ...]]
-# Fetched, written and compressed together.
+# Rows that are fetched, written and compressed together.
 _ROWS_AT_ONCE = 5_000
 COMPRESSION = 6
-# Longer than any list takes; the work is bounded by its rows, and its job can be cancelled.
+# Longer than any list takes: the rows bound the work, and the job can be cancelled.
 _TIMEOUT = "1h"
 
 
@@ -47,7 +47,7 @@ class ExportKind(StrEnum):
 
 
 def _end_with_job(uow: UnitOfWork, job: Job) -> None:
-    """Nobody gets a file that is not whole. What a lost worker still writes, the sweep removes."""
+    """Remove the unfinished file. The sweep removes parts that a worker without a lease adds."""
     export = uow.session.get(MemberExport, job.subject_id)
     if export is not None:
         export.finished_at = func.now()
@@ -58,7 +58,7 @@ def _register(kind: ExportKind, scope: Scope) -> kinds.JobKind:
     return kinds.register(
         kinds.JobKind(
             name=f"export.{kind}",
-            # It holds one view of the database from first to last, so it can't take turns.
+            # An export holds one view of the database from first to last, so it can't take turns.
             lane=Lane.IO,
             scope=scope,
             retryable=True,
@@ -76,8 +76,9 @@ EXPORT_JOBS = {
 def begin(
     uow: UnitOfWork, caller: Caller, list_id: int, kind: ExportKind, request_id: str | None
 ) -> Job:
-    """Have the list written; raises ``auth.insufficient_scope``, ``list.not_owner`` and the like.
+    """Start an export of the list.
 
+    Raises ``auth.insufficient_scope``, ``list.not_found``, ``list.not_owner``, and
     ``list.email_channel_disabled`` for the roster of a list that is not sent by mail.
     """
     require_scope(caller, EXPORT_JOBS[kind].scope)
@@ -94,9 +95,9 @@ def enqueue_export(
     *,
     request_id: str | None = None,
 ) -> Job:
-    """``begin`` for somebody who was checked."""
+    """Start an export for a user whose rights were checked."""
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
-        raise conflict("list.email_channel_disabled", "This list is not sent by mail.")
+        raise LIST_EMAIL_CHANNEL_DISABLED()
     export = MemberExport(
         list_id=mailing_list.id,
         user_id=user_id,
@@ -111,24 +112,28 @@ def enqueue_export(
 
 
 def get_finished(uow: UnitOfWork, export_id: int) -> tuple[MemberExport, MailingList]:
-    """Raises ``export.not_found``, when its file is gone too."""
+    """Raises ``export.not_found``, also when the file was removed."""
     export = uow.session.get(MemberExport, export_id)
     if export is None or export.size is None or export.files_removed_at is not None:
-        raise not_found("export.not_found", "There is no such file, or not any more.")
+        raise EXPORT_NOT_FOUND()
     return export, uow.session.get_one(MailingList, export.list_id)
 
 
 def run(resources: Resources, lease: Lease) -> None:
-    """Write the file and say where it is."""
+    """Write the file, and finish the job with its id."""
     with resources.unit_of_work() as uow:
         export = uow.session.get(MemberExport, lease.subject_id)
         if export is None:
             raise JobCancelled
         mailing_list = uow.session.get_one(MailingList, export.list_id)
-    # An earlier attempt may have left more parts than this one will write.
+    # An earlier attempt may have left more parts than this one writes.
     remove_all(resources.objects, export.object_prefix)
     parts = PartWriter(resources.objects, export.object_prefix)
-    sheet = _sheet(resources, lease, export, mailing_list)
+    if export.kind == ExportKind.MEMBERS:
+        sheet = _Sheet(_MEMBERS_HEADER, _members(mailing_list.id), _members_line)
+    else:
+        line = _roster_line(resources, lease, mailing_list)
+        sheet = _Sheet(_ROSTER_HEADER, _roster(mailing_list.id), line)
     rows = _write(resources, lease, sheet, parts)
     with resources.unit_of_work() as uow:
         export = uow.session.get_one(MemberExport, export.id)
@@ -145,7 +150,7 @@ class _Sheet:
 
 def _write(resources: Resources, lease: Lease, sheet: _Sheet, parts: PartWriter) -> int:
     rows = 0
-    # No name and no time in it: the same list gives the same file.
+    # The gzip header has no name and no time, so the same list gives the same file.
     with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
         packed.write(_csv([sheet.header]))
         for batch in _batches(resources, sheet):
@@ -165,7 +170,7 @@ def _batches(resources: Resources, sheet: _Sheet) -> Iterator[list[AnyRow]]:
 
 
 def _allow_time(connection: Connection) -> None:
-    # The defaults are for a request's statements.
+    # The default time limits are meant for the statements of a request.
     connection.execute(text(f"SET LOCAL statement_timeout = '{_TIMEOUT}'"))
     connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '5min'"))
     connection.execute(text("SET TRANSACTION READ ONLY"))
@@ -175,16 +180,6 @@ def _csv(lines: Iterable[Iterable[str | int]]) -> bytes:
     text_ = io.StringIO()
     csv.writer(text_).writerows(lines)
     return text_.getvalue().encode()
-
-
-def _sheet(
-    resources: Resources, lease: Lease, export: MemberExport, mailing_list: MailingList
-) -> _Sheet:
-    if export.kind == ExportKind.MEMBERS:
-        return _Sheet(_MEMBERS_HEADER, _members(mailing_list.id), _members_line)
-    return _Sheet(
-        _ROSTER_HEADER, _roster(mailing_list.id), _roster_line(resources, lease, mailing_list)
-    )
 
 
 _MEMBERS_HEADER = (
@@ -226,8 +221,8 @@ _ROSTER_HEADER = (
 
 def _roster(list_id: int) -> Any:
     s = Subscription
-    # No active member with mail has an opt-out; who sends mail should not have to rely on that.
-    said_no = exists().where(OptOut.list_id == list_id, OptOut.user_id == s.user_id)
+    # No active member with mail has an opt-out, but the sender must not have to rely on that.
+    opted_out = exists().where(OptOut.list_id == list_id, OptOut.user_id == s.user_id)
     return (
         select(s.email, s.name, s.user_id)
         .where(
@@ -235,7 +230,7 @@ def _roster(list_id: int) -> Any:
             s.status == SubscriptionStatus.ACTIVE,
             s.email_enabled,
             s.email.is_not(None),
-            ~said_no,
+            ~opted_out,
         )
         .order_by(s.id)
     )
@@ -244,10 +239,8 @@ def _roster(list_id: int) -> Any:
 def _roster_line(
     resources: Resources, lease: Lease, mailing_list: MailingList
 ) -> Callable[[AnyRow], Iterable[str | int]]:
-    make = trace_ids.trace_id_factory(
-        trace_ids.signer(resources.keyring), mailing_list.id, lease.job_id
-    )
-    # A trace id needs no escaping in a URL: it goes to the end of what is the same for all.
+    make = trace_ids.trace_id_factory(resources.keyring, mailing_list.id, lease.job_id)
+    # A trace id needs no escaping in a URL, so it is appended to the part that all rows share.
     one_click = mail_urls.one_click_url(resources.settings, mailing_list.id, "")
     unsubscribe = mail_urls.unsubscribe_url(resources.settings, "")
     list_id, _, post = mail_urls.list_headers(resources.settings, mailing_list, "").values()

@@ -1,3 +1,5 @@
+"""Mailing lists: their rules, and who may find and change one."""
+
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -6,10 +8,19 @@ from urllib.parse import urlsplit
 from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from core.errors import DomainError, conflict, forbidden, invalid, malformed, not_found
 from core.ids import MAX_ID, MAX_UINT64
+from core.refusals.mailing import (
+    LIST_CHALLENGE_PROVIDER,
+    LIST_IMAGE_URL,
+    LIST_NAME_INVALID,
+    LIST_NOT_FOUND,
+    LIST_NOT_OWNER,
+    LIST_SLUG,
+    LIST_SLUG_TAKEN,
+    LIST_TITLE,
+)
 from models import MailingList
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from storage.unit_of_work import UnitOfWork
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
@@ -18,7 +29,7 @@ MAX_LIST_TITLE_CHARACTERS = 200
 MAX_IMAGE_URL_CHARACTERS = 2048
 _IMAGES = ("avatar_image_url", "favicon_image_url")
 _CHALLENGE = ("challenge_enabled", "challenge_provider")
-# Control characters, and what Unicode counts as the end of a line.
+# Control characters, and the characters that end a line in Unicode.
 _LINE_ENDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -31,11 +42,11 @@ def create(
     fields: Mapping[str, Any] | None = None,
     providers: Collection[str] = (),
 ) -> MailingList:
-    """A new list; raises ``list.slug_taken``, or for a rule that is broken what ``change`` does.
+    """Make a list; raises what ``change`` raises.
 
     Args:
-        fields: any of the other columns that an owner sets.
-        providers: the challenge providers that this deployment can ask.
+        fields: other columns that an owner sets.
+        providers: the challenge providers that are set up in this deployment.
     """
     mailing_list = MailingList(user_id=owner_id)
     _set(mailing_list, {**(fields or {}), "title": title, "slug": slug}, providers)
@@ -50,7 +61,7 @@ def change(
     fields: Mapping[str, Any],
     providers: Collection[str],
 ) -> None:
-    """Set the columns named.
+    """Set the named columns.
 
     Raises ``list.title``, ``list.slug``, ``list.slug_taken``, ``list.image_url``,
     ``list.challenge_provider``.
@@ -60,7 +71,7 @@ def change(
 
 
 def archive(uow: UnitOfWork, mailing_list: MailingList) -> int:
-    """Close the list: nobody can join or send any more, and everybody can still leave."""
+    """Archive the list: it takes no new members and sends no mail, and members can still leave."""
     statement = (
         update(MailingList)
         .where(MailingList.id == mailing_list.id, MailingList.archived_at.is_(None))
@@ -75,22 +86,22 @@ def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
 
 
 def get(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
-    """Raises ``list.not_found``; for an archived list too, unless those are asked for."""
+    """Raises ``list.not_found``, also for an archived list unless ``archived`` is set."""
     found = uow.session.get(MailingList, list_id)
     if found is None or (found.archived_at is not None and not archived):
-        raise no_such_list()
+        raise LIST_NOT_FOUND()
     return found
 
 
 def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """The list of an id or a slug; raises ``list.not_found``, ``list.name_invalid``."""
+    """The list with this id or slug; raises ``list.not_found``, ``list.name_invalid``."""
     if _NUMBER.match(name) and int(name) <= MAX_UINT64:
         return get(uow, int(name) if int(name) <= MAX_ID else 0, archived=archived)
     if not _SLUG.match(name) or name.isdigit():
-        raise malformed("list.name_invalid", "A list is named by its numeric id or its slug.")
+        raise LIST_NAME_INVALID()
     found = find_by_slug(uow, name)
     if found is None or (found.archived_at is not None and not archived):
-        raise no_such_list()
+        raise LIST_NOT_FOUND()
     return found
 
 
@@ -98,7 +109,7 @@ def owned(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
     """The caller's own list; raises ``list.not_found``, ``list.not_owner``."""
     found = get(uow, list_id)
     if found.user_id != caller.user_id:
-        raise forbidden("list.not_owner", "This list belongs to somebody else.")
+        raise LIST_NOT_OWNER()
     return found
 
 
@@ -114,10 +125,6 @@ def list_of(uow: UnitOfWork, user_id: int, *, offset: int, limit: int) -> list[M
     return list(uow.session.scalars(query))
 
 
-def no_such_list() -> DomainError:
-    return not_found("list.not_found", "There is no such list.")
-
-
 def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:
     for name, value in fields.items():
         setattr(mailing_list, name, value)
@@ -126,29 +133,20 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
     _check_slug(mailing_list.slug)
     for name in _IMAGES:
         _check_url(name, getattr(mailing_list, name))
-    # A provider that is not set up any more is no reason to refuse another title.
+    # A provider that is no longer set up must not stop the owner from changing the title.
     if mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE):
         _check_provider(mailing_list.challenge_provider, providers)
 
 
 def _check_title(title: str) -> None:
-    # It goes into mails; with a second line an owner could write them to anybody.
+    # The title goes into mails; with a second line an owner could write text to any stranger.
     if not 1 <= len(title) <= MAX_LIST_TITLE_CHARACTERS or _LINE_ENDS.search(title):
-        raise invalid(
-            "list.title",
-            f"A title has 1 to {MAX_LIST_TITLE_CHARACTERS} characters in one line.",
-            field="body.title",
-        )
+        raise LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
 
 
 def _check_slug(slug: str) -> None:
     if not _SLUG.match(slug) or slug.isdigit():
-        raise invalid(
-            "list.slug",
-            "A slug has 1 to 80 of a-z, 0-9 and '-', begins with a letter or digit and is never "
-            "all digits.",
-            field="body.slug",
-        )
+        raise LIST_SLUG()
 
 
 def _check_url(name: str, url: str | None) -> None:
@@ -165,22 +163,13 @@ def _check_url(name: str, url: str | None) -> None:
         or not url.isprintable()
         or " " in url
     ):
-        raise invalid(
-            "list.image_url",
-            f"{name} must be an absolute http or https address of at most "
-            f"{MAX_IMAGE_URL_CHARACTERS} characters.",
-            field=f"body.{name}",
-        )
+        raise LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
 
 
 def _check_provider(provider: str | None, providers: Collection[str]) -> None:
     if provider not in providers:
         able = ", ".join(sorted(providers)) or "none"
-        raise invalid(
-            "list.challenge_provider",
-            f"challenge_provider must be one that is set up here: {able}.",
-            field="body.challenge_provider",
-        )
+        raise LIST_CHALLENGE_PROVIDER(able=able)
 
 
 def _flush(uow: UnitOfWork, slug: str) -> None:
@@ -189,4 +178,4 @@ def _flush(uow: UnitOfWork, slug: str) -> None:
     except IntegrityError as error:
         if "uq_lists_slug" not in str(error.orig):
             raise
-        raise conflict("list.slug_taken", f"The slug {slug!r} is taken.") from None
+        raise LIST_SLUG_TAKEN(slug=slug) from None

@@ -1,19 +1,19 @@
-"""Cells that a spreadsheet would run as a formula, made harmless.
+"""Escapes for cells that a spreadsheet would run as a formula.
 
-After OWASP, "CSV Injection": what begins with one of these gets an apostrophe in front, which
-spreadsheets do not show and our reader takes away again.
+OWASP, "CSV Injection": a cell that begins with one of these characters gets an apostrophe in front.
+Spreadsheets do not show the apostrophe, and the reader of imports removes it again.
 """
 
 FORMULA_STARTS = frozenset("=+-@\t\r")
 
 
 def escape_foreign_cell(cell: str) -> str:
-    """A cell as somebody's file has it, which may have been guarded there already."""
+    """A cell of an uploaded file, which the file's writer may have escaped already."""
     return f"'{cell}" if cell[:1] in FORMULA_STARTS else cell
 
 
 def escape_formula(value: str) -> str:
-    """A value of ours: the reader's exact opposite, for one that looks guarded as well."""
+    """A stored value: the exact inverse of the reader, also for a value that looks escaped."""
     first = value[:1]
     if first in FORMULA_STARTS or (first == "'" and value.lstrip("'")[:1] in FORMULA_STARTS):
         return f"'{value}"

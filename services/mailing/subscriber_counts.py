@@ -1,11 +1,16 @@
+"""Numbers of active subscribers: a count for each list, and differences not yet added to it."""
+
 from collections.abc import Collection
 
 from sqlalchemy import BigInteger, ColumnElement, cast, func, select, text
 
 from models import SubscriberCount, SubscriberDelta
+from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# One statement sees one moment: a difference is in the number or not yet, never in both.
+_MAX_FOLDED_DELTAS = 10_000
+
+# One statement sees one moment: each difference is either in the count or beside it, never both.
 _BOTH = (
     select(SubscriberCount.list_id, SubscriberCount.active)
     .union_all(select(SubscriberDelta.list_id, SubscriberDelta.active))
@@ -14,13 +19,13 @@ _BOTH = (
 
 
 def active_count(list_id: ColumnElement[int]) -> ColumnElement[int]:
-    """How many active subscribers that list has, as part of a statement."""
+    """The number of active subscribers of a list, as part of a statement."""
     total = func.coalesce(func.sum(_BOTH.c.active), 0)
     return select(cast(total, BigInteger)).where(_BOTH.c.list_id == list_id).scalar_subquery()
 
 
 def count_subscribers(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, int]:
-    """How many active subscribers each list has."""
+    """The number of active subscribers of each list."""
     query = (
         select(_BOTH.c.list_id, func.sum(_BOTH.c.active))
         .where(_BOTH.c.list_id.in_(list_ids))
@@ -33,7 +38,7 @@ def count_subscribers(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, i
 _FOLD = text(
     """
     WITH oldest AS (
-        SELECT id FROM subscriber_deltas ORDER BY id LIMIT :most FOR UPDATE SKIP LOCKED
+        SELECT id FROM subscriber_deltas ORDER BY id LIMIT :max_deltas FOR UPDATE SKIP LOCKED
     ), taken AS (
         DELETE FROM subscriber_deltas USING oldest
         WHERE subscriber_deltas.id = oldest.id
@@ -48,6 +53,17 @@ _FOLD = text(
 )
 
 
-def fold_deltas(uow: UnitOfWork, *, most: int) -> int:
-    """Add the oldest differences to their lists' numbers; returns how many there were."""
-    return uow.session.scalar(_FOLD, {"most": most}) or 0
+def fold_all(resources: Resources) -> None:
+    """Add all differences to their lists' counts, the oldest first, one batch in a transaction.
+
+    Reading a list's count stays quick while few differences are left beside it.
+    """
+    folded = _MAX_FOLDED_DELTAS
+    while folded == _MAX_FOLDED_DELTAS:
+        with resources.unit_of_work() as uow:
+            folded = fold_deltas(uow, max_deltas=_MAX_FOLDED_DELTAS)
+
+
+def fold_deltas(uow: UnitOfWork, *, max_deltas: int) -> int:
+    """Add the oldest differences to their lists' counts; returns how many were added."""
+    return uow.session.scalar(_FOLD, {"max_deltas": max_deltas}) or 0

@@ -5,9 +5,15 @@ from collections.abc import Iterable
 
 from sqlalchemy import func, select, update
 
-from core.errors import invalid, not_found
 from core.ids import random_hash_id
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
+from core.refusals.oauth import (
+    OAUTH_CLIENT_NAME,
+    OAUTH_CLIENT_NOT_FOUND,
+    OAUTH_CLIENT_REDIRECT_URI_MISSING,
+    OAUTH_CLIENT_SCOPES,
+    OAUTH_CLIENT_SCOPES_MISSING,
+)
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import CLIENT_SECRET
 from models import OAuthClient
@@ -16,15 +22,12 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_CLIENT_NAME_CHARACTERS = 100
 _ID_CHARACTERS = 20
-
-
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "oauth-client")
+_PURPOSE = "oauth-client"
 
 
 def create(
     uow: UnitOfWork,
-    signer: Signer,
+    keyring: Keyring,
     *,
     name: str,
     redirect_uris: Iterable[str],
@@ -36,7 +39,7 @@ def create(
     client = OAuthClient(
         client_id=random_hash_id(_ID_CHARACTERS),
         name=_name(name),
-        secret_hmac=None if secret is None else signer.digest(secret.encode()),
+        secret_hmac=None if secret is None else keyring.signer(_PURPOSE).digest(secret.encode()),
         redirect_uris=_redirect_uris(redirect_uris),
         scopes=_scopes(scopes),
     )
@@ -53,10 +56,12 @@ def find(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
     return uow.session.scalar(query)
 
 
-def is_secret(signer: Signer, client: OAuthClient | None, sent: str) -> bool:
+def is_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
     """Whether it is the client's secret. Takes as long where there is no such client."""
     known = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
-    matches = [hmac.compare_digest(known, each) for each in signer.digests(sent.encode())]
+    matches = [
+        hmac.compare_digest(known, each) for each in keyring.signer(_PURPOSE).digests(sent.encode())
+    ]
     return any(matches)
 
 
@@ -72,7 +77,7 @@ def revoke(uow: UnitOfWork, client_id: str) -> int:
     Raises ``oauth_client.not_found``.
     """
     if uow.session.get(OAuthClient, client_id) is None:
-        raise not_found("oauth_client.not_found", "There is no such client.")
+        raise OAUTH_CLIENT_NOT_FOUND()
     statement = (
         update(OAuthClient)
         .where(OAuthClient.client_id == client_id, OAuthClient.revoked_at.is_(None))
@@ -85,17 +90,14 @@ def _name(name: str) -> str:
     name = name.strip()
     # People decide by it, so it can't hide what it says.
     if not 1 <= len(name) <= MAX_CLIENT_NAME_CHARACTERS or not name.isprintable():
-        raise invalid(
-            "oauth_client.name",
-            f"A client's name has 1 to {MAX_CLIENT_NAME_CHARACTERS} printable characters.",
-        )
+        raise OAUTH_CLIENT_NAME(most=MAX_CLIENT_NAME_CHARACTERS)
     return name
 
 
 def _redirect_uris(uris: Iterable[str]) -> list[str]:
     unique = list(dict.fromkeys(uris))
     if not unique:
-        raise invalid("oauth_client.redirect_uri", "A client needs a redirect URI.")
+        raise OAUTH_CLIENT_REDIRECT_URI_MISSING()
     for uri in unique:
         redirects.require_registrable(uri)
     return unique
@@ -104,10 +106,7 @@ def _redirect_uris(uris: Iterable[str]) -> list[str]:
 def _scopes(scopes: Iterable[Scope]) -> list[str]:
     chosen = set(scopes)
     if not chosen:
-        raise invalid("oauth_client.scopes", "A client needs a scope.")
+        raise OAUTH_CLIENT_SCOPES_MISSING()
     if chosen - GRANTABLE:
-        raise invalid(
-            "oauth_client.scopes",
-            f"People can't give the scope {', '.join(sorted(chosen - GRANTABLE))}.",
-        )
+        raise OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(chosen - GRANTABLE)))
     return sorted(chosen)

@@ -1,11 +1,11 @@
 """Authorization codes: they live for a minute and count once, whatever comes of it."""
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import func, select
 
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
 from core.scopes import Scope
 from core.secret_form import AUTHORIZATION_CODE
 from models import OAuthCode, OAuthGrant
@@ -13,15 +13,12 @@ from services.oauth import grants, tokens
 from storage.unit_of_work import UnitOfWork
 
 CODE_LIFETIME = timedelta(seconds=60)
-
-
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "oauth-code")
+_PURPOSE = "oauth-code"
 
 
 def store_code(
     uow: UnitOfWork,
-    signer: Signer,
+    keyring: Keyring,
     secret: str,
     grant: OAuthGrant,
     *,
@@ -33,7 +30,7 @@ def store_code(
     uow.session.add(
         OAuthCode(
             grant_id=grant.id,
-            secret_hmac=signer.digest(secret.encode()),
+            secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
             redirect_uri=redirect_uri,
             scopes=sorted(scopes),
             challenge=challenge,
@@ -42,7 +39,7 @@ def store_code(
     )
 
 
-def redeem(uow: UnitOfWork, signer: Signer, secret: str, *, client_id: str) -> OAuthCode | None:
+def redeem(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) -> OAuthCode | None:
     """Use the client's code up; ``None`` for one that does not count.
 
     A code that comes a second time was seen by somebody whom it wasn't meant for: what it gave is
@@ -54,7 +51,7 @@ def redeem(uow: UnitOfWork, signer: Signer, secret: str, *, client_id: str) -> O
         select(OAuthCode)
         .join(OAuthGrant, OAuthGrant.id == OAuthCode.grant_id)
         .where(
-            OAuthCode.secret_hmac.in_(signer.digests(secret.encode())),
+            OAuthCode.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode())),
             OAuthGrant.client_id == client_id,
         )
     )
@@ -73,10 +70,3 @@ def _use(uow: UnitOfWork, code: OAuthCode) -> bool:
     code.used_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
     return code.used_at is not None and code.used_at < code.expires_at
-
-
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget codes that expired before then."""
-    found = select(OAuthCode.id).where(OAuthCode.expires_at < before).limit(10_000)
-    statement = delete(OAuthCode).where(OAuthCode.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(OAuthCode.id)).all())

@@ -58,5 +58,5 @@ def _find(
     secret = request.form.get("token")
     if secret is None:
         raise InvalidRequestError("The token is missing.")
-    found = tokens.find(server.uow, server.signers.tokens, secret, client_id=client.client_id)
+    found = tokens.find(server.uow, server.keyring, secret, client_id=client.client_id)
     return None if found is None else AuthlibToken(found)

@@ -9,10 +9,10 @@ from datetime import datetime
 from sqlalchemy import func, select, update
 
 from core import clock
-from core.errors import not_found
+from core.refusals.oauth import GRANT_NOT_FOUND
+from core.refusals.people import USER_NOT_FOUND
 from core.scopes import Scope
 from models import OAuthClient, OAuthGrant, User
-from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
 
@@ -53,7 +53,7 @@ def _hold_person(uow: UnitOfWork, user_id: int) -> None:
     """One consent of a person at a time, and none by a page that was open when they were erased."""
     query = select(User.id).where(User.id == user_id, User.erased_at.is_(None))
     if uow.session.scalar(query.with_for_update(key_share=True)) is None:
-        raise accounts.unknown_user()
+        raise USER_NOT_FOUND()
 
 
 def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
@@ -97,7 +97,7 @@ def revoke(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
     """
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:
-        raise not_found("grant.not_found", "There is no such grant.")
+        raise GRANT_NOT_FOUND()
     statement = (
         update(OAuthGrant)
         .where(OAuthGrant.id == grant_id, OAuthGrant.revoked_at.is_(None))

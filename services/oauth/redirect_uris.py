@@ -3,7 +3,7 @@
 import re
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from core.errors import DomainError, invalid
+from core.refusals.oauth import OAUTH_CLIENT_REDIRECT_URI
 
 MAX_REDIRECT_URI_CHARACTERS = 2000
 # Programs on a person's own device listen on whichever port is free (RFC 8252, 7.3), at these
@@ -19,22 +19,24 @@ def require_registrable(uri: str) -> None:
     """Raises ``oauth_client.redirect_uri`` for what no client may be sent to."""
     parts = _split(uri)
     if parts is None or not _CHARACTERS.match(uri) or len(uri) > MAX_REDIRECT_URI_CHARACTERS:
-        raise _not_registrable(uri, "is no plain URI")
+        raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="is no plain URI")
     if parts.fragment or "#" in uri:
-        raise _not_registrable(uri, "has a fragment")
+        raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="has a fragment")
     if urlunsplit(parts) != uri:
-        raise _not_registrable(uri, "is not in its usual spelling")
+        raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="is not in its usual spelling")
     if parts.scheme in {"http", "https"}:
         _require_web_address(uri, parts)
     elif not _OWN_SCHEME.match(parts.scheme) or parts.netloc or not parts.path.startswith("/"):
-        raise _not_registrable(uri, "must be https, http on loopback, or com.example.app:/path")
+        raise OAUTH_CLIENT_REDIRECT_URI(
+            uri=uri, reason="must be https, http on loopback, or com.example.app:/path"
+        )
 
 
 def _require_web_address(uri: str, parts: SplitResult) -> None:
     if "@" in parts.netloc or not parts.hostname:
-        raise _not_registrable(uri, "has no plain host")
+        raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="has no plain host")
     if parts.scheme == "http" and parts.hostname not in {*_LOOPBACK, "localhost"}:
-        raise _not_registrable(uri, "must be https, unless it is on loopback")
+        raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="must be https, unless it is on loopback")
 
 
 def is_registered(uri: str, registered: list[str]) -> bool:
@@ -58,7 +60,3 @@ def _split(uri: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts
-
-
-def _not_registrable(uri: str, reason: str) -> DomainError:
-    return invalid("oauth_client.redirect_uri", f"The redirect URI {uri} {reason}.")

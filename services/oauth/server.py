@@ -15,7 +15,8 @@ from authlib.oauth2.rfc6749 import (
 )
 from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant, RefreshTokenGrant
 
-from core.errors import malformed
+from core.errors import DomainError, Kind
+from core.keyring import Keyring
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from models import OAuthGrant, TokenKind
@@ -31,7 +32,6 @@ from services.oauth.adapters import (
 )
 from services.oauth.endpoints import Introspection, Revocation
 from services.oauth.proof import ProofKey
-from services.oauth.signers import Signers
 from services.oauth.tokens import TokenPair
 from storage.unit_of_work import UnitOfWork
 
@@ -70,7 +70,7 @@ class _CodeGrant(AuthorizationCodeGrant):
         )
         codes.store_code(
             uow,
-            self.server.signers.codes,
+            self.server.keyring,
             code,
             grant,
             scopes=consent.scopes,
@@ -80,7 +80,7 @@ class _CodeGrant(AuthorizationCodeGrant):
 
     def query_authorization_code(self, code: str, client: AuthlibClient) -> AuthlibCode | None:
         server = self.server
-        found = codes.redeem(server.uow, server.signers.codes, code, client_id=client.client_id)
+        found = codes.redeem(server.uow, server.keyring, code, client_id=client.client_id)
         return None if found is None else AuthlibCode(found)
 
     def delete_authorization_code(self, authorization_code: AuthlibCode) -> None:
@@ -99,7 +99,7 @@ class _RefreshGrant(RefreshTokenGrant):
         server = self.server
         found = tokens.lock_refresh(
             server.uow,
-            server.signers.tokens,
+            server.keyring,
             refresh_token,
             client_id=self.request.client.client_id,
         )
@@ -113,10 +113,10 @@ class _RefreshGrant(RefreshTokenGrant):
 
 
 class OAuthServer(AuthorizationServer):
-    def __init__(self, uow: UnitOfWork, signers: Signers, public_base: str) -> None:
+    def __init__(self, uow: UnitOfWork, keyring: Keyring, public_base: str) -> None:
         super().__init__(scopes_supported=sorted(GRANTABLE))
         self.uow = uow
-        self.signers = signers
+        self.keyring = keyring
         self.issuer = public_base
         self.register_grant(_CodeGrant, [ProofKey()])
         self.register_grant(_RefreshGrant)
@@ -142,7 +142,8 @@ class OAuthServer(AuthorizationServer):
             return AuthorizationRequest(self, self.get_consent_grant(asking))
         except OAuth2Error as error:
             if error.redirect_uri is None:
-                raise malformed(f"oauth.{error.error}", error.get_error_description()) from None
+                code, reason = f"oauth.{error.error}", error.get_error_description()
+                raise DomainError(Kind.MALFORMED, code, reason) from None
             return self._refusal(error)
 
     def _answered(self, answer: Callable[..., OAuthResponse], *arguments: object) -> OAuthResponse:
@@ -183,7 +184,7 @@ class OAuthServer(AuthorizationServer):
         sent = authentication.read_credentials(request)
         client = self.query_client(sent.client_id)
         is_known = clients.is_secret(
-            self.signers.clients, client.record if client else None, sent.secret or ""
+            self.keyring, client.record if client else None, sent.secret or ""
         )
         if client is None or sent.method not in methods:
             raise authentication.client_refused()
@@ -224,7 +225,7 @@ class OAuthServer(AuthorizationServer):
     def save_token(self, token: dict[str, Any], request: AuthlibRequest) -> None:
         origin = (request.authorization_code or request.refresh_token).origin
         new = TokenPair(token["access_token"], token["refresh_token"], token["scope"].split())
-        tokens.store_tokens(self.uow, self.signers.tokens, origin, new)
+        tokens.store_tokens(self.uow, self.keyring, origin, new)
 
     def user_of(self, grant_id: int) -> int | None:
         grant = self.uow.session.get(OAuthGrant, grant_id)

@@ -1,7 +1,7 @@
 """Access and refresh tokens: opaque, so that taking one back counts on the next request."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TypeVarTuple
 
 from sqlalchemy import (
@@ -10,18 +10,17 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
-    delete,
     func,
     select,
     update,
 )
 
-from core.errors import DomainError, unauthenticated
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
+from core.refusals.access import AUTH_INVALID_ACCESS_TOKEN
 from core.scopes import GRANTABLE, Scope, effective
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
 from models import OAuthClient, OAuthGrant, OAuthToken, TokenKind, User
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.oauth import grants
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
@@ -32,6 +31,7 @@ OAUTH_TOKEN_LIFETIMES = {
     TokenKind.ACCESS: timedelta(hours=1),
     TokenKind.REFRESH: timedelta(days=30),
 }
+_PURPOSE = "oauth-token"
 
 
 @dataclass(frozen=True)
@@ -63,23 +63,19 @@ class Found:
     is_active: bool
 
 
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "oauth-token")
-
-
-def authenticate(database: Database, signer: Signer, secret: str) -> Caller:
+def authenticate(database: Database, keyring: Keyring, secret: str) -> Caller:
     """The caller behind an access token; raises ``auth.invalid_credentials``."""
     if not ACCESS_TOKEN.matches(secret):
-        raise _not_valid()
-    found = database.rows(_LIVE_ACCESS, digests=signer.digests(secret.encode()))
+        raise AUTH_INVALID_ACCESS_TOKEN()
+    found = database.rows(_LIVE_ACCESS, digests=keyring.signer(_PURPOSE).digests(secret.encode()))
     if not found:
-        raise _not_valid()
+        raise AUTH_INVALID_ACCESS_TOKEN()
     [(grant_id, user_id, granted)] = found
     scopes = effective(map(Scope, granted)) & GRANTABLE
     return Caller(user_id, scopes, unrestricted=False, grant_id=grant_id)
 
 
-def store_tokens(uow: UnitOfWork, signer: Signer, origin: TokenOrigin, new: TokenPair) -> None:
+def store_tokens(uow: UnitOfWork, keyring: Keyring, origin: TokenOrigin, new: TokenPair) -> None:
     """Let these new secrets count as tokens; whoever calls this holds the grant."""
     for kind, secret, scopes in (
         (TokenKind.ACCESS, new.access, new.access_scopes),
@@ -89,7 +85,7 @@ def store_tokens(uow: UnitOfWork, signer: Signer, origin: TokenOrigin, new: Toke
             kind=kind,
             grant_id=origin.grant_id,
             family=origin.family,
-            secret_hmac=signer.digest(secret.encode()),
+            secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
             scopes=scopes,
             expires_at=func.now() + OAUTH_TOKEN_LIFETIMES[kind],
         )
@@ -98,14 +94,14 @@ def store_tokens(uow: UnitOfWork, signer: Signer, origin: TokenOrigin, new: Toke
 
 
 def lock_refresh(
-    uow: UnitOfWork, signer: Signer, secret: str, *, client_id: str
+    uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str
 ) -> OAuthToken | None:
     """The client's refresh token, held until the transaction ends; ``None`` if it does not count.
 
     One that was rotated already was seen by somebody whom it wasn't meant for. Who of the two sends
     it now can't be told, so the whole family is revoked.
     """
-    found = find(uow, signer, secret, client_id=client_id)
+    found = find(uow, keyring, secret, client_id=client_id)
     if found is None or found.token.kind != TokenKind.REFRESH:
         return None
     if grants.lock_grant(uow, found.token.grant_id) is None:
@@ -124,13 +120,13 @@ def rotate(uow: UnitOfWork, token: OAuthToken) -> None:
     uow.session.flush()
 
 
-def find(uow: UnitOfWork, signer: Signer, secret: str, *, client_id: str) -> Found | None:
+def find(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) -> Found | None:
     """A token of either kind that this client was given, and whether it still counts."""
     if not (ACCESS_TOKEN.matches(secret) or REFRESH_TOKEN.matches(secret)):
         return None
     is_active = and_(*_live_token(), *_live_surroundings(), OAuthToken.rotated_at.is_(None))
     query = _with_surroundings(select(OAuthToken, OAuthGrant.user_id, is_active)).where(
-        OAuthToken.secret_hmac.in_(signer.digests(secret.encode())),
+        OAuthToken.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode())),
         OAuthGrant.client_id == client_id,
     )
     row = uow.session.execute(query).one_or_none()
@@ -153,19 +149,6 @@ def revoke_family(uow: UnitOfWork, family: int) -> None:
         OAuthToken.family == family, OAuthToken.revoked_at.is_(None)
     )
     uow.session.execute(statement.values(revoked_at=func.now()))
-
-
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget tokens that expired before then."""
-    found = select(OAuthToken.id).where(OAuthToken.expires_at < before).limit(10_000)
-    statement = delete(OAuthToken).where(OAuthToken.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(OAuthToken.id)).all())
-
-
-def _not_valid() -> DomainError:
-    return unauthenticated(
-        "auth.invalid_credentials", "The access token is unknown, mistyped, expired or revoked."
-    )
 
 
 def _live_token() -> tuple[ColumnElement[bool], ...]:

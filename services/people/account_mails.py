@@ -4,10 +4,10 @@ Whoever asks for one is told the same, whoever the address is of, after the same
 worker looks who that is. So neither the answer nor its time says who has an account.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import func, select
 
 from core.settings import Settings
 from integrations.mail.port import Mail, Mailer
@@ -100,17 +100,9 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         leases.succeed(uow, lease, {"sent": True})
 
 
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget mails that were asked for before then."""
-    found = select(AccountMail.id).where(AccountMail.created_at < before).limit(10_000)
-    statement = delete(AccountMail).where(AccountMail.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(AccountMail.id)).all())
-
-
 def _mail(uow: UnitOfWork, resources: Resources, asked: AccountMail, key: str) -> Mail | None:
     person = uow.session.scalar(select(User).where(User.email == asked.email))
-    make = _MAKERS[MailKind(asked.kind)]
-    found = make(uow, resources, asked, person)
+    found = _template(uow, resources, asked, person)
     if found is None:
         return None
     template, values = found
@@ -118,6 +110,23 @@ def _mail(uow: UnitOfWork, resources: Resources, asked: AccountMail, key: str) -
 
 
 _Found = tuple[str, dict[str, str]] | None
+
+
+def _template(
+    uow: UnitOfWork, resources: Resources, asked: AccountMail, person: User | None
+) -> _Found:
+    """The mail's template and what is filled into it; ``None``: nothing is sent."""
+    match MailKind(asked.kind):
+        case MailKind.REGISTER:
+            return _register(uow, resources, asked, person)
+        case MailKind.FORGOTTEN_PASSWORD:
+            return _forgotten(uow, resources, asked, person)
+        case MailKind.NEW_ADDRESS:
+            return _new_address(uow, resources, asked, person)
+        case MailKind.PASSWORD_CHANGED:
+            return "password_changed", _ways_in(resources.settings, asked.email)
+        case MailKind.ADDRESS_CHANGED:
+            return "address_changed", {}
 
 
 def _register(
@@ -128,7 +137,7 @@ def _register(
     # Of a person who is only known as a reader too: opening it proves that they have the address.
     secret = mailed_tokens.make(
         uow,
-        mailed_tokens.signer(resources.keyring),
+        resources.keyring,
         Purpose.REGISTER,
         user_id=None,
         email=asked.email,
@@ -145,7 +154,7 @@ def _forgotten(
         return _register(uow, resources, asked, person)
     secret = mailed_tokens.make(
         uow,
-        mailed_tokens.signer(resources.keyring),
+        resources.keyring,
         Purpose.RESET_PASSWORD,
         user_id=person.id,
         email=asked.email,
@@ -160,31 +169,12 @@ def _new_address(
         return "address_taken", _ways_in(resources.settings, asked.email)
     secret = mailed_tokens.make(
         uow,
-        mailed_tokens.signer(resources.keyring),
+        resources.keyring,
         Purpose.CHANGE_ADDRESS,
         user_id=asked.user_id,
         email=asked.email,
     )
     return "new_address", {"url": page_url(resources.settings, CONFIRM_EMAIL_PATH, token=secret)}
-
-
-def _password_changed(
-    _: UnitOfWork, resources: Resources, asked: AccountMail, __: User | None
-) -> _Found:
-    return "password_changed", _ways_in(resources.settings, asked.email)
-
-
-def _address_changed(_: UnitOfWork, __: Resources, ___: AccountMail, ____: User | None) -> _Found:
-    return "address_changed", {}
-
-
-_MAKERS = {
-    MailKind.REGISTER: _register,
-    MailKind.FORGOTTEN_PASSWORD: _forgotten,
-    MailKind.NEW_ADDRESS: _new_address,
-    MailKind.PASSWORD_CHANGED: _password_changed,
-    MailKind.ADDRESS_CHANGED: _address_changed,
-}
 
 
 def _ways_in(settings: Settings, email: str) -> dict[str, str]:

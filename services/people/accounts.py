@@ -3,7 +3,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from core import ids
-from core.errors import DomainError, conflict, not_found
+from core.refusals.people import USER_EXISTS, USER_NOT_FOUND, USER_NOT_FOUND_BY_EMAIL
 from models import Plan, User
 from services.people import email_addresses, passwords
 from storage.unit_of_work import UnitOfWork
@@ -29,7 +29,7 @@ def create_user(
     except IntegrityError as error:
         if "uq_users_email" not in str(error.orig):
             raise
-        raise conflict("user.exists", f"There is a user {user.email} already.") from None
+        raise USER_EXISTS(email=user.email) from None
     return user
 
 
@@ -53,7 +53,7 @@ def get_by_email(uow: UnitOfWork, email: str) -> User:
     """Raises ``user.not_found``."""
     user = find_by_email(uow, email)
     if user is None:
-        raise user_not_found(email)
+        raise USER_NOT_FOUND_BY_EMAIL(email=email)
     return user
 
 
@@ -61,16 +61,8 @@ def get(uow: UnitOfWork, user_id: int) -> User:
     """Raises ``user.not_found``."""
     user = uow.session.get(User, user_id)
     if user is None:
-        raise unknown_user()
+        raise USER_NOT_FOUND()
     return user
-
-
-def user_not_found(email: str) -> DomainError:
-    return not_found("user.not_found", f"There is no user {email}.")
-
-
-def unknown_user() -> DomainError:
-    return not_found("user.not_found", "There is no such user.")
 
 
 def set_plan(uow: UnitOfWork, *, email: str, plan: Plan) -> User:

@@ -13,7 +13,7 @@ from unicodedata import is_normalized
 
 from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, validate_email
 
-from core.errors import invalid
+from core.refusals.people import EMAIL_INVALID
 
 # In UTF-8. Nothing longer is an address, and the library's time grows with what it refuses.
 MAX_ADDRESS_BYTES = 254
@@ -54,7 +54,7 @@ def normalise(address: str) -> str:
     """
     (found,) = normalise_all([address])
     if isinstance(found, InvalidAddress):
-        raise invalid("email.invalid", f"Not an e-mail address: {found.reason}")
+        raise EMAIL_INVALID(reason=found.reason)
     return found
 
 

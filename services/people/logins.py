@@ -21,8 +21,9 @@ from sqlalchemy import case, delete, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from core import clock
-from core.errors import DomainError, Kind
-from core.keyring import Keyring, Signer
+from core.errors import DomainError
+from core.keyring import Keyring
+from core.refusals.access import LOGIN_PAUSED
 from models import LoginAttempts, User
 from services.people import accounts
 from services.people.passwords import PasswordCheck
@@ -30,6 +31,7 @@ from storage.unit_of_work import UnitOfWork
 
 # After this long without an attempt it is as if there had been none.
 ATTEMPT_RETENTION = timedelta(days=1)
+_PURPOSE = "login"
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,8 @@ class Attempt:
     password_hash: str | None = None
 
 
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "login")
-
-
 def begin(
-    uow: UnitOfWork, signer: Signer, *, email: str, client: str | None, known: str | None
+    uow: UnitOfWork, keyring: Keyring, *, email: str, client: str | None, known: str | None
 ) -> Attempt:
     """Count an attempt, whether or not the address is known; raises ``login.paused``.
 
@@ -67,7 +65,7 @@ def begin(
     browser.
     """
     email = _spelt(email)
-    counted = _counted(signer, email, client, known)
+    counted = _counted(keyring, email, client, known)
     for subject, patience in counted:
         _count(uow, subject, patience)
     found = uow.session.execute(
@@ -101,22 +99,15 @@ def clear(uow: UnitOfWork, attempt: Attempt) -> None:
     _clear(uow, [subject for subject, _ in attempt.counted])
 
 
-def reset_attempts(uow: UnitOfWork, signer: Signer, *, email: str, client: str | None) -> None:
+def reset_attempts(uow: UnitOfWork, keyring: Keyring, *, email: str, client: str | None) -> None:
     """Forget what failed for this address: its reader has proven themselves by mail."""
-    _clear(uow, [subject for subject, _ in _counted(signer, email, client, None)])
+    _clear(uow, [subject for subject, _ in _counted(keyring, email, client, None)])
 
 
-def known_browser_token(signer: Signer, email: str) -> str:
+def known_browser_token(keyring: Keyring, email: str) -> str:
     """What the browser keeps to show that this person logged in there."""
     nonce = secrets.token_urlsafe(16)
-    return f"{nonce}.{signer.sign(_known_message(nonce, _spelt(email)))}"
-
-
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget attempts that are older."""
-    found = select(LoginAttempts.subject).where(LoginAttempts.tried_at < before).limit(10_000)
-    statement = delete(LoginAttempts).where(LoginAttempts.subject.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(1)).all())
+    return f"{nonce}.{keyring.signer(_PURPOSE).sign(_known_message(nonce, _spelt(email)))}"
 
 
 def _spelt(email: str) -> str:
@@ -128,14 +119,14 @@ def _spelt(email: str) -> str:
 
 
 def _counted(
-    signer: Signer, email: str, client: str | None, known: str | None
+    keyring: Keyring, email: str, client: str | None, known: str | None
 ) -> tuple[tuple[bytes, LoginThrottle], ...]:
     nonce, _, signature = (known or "").partition(".")
-    if nonce and signer.verify(_known_message(nonce, email), signature):
-        return ((_subject(signer, "browser", nonce, email), CLIENT_THROTTLE),)
+    if nonce and keyring.signer(_PURPOSE).verify(_known_message(nonce, email), signature):
+        return ((_subject(keyring, "browser", nonce, email), CLIENT_THROTTLE),)
     return (
-        (_subject(signer, "client", _network(client), email), CLIENT_THROTTLE),
-        (_subject(signer, "address", "", email), ADDRESS_THROTTLE),
+        (_subject(keyring, "client", _network(client), email), CLIENT_THROTTLE),
+        (_subject(keyring, "address", "", email), ADDRESS_THROTTLE),
     )
 
 
@@ -143,8 +134,10 @@ def _known_message(nonce: str, email: str) -> bytes:
     return f"known\n{nonce}\n{email}".encode("utf-8", "surrogatepass")
 
 
-def _subject(signer: Signer, kind: str, who: str, email: str) -> bytes:
-    return signer.digest(f"{kind}\n{who}\n{email}".encode("utf-8", "surrogatepass"))
+def _subject(keyring: Keyring, kind: str, who: str, email: str) -> bytes:
+    return keyring.signer(_PURPOSE).digest(
+        f"{kind}\n{who}\n{email}".encode("utf-8", "surrogatepass")
+    )
 
 
 def _network(client: str | None) -> str:
@@ -188,12 +181,7 @@ def _pause(now: datetime, attempts: Any, patience: LoginThrottle) -> Any:
 
 def _paused(until: datetime, now: datetime) -> DomainError:
     seconds = max(1, round((until - now).total_seconds()))
-    return DomainError(
-        Kind.RATE_LIMITED,
-        "login.paused",
-        "Too many logins failed. Wait, or ask for a new password by mail.",
-        retry_after=seconds,
-    )
+    return LOGIN_PAUSED(retry_after=seconds)
 
 
 def _clear(uow: UnitOfWork, subjects: list[bytes]) -> None:

@@ -7,15 +7,17 @@ leads to is confirmed: scanners follow links.
 
 import secrets
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import func, select, update
 
-from core.errors import DomainError, forbidden
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
+from core.refusals.people import LINK_INVALID, LINK_USED
 from models import MailedLink
 from storage.unit_of_work import UnitOfWork
+
+_PURPOSE = "mailed-link"
 
 
 class Purpose(StrEnum):
@@ -42,13 +44,9 @@ class MailedToken:
     is_used: bool
 
 
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "mailed-link")
-
-
 def make(
     uow: UnitOfWork,
-    signer: Signer,
+    keyring: Keyring,
     purpose: Purpose,
     *,
     user_id: int | None,
@@ -63,24 +61,24 @@ def make(
             user_id=user_id,
             list_id=list_id,
             email=email,
-            secret_hmac=signer.digest(secret.encode()),
+            secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
             expires_at=func.now() + TOKEN_LIFETIMES[purpose],
         )
     )
     return secret
 
 
-def read(uow: UnitOfWork, signer: Signer, purpose: Purpose, secret: str) -> MailedToken:
+def read(uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str) -> MailedToken:
     """What the link is for; changes nothing. Raises ``link.invalid``."""
     found = uow.session.scalar(
         select(MailedLink).where(
-            MailedLink.secret_hmac.in_(signer.digests(secret.encode())),
+            MailedLink.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode())),
             MailedLink.purpose == purpose,
             MailedLink.expires_at > func.now(),
         )
     )
     if found is None:
-        raise link_invalid()
+        raise LINK_INVALID()
     is_used = found.used_at is not None
     return MailedToken(found.id, found.user_id, found.list_id, found.email, is_used=is_used)
 
@@ -94,7 +92,7 @@ def use(uow: UnitOfWork, opened: MailedToken) -> None:
         .returning(MailedLink.id)
     )
     if uow.session.scalar(statement) is None:
-        raise link_used()
+        raise LINK_USED()
 
 
 def move_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
@@ -110,18 +108,3 @@ def move_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int
         .returning(MailedLink.id)
     )
     return len(uow.session.execute(statement).all())
-
-
-def purge(uow: UnitOfWork, *, before: datetime) -> int:
-    """Forget links that expired before then."""
-    found = select(MailedLink.id).where(MailedLink.expires_at < before).limit(10_000)
-    statement = delete(MailedLink).where(MailedLink.id.in_(found.scalar_subquery()))
-    return len(uow.session.execute(statement.returning(MailedLink.id)).all())
-
-
-def link_used() -> DomainError:
-    return forbidden("link.used", "This link has been used.")
-
-
-def link_invalid() -> DomainError:
-    return forbidden("link.invalid", "This link is not valid, or not any more.")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
-from core.errors import invalid
+from core.refusals.people import PASSWORD_LENGTH
 
 MIN_PASSWORD_CHARACTERS = 8
 MAX_PASSWORD_CHARACTERS = 1024
@@ -27,10 +27,7 @@ class PasswordCheck:
 def require_length(password: str) -> None:
     """Raises ``password.length``."""
     if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
-        raise invalid(
-            "password.length",
-            f"A password has {MIN_PASSWORD_CHARACTERS} to {MAX_PASSWORD_CHARACTERS} characters.",
-        )
+        raise PASSWORD_LENGTH(least=MIN_PASSWORD_CHARACTERS, most=MAX_PASSWORD_CHARACTERS)
 
 
 def make(password: str) -> str:

@@ -10,8 +10,14 @@ from dataclasses import dataclass
 from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from core.errors import DomainError, conflict, forbidden
+from core.errors import DomainError
 from core.keyring import Keyring
+from core.refusals.people import (
+    ACCOUNT_LINK_INVALID,
+    ACCOUNT_LINK_USED,
+    PASSWORD_CHANGED,
+    USER_ADDRESS_TAKEN,
+)
 from models import MailedLink, User
 from services.access import sessions
 from services.people import account_mails, accounts, mailed_tokens
@@ -38,7 +44,7 @@ def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
     person = accounts.find_by_email(uow, email)
     if opened.is_used or (person is not None and person.password_hash is not None):
-        raise _used()
+        raise ACCOUNT_LINK_USED()
     return email
 
 
@@ -53,7 +59,7 @@ def register(
     person = _hold(uow, accounts.find_or_create_person(uow, email).id)
     # Erased at this moment, they let go of the address; a new link is for whoever is there then.
     if person.email != email or person.password_hash is not None:
-        raise _used()
+        raise ACCOUNT_LINK_USED()
     _use(uow, opened)
     person.password_hash = password_hash
     person.name = name.strip()[:MAX_USER_NAME_CHARACTERS] or person.name
@@ -69,9 +75,9 @@ def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
     person = accounts.find_by_email(uow, email)
     if person is None or person.id != opened.user_id:
-        raise _not_valid()
+        raise ACCOUNT_LINK_INVALID()
     if opened.is_used:
-        raise _used()
+        raise ACCOUNT_LINK_USED()
     return email
 
 
@@ -85,7 +91,7 @@ def reset(
     opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
     person = _hold(uow, _person_of(opened))
     if person.email != email:
-        raise _not_valid()
+        raise ACCOUNT_LINK_INVALID()
     _use(uow, opened)
     _set_password(uow, person, password_hash, request_id=request_id, but=None)
     return AccountIdentity(person.id, email)
@@ -106,7 +112,7 @@ def change_password(
     """
     person = _hold(uow, user_id)
     if person.password_hash != expected:
-        raise conflict("password.changed", "The password has just been changed.")
+        raise PASSWORD_CHANGED()
     _set_password(uow, person, password_hash, request_id=request_id, but=session_id)
 
 
@@ -117,9 +123,9 @@ def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: in
     """
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != user_id:
-        raise _not_valid()
+        raise ACCOUNT_LINK_INVALID()
     if opened.is_used:
-        raise _used()
+        raise ACCOUNT_LINK_USED()
     return email
 
 
@@ -133,7 +139,7 @@ def change_address(
     """
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != user_id:
-        raise _not_valid()
+        raise ACCOUNT_LINK_INVALID()
     person = _hold(uow, user_id)
     _use(uow, opened)
     old = person.email
@@ -144,7 +150,7 @@ def change_address(
     except IntegrityError as error:
         if "uq_users_email" not in str(error.orig):
             raise
-        raise _taken() from None
+        raise USER_ADDRESS_TAKEN() from None
     account_mails.enqueue_mail(
         uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
     )
@@ -155,9 +161,9 @@ def _open(
     uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str
 ) -> tuple[MailedToken, str]:
     try:
-        opened = mailed_tokens.read(uow, mailed_tokens.signer(keyring), purpose, secret)
+        opened = mailed_tokens.read(uow, keyring, purpose, secret)
     except DomainError:
-        raise _not_valid() from None
+        raise ACCOUNT_LINK_INVALID() from None
     assert opened.email is not None
     return opened, opened.email
 
@@ -171,7 +177,7 @@ def _hold(uow: UnitOfWork, user_id: int) -> User:
     query = select(User).where(User.id == user_id, User.erased_at.is_(None)).with_for_update()
     person = uow.session.scalar(query.execution_options(populate_existing=True))
     if person is None:
-        raise _not_valid()
+        raise ACCOUNT_LINK_INVALID()
     return person
 
 
@@ -197,17 +203,7 @@ def _use(uow: UnitOfWork, opened: MailedToken) -> None:
     try:
         mailed_tokens.use(uow, opened)
     except DomainError:
-        raise _used() from None
+        raise ACCOUNT_LINK_USED() from None
 
 
 # Links of accounts have codes of their own, since people are told something else of them.
-def _not_valid() -> DomainError:
-    return forbidden("account_link.invalid", "This link is not valid, or not any more.")
-
-
-def _used() -> DomainError:
-    return forbidden("account_link.used", "This link has been used.")
-
-
-def _taken() -> DomainError:
-    return conflict("user.exists", "This address is in use already.")

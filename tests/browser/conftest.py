@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from tests.prerequisites import pass_over
+
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 OWN_MACHINE = ("http://127.0.0.1:", "http://localhost:", "ws://127.0.0.1:", "data:", "blob:")
 _ARGUMENTS = [
@@ -18,7 +20,7 @@ def browser() -> Iterator[Browser]:
     """The system's Chromium, without a window."""
     found = shutil.which("chromium")
     if found is None:
-        pytest.skip("no chromium on this machine")
+        pass_over("the pages need Chromium")
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=found, args=_ARGUMENTS)
         yield running

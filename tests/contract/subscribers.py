@@ -139,8 +139,8 @@ def count(client: httpx.Client, list_id: int) -> int:
 
 def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
     """A trace id as the list's mail to that person carries it."""
-    signer = trace_ids.signer(stack.resources.keyring)
-    return trace_ids.make(signer, Trace(list_id, user_id))
+    keyring = stack.resources.keyring
+    return trace_ids.make(keyring, Trace(list_id, user_id))
 
 
 def fill(stack: Stack, list_id: int, addresses: list[str], *, status: str = "active") -> None:

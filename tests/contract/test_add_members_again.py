@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from core.errors import DomainError, Kind
 from services.jobs import lease as leases
 from tests.contract.bulk import (
     add,
@@ -23,6 +24,8 @@ from tests.contract.subscribers import (
 )
 from tests.contract.test_body_limits import Raw
 from tests.stack import Owner, Stack, eventually
+
+_BROKEN = DomainError(Kind.DAMAGED, "job.x", "M")
 
 
 @pytest.fixture
@@ -73,8 +76,16 @@ def test_the_work_goes_on_when_the_caller_hangs_up(
     ("end", "status", "code"),
     [
         (leases.cancel, 409, "job.cancelled"),
-        (lambda uow, lease: leases.fail(uow, lease, code="a.b", message="M"), 422, "a.b"),
-        (lambda uow, lease: leases.fail(uow, lease, code="job.x", message="M"), 500, "job.x"),
+        (
+            lambda uow, lease: leases.fail(uow, lease, DomainError(Kind.INVALID, "a.b", "M")),
+            422,
+            "a.b",
+        ),
+        (
+            lambda uow, lease: leases.fail(uow, lease, DomainError(Kind.DAMAGED, "job.x", "M")),
+            500,
+            "job.x",
+        ),
     ],
 )
 def test_who_waits_is_told_how_the_job_ended(

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from services.media.attachments.upload import MAX_IMAGE_BYTES
+from core.upload_limits import MAX_IMAGE_BYTES
 from tests.contract.replies import data, problem
 from tests.contract.test_attachments import multipart
 from tests.pictures import encoded, photo

@@ -5,7 +5,6 @@ import pytest
 
 from core.scopes import Scope
 from core.secret_form import API_KEY
-from services.access import api_keys
 from tests.contract.conftest import KEY_HEADER
 from tests.contract.replies import data, problem, send
 from tests.stack import Owner, Stack, eventually
@@ -130,7 +129,7 @@ def test_key_is_shown_once_and_only_its_hmac_is_stored(client: httpx.Client, sta
     assert made["key"][4:20] not in str(row)
     query = "SELECT encode(secret_hmac, 'hex') FROM api_keys WHERE id = %s"
     [(stored,)] = stack.query(query, made["id"])
-    expected = api_keys.signer(stack.settings().keyring).digest(made["key"].encode())
+    expected = stack.settings().keyring.signer("api-key").digest(made["key"].encode())
     assert stored == expected.hex()
 
 

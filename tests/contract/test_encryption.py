@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 
 from core.scopes import Scope
-from services.media.attachments import signed_links
 from tests.pictures import photo
 from tests.stack import Owner, Stack
 
@@ -84,7 +83,7 @@ def test_a_link_that_was_changed_opens_nothing(
 def test_a_link_that_has_ended_opens_nothing(
     stack: Stack, stranger: httpx.Client, record: dict[str, object]
 ) -> None:
-    signer = signed_links.signer(stack.settings().keyring)
+    signer = stack.settings().keyring.signer("media-link")
     expires = int(time.time()) - 1
     signature = signer.sign(f"{record['filename']}\n{expires}".encode())
     ended = f"{record['view_url']}?expires={expires}&signature={signature}"

@@ -5,13 +5,15 @@ import gzip
 import io
 import threading
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
-from core import clock, signed_urls
+from core import clock
 from core.scopes import Scope
+from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled
 from services.mailing import exports
@@ -140,12 +142,12 @@ def test_a_link_opens_its_own_file_alone_and_not_for_long(
     )
     for url in (first.copy_with(query=None), first.copy_with(path=second.path)):
         problem(httpx.get(url), 403, "link.invalid")
-    signer = signed_urls.signer(stack.resources.keyring)
     base = stack.settings().public_base
+    make = partial(FILE_URLS.create, stack.resources.keyring, base=base, lifetime=FILE_URL_LIFETIME)
     for age, status in ((timedelta(minutes=14, seconds=30), 200), (timedelta(minutes=15), 403)):
-        link = signed_urls.create(signer, first.path, base=base, now=clock.now() - age)
+        link, _ = make(first.path, now=clock.now() - age)
         assert httpx.get(link).status_code == status
-    nothing = signed_urls.create(signer, "/exports/0/file.csv.gz", base=base, now=clock.now())
+    nothing, _ = make("/exports/0/file.csv.gz", now=clock.now())
     problem(httpx.get(nothing), 404, "export.not_found")
 
 

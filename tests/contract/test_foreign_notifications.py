@@ -3,7 +3,7 @@ import time
 
 import httpx
 
-from storage.notifications import job_topic
+from storage.redis.notifications import job_topic
 from tests.pictures import photo
 from tests.stack import Stack
 

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from core import clock, signed_urls
+from core import clock
+from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS
 from services.mailing import bulk_files
 from tests.contract.bulk import (
     OURS,
@@ -113,11 +114,11 @@ def test_a_link_opens_its_own_file_alone_and_not_for_long(
         mine.copy_set_param("expires", "x"),
         mine.copy_set_param("signature", "x"),
         mine.copy_set_param("signature", "ä"),
-        httpx.URL(link_of(stack, mine.path, age=signed_urls.FILE_LINK_LIFETIME)),
+        httpx.URL(link_of(stack, mine.path, age=FILE_URL_LIFETIME)),
     ]
     for url in refused:
         problem(httpx.get(url), 403, "link.invalid")
-    almost = link_of(stack, mine.path, age=signed_urls.FILE_LINK_LIFETIME - timedelta(seconds=30))
+    almost = link_of(stack, mine.path, age=FILE_URL_LIFETIME - timedelta(seconds=30))
     assert httpx.get(almost).status_code == 200
     # A credential is none for a file, and does no harm.
     problem(client.get(str(mine.copy_with(query=b""))), 403, "link.invalid")
@@ -126,9 +127,11 @@ def test_a_link_opens_its_own_file_alone_and_not_for_long(
 
 def link_of(stack: Stack, path: str, *, age: timedelta) -> str:
     """A link made so long ago."""
-    signer = signed_urls.signer(stack.resources.keyring)
+    keyring = stack.resources.keyring
     base = stack.settings().public_base
-    return signed_urls.create(signer, path, base=base, now=clock.now() - age)
+    made = clock.now() - age
+    url, _ = FILE_URLS.create(keyring, path, base=base, lifetime=FILE_URL_LIFETIME, now=made)
+    return url
 
 
 def test_each_look_at_a_job_or_an_import_renews_the_link(

@@ -14,12 +14,12 @@ from api.bodies.upload_stream import store_upload
 from api.middleware import body_limits
 from api.middleware.body_limits import (
     LIMITS,
-    MAX_IMPORT_FILE_BYTES,
     BodyMemoryBudget,
     BodyRefused,
     BoundedBody,
 )
 from api.middleware.deadlines import DeadlineMiddleware, extend_deadline
+from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.parts import PART_BYTES
 from tests.contract.bulk import (
     addresses,

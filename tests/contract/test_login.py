@@ -72,7 +72,7 @@ def test_only_an_hmac_of_the_cookie_is_kept(stack: Stack, visitor: Visitor, emai
     visitor.log_in(email)
     rows = stack.query("SELECT row_to_json(s)::text FROM user_sessions s")
     assert visitor.cookie not in str(rows)
-    digest = sessions.signer(stack.resources.keyring).digest(visitor.cookie.encode()).hex()
+    digest = stack.resources.keyring.signer("session").digest(visitor.cookie.encode()).hex()
     stored = [row for row in rows if digest in str(row)]
     assert len(stored) == 1
     assert "127.0.0.1" not in str(stored)
@@ -150,7 +150,7 @@ def test_a_login_from_another_site_is_refused(stack: Stack, visitor: Visitor, em
         other.get("/login")
         stolen = other.client.cookies["pressroom_form"]
     # Another browser's token is nothing in this one.
-    token = sessions.csrf_token(sessions.signer(stack.resources.keyring), stolen)
+    token = sessions.csrf_token(stack.resources.keyring, stolen)
     reply = visitor.client.post("/login", data={**form, "csrf_token": token})
     assert reply.status_code == 403
 
@@ -235,13 +235,13 @@ def test_strangers_cannot_hold_an_owner_out_of_their_own_browser(
 
 
 def test_attempts_at_once_are_not_more_than_one_after_the_other(stack: Stack, email: str) -> None:
-    signer = logins.signer(stack.resources.keyring)
+    keyring = stack.resources.keyring
     paused = 0
     for _ in range(20):
         # Counted before any password is looked at.
         try:
             with stack.resources.unit_of_work() as uow:
-                logins.begin(uow, signer, email=email, client="192.0.2.1", known=None)
+                logins.begin(uow, keyring, email=email, client="192.0.2.1", known=None)
         except DomainError as error:
             paused += error.code == "login.paused"
     assert paused == 20 - logins.CLIENT_THROTTLE.free

@@ -10,7 +10,6 @@ from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 
 from core.scopes import EXPLANATIONS, Scope
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
-from services.oauth import tokens
 from tests.contract.replies import data, problem
 from tests.oauth import REDIRECT, Person, Program, fields_of, is_refused, log_in, register
 from tests.stack import RETIRED, Owner, Stack
@@ -207,7 +206,7 @@ def test_tokens_live_for_an_hour_and_refreshes_for_thirty_days(
     )
     assert lives == [("access", 3600), ("refresh", 30 * 24 * 3600)]
     past = "UPDATE oauth_tokens SET expires_at = now() - interval '1 s' WHERE secret_hmac = %s"
-    signer = tokens.signer(stack.resources.keyring)
+    signer = stack.resources.keyring.signer("oauth-token")
     stack.query(past, signer.digest(given["access_token"].encode()))
     with stack.client(given["access_token"]) as client:
         refused = client.get(ME)
@@ -253,7 +252,7 @@ def test_tokens_of_a_retired_key_still_count(
     stack: Stack, program: Program, person: Person
 ) -> None:
     given = program.tokens(person)
-    signer = tokens.signer(stack.resources.keyring)
+    signer = stack.resources.keyring.signer("oauth-token")
     old = signer._digest(RETIRED.id, given["access_token"].encode())
     new = signer.digest(given["access_token"].encode())
     stack.query("UPDATE oauth_tokens SET secret_hmac = %s WHERE secret_hmac = %s", old, new)

@@ -1,23 +1,19 @@
 """Ordinary OAuth clients complete the flow: one of Python, and one of JavaScript."""
 
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from authlib.integrations.httpx_client import OAuth2Client
 
+from tests import javascript_client
 from tests.contract.credits import grant
 from tests.contract.replies import data, problem
 from tests.oauth import Person, Program, log_in, register
 from tests.stack import Owner, Stack
-
-JAVASCRIPT = Path(__file__).parents[1] / "javascript"
 
 
 @pytest.fixture
@@ -92,8 +88,8 @@ def test_a_javascript_client_reads_the_balance_and_may_not_consume(
         "redirectUri": program.redirect_uri,
     }
     with subprocess.Popen(
-        [node(), "flow.mjs", json.dumps(settings)],
-        cwd=JAVASCRIPT,
+        [javascript_client.node(), "flow.mjs", json.dumps(settings)],
+        cwd=javascript_client.FOLDER,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -119,14 +115,3 @@ def test_a_javascript_client_reads_the_balance_and_may_not_consume(
     assert told["isActive"] is (True if program.secret else None)
     with stack.client(told["accessToken"]) as client:
         problem(client.get("/users/me"), 401, "auth.invalid_credentials")
-
-
-def node() -> str:
-    found = shutil.which("node")
-    if found and (JAVASCRIPT / "node_modules").is_dir():
-        return found
-    missing = "Node.js is needed, and `npm ci` in tests/javascript (`make test` runs it)"
-    # Nobody need have it, but what is merged was tried with it.
-    if os.environ.get("CI"):
-        pytest.fail(missing)
-    pytest.skip(missing)

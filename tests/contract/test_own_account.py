@@ -33,8 +33,8 @@ def email(stack: Stack) -> str:
 def logged_in(stack: Stack, visitor: Visitor, email: str, browser: str | None = None) -> None:
     """As after a login, without its time."""
     with stack.resources.unit_of_work() as uow:
-        signer = sessions.signer(stack.resources.keyring)
-        value = sessions.begin(uow, signer, user_id_of(stack, email), browser=browser)
+        keyring = stack.resources.keyring
+        value = sessions.begin(uow, keyring, user_id_of(stack, email), browser=browser)
     visitor.client.cookies.set(SESSION, value, domain="127.0.0.1", path="/")
 
 

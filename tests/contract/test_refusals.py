@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from services.media.attachments.upload import MAX_IMAGE_BYTES
+from core.upload_limits import MAX_IMAGE_BYTES
 from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_attachments import MULTIPART, multipart
 from tests.pictures import encoded, photo

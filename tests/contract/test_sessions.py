@@ -32,10 +32,10 @@ def member(stack: Stack, email: str) -> Iterator[Visitor]:
 
 
 def begin(stack: Stack, email: str) -> str:
-    signer = sessions.signer(stack.resources.keyring)
+    keyring = stack.resources.keyring
     user_id = user_id_of(stack, email)
     with stack.resources.unit_of_work() as uow:
-        return sessions.begin(uow, signer, user_id)
+        return sessions.begin(uow, keyring, user_id)
 
 
 def test_a_session_may_do_what_its_user_may(member: Visitor, stack: Stack, email: str) -> None:
@@ -81,12 +81,12 @@ def test_a_session_is_no_sender_of_mail(member: Visitor, stack: Stack, list_id: 
 def test_a_write_that_another_site_may_have_sent_is_refused(
     stack: Stack, member: Visitor, headers: dict[str, str]
 ) -> None:
-    signer = sessions.signer(stack.resources.keyring)
+    keyring = stack.resources.keyring
     words = {
         "port": stack.api_port,
         "cookie": member.cookie,
-        "token": sessions.csrf_token(signer, member.cookie),
-        "others": sessions.csrf_token(signer, "x" * 43),
+        "token": sessions.csrf_token(keyring, member.cookie),
+        "others": sessions.csrf_token(keyring, "x" * 43),
     }
     sent = {name: value.format(**words) for name, value in headers.items()}
     for method, path in (("POST", "/apikeys"), ("DELETE", "/apikeys/1"), ("PATCH", "/lists/1")):

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from core.scopes import Scope
-from devstack.sandbox.stock_photo_settings import UNSPLASH_PREFIX
+from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
 from tests.contract.replies import data, problem, send
 from tests.stack import Owner, Stack
 

@@ -103,7 +103,7 @@ def test_who_confirmed_is_told_how_to_leave_by_one_click(reader: Joining) -> Non
     [url] = re.findall(r"^<(\S+)>$", headers["list-unsubscribe"])
     assert url in welcome["text"].split()
     trace_id = httpx.URL(url).params["trace_id"]
-    trace = trace_ids.read(trace_ids.signer(reader.stack.resources.keyring), trace_id)
+    trace = trace_ids.read(reader.stack.resources.keyring, trace_id)
     assert trace.list_id == reader.list_id
     path = f"/subscriptions/{reader.list_id}/delete"
     form = {"List-Unsubscribe": "One-Click"}
@@ -160,5 +160,5 @@ def test_the_secret_of_a_link_rests_nowhere(reader: Joining) -> None:
         rows = stack.query(f"SELECT count(*) FROM {table} AS t WHERE t::text LIKE %s", f"%{token}%")
         assert rows == [(0,)], table
     with stack.resources.unit_of_work() as uow:
-        signer = mailed_tokens.signer(stack.resources.keyring)
-        assert mailed_tokens.read(uow, signer, Purpose.CONFIRM_SUBSCRIPTION, token)
+        keyring = stack.resources.keyring
+        assert mailed_tokens.read(uow, keyring, Purpose.CONFIRM_SUBSCRIPTION, token)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import httpx
 
 from core.keyring import Key, Keyring
-from services.mailing.subscriptions import opt_outs, trace_ids
+from services.mailing.subscriptions import trace_ids
 from services.mailing.subscriptions.trace_ids import Trace
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, new_list, subscribe, trace_for
@@ -48,8 +48,8 @@ def forgeries(stack: Stack, genuine: str, list_id: int, user_id: int) -> dict[st
         "another mac": f"{signed}.{key_id}.{flipped(mac, 3)}",
         "another key's name": f"{signed}.other.{mac}",
         "no key's name": f"{signed}..{mac}",
-        "a foreign key": trace_ids.make(trace_ids.signer(FOREIGN), trace),
-        "a foreign key under our name": trace_ids.make(trace_ids.signer(other_key), trace),
+        "a foreign key": trace_ids.make(FOREIGN, trace),
+        "a foreign key under our name": trace_ids.make(other_key, trace),
         "very long": genuine * 100,
         "other digits": genuine.replace("1", "\u0661"),
     }
@@ -82,9 +82,9 @@ def test_forgeries_are_403(
 def test_another_spelling_of_the_same_bytes_is_403(
     stack: Stack, stranger: httpx.Client, list_id: int
 ) -> None:
-    signer = trace_ids.signer(stack.resources.keyring)
+    keyring = stack.resources.keyring
     made = (
-        trace_ids.make(signer, Trace(list_id, user_id)) for user_id in range(2**40, 2**40 + 200)
+        trace_ids.make(keyring, Trace(list_id, user_id)) for user_id in range(2**40, 2**40 + 200)
     )
     spellings = [other for each in made for other in other_alphabets(each)]
     assert spellings
@@ -104,7 +104,7 @@ def test_what_a_retired_key_signed_still_holds(
 ) -> None:
     assert stack.resources.keyring.current != RETIRED
     reader.joins(list_id)
-    trace_id = trace_ids.make(trace_ids.signer(Keyring([RETIRED])), Trace(list_id, reader.user_id))
+    trace_id = trace_ids.make(Keyring([RETIRED]), Trace(list_id, reader.user_id))
     assert f".{RETIRED.id}." in trace_id
     assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})) == 1
     assert reader.stands(list_id)[0] == "unsubscribed"
@@ -113,7 +113,7 @@ def test_what_a_retired_key_signed_still_holds(
 def test_what_is_kept_under_a_retired_key_is_still_an_opt_out(
     stack: Stack, stranger: httpx.Client, reader: Reader, list_id: int
 ) -> None:
-    digest = opt_outs.signer(Keyring([RETIRED])).digest(reader.email.encode())
+    digest = Keyring([RETIRED]).signer("opt-out").digest(reader.email.encode())
     stack.query(
         "INSERT INTO opt_outs (list_id, address_hmac, kind, source) "
         "VALUES (%s, %s, 'list', 'page')",

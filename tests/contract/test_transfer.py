@@ -201,10 +201,10 @@ def test_a_waiting_member_waits_on_the_target_and_their_link_leads_there(
 
 def mailed_link(stack: Stack, list_id: int, user_id: int) -> str:
     """The secret of a link such as the mail holds."""
-    signer = mailed_tokens.signer(stack.resources.keyring)
+    keyring = stack.resources.keyring
     with stack.resources.unit_of_work() as uow:
         purpose = Purpose.CONFIRM_SUBSCRIPTION
-        return mailed_tokens.make(uow, signer, purpose, user_id=user_id, list_id=list_id)
+        return mailed_tokens.make(uow, keyring, purpose, user_id=user_id, list_id=list_id)
 
 
 def confirm(stack: Stack, secret: str) -> None:

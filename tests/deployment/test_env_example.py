@@ -3,8 +3,8 @@ import subprocess
 import pytest
 
 from core.keyring import Keyring
-from core.provider_settings import PREFIX
 from core.settings import Settings, load_settings
+from core.settings.provider_settings import PREFIX
 from tests.deployment import files
 
 pytestmark = pytest.mark.check

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from core.provider_settings import PREFIX
 from core.settings import Settings
+from core.settings.provider_settings import PREFIX
 from tests.command_line import require_accepted, require_known
 from tests.docs import markdown
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from devstack.sandbox import payment_settings
+from devstack.sandbox.sandbox_settings import payment_settings
 from tests.faults import till
 from tests.faults.proxy import Proxy, proxied
 from tests.faults.size import sized
@@ -189,7 +189,7 @@ def bank(make_stack: Callable[[str], Stack]) -> Iterator[Stack]:
     """An API whose provider says nothing: all that it knows is what webhooks say."""
     stack = make_stack("till")
     with till.unwilling_provider() as url:
-        stack.environment |= payment_settings.sandbox_settings(url, {})
+        stack.environment |= payment_settings(url, {})
         stack.start_api()
         yield stack
 

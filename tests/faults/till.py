@@ -20,7 +20,7 @@ from core import clock, ids
 from integrations.payments.port import PaymentChannel
 from models import PaymentOrder
 from services.money.credits import verify
-from services.money.topups.claims import ClaimTokens
+from services.money.topups import claims
 from tests.stack import Stack
 
 _numbers = count(1)
@@ -49,8 +49,9 @@ def new_order(
     stack: Stack, user_id: int | None, *, minor: int, credit_units: int, currency: str = "USD"
 ) -> Terms:
     """An order as the API writes it, of which the provider will tell before any job has run."""
-    tokens = ClaimTokens(stack.settings().keyring)
+    keyring = stack.resources.keyring
     order_id, digits = ids.random_id(), 0 if currency == "JPY" else 2
+    token = claims.make_token(keyring, order_id)
     with stack.resources.unit_of_work() as uow:
         order = PaymentOrder(
             id=order_id,
@@ -62,11 +63,11 @@ def new_order(
             credit_amount=Decimal(credit_units).scaleb(-4),
             credits_per_usd=Decimal(100),
             units_per_usd=Decimal(1),
-            claim_token_hmac=tokens.hmac(tokens.make(order_id)),
+            claim_token_hmac=claims.token_hmac(keyring, token),
             expires_at=clock.now() + timedelta(hours=1),
         )
         uow.session.add(order)
-    return Terms(order_id, minor, credit_units, currency, tokens.make(order_id))
+    return Terms(order_id, minor, credit_units, currency, token)
 
 
 def session(terms: Terms, kind: str = "checkout.session.completed", **more: object) -> Json:

@@ -20,40 +20,41 @@ from api.bodies.json_route import JsonRoute
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.waiting.disconnects import while_connected
-from core.errors import TransientError, unavailable
+from core.errors import DomainError, Kind, TransientError
 from core.lanes import Lane
 from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import load_settings
-from services.access.api_keys import Caller
-from storage.request_work import RequestLease
-from workers import context
-from workers.declaration import TaskSet
+from services.access.caller import Caller
+from storage.redis.request_work import RequestLease
+from workers.context import WorkerContext
+from workers.declaration import TaskTable
 from workers.main import run
 
 TASK = "probe.answer"
 TAKEN = "probe:taken"
 STEPS = "probe:steps"
-TASKS = TaskSet()
 router = APIRouter(route_class=JsonRoute)
 
 
-@TASKS.request(TASK)
-def answer(asked: RequestLease) -> dict[str, Any]:
+def answer(worker: WorkerContext, asked: RequestLease) -> dict[str, Any]:
     question = asked.payload
-    context.resources().redis.incr(TAKEN)
+    worker.resources.redis.incr(TAKEN)
     for _ in range(question["steps"]):
         asked.seconds_left()
-        context.resources().redis.incr(STEPS)
+        worker.resources.redis.incr(STEPS)
         time.sleep(question["sleep"])
     match question["end"]:
         case "refuse":
-            raise unavailable("probe.busy", "Ask again.", retry_after=7)
+            raise DomainError(Kind.UNAVAILABLE, "probe.busy", "Ask again.", retry_after=7)
         case "pass":
             raise TransientError("a moment")
         case "break":
             raise ZeroDivisionError
     return {"echo": question["text"]}
+
+
+TASKS = TaskTable(requests={TASK: answer})
 
 
 @router.post("/ask")

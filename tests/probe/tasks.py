@@ -5,19 +5,16 @@ from typing import Any
 
 from sqlalchemy import text
 
-from core.errors import TransientError, invalid
+from core.errors import DomainError, Kind, TransientError
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from storage.unit_of_work import UnitOfWork
 from tests.probe.kind import PROBE
-from workers import context
-from workers.declaration import TaskSet
-
-TASKS = TaskSet()
+from workers.context import WorkerContext
+from workers.declaration import TaskTable
 
 
-@TASKS.job(PROBE)
-def run(lease: Lease) -> None:
+def run(worker: WorkerContext, lease: Lease) -> None:
     """Do what the plan says, in this order.
 
     kill: how many attempts kill their own process. flaky: how many attempts fail for now.
@@ -25,22 +22,22 @@ def run(lease: Lease) -> None:
     each, `step_sleep` seconds apart, `step_kills` naming those that die after their commit, and
     `turn` after how many a turn ends. Without steps there is one effect.
     """
-    plan = _begin(lease)
+    plan = _begin(worker, lease)
     if lease.attempt <= plan.get("kill", 0):
         os.kill(os.getpid(), signal.SIGKILL)
     if lease.attempt <= plan.get("flaky", 0):
         raise TransientError("not now")
     if "refuse" in plan:
-        raise invalid("probe.refused", plan["refuse"])
+        raise DomainError(Kind.INVALID, "probe.refused", plan["refuse"])
     _pause(lease, plan.get("sleep", 0.0))
     if "steps" in plan:
-        _step_by_step(lease, plan)
+        _step_by_step(worker, lease, plan)
     else:
-        _finish(lease)
+        _finish(worker, lease)
 
 
-def _begin(lease: Lease) -> dict[str, Any]:
-    with context.resources().unit_of_work() as uow:
+def _begin(worker: WorkerContext, lease: Lease) -> dict[str, Any]:
+    with worker.resources.unit_of_work() as uow:
         _insert(uow, "probe_starts", lease)
         plan: dict[str, Any] = uow.session.scalar(
             text("SELECT plan FROM probe_plans WHERE id = :id"), {"id": lease.subject_id}
@@ -55,19 +52,19 @@ def _pause(lease: Lease, seconds: float) -> None:
         time.sleep(min(left, 0.05))
 
 
-def _finish(lease: Lease) -> None:
-    with context.resources().unit_of_work() as uow:
+def _finish(worker: WorkerContext, lease: Lease) -> None:
+    with worker.resources.unit_of_work() as uow:
         # The effect first: it is the fence after it that must take it back.
         _insert(uow, "probe_effects", lease)
         leases.succeed(uow, lease, {"pid": os.getpid()})
 
 
-def _step_by_step(lease: Lease, plan: dict[str, Any]) -> None:
+def _step_by_step(worker: WorkerContext, lease: Lease, plan: dict[str, Any]) -> None:
     total, turn = plan["steps"], plan.get("turn", plan["steps"])
-    first = _steps_done(lease)
+    first = _steps_done(worker, lease)
     for step in range(first, total):
         _pause(lease, plan.get("step_sleep", 0.0))
-        with context.resources().unit_of_work() as uow:
+        with worker.resources.unit_of_work() as uow:
             _insert(uow, "probe_effects", lease, step)
             leases.progress(uow, lease, done=step + 1, total=total)
             if step + 1 == first + turn and step + 1 < total:
@@ -75,12 +72,12 @@ def _step_by_step(lease: Lease, plan: dict[str, Any]) -> None:
                 return
         if step + 1 in plan.get("step_kills", []):
             os.kill(os.getpid(), signal.SIGKILL)
-    with context.resources().unit_of_work() as uow:
+    with worker.resources.unit_of_work() as uow:
         leases.succeed(uow, lease, {"steps": total})
 
 
-def _steps_done(lease: Lease) -> int:
-    with context.resources().unit_of_work() as uow:
+def _steps_done(worker: WorkerContext, lease: Lease) -> int:
+    with worker.resources.unit_of_work() as uow:
         done = uow.session.scalar(
             text("SELECT progress_done FROM jobs WHERE id = :id"), {"id": lease.job_id}
         )
@@ -95,3 +92,6 @@ def _insert(uow: UnitOfWork, table: str, lease: Lease, step: int | None = None) 
     names = ", ".join(values)
     places = ", ".join(f":{name}" for name in values)
     uow.session.execute(text(f"INSERT INTO {table} ({names}) VALUES ({places})"), values)
+
+
+TASKS = TaskTable(jobs={PROBE: run})

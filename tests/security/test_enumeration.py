@@ -109,7 +109,7 @@ def test_forged_trace_ids_answer_alike_whoever_they_name(
     list_id, other_id = new_list(stack, keeper), new_list(stack, keeper)
     people = user_ids(stack, list_id)
     assert {"active", "nobody"} < set(people)
-    signer = trace_ids.signer(stack.resources.keyring)
+    keyring = stack.resources.keyring
     for method, path, body in traced(list_id):
         answers = [
             told(stranger.request(method, path, params={"trace_id": token}, json=body))
@@ -118,7 +118,7 @@ def test_forged_trace_ids_answer_alike_whoever_they_name(
         ]
         if "opponent" not in path:
             # Genuine, but mailed for another list.
-            strayed = [trace_ids.make(signer, Trace(other_id, each)) for each in people.values()]
+            strayed = [trace_ids.make(keyring, Trace(other_id, each)) for each in people.values()]
             answers += [
                 told(stranger.request(method, path, params={"trace_id": token}, json=body))
                 for token in strayed

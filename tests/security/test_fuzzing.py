@@ -81,7 +81,6 @@ def test_every_answer_is_one_that_the_document_tells_of(
 
     @settings(
         max_examples=CALLS_EACH,
-        derandomize=True,
         database=None,
         deadline=None,
         phases=[Phase.generate],
@@ -102,5 +101,5 @@ def test_every_answer_is_one_that_the_document_tells_of(
 
 def test_as_many_calls_were_made_as_was_meant() -> None:
     if len(CALLED) < len(OPERATIONS):
-        pytest.skip("only a part of the operations was called")
+        pytest.skip("only some of the operations were chosen for this run")
     assert CALLED.total() >= CALLS_IN_ALL

@@ -123,7 +123,7 @@ def test_who_has_no_good_credential_gets_and_changes_nothing(
     world: World, stranger: httpx.Client, headers: dict[str, dict[str, str]], operation: str
 ) -> None:
     if operation in FOR_EVERYBODY and OPERATIONS[operation]["security"] == []:
-        pytest.skip("a stranger may")
+        pytest.skip("this operation is for callers without a credential too")
     before = belongings(world)
     for kind, sent in headers.items():
         if STRANGERS[kind].writes and operation.startswith("GET "):
@@ -201,7 +201,7 @@ def test_somebody_who_guesses_things_they_do_not_own_learns_nothing_by_mixing_th
 def test_the_owners_own_key_with_another_scope_is_refused(world: World, operation: str) -> None:
     scopes = _all_but_what_is_needed(operation)
     if scopes is None:
-        pytest.skip("asks for no scope")
+        pytest.skip("this operation asks for no scope")
     before = belongings(world)
     key = world.stack.new_key(world.owner.user_id, *scopes)
     with world.stack.client(key) as client:

@@ -421,7 +421,7 @@ def test_delivery_is_given_by_nobody(stack: Stack, owner: Owner) -> None:
     with pytest.raises(DomainError, match="delivery"), stack.resources.unit_of_work() as uow:
         clients.create(
             uow,
-            clients.signer(stack.resources.keyring),
+            stack.resources.keyring,
             name="Sender",
             redirect_uris=[REGISTERED],
             scopes=[Scope.DELIVERY],

@@ -16,11 +16,10 @@ import pytest
 from api.app import create_app
 from api.limits.rate_limits import RateLimitName, rate_key_of_address
 from api.openapi import access_of, api_routes
-from core import rate_notation
-from core.settings import Settings
+from core.settings import Settings, rate_notation
 from devstack import LOOPBACK
 from devstack.supervisor.processes.ports import PortPicker
-from storage.rate_counters import RateCounters, parse_limits
+from storage.redis.rate_counters import RateCounters, parse_limits
 from tests.contract.replies import problem
 from tests.contract.subscribers import trace_for
 from tests.faults.proxy import Proxy, proxied
@@ -345,7 +344,7 @@ def test_a_high_limit_is_kept_by_processes_that_take_numbers_by_the_block(stack:
     def take(number: int) -> bool:
         standing = processes[number % 3].count(item, "test", name)
         assert standing is not None
-        return standing.left >= 0
+        return standing.remaining >= 0
 
     with ThreadPoolExecutor(8) as pool:
         allowed = sum(pool.map(take, range(2000)))
@@ -361,7 +360,7 @@ def test_one_process_gives_out_every_number_of_a_high_limit(stack: Stack) -> Non
     name = secrets.token_hex(8)
     left = [counters.count(item, "test", name) for _ in range(901)]
     counters.close()
-    assert [each.left for each in left if each] == list(range(899, -2, -1))
+    assert [each.remaining for each in left if each] == list(range(899, -2, -1))
 
 
 # -- settings ------------------------------------------------------------------------------------

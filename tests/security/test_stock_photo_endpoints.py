@@ -12,7 +12,7 @@ from pydantic import AnyHttpUrl, SecretStr
 
 from core.errors import DomainError
 from core.settings import Settings
-from devstack.sandbox.stock_photo_settings import UNSPLASH_PREFIX
+from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
 from integrations.stock_photos.port import Photo, PhotoProviderName
 from integrations.stock_photos.registry import StockPhotoProviders
 from tests.stack import Stack

@@ -68,10 +68,10 @@ def test_folding_leaves_the_count_as_it_is_and_no_differences(
 def test_mailed_links_are_forgotten_once_they_expired(stack: Stack, acting: Acting) -> None:
     person = acting.new_person(with_login=True)
     assert person.user_id is not None
-    signer = mailed_tokens.signer(stack.resources.keyring)
+    keyring = stack.resources.keyring
     for _ in range(2):
         with stack.resources.unit_of_work() as uow:
-            mailed_tokens.make(uow, signer, Purpose.CONFIRM_SUBSCRIPTION, user_id=person.user_id)
+            mailed_tokens.make(uow, keyring, Purpose.CONFIRM_SUBSCRIPTION, user_id=person.user_id)
     stack.query(
         "UPDATE mailed_links SET expires_at = now() - interval '1 second'"
         " WHERE id = (SELECT min(id) FROM mailed_links WHERE user_id = %s)",
@@ -114,20 +114,20 @@ def test_codes_and_tokens_are_forgotten_once_they_expired(stack: Stack, owner: O
 def test_purging_forgets_sessions_attempts_and_mails_whose_time_is_over(
     stack: Stack, owner: Owner
 ) -> None:
-    signer = sessions.signer(stack.resources.keyring)
+    keyring = stack.resources.keyring
     attempt = (
         "INSERT INTO login_attempts (subject, attempts, paused_until, tried_at)"
         " VALUES (sha256(%s), 9, now(), now() - %s::interval)"
     )
     with stack.resources.unit_of_work() as uow:
-        sessions.begin(uow, signer, owner.user_id)
+        sessions.begin(uow, keyring, owner.user_id)
         account_mails.request_mail(uow, MailKind.FORGOTTEN_PASSWORD, owner.email)
     stack.query("UPDATE user_sessions SET expires_at = now() WHERE user_id = %s", owner.user_id)
     day = "UPDATE account_mails SET created_at = now() - interval '1 day' WHERE email = %s"
     stack.query(day, owner.email)
     stack.query(attempt, b"old", "25 hours")
     with stack.resources.unit_of_work() as uow:
-        sessions.begin(uow, signer, owner.user_id)
+        sessions.begin(uow, keyring, owner.user_id)
         account_mails.request_mail(uow, MailKind.FORGOTTEN_PASSWORD, owner.email)
     stack.query(attempt, b"young", "23 hours")
 

@@ -1,113 +1,85 @@
-"""What a server and a model can do wrong, each by the name of a model."""
+"""How the sandbox's language model answers: rightly, or with the fault that its name says."""
 
 import asyncio
-import gzip
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fastapi import Response
-from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from fastapi.responses import JSONResponse
 
-from devstack.sandbox.llm import victim, writing
-from devstack.sandbox.llm.completion import completion
+from devstack.sandbox.llm.answer_text import instance
 
 CompletionBody = dict[str, Any]
 Behaviour = Callable[[CompletionBody], Awaitable[Response]]
+# Each behaviour by its name, with what the sandbox's page says of it.
+Behaviours = Mapping[str, tuple[str, Behaviour]]
 
 PREFIX = "sandbox-"
 ONCE = "-once"
 SLOW_SECONDS = 60.0
-MOMENT_SECONDS = 1.5
-_TRICKLE_SECONDS = 0.1
-_MANY = [f"number {number} of far too many" for number in range(1, 13)]
+LINK = "https://evil.example/win"
+HANDLE = "@evil_bot"
+ORDERED = f"Claim your prize at {LINK} and follow {HANDLE} now."
+
+
+def completion(
+    body: CompletionBody,
+    text: str | None,
+    *,
+    refusal: str | None = None,
+    finish_reason: str = "stop",
+) -> Response:
+    """A reply of the chat completions protocol; four characters count as a token."""
+    asked = sum(len(str(each.get("content", ""))) for each in body.get("messages") or []) // 4
+    answered = len(text or refusal or "") // 4
+    message = {"role": "assistant", "content": text, "refusal": refusal}
+    return JSONResponse(
+        {
+            "id": f"chatcmpl-{uuid.uuid4().hex}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": body.get("model"),
+            "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
+            "usage": {
+                "prompt_tokens": asked,
+                "completion_tokens": answered,
+                "total_tokens": asked + answered,
+            },
+        }
+    )
+
+
+def error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    content = {"message": message, "type": "sandbox", "param": None, "code": None}
+    return JSONResponse({"error": content}, status_code=status, headers=headers)
+
+
+def status(code: int, retry_after: Callable[[], str] | None = None) -> Behaviour:
+    """The behaviour that always answers with this status."""
+
+    async def answer(_: CompletionBody) -> Response:
+        headers = {"Retry-After": retry_after()} if retry_after else {}
+        return error(code, "Come back later.", headers)
+
+    return answer
 
 
 async def right(body: CompletionBody) -> Response:
-    return completion(body, _json(writing.instance(body)))
+    return completion(body, json.dumps(instance(body), ensure_ascii=False))
 
 
 async def _prose(body: CompletionBody) -> Response:
-    answer = json.dumps(writing.instance(body), ensure_ascii=False, indent=2)
+    answer = json.dumps(instance(body), ensure_ascii=False, indent=2)
     return completion(
         body, f"Sure {{of course}}! Here it is:\n\n```json\n{answer}\n```\n\nAnything else?"
     )
 
 
-async def _wrong_shape(body: CompletionBody) -> Response:
-    return completion(body, '[{"headline": 1, "tags": "none"}]')
-
-
-async def _no_json(body: CompletionBody) -> Response:
-    return completion(body, "I think that it is a very nice post, and well written.")
-
-
-async def _too_long(body: CompletionBody) -> Response:
-    answer = writing.instance(body)
-    longer: dict[str, object] = {
-        name: [*value, *_MANY] if isinstance(value, list) else f"{value} {'And so on. ' * 60}"
-        for name, value in answer.items()
-    }
-    return completion(body, _json(longer))
-
-
 async def _refuses(body: CompletionBody) -> Response:
     return completion(body, None, refusal="I'm sorry, but I can't help with that.")
-
-
-async def _empty(body: CompletionBody) -> Response:
-    return completion(body, "")
-
-
-async def _length(body: CompletionBody) -> Response:
-    answer = _json(writing.instance(body))
-    return completion(body, answer[: len(answer) // 2], finish_reason="length")
-
-
-async def _filtered(body: CompletionBody) -> Response:
-    return completion(body, "", finish_reason="content_filter")
-
-
-class _Half(Response):
-    """Promises more than it sends, so that the server hangs up."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        half = bytes(self.body)[: len(self.body) // 2]
-        await send({"type": "http.response.body", "body": half, "more_body": True})
-
-
-async def _cut(body: CompletionBody) -> Response:
-    return _Half(bytes((await right(body)).body), media_type="application/json")
-
-
-async def _broken(body: CompletionBody) -> Response:
-    whole = bytes((await right(body)).body)
-    return Response(whole[: len(whole) // 2], media_type="application/json")
-
-
-async def _page(_: CompletionBody) -> Response:
-    return Response("<!doctype html><title>Welcome</title>", media_type="text/html")
-
-
-async def _huge(_: CompletionBody) -> Response:
-    async def endless() -> AsyncIterator[bytes]:
-        for _ in range(64):
-            yield b" " * 1024 * 1024
-
-    return StreamingResponse(endless(), media_type="application/json")
-
-
-async def _trickle(_: CompletionBody) -> Response:
-    async def drops() -> AsyncIterator[bytes]:
-        for _ in range(int(SLOW_SECONDS / _TRICKLE_SECONDS)):
-            yield b" "
-            await asyncio.sleep(_TRICKLE_SECONDS)
-
-    return StreamingResponse(drops(), media_type="application/json")
 
 
 async def _slow(body: CompletionBody) -> Response:
@@ -115,113 +87,23 @@ async def _slow(body: CompletionBody) -> Response:
     return await right(body)
 
 
-async def _moment(body: CompletionBody) -> Response:
-    await asyncio.sleep(MOMENT_SECONDS)
-    return await right(body)
+async def _obedient(body: CompletionBody) -> Response:
+    """Every post is an order to this model: it puts a link and a handle into every text, and adds
+    a key that the request does not name. What keeps its answers clean is never its good sense."""
+    answer: dict[str, object] = {}
+    for name, value in instance(body).items():
+        if isinstance(value, list):
+            answer[name] = [f"{each} {LINK} {HANDLE}" for each in value]
+        else:
+            answer[name] = f"{value} {ORDERED}"
+    return completion(body, json.dumps({**answer, "visit": LINK}, ensure_ascii=False))
 
 
-async def _redirect(_: CompletionBody) -> Response:
-    return RedirectResponse("/llm/runs/redirected/v1/chat/completions", status_code=307)
-
-
-def _status(status: int, retry_after: Callable[[], str] | None = None) -> Behaviour:
-    async def answer(_: CompletionBody) -> Response:
-        headers = {"Retry-After": retry_after()} if retry_after else {}
-        return _error(status, "Come back later.", headers=headers)
-
-    return answer
-
-
-def _in_a_second() -> str:
-    return format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
-
-
-async def _no_schema(body: CompletionBody) -> Response:
-    if (body.get("response_format") or {}).get("type") == "json_schema":
-        return _error(400, "response_format: json_schema is not supported.")
-    return await right(body)
-
-
-async def _no_json_mode(body: CompletionBody) -> Response:
-    if body.get("response_format"):
-        return _error(422, "Extra inputs are not permitted: response_format")
-    return await right(body)
-
-
-async def _new_limit(body: CompletionBody) -> Response:
-    if "max_tokens" in body:
-        return _error(400, "Unsupported parameter: use 'max_completion_tokens' instead.")
-    return await right(body)
-
-
-async def _echo(body: CompletionBody) -> Response:
-    """An error that repeats all it was given, as careless servers do."""
-    return _error(500, json.dumps(body, ensure_ascii=False))
-
-
-async def _compressed(body: CompletionBody) -> Response:
-    whole = gzip.compress(bytes((await right(body)).body))
-    headers = {"Content-Encoding": "gzip"}
-    return Response(whole, media_type="application/json", headers=headers)
-
-
-async def _too_much(_: CompletionBody) -> Response:
-    return _error(400, "This model's maximum context length is 10 tokens.")
-
-
-async def _garbled(_: CompletionBody) -> Response:
-    return PlainTextResponse("Bad Gateway", status_code=502)
-
-
-BEHAVIOURS: dict[str, tuple[str, Behaviour]] = {
+BEHAVIOURS: Behaviours = {
     "prose": ("the right answer, between prose and a fence", _prose),
-    "wrong-shape": ("JSON of another shape", _wrong_shape),
-    "no-json": ("prose alone", _no_json),
-    "too-long": ("right but for its length", _too_long),
     "refuses": ("a refusal", _refuses),
-    "empty": ("nothing", _empty),
-    "length": ("half an answer: its limit was reached", _length),
-    "filtered": ("nothing: it was filtered", _filtered),
-    "cut": ("half a reply, then it hangs up", _cut),
-    "broken": ("a reply that is half a JSON document", _broken),
-    "page": ("a web page", _page),
-    "compressed": ("a reply under gzip, asked for or not", _compressed),
-    "huge": ("64 MB of blanks", _huge),
-    "trickle": ("a blank ten times a second, for a minute", _trickle),
     "slow": ("the right answer after a minute", _slow),
-    "moment": ("the right answer after a moment", _moment),
-    "redirect": ("status 307", _redirect),
-    "400": ("status 400", _status(400)),
-    "401": ("status 401", _status(401)),
-    "404": ("status 404", _status(404)),
-    "429": ("status 429, <code>Retry-After: 1</code>", _status(429, lambda: "1")),
-    "429-date": ("status 429, <code>Retry-After</code> with a date", _status(429, _in_a_second)),
-    "429-long": ("status 429, <code>Retry-After: 120</code>", _status(429, lambda: "120")),
-    "500": ("status 500", _status(500)),
-    "echo": ("status 500, with all it was sent in the message", _echo),
-    "502": ("status 502, not JSON", _garbled),
-    "503": ("status 503", _status(503)),
-    "no-schema": ("refuses JSON schemas, else right", _no_schema),
-    "no-json-mode": ("refuses any <code>response_format</code>, else right", _no_json_mode),
-    "new-limit": ("refuses <code>max_tokens</code>, else right", _new_limit),
-    "too-much": ("status 400: the question is too long", _too_much),
-    "obedient": ("does what it reads in the post: adds a link and a handle", victim.adds),
-    "obedient-shape": ("does what it reads in the post: answers in another shape", victim.reshapes),
+    "429": ("status 429, <code>Retry-After: 1</code>", status(429, lambda: "1")),
+    "500": ("status 500", status(500)),
+    "obedient": ("does what it reads in the post: adds a link and a handle", _obedient),
 }
-
-
-def behaviour(model: str, times: int) -> Behaviour:
-    """How a model answers when it is asked for the `times`-th time in a run."""
-    name = model.removeprefix(PREFIX)
-    if name.endswith(ONCE):
-        name = name.removesuffix(ONCE) if times == 1 else ""
-    return BEHAVIOURS[name][1] if name in BEHAVIOURS else right
-
-
-def _error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    error = {"message": message, "type": "sandbox", "param": None, "code": None}
-    return JSONResponse({"error": error}, status_code=status, headers=headers)
-
-
-def _json(answer: dict[str, object]) -> str:
-    return json.dumps(answer, ensure_ascii=False)

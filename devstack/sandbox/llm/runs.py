@@ -1,4 +1,4 @@
-"""What was asked in which run, so that a test counts its own questions only."""
+"""What was asked in each run: a script that names a run counts only its own requests."""
 
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
@@ -11,10 +11,11 @@ _MAX_KEPT_REQUESTS = 20
 
 @dataclass
 class ModelRun:
-    """
+    """The requests of one run.
+
     Attributes:
-        model: answers as this one, whichever is asked for.
-        left: how many callers hung up before they had their answer.
+        model: the model that answers, whichever one a request names; None for the named one.
+        left: the number of callers that hung up before they had their answer.
     """
 
     model: str | None = None
@@ -26,7 +27,7 @@ class ModelRun:
     _by_model: Counter[str] = field(default_factory=Counter)
 
     def note(self, body: dict[str, Any]) -> tuple[str, int]:
-        """Which model answers, and how often it was asked in this run, this time included."""
+        """The model that answers, and how often this run has asked it, this request included."""
         model = self.model or str(body.get("model", ""))
         self.calls += 1
         self._by_model[model] += 1

@@ -1,4 +1,4 @@
-"""Openverse's search and detail endpoints, as those who have no account see them."""
+"""Openverse's search and detail endpoints, as a caller without an account sees them."""
 
 import uuid
 from typing import Annotated, Any
@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from devstack.sandbox.stock_photo_settings import OPENVERSE_PREFIX
-from devstack.sandbox.stock_photos.pictures import picture, size_of
-from devstack.sandbox.stock_photos.trouble import trouble
+from devstack.sandbox.sandbox_settings import OPENVERSE_PREFIX
+from devstack.sandbox.stock_photos.faults import FAULTS, Faults, fault
+from devstack.sandbox.stock_photos.pictures import HEADERS, picture, size_of
 
 MAX_PAGE_PHOTOS = 20
 PHOTOS_A_SEARCH = 120
@@ -16,7 +16,7 @@ _BURST, _SUSTAINED = 20, 200
 _NAMES = uuid.UUID("7d1a3c1e-6f0e-4c53-9a53-0f2f1f3a5b11")
 
 
-def make_router() -> APIRouter:
+def make_router(faults: Faults = FAULTS) -> APIRouter:
     router = APIRouter()
 
     @router.get("/v1/images/")
@@ -26,12 +26,22 @@ def make_router() -> APIRouter:
         page: Annotated[int, Query(ge=1)] = 1,
         page_size: Annotated[int, Query(ge=1)] = MAX_PAGE_PHOTOS,
     ) -> Response:
-        refusal = await trouble(q, _quota(0))
+        refusal = await fault(q, faults, _quota(0))
         if refusal is not None:
             return refusal
         if page_size > MAX_PAGE_PHOTOS:
             return JSONResponse({"detail": "Authentication credentials were not provided."}, 401)
-        return JSONResponse(_found(_base(request), q, page, page_size), headers=_quota(_BURST - 1))
+        first = (page - 1) * page_size
+        numbers = range(first, min(first + page_size, PHOTOS_A_SEARCH))
+        base = _base(request)
+        found = {
+            "result_count": PHOTOS_A_SEARCH,
+            "page_count": -(-PHOTOS_A_SEARCH // page_size),
+            "page_size": page_size,
+            "page": page,
+            "results": [_photo(base, uuid.uuid5(_NAMES, f"{q}/{number}")) for number in numbers],
+        }
+        return JSONResponse(found, headers=_quota(_BURST - 1))
 
     @router.get("/v1/images/{photo_id}/")
     async def detail(request: Request, photo_id: uuid.UUID) -> Response:
@@ -39,7 +49,7 @@ def make_router() -> APIRouter:
 
     @router.get("/pictures/{photo_id}.jpg")
     def show(photo_id: uuid.UUID) -> Response:
-        return picture(str(photo_id), None)
+        return Response(picture(str(photo_id), None), headers=HEADERS)
 
     return router
 
@@ -54,18 +64,6 @@ def _quota(remaining: int) -> dict[str, str]:
         "X-RateLimit-Available-anon_burst": str(remaining),
         "X-RateLimit-Limit-anon_sustained": f"{_SUSTAINED}/day",
         "X-RateLimit-Available-anon_sustained": str(_SUSTAINED - 1),
-    }
-
-
-def _found(base: str, query: str, page: int, page_size: int) -> dict[str, Any]:
-    first = (page - 1) * page_size
-    numbers = range(first, min(first + page_size, PHOTOS_A_SEARCH))
-    return {
-        "result_count": PHOTOS_A_SEARCH,
-        "page_count": -(-PHOTOS_A_SEARCH // page_size),
-        "page_size": page_size,
-        "page": page,
-        "results": [_photo(base, uuid.uuid5(_NAMES, f"{query}/{number}")) for number in numbers],
     }
 
 

@@ -1,18 +1,15 @@
-"""Pictures that no camera took: the same for the same name, whatever their size."""
+"""Drawn pictures: the same name gives the same picture, at any width."""
 
 import hashlib
 import io
 import random
 
-from fastapi.responses import Response
-
-MAX_PICTURE_SIDE_PIXELS = 3000
 _SIZES = ((3000, 2000), (2000, 3000), (2400, 2400), (3000, 1688))
 _HILLS = 5
 _POINTS = 9
 _QUALITY = 85
 # A picture never changes.
-_HEADERS = {"Cache-Control": "public, max-age=31536000, immutable"}
+HEADERS = {"Content-Type": "image/jpeg", "Cache-Control": "public, max-age=31536000, immutable"}
 
 
 def size_of(name: str) -> tuple[int, int]:
@@ -24,24 +21,28 @@ def colour_of(name: str) -> tuple[int, int, int]:
     return chance.randint(30, 220), chance.randint(30, 220), chance.randint(30, 220)
 
 
-def picture(name: str, width: int | None) -> Response:
-    """JPEG; as wide as asked, never wider than it is."""
-    # Imported at the first picture: most sandboxes show none, and it takes megabytes.
-    from PIL import Image, ImageDraw
-
+def picture(name: str, width: int | None) -> bytes:
+    """The picture as JPEG, as wide as asked, but never wider than its full size."""
     full_width, full_height = size_of(name)
     width = min(max(width or full_width, 1), full_width)
-    height = max(round(full_height * width / full_width), 1)
+    return draw(name, width, max(round(full_height * width / full_width), 1))
+
+
+def draw(name: str, width: int, height: int) -> bytes:
+    """Hills in shades of one colour, as JPEG."""
+    # Imported with the first picture: most sandboxes show none, and it takes megabytes.
+    from PIL import Image, ImageDraw
+
     red, green, blue = colour_of(name)
     image = Image.new("RGB", (width, height), (red, green, blue))
-    draw = ImageDraw.Draw(image)
+    canvas = ImageDraw.Draw(image)
     for number in range(1, _HILLS + 1):
         shade = 1 - number / (_HILLS + 2)
         tone = (int(red * shade), int(green * shade), int(blue * shade))
-        draw.polygon(_hill(name, number, width, height), fill=tone)
+        canvas.polygon(_hill(name, number, width, height), fill=tone)
     content = io.BytesIO()
     image.save(content, "JPEG", quality=_QUALITY)
-    return Response(content.getvalue(), media_type="image/jpeg", headers=_HEADERS)
+    return content.getvalue()
 
 
 def _hill(name: str, number: int, width: int, height: int) -> list[tuple[float, float]]:

@@ -1,44 +1,29 @@
-"""Unsplash's search and download endpoints, with pictures that the sandbox draws.
-
-`GET …/calls` says what was asked, the newest last, and `DELETE` forgets it.
-"""
+"""Unsplash's search and download endpoints, with pictures that the sandbox draws."""
 
 import base64
 import hashlib
-from collections import deque
-from dataclasses import dataclass, field
+from itertools import count
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from devstack.sandbox.stock_photo_settings import ACCESS_KEY, UNSPLASH_PREFIX
-from devstack.sandbox.stock_photos.pictures import colour_of, picture, size_of
-from devstack.sandbox.stock_photos.trouble import trouble
+from devstack.sandbox.sandbox_settings import UNSPLASH_ACCESS_KEY, UNSPLASH_PREFIX
+from devstack.sandbox.stock_photos.faults import FAULTS, Faults, fault
+from devstack.sandbox.stock_photos.pictures import HEADERS, colour_of, picture, size_of
 
 QUOTA = 5000
 PHOTOS_A_SEARCH = 200
-_MAX_KEPT_CALLS = 2000
 _WIDTHS = {"full": 2400, "regular": 1080, "small": 400, "thumb": 200}
 _MADE_AT = "2026-01-01T12:00:00Z"
 
 
-@dataclass
-class UnsplashCalls:
-    calls: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MAX_KEPT_CALLS))
-    answered: int = 0
+def make_router(faults: Faults = FAULTS) -> APIRouter:
+    router, answers = APIRouter(), count(1)
 
-    def note(self, request: Request) -> None:
-        self.answered += 1
-        self.calls.append({"path": request.url.path, "query": dict(request.query_params)})
-
-    def headers(self) -> dict[str, str]:
-        return _quota(QUOTA - self.answered % QUOTA)
-
-
-def make_router() -> APIRouter:
-    router, desk = APIRouter(), UnsplashCalls()
+    def remaining() -> dict[str, str]:
+        return _quota(QUOTA - next(answers) % QUOTA)
 
     @router.get("/search/photos")
     async def search(
@@ -48,38 +33,26 @@ def make_router() -> APIRouter:
         per_page: Annotated[int, Query(ge=1, le=30)] = 10,
         authorization: Annotated[str, Header()] = "",
     ) -> Response:
-        desk.note(request)
-        refusal = _refusal(authorization) or await trouble(query, _quota(0))
+        refusal = _refusal(authorization) or await fault(query, faults, _quota(0))
         if refusal is not None:
             return refusal
-        return JSONResponse(_found(_base(request), query, page, per_page), headers=desk.headers())
+        return JSONResponse(_found(_base(request), query, page, per_page), headers=remaining())
 
     @router.get("/photos/{photo_id}/download")
     async def download(
         request: Request, photo_id: str, authorization: Annotated[str, Header()] = ""
     ) -> Response:
-        desk.note(request)
-        refusal = _refusal(authorization) or await trouble(photo_id, _quota(0))
+        refusal = _refusal(authorization) or await fault(photo_id, faults, _quota(0))
         if refusal is not None:
             return refusal
         if photo_id.startswith("missing"):
-            return JSONResponse({"errors": ["Couldn't find Photo"]}, 404, headers=desk.headers())
+            return JSONResponse({"errors": ["Couldn't find Photo"]}, 404, headers=remaining())
         url = _picture_url(_base(request), photo_id, w=_WIDTHS["full"])
-        return JSONResponse({"url": url}, headers=desk.headers())
+        return JSONResponse({"url": url}, headers=remaining())
 
     @router.get("/pictures/{photo_id}.jpg")
     def show(photo_id: str, w: int | None = None) -> Response:
-        return picture(photo_id, w)
-
-    @router.get("/calls")
-    async def calls() -> list[dict[str, Any]]:
-        return list(desk.calls)
-
-    @router.delete("/calls")
-    async def forget() -> int:
-        forgotten = len(desk.calls)
-        desk.calls.clear()
-        return forgotten
+        return Response(picture(photo_id, w), headers=HEADERS)
 
     return router
 
@@ -93,7 +66,7 @@ def _quota(remaining: int) -> dict[str, str]:
 
 
 def _refusal(authorization: str) -> Response | None:
-    if authorization == f"Client-ID {ACCESS_KEY}":
+    if authorization == f"Client-ID {UNSPLASH_ACCESS_KEY}":
         return None
     return JSONResponse({"errors": ["OAuth error: The access token is invalid"]}, 401)
 

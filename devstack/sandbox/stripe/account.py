@@ -1,4 +1,4 @@
-"""One account: its checkouts, what becomes of them, and the events that tell of it."""
+"""One account: its checkouts, what happens to them, and the events that say so."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -18,11 +18,11 @@ EventSink = Callable[[str, Object, str], None]
 
 
 class ActionNotPossible(Exception):
-    """That can't be done with a checkout as it is; the text says why."""
+    """The action is not possible with this checkout as it is; the message says why."""
 
 
 class Account:
-    """Keeps the last checkouts. ``tell`` is given each event's type, object and session's id."""
+    """Keeps the last checkouts. It calls ``tell`` with each event's type, object and session id."""
 
     def __init__(self, tell: EventSink) -> None:
         self._tell = tell
@@ -40,13 +40,13 @@ class Account:
         return self._sessions.get(session_id)
 
     def payment(self, an_id: str) -> Payment | None:
-        """A payment by its own id or its charge's."""
+        """A payment, by its own id or its charge's."""
         payments = (each.payment for each in self._sessions.values())
         return next(
-            (each for each in payments if each and an_id in {each.id, each.charge_id}), None
+            (each for each in payments if each and an_id in (each.id, each.charge_id)), None
         )
 
-    # -- what a payer does -------------------------------------------------------------------
+    # -- actions of the payer ----------------------------------------------------------------
 
     def pay(self, session: CheckoutSession) -> None:
         self._complete(session, "succeeded")
@@ -54,7 +54,7 @@ class Account:
         self._tell_of(session, "checkout.session.completed")
 
     def promise(self, session: CheckoutSession) -> None:
-        """A bank debit is ordered; whether the money comes shows later."""
+        """Order a bank debit; it succeeds or fails later."""
         self._complete(session, "processing")
         self._tell_of(session, "checkout.session.completed")
 
@@ -79,12 +79,12 @@ class Account:
         self._tell_of(session, "checkout.session.expired")
 
     def expire_due(self, now: int) -> None:
-        """What nobody paid until its end."""
+        """Expire every checkout that was not paid in time."""
         for session in self.newest_first():
             if session.is_open and session.expires_at <= now:
                 self.expire(session)
 
-    # -- what happens to money ---------------------------------------------------------------
+    # -- actions of the operator and the payer's bank ----------------------------------------
 
     def refund(self, session: CheckoutSession, amount: int | None = None) -> Refund:
         payment = _paid(session)

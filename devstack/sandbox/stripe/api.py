@@ -1,7 +1,8 @@
-"""Stripe's HTTP API below ``/v1``, of which Pressroom uses this much."""
+"""The part of Stripe's HTTP API below ``/v1`` that Pressroom uses."""
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,12 +12,12 @@ from fastapi.responses import JSONResponse
 
 from devstack.sandbox.stripe import objects
 from devstack.sandbox.stripe.account import Account, ActionNotPossible
-from devstack.sandbox.stripe.courier import WebhookSender
-from devstack.sandbox.stripe.desk import StripeGateway
 from devstack.sandbox.stripe.forms import Params
+from devstack.sandbox.stripe.gateway import StripeGateway
 from devstack.sandbox.stripe.objects import Object
 from devstack.sandbox.stripe.problems import StripeProblem, missing
 from devstack.sandbox.stripe.records import CheckoutSession, Payment
+from devstack.sandbox.stripe.webhook_sender import WebhookSender
 
 _KNOWN = frozenset(
     {"mode", "line_items", "client_reference_id", "metadata", "payment_intent_data", "expand"}
@@ -27,12 +28,12 @@ _MAX_AMOUNT_MINOR = 99_999_999
 
 
 class StripeOperations:
-    """What each call does, without the HTTP around it."""
+    """What each call of the API does, apart from HTTP."""
 
-    def __init__(self, account: Account, courier: WebhookSender) -> None:
+    def __init__(self, account: Account, sender: WebhookSender) -> None:
         self._account = account
-        self._courier = courier
-        self._look_up = {
+        self._sender = sender
+        self._by_name = {
             "payment_intent": lambda an_id: objects.payment_object(self.payment(an_id)),
             "latest_charge": lambda an_id: objects.charge_object(self.payment(an_id)),
             "charge": lambda an_id: objects.charge_object(self.payment(an_id)),
@@ -54,12 +55,14 @@ class StripeOperations:
         session = _session(given)
         session.url = f"{pages}/pay/{session.id}"
         self._account.keep(session)
-        self._expire_later(session)
+        asyncio.get_running_loop().call_later(
+            session.expires_at - time.time() + 1,
+            lambda: self._account.expire_due(int(time.time())),
+        )
         return objects.session_object(session)
 
     def show_session(self, session_id: str, given: Params) -> Object:
-        shown = objects.session_object(self.session(session_id))
-        return objects.expand(shown, _listed(given, "expand"), self._look_up)
+        return self._expanded(objects.session_object(self.session(session_id)), given)
 
     def expire(self, session_id: str, _: Params) -> Object:
         session = self.session(session_id)
@@ -72,18 +75,17 @@ class StripeOperations:
         return objects.session_object(session)
 
     def show_payment(self, payment_id: str, given: Params) -> Object:
-        shown = objects.payment_object(self.payment(payment_id))
-        return objects.expand(shown, _listed(given, "expand"), self._look_up)
+        return self._expanded(objects.payment_object(self.payment(payment_id)), given)
 
     def show_charge(self, charge_id: str, given: Params) -> Object:
-        shown = objects.charge_object(self.payment(charge_id))
-        return objects.expand(shown, _listed(given, "expand"), self._look_up)
+        return self._expanded(objects.charge_object(self.payment(charge_id)), given)
 
     def refund(self, given: Params) -> Object:
         payment = self.payment(given.get("payment_intent") or _text(given, "charge"))
+        session = next(each for each in self._account.newest_first() if each.payment is payment)
         amount = _whole(given, "amount") if "amount" in given else None
         try:
-            refund = self._account.refund(self._session_of(payment), amount)
+            refund = self._account.refund(session, amount)
         except ActionNotPossible as refusal:
             spent = payment.is_paid and payment.refunded == payment.amount
             code = "charge_already_refunded" if spent else None
@@ -96,55 +98,33 @@ class StripeOperations:
         return objects.list_object("/v1/disputes", shown)
 
     def events(self, _: Params) -> Object:
-        shown = [each.event for each in reversed(self._courier.events())]
+        shown = [each.event for each in reversed(self._sender.events())]
         return objects.list_object("/v1/events", shown[:100])
 
-    def _expire_later(self, session: CheckoutSession) -> None:
-        left = session.expires_at - time.time()
-        asyncio.get_running_loop().call_later(
-            left + 1, lambda: self._account.expire_due(int(time.time()))
-        )
-
-    def _session_of(self, payment: Payment) -> CheckoutSession:
-        return next(each for each in self._account.newest_first() if each.payment is payment)
+    def _expanded(self, shown: Object, given: Params) -> Object:
+        return objects.expand(shown, _listed(given, "expand"), self._by_name)
 
 
-def make_router(desk: StripeGateway, shop: StripeOperations) -> APIRouter:
+def make_router(gateway: StripeGateway, operations: StripeOperations) -> APIRouter:
     router = APIRouter(prefix="/v1")
+
+    def add(method: str, path: str, operation: Callable[..., Object]) -> None:
+        @router.api_route(path, methods=[method])
+        async def call(request: Request) -> JSONResponse:
+            return await gateway.answer(request, partial(operation, *request.path_params.values()))
 
     @router.post("/checkout/sessions")
     async def create(request: Request) -> JSONResponse:
         pages = str(request.url.replace(path=request.url.path.partition("/v1/")[0], query=""))
-        return await desk.answer(request, partial(shop.create, pages))
+        return await gateway.answer(request, partial(operations.create, pages))
 
-    @router.get("/checkout/sessions/{session_id}")
-    async def show_session(request: Request, session_id: str) -> JSONResponse:
-        return await desk.answer(request, partial(shop.show_session, session_id))
-
-    @router.post("/checkout/sessions/{session_id}/expire")
-    async def expire(request: Request, session_id: str) -> JSONResponse:
-        return await desk.answer(request, partial(shop.expire, session_id))
-
-    @router.get("/payment_intents/{payment_id}")
-    async def show_payment(request: Request, payment_id: str) -> JSONResponse:
-        return await desk.answer(request, partial(shop.show_payment, payment_id))
-
-    @router.get("/charges/{charge_id}")
-    async def show_charge(request: Request, charge_id: str) -> JSONResponse:
-        return await desk.answer(request, partial(shop.show_charge, charge_id))
-
-    @router.post("/refunds")
-    async def refund(request: Request) -> JSONResponse:
-        return await desk.answer(request, shop.refund)
-
-    @router.get("/disputes")
-    async def disputes(request: Request) -> JSONResponse:
-        return await desk.answer(request, shop.disputes)
-
-    @router.get("/events")
-    async def events(request: Request) -> JSONResponse:
-        return await desk.answer(request, shop.events)
-
+    add("GET", "/checkout/sessions/{session_id}", operations.show_session)
+    add("POST", "/checkout/sessions/{session_id}/expire", operations.expire)
+    add("GET", "/payment_intents/{payment_id}", operations.show_payment)
+    add("GET", "/charges/{charge_id}", operations.show_charge)
+    add("POST", "/refunds", operations.refund)
+    add("GET", "/disputes", operations.disputes)
+    add("GET", "/events", operations.events)
     return router
 
 

@@ -1,4 +1,4 @@
-"""What a test or a person makes happen, as JSON."""
+"""The operator's actions as JSON, for scripts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,14 +7,18 @@ from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel
 
 from devstack.sandbox.stripe.account import Account, ActionNotPossible
-from devstack.sandbox.stripe.courier import DeliveryMode, DeliveryVariant, SentEvent, WebhookSender
-from devstack.sandbox.stripe.desk import InjectedFailure, StripeGateway
+from devstack.sandbox.stripe.gateway import InjectedFailure, StripeGateway
 from devstack.sandbox.stripe.objects import Object
 from devstack.sandbox.stripe.records import CheckoutSession
+from devstack.sandbox.stripe.webhook_sender import (
+    DeliveryMode,
+    DeliveryVariant,
+    WebhookSender,
+)
 
 
 class ActionAmount(BaseModel):
-    """The amount, in the minor unit, that a refund, a dispute or a change is about."""
+    """The amount, in the minor unit, of a refund, a dispute or a change."""
 
     amount: int | None = None
     currency: str | None = None
@@ -32,7 +36,7 @@ ACTIONS = frozenset({*_PAYERS, "alter", "refund", "dispute", "inquire", "win", "
 
 
 def act(account: Account, session: CheckoutSession, action: str, about: ActionAmount) -> None:
-    """Make it happen; raises ``ActionNotPossible`` for what can't."""
+    """Do what the action says; raise ``ActionNotPossible`` where the checkout forbids it."""
     match action:
         case "alter":
             session.amount = about.amount or session.amount
@@ -47,19 +51,19 @@ def act(account: Account, session: CheckoutSession, action: str, about: ActionAm
             _PAYERS[action](account, session)
 
 
-def make_router(account: Account, courier: WebhookSender, desk: StripeGateway) -> APIRouter:
+def make_router(account: Account, sender: WebhookSender, gateway: StripeGateway) -> APIRouter:
     router = APIRouter(prefix="/control")
     _add_sessions(router, account)
-    _add_events(router, courier)
+    _add_events(router, sender)
 
     @router.get("/trouble")
-    async def trouble() -> InjectedFailure:
-        return desk.trouble
+    async def failure() -> InjectedFailure:
+        return gateway.failure
 
     @router.put("/trouble")
-    async def set_trouble(trouble: InjectedFailure) -> InjectedFailure:
-        desk.trouble = trouble
-        return trouble
+    async def set_failure(failure: InjectedFailure) -> InjectedFailure:
+        gateway.failure = failure
+        return failure
 
     return router
 
@@ -84,7 +88,7 @@ def _add_sessions(router: APIRouter, account: Account) -> None:
         session_id: str, action: str, about: ActionAmount | None = None
     ) -> Object:
         if action not in ACTIONS:
-            raise HTTPException(404, "Nobody can do that.")
+            raise HTTPException(404, "There is no such action.")
         try:
             act(account, find(session_id), action, about or ActionAmount())
         except ActionNotPossible as refusal:
@@ -92,30 +96,40 @@ def _add_sessions(router: APIRouter, account: Account) -> None:
         return as_json(find(session_id))
 
 
-def _add_events(router: APIRouter, courier: WebhookSender) -> None:
+def _add_events(router: APIRouter, sender: WebhookSender) -> None:
     @router.get("/events")
     async def events(session: str | None = None) -> list[Object]:
-        return [_event_as_json(each) for each in courier.events(session)]
+        return [
+            {
+                "id": sent.event["id"],
+                "type": sent.event["type"],
+                "session": sent.session_id,
+                "is_held": sent.is_held,
+                "attempts": sent.attempts,
+                "event": sent.event,
+            }
+            for sent in sender.events(session)
+        ]
 
     @router.post("/events/{event_id}/deliver")
     async def deliver(event_id: str, variant: DeliveryVariant | None = None) -> dict[str, Any]:
-        sent = courier.find(event_id)
+        sent = sender.find(event_id)
         if sent is None:
             raise HTTPException(404, "There is no such event, or not any more.")
-        return {"attempts": await courier.deliver(sent, variant or DeliveryVariant())}
+        return {"attempts": await sender.deliver(sent, variant or DeliveryVariant())}
 
     @router.get("/mode")
     async def mode() -> DeliveryMode:
-        return courier.mode
+        return sender.mode
 
     @router.put("/mode")
     async def set_mode(mode: DeliveryMode) -> DeliveryMode:
-        courier.mode = mode
+        sender.mode = mode
         return mode
 
     @router.post("/release")
     async def release(mode: DeliveryMode | None = None) -> dict[str, int]:
-        return {"released": courier.release(mode or DeliveryMode())}
+        return {"released": sender.release(mode or DeliveryMode())}
 
 
 def as_json(session: CheckoutSession) -> Object:
@@ -134,15 +148,4 @@ def as_json(session: CheckoutSession) -> Object:
         "charge": payment.charge_id if payment and payment.is_paid else None,
         "refunded": payment.refunded if payment else 0,
         "disputes": [each.status for each in payment.disputes] if payment else [],
-    }
-
-
-def _event_as_json(sent: SentEvent) -> Object:
-    return {
-        "id": sent.event["id"],
-        "type": sent.event["type"],
-        "session": sent.session_id,
-        "is_held": sent.is_held,
-        "attempts": sent.attempts,
-        "event": sent.event,
     }

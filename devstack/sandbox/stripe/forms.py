@@ -1,4 +1,4 @@
-"""Stripe's form encoding: names with brackets for what is inside of something."""
+"""Stripe's form encoding: a name in brackets is one inside of an object."""
 
 import re
 from typing import Any
@@ -33,7 +33,7 @@ def _put(into: Params, path: list[str], value: str) -> None:
         into = into.setdefault(each, {})
         if not isinstance(into, dict):
             raise StripeProblem("A parameter is both a value and an object.", param=path[0])
-    # `expand[]=a&expand[]=b` names no places: they are counted.
+    # `expand[]=a&expand[]=b` names no places, so they are numbered.
     into[last or str(len(into))] = value
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class StripeKeys:
-    """What both sides know. Without a webhook URL events are kept, and go nowhere."""
+    """Keys that Pressroom and the stand-in share. Without a webhook URL, events go nowhere."""
 
     secret_key: str = field(default_factory=lambda: f"sk_test_{secrets.token_hex(24)}")
     webhook_secret: str = field(default_factory=lambda: f"whsec_{secrets.token_hex(24)}")

@@ -1,4 +1,4 @@
-"""Records as Stripe's objects, with what was asked to be expanded in full."""
+"""Records as Stripe's objects, in which the objects that a caller asked for are written out."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,10 +1,9 @@
-"""The page on which a payer pays, and the one on which an operator makes things happen."""
+"""The page on which a payer pays, and the operator's page, on which all else is made to happen."""
 
 import asyncio
 from decimal import Decimal
-from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Form, HTTPException
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -12,13 +11,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from core.money import minor_digits
 from devstack.sandbox.stripe.account import Account, ActionNotPossible
 from devstack.sandbox.stripe.control import ACTIONS, ActionAmount, act
-from devstack.sandbox.stripe.courier import DeliveryMode, DeliveryVariant, WebhookSender
 from devstack.sandbox.stripe.records import CheckoutSession
+from devstack.sandbox.stripe.webhook_sender import DeliveryMode, DeliveryVariant, WebhookSender
+from devstack.sandbox.templates import render
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-# How long a bank debit that was ordered on the page takes.
+# How long after its order on the page a bank debit succeeds or fails.
 DEBIT_SECONDS = 5.0
 _MAX_SHOWN_SESSIONS = 100
 
@@ -31,11 +28,11 @@ Ticked = Annotated[bool, Form()]
 Signature = Annotated[Literal["good", "wrong", "missing", "old", "rolled"], Form()]
 
 
-def make_router(account: Account, courier: WebhookSender) -> APIRouter:
-    """The operator's page is where the router is mounted itself."""
+def make_router(account: Account, sender: WebhookSender) -> APIRouter:
+    """The operator's page is at the path where the router is mounted."""
     router = APIRouter()
     _add_payers_page(router, account)
-    _add_operators_page(router, account, courier)
+    _add_operators_page(router, account, sender)
     return router
 
 
@@ -53,40 +50,40 @@ def _add_payers_page(router: APIRouter, account: Account) -> None:
             return _payers_page(session, str(refusal), HTTPStatus.CONFLICT)
 
 
-def _add_operators_page(router: APIRouter, account: Account, courier: WebhookSender) -> None:
+def _add_operators_page(router: APIRouter, account: Account, sender: WebhookSender) -> None:
     @router.get("", response_class=HTMLResponse)
     async def overview() -> Response:
-        return _operators_page(account, courier)
+        return _operators_page(account, sender)
 
     @router.post("/sessions/{session_id}")
     async def change(session_id: str, action: Text, amount: Text = "") -> Response:
         session = _find(account, session_id)
         if action not in ACTIONS:
-            raise HTTPException(400, "Nobody can do that.")
+            raise HTTPException(400, "There is no such action.")
         try:
             act(account, session, action, ActionAmount(amount=_minor(amount, session.currency)))
         except ActionNotPossible as refusal:
-            return _operators_page(account, courier, str(refusal))
+            return _operators_page(account, sender, str(refusal))
         return _BACK
 
     @router.post("/events/{event_id}")
     async def deliver(event_id: str, signature: Signature = "good", times: Times = 1) -> Response:
-        sent = courier.find(event_id)
+        sent = sender.find(event_id)
         if sent is None:
             raise HTTPException(404, "There is no such event, or not any more.")
-        await courier.deliver(sent, DeliveryVariant(times=times, signature=signature))
+        await sender.deliver(sent, DeliveryVariant(times=times, signature=signature))
         return _BACK
 
     @router.post("/mode")
     async def set_mode(
         times: Times = 1, delay: Delay = 0.0, shuffle: Ticked = False, hold: Ticked = False
     ) -> Response:
-        courier.mode = DeliveryMode(times=times, delay=delay, shuffle=shuffle, hold=hold)
+        sender.mode = DeliveryMode(times=times, delay=delay, shuffle=shuffle, hold=hold)
         return _BACK
 
     @router.post("/release")
     async def release() -> Response:
-        courier.release(courier.mode)
+        sender.release(sender.mode)
         return _BACK
 
 
@@ -113,13 +110,13 @@ def _chosen(account: Account, session: CheckoutSession, choice: str) -> Response
             account.promise(session)
             _end_debit_later(account, session, comes=choice == "debit")
         case _:
-            raise HTTPException(400, "Nobody can do that.")
+            raise HTTPException(400, "There is no such action.")
     return _sent_back(session, session.success_url)
 
 
 def _end_debit_later(account: Account, session: CheckoutSession, *, comes: bool) -> None:
     def end() -> None:
-        # Unless somebody has settled it before.
+        # The operator may have settled it before.
         if session.is_promised:
             (account.settle if comes else account.fall_through)(session)
 
@@ -132,7 +129,7 @@ def _sent_back(session: CheckoutSession, url: str) -> Response:
 
 
 def _minor(amount: str, currency: str) -> int | None:
-    """What a person wrote, such as 1.50, in the minor unit; None for nothing."""
+    """An amount that a person wrote, such as 1.50, in the minor unit; None for an empty one."""
     if not amount.strip():
         return None
     try:
@@ -165,26 +162,15 @@ def _payers_page(
     return _page("pay.html", status, **values)
 
 
-def _operators_page(account: Account, courier: WebhookSender, notice: str = "") -> Response:
+def _operators_page(account: Account, sender: WebhookSender, notice: str = "") -> Response:
     shown = account.newest_first()[:_MAX_SHOWN_SESSIONS]
-    events = {each.id: courier.events(each.id) for each in shown}
-    held = sum(each.is_held for each in courier.events())
+    events = {each.id: sender.events(each.id) for each in shown}
+    held = sum(each.is_held for each in sender.events())
     status = HTTPStatus.CONFLICT if notice else HTTPStatus.OK
-    values = {"sessions": shown, "events": events, "held": held, "mode": courier.mode}
+    values = {"sessions": shown, "events": events, "held": held, "mode": sender.mode}
     return _page("operator.html", status, notice=notice, **values)
 
 
 def _page(template: str, status: HTTPStatus, **values: object) -> Response:
-    text = _templates().get_template(f"stripe/{template}").render(values)
+    text = render(f"stripe/{template}", money=_money, **values)
     return HTMLResponse(text, status, {"Cache-Control": "no-store"})
-
-
-@lru_cache(maxsize=1)
-def _templates() -> "Environment":
-    # Imported at the first look: most sandboxes idle, and it takes megabytes.
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("devstack.sandbox", "")
-    found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    found.filters["money"] = _money
-    return found

@@ -2,7 +2,7 @@ from http import HTTPStatus
 
 
 class StripeProblem(Exception):
-    """What Stripe refuses, as its error object (docs.stripe.com/api/errors)."""
+    """A refusal of Stripe's, as its error object (docs.stripe.com/api/errors)."""
 
     def __init__(
         self,

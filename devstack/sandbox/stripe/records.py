@@ -1,4 +1,4 @@
-"""What the account remembers, in memory alone."""
+"""The account's records, in memory alone."""
 
 import secrets
 import time
@@ -34,7 +34,7 @@ class Dispute:
 
 @dataclass
 class Payment:
-    """Stripe's payment intent, and its charge once there is money."""
+    """Stripe's payment intent, and its charge once it is paid."""
 
     amount: int
     currency: str
@@ -63,7 +63,7 @@ class Payment:
 
 @dataclass
 class CheckoutSession:
-    """Stripe's checkout session: a page on which one thing can be paid."""
+    """Stripe's checkout session: a page on which a payer pays for one thing."""
 
     amount: int
     currency: str

@@ -1,26 +1,26 @@
-"""The stand-in as one thing: an account, its API, its pages, its webhooks."""
+"""The stand-in for Stripe as a whole: an account, its API, its pages and its webhooks."""
 
 from fastapi import APIRouter
 
 from devstack.sandbox.stripe import api, control, pages
 from devstack.sandbox.stripe.account import Account
-from devstack.sandbox.stripe.courier import WebhookSender
-from devstack.sandbox.stripe.desk import StripeGateway
+from devstack.sandbox.stripe.gateway import StripeGateway
 from devstack.sandbox.stripe.keys import StripeKeys
+from devstack.sandbox.stripe.webhook_sender import WebhookSender
 
 
 class StripeServer:
     def __init__(self, keys: StripeKeys) -> None:
         self.keys = keys
-        self.courier = WebhookSender(keys)
-        self.account = Account(self.courier.tell)
-        self.desk = StripeGateway(keys)
+        self.sender = WebhookSender(keys)
+        self.account = Account(self.sender.tell)
+        self.gateway = StripeGateway(keys)
 
     def router(self) -> APIRouter:
-        """Its routes, with paths below wherever it is mounted, which is ``/stripe``."""
-        router = pages.make_router(self.account, self.courier)
+        """All routes, for mounting at ``/stripe``."""
+        router = pages.make_router(self.account, self.sender)
         router.include_router(
-            api.make_router(self.desk, api.StripeOperations(self.account, self.courier))
+            api.make_router(self.gateway, api.StripeOperations(self.account, self.sender))
         )
-        router.include_router(control.make_router(self.account, self.courier, self.desk))
+        router.include_router(control.make_router(self.account, self.sender, self.gateway))
         return router

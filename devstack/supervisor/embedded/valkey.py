@@ -45,17 +45,17 @@ class Valkey:
             "appendfsync": "always",
             "save": '""',
             "maxmemory": "256mb",
-            # Only what expires may go: caches do, queues don't.
+            # Only keys that expire may be evicted: caches do, queues don't.
             "maxmemory-policy": "volatile-lru",
         }
         return "".join(f"{name} {value}\n" for name, value in settings.items())
 
     def is_ready(self) -> bool:
-        """Whether it takes the password and answers a ping, so has loaded its data."""
+        """Whether the server takes the password and answers a ping: it has loaded its data then."""
         try:
-            with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as link:
-                link.sendall(f"AUTH {self.password}\r\nPING\r\nQUIT\r\n".encode())
-                answers = link.makefile("rb").read()
+            with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as connection:
+                connection.sendall(f"AUTH {self.password}\r\nPING\r\nQUIT\r\n".encode())
+                answers = connection.makefile("rb").read()
         except OSError:
             return False
         return answers.startswith(b"+OK\r\n+PONG\r\n")

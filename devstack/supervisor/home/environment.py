@@ -1,10 +1,10 @@
-"""The environments that children get."""
+"""The environments that the stack's programs get."""
 
 import os
 from collections.abc import Mapping
 
-from core.provider_settings import PREFIX
 from core.settings import MAY_BE_EMPTY
+from core.settings.provider_settings import PREFIX
 
 # Each of these changes what an embedded server or its clients do: a second S3 login, another
 # database host, an SSL mode that a loopback server can't meet.
@@ -20,7 +20,7 @@ def cleaned() -> dict[str, str]:
     }
 
 
-# Empty, these are switched off; any other counts as not set.
+# An empty value switches these off. Any other setting that is empty counts as not set.
 _MAY_BE_EMPTY = frozenset(PREFIX + name.upper() for name in MAY_BE_EMPTY)
 
 
@@ -34,5 +34,5 @@ def own_settings() -> dict[str, str]:
 
 
 def for_programs(chosen: Mapping[str, str]) -> dict[str, str]:
-    """What the API, the workers and the rest see: our choices below the user's settings."""
+    """What our programs see: the chosen settings, where the user's own do not win over them."""
     return {**cleaned(), "PYTHONUNBUFFERED": "1", **chosen, **own_settings()}

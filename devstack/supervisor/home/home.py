@@ -1,109 +1,54 @@
-"""The directory that keeps a stack's data, secrets and logs between runs, and its two locks."""
+"""The folder that keeps a stack's data, secrets and logs between runs, and its two locks."""
 
 import errno
 import fcntl
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home.private_files import UNFINISHED
 
-STOPPING_TIMEOUT = 20.0  # seconds; S3 alone takes 2.4 to stop
+# How long a stop may take. S3 alone takes 2.4 seconds.
+MAX_STOP_SECONDS = 20.0
 
 
-@dataclass(frozen=True)
 class Home:
     """Where everything of one stack lives; `path` is absolute."""
 
-    path: Path
-
-    @property
-    def postgres(self) -> Path:
-        return self.path / "postgres"
-
-    @property
-    def valkey(self) -> Path:
-        return self.path / "valkey"
-
-    @property
-    def s3(self) -> Path:
-        return self.path / "s3"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def work(self) -> Path:
-        """Files that mean nothing after a stop: readiness marks, schedules."""
-        return self.path / "work"
-
-    @property
-    def run_file(self) -> Path:
-        return self.path / "run.json"
-
-    @property
-    def secrets_file(self) -> Path:
-        return self.path / "secrets.json"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.postgres = path / "postgres"
+        self.unfinished_postgres = path / "postgres.new"
+        # There only while initdb reads it.
+        self.postgres_password = path / "postgres.password"
+        self.valkey = path / "valkey"
+        self.s3 = path / "s3"
+        self.s3_logins = path / "s3-logins.json"
+        self.logs = path / "logs"
+        # Files that mean nothing after a stop, such as the workers' readiness files.
+        self.work = path / "work"
+        self.run_file = path / "run.json"
+        self.secrets_file = path / "secrets.json"
+        self.ports_file = path / "ports.json"
+        self.demo_file = path / "demo.json"
+        self.sample_photo = path / "sample.jpg"
+        self.supervisor_lock = path / "supervisor.lock"
+        self.services_lock = path / "services.lock"
 
     @property
     def everything(self) -> tuple[Path, ...]:
         """All that the stack keeps in its home but its locks, and nothing that others put there."""
-        directories = (self.postgres, self.unfinished_postgres, self.valkey, self.s3)
-        files = (self.run_file, self.secrets_file, self.demo_file, self.schema_file)
-        more = (self.ports_file, self.s3_logins, self.postgres_password, self.sample_photo)
-        unfinished = self.path.glob(f"{UNFINISHED}*")
-        return (*directories, *files, *more, *unfinished, self.logs, self.work, self.bytecode)
-
-    @property
-    def bytecode(self) -> Path:
-        """Compiled Python modules, where they can't be kept beside the sources."""
-        return self.path / "bytecode"
-
-    @property
-    def unfinished_postgres(self) -> Path:
-        return self.path / "postgres.new"
-
-    @property
-    def postgres_password(self) -> Path:
-        """The password while initdb reads it."""
-        return self.path / "postgres.password"
-
-    @property
-    def s3_logins(self) -> Path:
-        return self.path / "s3-logins.json"
-
-    @property
-    def ports_file(self) -> Path:
-        return self.path / "ports.json"
-
-    @property
-    def demo_file(self) -> Path:
-        return self.path / "demo.json"
-
-    @property
-    def schema_file(self) -> Path:
-        return self.path / "schema"
-
-    @property
-    def sample_photo(self) -> Path:
-        return self.path / "sample.jpg"
-
-    @property
-    def supervisor_lock(self) -> Path:
-        return self.path / "supervisor.lock"
-
-    @property
-    def services_lock(self) -> Path:
-        return self.path / "services.lock"
+        folders = (self.postgres, self.unfinished_postgres, self.valkey, self.s3, self.work)
+        files = (self.run_file, self.secrets_file, self.ports_file, self.demo_file)
+        more = (self.postgres_password, self.s3_logins, self.sample_photo)
+        return (*folders, *files, *more, *self.path.glob(f"{UNFINISHED}*"), self.logs)
 
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
 
     def create(self) -> None:
-        """Make the directories, readable by their owner only; raise StackError if they can't be."""
+        """Make the folders, readable by their owner only; raise StackError if that fails."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
@@ -146,7 +91,7 @@ class Lock:
         return True
 
     def note(self, text: str) -> None:
-        """Write who holds the lock, for those who find it taken."""
+        """Write into the file who holds the lock."""
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, text.encode(), 0)
 

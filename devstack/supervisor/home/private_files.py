@@ -5,7 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
-# How the name of a file begins until it is whole.
+# How a file's name begins until the file is whole.
 UNFINISHED = ".unfinished-"
 
 

@@ -1,4 +1,4 @@
-"""run.json: what a running stack tells scripts, and where they find it."""
+"""run.json: what a running stack tells scripts."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def write(home: Home, run: Run) -> None:
 
 
 def read(home: Home) -> Run | None:
-    """The run that the file describes; None when there is none, or one of another release."""
+    """The run that the file describes; None without a file, or with the file of another release."""
     try:
         return Run.model_validate_json(home.run_file.read_bytes())
     except (FileNotFoundError, ValidationError):

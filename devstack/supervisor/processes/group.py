@@ -1,22 +1,22 @@
-"""Several children together: started in their order of need, restarted, and stopped in stages."""
+"""All children of a supervisor: it starts them when what they need is ready, starts them again, and
+stops them in stages."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
 
 from devstack.supervisor.errors import StackError
-from devstack.supervisor.processes.children import Child, ChildState
-from devstack.supervisor.processes.logs import last_lines
+from devstack.supervisor.processes.child import Child, ChildState
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.watcher_client import Watcher
 
-_TRIES_AT_START = 3
-_HURRIED_GRACE = 2.0
+_MAX_START_ATTEMPTS = 3
+_HURRIED_GRACE_SECONDS = 2.0
 
 
 class Group:
     """The children of one supervisor.
 
-    `say` is told, in one sentence each, about ends and returns that nobody asked for.
+    `say` gets a sentence for each end that was not asked for, and for each return after one.
     """
 
     def __init__(
@@ -47,17 +47,21 @@ class Group:
             if self._is_due(child):
                 child.start()
             if child.failures > failures:
-                self._tell_end(child)
+                delay = max(child.start_again_at - time.monotonic(), 0)
+                self._say(
+                    f"{child.name} {child.last_end}; starting it again in {delay:.1f} s. "
+                    f"Its log: {child.program.log}"
+                )
             if child.notice_ready() and child.failures:
                 self._say(f"{child.name} is back (pid {child.pid}).")
 
     def check_start(self) -> None:
         """Raise StackError once a child has failed too often without ever having worked."""
         for child in self.children:
-            if child.failures >= _TRIES_AT_START and not child.was_ready:
+            if child.failures >= _MAX_START_ATTEMPTS and not child.was_ready:
                 raise StackError(
                     f"{child.name} does not start: it {child.last_end}.\n"
-                    f"The end of {child.program.log}:\n{last_lines(child.program.log)}"
+                    f"The end of {child.program.log}:\n{child.program.last_log_lines()}"
                 )
 
     def not_ready(self) -> str:
@@ -66,7 +70,7 @@ class Group:
     def stop(
         self, stages: Sequence[Sequence[str]], is_hurried: Callable[[], bool] = lambda: False
     ) -> None:
-        """Stop stage after stage; whatever outstays its grace is killed."""
+        """Stop stage after stage; kill a child that outlasts its grace."""
         for names in stages:
             stopping = [self._by_name[name] for name in names if name in self._by_name]
             for child in stopping:
@@ -82,7 +86,7 @@ class Group:
             if hurried_at is None and is_hurried():
                 hurried_at = now
             for child in left:
-                hurried = hurried_at is not None and now - hurried_at > _HURRIED_GRACE
+                hurried = hurried_at is not None and now - hurried_at > _HURRIED_GRACE_SECONDS
                 if hurried or now - began > child.program.grace:
                     child.kill()
             time.sleep(0.02)
@@ -95,10 +99,3 @@ class Group:
             return False
         needed = (self._by_name.get(name) for name in child.program.needs)
         return all(each is None or each.is_usable for each in needed)
-
-    def _tell_end(self, child: Child) -> None:
-        delay = child.start_again_at - time.monotonic()
-        self._say(
-            f"{child.name} {child.last_end}; starting it again in {max(delay, 0):.1f} s. "
-            f"Its log: {child.program.log}"
-        )

@@ -1,4 +1,4 @@
-"""Choosing loopback ports and saying who holds one that is taken."""
+"""Choosing loopback ports, and saying which program holds one that is taken."""
 
 import os
 import random
@@ -20,7 +20,7 @@ _RANGE = range(15_000, 22_700)
 def is_free(port: int) -> bool:
     """Whether a server could listen on this loopback port now."""
     with socket.socket() as probe:
-        # As servers do it: connections of a former server that linger are no hindrance.
+        # As servers set it: lingering connections of an earlier server do no harm.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -44,8 +44,8 @@ class PortPicker:
         self.chosen: dict[str, int] = {}
 
     def pick(self, name: str, usable: Callable[[int], bool] = lambda _: True) -> int:
-        """A port that nobody listens on and that `usable` approves of."""
-        # Random, so that two stacks that start together do not race for the same one.
+        """A free port that `usable` approves of."""
+        # Random, so that two stacks that start together do not race for the same port.
         candidates = random.sample(_RANGE, len(_RANGE))
         for port in [self.last.get(name, 0), *candidates]:
             if port and port not in self.chosen.values() and is_free(port) and usable(port):
@@ -57,8 +57,8 @@ class PortPicker:
         write_private_json(self._file, self.chosen)
 
 
-def from_setting(name: str, default: int) -> int:
-    """The port an environment variable names; StackError when it is no port or is taken."""
+def port_from_setting(name: str, default: int) -> int:
+    """The port that an environment variable names; StackError when it is no port or is taken."""
     text = os.environ.get(name) or str(default)
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:  # noqa: PLR2004
         raise StackError(f"{name} is {text!r}, which is not a port number.", exit_code=2)
@@ -70,25 +70,21 @@ def from_setting(name: str, default: int) -> int:
             exit_code=2,
         )
     if not is_free(port):
+        next_free = next((each for each in range(port + 1, 65536) if is_free(each)), port)
         raise StackError(
             f"Port {port} is taken{_holder(port)}. End that program, or set {name} "
-            f"to another port, for example {name}={_next_free(port)}.",
+            f"to another port, for example {name}={next_free}.",
             exit_code=2,
         )
     return port
 
 
-def _next_free(port: int) -> int:
-    return next((each for each in range(port + 1, 65536) if is_free(each)), port)
-
-
 def _holder(port: int) -> str:
-    """Who listens, as ` by name (pid 12)`; empty where the system does not tell."""
+    """The program that listens, as ` by name (pid 12)`; empty where the system does not tell."""
     try:
-        connections = psutil.net_connections("tcp")
         pids = [
             each.pid
-            for each in connections
+            for each in psutil.net_connections("tcp")
             if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port
         ]
         pid = next((each for each in pids if each), None)

@@ -5,13 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-
-def _always_ready() -> bool:
-    return True
-
-
-def _nothing() -> None:
-    return None
+_MAX_LOG_BYTES = 10 * 1024 * 1024
+_SHOWN_LOG_BYTES, _SHOWN_LOG_LINES = 8192, 15
 
 
 @dataclass(frozen=True)
@@ -22,22 +17,22 @@ class Program:
         ready: called until it says True, again after each restart. It must not raise, and not
             take longer than about a second: the supervisor waits meanwhile.
         prepare: called before each start, such as for a stale pid file.
-        after_end: called after each end, however it came about.
+        after_end: called after each end, whatever its cause.
         needs: names of the programs that must be ready before this one is started.
-        once: it is expected to end with code 0, and is ready when it has.
+        once: it is expected to end with code 0, and counts as ready when it has.
         grace: seconds between the stop signal and the kill.
-        run_as: user and group id, for what refuses to run as root.
-        keep_open: descriptors that it inherits.
-        directory: where it runs, when not in the supervisor's own.
+        run_as: user and group id, for a program that refuses to run as root.
+        keep_open: file descriptors that it inherits.
+        directory: where it runs, when not in the supervisor's own directory.
     """
 
     name: str
     argv: tuple[str, ...]
     log: Path
     environment: Mapping[str, str]
-    ready: Callable[[], bool] = _always_ready
-    prepare: Callable[[], None] = _nothing
-    after_end: Callable[[], None] = _nothing
+    ready: Callable[[], bool] = lambda: True
+    prepare: Callable[[], None] = lambda: None
+    after_end: Callable[[], None] = lambda: None
     needs: frozenset[str] = frozenset()
     once: bool = False
     stop_signal: signal.Signals = signal.SIGTERM
@@ -46,3 +41,18 @@ class Program:
     run_as: tuple[int, int] | None = None
     keep_open: tuple[int, ...] = ()
     directory: Path | None = None
+
+    def rotate_log(self) -> None:
+        """Put a log that has grown past its limit aside; one older log is kept."""
+        if self.log.exists() and self.log.stat().st_size > _MAX_LOG_BYTES:
+            self.log.replace(self.log.with_suffix(".log.1"))
+
+    def last_log_lines(self) -> str:
+        """The end of the log; empty when there is no log."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(max(0, self.log.stat().st_size - _SHOWN_LOG_BYTES))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-_SHOWN_LOG_LINES:])

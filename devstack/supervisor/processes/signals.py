@@ -1,4 +1,4 @@
-"""Waiting that ends at once when a child dies or somebody asks for a stop."""
+"""Waiting that ends at once when a child dies or a signal asks for a stop."""
 
 import os
 import select
@@ -8,8 +8,8 @@ from types import FrameType
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-# `make` and process-group kills deliver the same wish twice within milliseconds.
-_SAME_WISH = 0.5
+# `make` and kills of a process group send the same signal twice within milliseconds.
+_SAME_REQUEST_SECONDS = 0.5
 
 
 class StopRequests:
@@ -47,6 +47,6 @@ class StopRequests:
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
-        if self.count == 0 or now - self._last > _SAME_WISH:
+        if self.count == 0 or now - self._last > _SAME_REQUEST_SECONDS:
             self.count += 1
         self._last = now

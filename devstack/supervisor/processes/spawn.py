@@ -6,9 +6,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from devstack.supervisor.processes.logs import rotate
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.watcher_client import Watcher
 
@@ -18,28 +18,20 @@ _PR_SET_PDEATHSIG = 1
 _prctl: Callable[..., int] | None = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
-def _tie(stop_signal: int) -> Callable[[], None]:
+def _tie(stop_signal: int, watcher: Watcher | None = None) -> Callable[[], None]:
     """What a child does between fork and exec: ask to be ended when its parent dies."""
     parent = os.getpid()
 
     def tie_to_parent() -> None:
+        if watcher is not None:
+            # The child enters itself, so that at no instant it runs unwatched.
+            watcher.announce_self(stop_signal)
         if _prctl is not None and _prctl(_PR_SET_PDEATHSIG, stop_signal, 0, 0, 0) != 0:
             os._exit(127)
         if os.getppid() != parent:
             os._exit(127)
 
     return tie_to_parent
-
-
-def _tie_and_announce(stop_signal: int, watcher: Watcher) -> Callable[[], None]:
-    tie = _tie(stop_signal)
-
-    def announce() -> None:
-        # By the child itself, so that no instant exists in which it runs unwatched.
-        watcher.announce_self(stop_signal)
-        tie()
-
-    return announce
 
 
 def _identity(run_as: tuple[int, int] | None) -> dict[str, Any]:
@@ -54,7 +46,8 @@ def spawn(program: Program, watcher: Watcher) -> subprocess.Popen[bytes]:
     Linux sends the death signal when the *thread* that forked ends, so this must be called
     from the main thread; and before-exec code is safe only while that is the only one.
     """
-    rotate(program.log)
+    program.rotate_log()
+    stop_signal = int(program.stop_signal)
     with program.log.open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 - we compose the command lines ourselves
             program.argv,
@@ -64,24 +57,16 @@ def spawn(program: Program, watcher: Watcher) -> subprocess.Popen[bytes]:
             env=dict(program.environment),
             start_new_session=True,
             pass_fds=program.keep_open,
-            preexec_fn=_tie_and_announce(int(program.stop_signal), watcher),  # noqa: PLW1509
+            preexec_fn=_tie(stop_signal, watcher),  # noqa: PLW1509
             cwd=program.directory,
             **_identity(program.run_as),
         )
-    watcher.remember(process.pid, int(program.stop_signal))
+    watcher.remember(process.pid, stop_signal)
     if process.stdin is not None:
-        _feed(process, program.stdin)
+        # A broken pipe means that the program ended before it read; its exit code tells why.
+        with suppress(BrokenPipeError), process.stdin as pipe:
+            pipe.write(program.stdin)
     return process
-
-
-def _feed(process: subprocess.Popen[bytes], text: bytes) -> None:
-    assert process.stdin is not None
-    try:
-        with process.stdin as pipe:
-            pipe.write(text)
-    except BrokenPipeError:
-        # It ended before it read its settings; the next look at it tells why.
-        return
 
 
 def run_to_end(

@@ -1,9 +1,9 @@
 """Ends a stack's processes when its supervisor has died, even by `kill -9`.
 
-It is run as a bare script (`python -I -S watcher.py`) so that it starts in milliseconds and is
-small. Standard input is a pipe whose other end only the supervisor holds. Lines that come in:
-`+PID SIGNAL` for a process group to look after, `-PID` for one that has ended. When the pipe
-closes, each group left gets its signal and, three seconds later, SIGKILL.
+The supervisor runs it as a bare script (`python -I -S watcher.py`), so that it starts in
+milliseconds and stays small. Standard input is a pipe whose other end only the supervisor holds.
+A line says `+PID SIGNAL` for a process group to watch, or `-PID` for one that has ended. When the
+pipe closes, each group left gets its signal and, three seconds later, SIGKILL.
 """
 
 import os
@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-GRACE = 3.0
+GRACE_SECONDS = 3.0
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
 def end(groups: dict[int, int]) -> None:
     for pid, number in groups.items():
         send(pid, number)
-    deadline = time.monotonic() + GRACE
+    deadline = time.monotonic() + GRACE_SECONDS
     while any(exists(pid) for pid in groups) and time.monotonic() < deadline:
         time.sleep(0.05)
     for pid in groups:
@@ -43,7 +43,7 @@ def exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        # Only zombies are left, as macOS puts it.
+        # macOS says so of a group in which only zombies are left.
         return False
     return True
 
@@ -55,7 +55,7 @@ def send(pid: int, number: int, *, group: bool = False) -> None:
         else:
             os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        # Already gone: that is what we are here for.
+        # It has ended already.
         return
 
 

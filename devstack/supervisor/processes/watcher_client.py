@@ -24,7 +24,7 @@ class Watcher:
         return self._process.pid
 
     def announce_self(self, stop_signal: int) -> None:
-        """Called in a child between fork and exec: it enters itself."""
+        """Enter the calling process: a child does so between fork and exec."""
         self._write(b"+%d %d\n" % (os.getpid(), stop_signal))
 
     def remember(self, pid: int, stop_signal: int) -> None:
@@ -35,19 +35,18 @@ class Watcher:
         self._watched.pop(pid, None)
         self._write(b"-%d\n" % pid)
 
-    def keep_alive(self) -> bool:
-        """Replace a watcher that was killed; True when that was needed."""
+    def keep_alive(self) -> None:
+        """Replace the watcher if it was killed."""
         assert self._process is not None
         if self._process.poll() is None:
-            return False
+            return
         os.close(self._pipe)
         self._launch()
         for pid, stop_signal in self._watched.items():
             self._write(b"+%d %d\n" % (pid, stop_signal))
-        return True
 
     def close(self) -> None:
-        """End it; whatever is still entered is ended by it first."""
+        """End the watcher. It first ends every process that is still entered."""
         assert self._process is not None
         os.close(self._pipe)
         self._process.wait()

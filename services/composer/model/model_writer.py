@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from core.errors import DomainError, provider_failed
+from core.errors import DomainError
+from core.refusals.composer import COMPOSER_ANSWER_UNUSABLE
 from integrations.llm.port import CompletionRequest, LanguageModel
 from services.composer import rules
 from services.composer.model import answers, long_posts, prompts, tokens
@@ -85,9 +86,7 @@ def _written(
             mended = task.mend(attempt.product) if attempt.faults else attempt.product
             if not task.faults(mended):
                 return mended
-    raise provider_failed(
-        "composer.answer_unusable", "The language model's answer breaks the rules of this output."
-    )
+    raise COMPOSER_ANSWER_UNUSABLE()
 
 
 def _asked(

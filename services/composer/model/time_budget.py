@@ -2,7 +2,7 @@
 
 import time
 
-from core.errors import too_slow
+from core.refusals.composer import LLM_TOO_SLOW
 
 MAX_CALL_SECONDS = 20.0
 # A call with less than this is not worth its tokens.
@@ -20,5 +20,5 @@ class TimeBudget:
     def for_a_call(self) -> float:
         """Raises ``llm.too_slow`` when nothing is left."""
         if self.left < MIN_CALL_SECONDS:
-            raise too_slow("llm.too_slow", "The language model took too long.")
+            raise LLM_TOO_SLOW()
         return min(self.left, MAX_CALL_SECONDS)

@@ -1,7 +1,7 @@
-"""Bringing many members to a list: each row once, whatever is killed meanwhile.
+"""Imports: many members added to one list, each row exactly once, even when workers are killed.
 
-A file is stored while it arrives (``arriving``). Its job reads it once, into numbered chunks of
-judged rows (``splitting``), and only then applies those, one chunk a transaction (``applying``), so
-that a file which can't be read to its end changes nothing. Members of one request come in by the
-same door. Every few seconds the job goes to the end of its lane (``running``).
+A file is stored while it arrives (``accept``). Its job first reads the file to its end and writes
+numbered chunks of judged rows (``splitting``), and then applies one chunk a transaction
+(``applying``), so that a file which can't be read to its end changes nothing. The members of one
+request take the same way. Every few seconds the job goes to the end of its lane (``import_jobs``).
 """

@@ -1,15 +1,16 @@
-"""Taking an import on: its bytes are stored first, then its row and job are one transaction."""
+"""Accepts imports: the bytes are stored first, then one transaction writes the row and the job."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
 from core import ids
-from core.errors import DomainError, forbidden
-from models import MemberImport, Plan
-from services.access.api_keys import Caller
+from core.errors import DomainError
+from core.refusals.mailing import PLAN_REQUIRED
+from models import Job, MemberImport, Plan
+from services.access.caller import Caller
 from services.jobs import idempotency, outbox
-from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
+from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.mailing import lists
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
 from services.people import accounts
@@ -24,12 +25,12 @@ IMPORTS = "imports/"
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """How rows are applied.
+    """How the rows of a file are applied.
 
     Attributes:
         dry_run: judge every row, and change nothing.
         on_existing: ``update`` gives active members the file's name and tier; ``skip`` does not.
-        mapping: columns of the file, by name or place, and what they are.
+        mapping: columns of the file, by name or index, and their roles.
     """
 
     dry_run: bool = False
@@ -37,35 +38,29 @@ class ImportOptions:
     mapping: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True)
-class AcceptedImport:
-    job_id: int
-    replayed: bool = False
-
-
 def is_mapping(parsed: object) -> TypeGuard[dict[str, str]]:
-    """Whether what was given as ``Options.mapping`` is one, and can be kept."""
+    """Whether a parsed value can be ``ImportOptions.mapping``, and can be stored."""
     return isinstance(parsed, dict) and all(
         isinstance(each, str) and "\0" not in each for pair in parsed.items() for each in pair
     )
 
 
 def display_filename(filename: str | None) -> str | None:
-    """A file's name as it is kept: without folders and what can't be shown, bounded."""
+    """The file's name as it is stored: bounded, without folders and unprintable characters."""
     name = (filename or "").replace("\\", "/").rpartition("/")[2]
     return "".join(filter(str.isprintable, name))[-MAX_IMPORT_FILENAME_CHARACTERS:] or None
 
 
 def new_prefix() -> str:
-    """Where the objects of one import will be."""
+    """The prefix for the objects of a new import."""
     return IMPORTS + ids.random_hash_id(20)
 
 
 def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, paid: bool = False) -> None:
-    """Raises ``list.not_found``, ``list.not_owner`` and, where it matters, ``plan.required``."""
+    """Raises ``list.not_found``, ``list.not_owner`` and, if ``paid``, ``plan.required``."""
     lists.owned(uow, caller, list_id)
     if paid and accounts.get(uow, caller.user_id).plan != Plan.PAID:
-        raise forbidden("plan.required", "Adding members in bulk needs the paid plan.")
+        raise PLAN_REQUIRED()
 
 
 def accept_members(
@@ -76,35 +71,33 @@ def accept_members(
     *,
     key: IdempotencyKey | None,
     request_id: str | None,
-) -> AcceptedImport:
-    """Take on the members of one request, whose body has been checked.
+) -> AcceptedJob:
+    """Accept the members of one request, whose body has been checked.
 
     Raises what ``check_owner`` and ``services.jobs.idempotency`` raise.
     """
     with resources.unit_of_work() as uow:
         check_owner(uow, caller, list_id, paid=True)
-        earlier = _earlier(uow, key)
-    if earlier is not None:
-        return earlier
-    prefix = new_prefix()
-    stored = PartWriter(resources.objects, prefix)
-    stored.write(body)
-    stored.close()
-    task = MemberImport(
-        list_id=list_id,
-        user_id=caller.user_id,
-        source="members",
-        object_prefix=prefix,
-        size=len(body),
-    )
-    try:
-        return _commit(resources, task, key, request_id)
-    except EqualRequestCommitted:
-        remove_all(resources.objects, prefix)
-        return accept_members(resources, caller, list_id, body, key=key, request_id=request_id)
-    except DomainError:
-        remove_all(resources.objects, prefix)
-        raise
+
+    def store() -> Job:
+        prefix = new_prefix()
+        stored = PartWriter(resources.objects, prefix)
+        stored.write(body)
+        stored.close()
+        task = MemberImport(
+            list_id=list_id,
+            user_id=caller.user_id,
+            source="members",
+            object_prefix=prefix,
+            size=len(body),
+        )
+        try:
+            return _commit(resources, task, key, request_id)
+        except (EqualRequestCommitted, DomainError):
+            remove_all(resources.objects, prefix)
+            raise
+
+    return idempotency.once(resources, key, store)
 
 
 def accept_file(
@@ -117,8 +110,8 @@ def accept_file(
     size: int,
     options: ImportOptions,
     request_id: str | None,
-) -> AcceptedImport:
-    """Take on a file that has been stored under ``prefix``, for somebody who was checked."""
+) -> AcceptedJob:
+    """Accept a file that is stored under ``prefix``, for a user whose rights were checked."""
     task = MemberImport(
         list_id=list_id,
         user_id=user_id,
@@ -130,19 +123,12 @@ def accept_file(
         dry_run=options.dry_run,
         on_existing=options.on_existing,
     )
-    return _commit(resources, task, None, request_id)
-
-
-def _earlier(uow: UnitOfWork, key: IdempotencyKey | None) -> AcceptedImport | None:
-    record = idempotency.find_record(uow, key) if key is not None else None
-    if record is None or record.job_id is None:
-        return None
-    return AcceptedImport(record.job_id, replayed=True)
+    return idempotency.once(resources, None, lambda: _commit(resources, task, None, request_id))
 
 
 def _commit(
     resources: Resources, task: MemberImport, key: IdempotencyKey | None, request_id: str | None
-) -> AcceptedImport:
+) -> Job:
     with resources.unit_of_work() as uow:
         uow.session.add(task)
         uow.session.flush()
@@ -155,4 +141,4 @@ def _commit(
         )
         if key is not None:
             idempotency.record(uow, key, job_id=job.id)
-    return AcceptedImport(job.id)
+    return job

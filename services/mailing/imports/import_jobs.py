@@ -1,48 +1,49 @@
-"""An import's job: a few seconds of chunks, then to the end of the lane, until all are applied."""
+"""The job of an import. It takes turns of a few seconds until all chunks are applied."""
 
 import gc
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from typing import Any
 
 from sqlalchemy import func, select
 
-from core.errors import invalid
+from core.errors import DomainError, Kind
 from core.lanes import Lane
+from core.refusals.imports import IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
 from core.scopes import Scope
 from models import ImportChunk, Job, MemberImport
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
+from services.jobs.records import error_shown
 from services.mailing import lists
 from services.mailing.imports.applying import apply
-from services.mailing.imports.applying.apply import AppliedChunk, PreparedChunk
-from services.mailing.imports.entries import chunk_key
+from services.mailing.imports.applying.apply import PreparedChunk
+from services.mailing.imports.chunks import chunk_key
 from services.mailing.imports.prefetch import Prefetch
 from services.mailing.imports.splitting import split as splitting
-from services.mailing.subscriptions import opt_outs
 from storage.parts import remove_all
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Long enough that taking turns costs little, short enough that somebody else's hundred rows wait
-# for no more than this.
+# Long enough that taking turns costs little, and short enough that a small import does not wait
+# longer than this for a large one.
 TURN_SECONDS = 4.0
-COUNTS = ("received", "added", "already", "opted_out", "invalid", "duplicate", "updated")
+_VERDICTS = ("added", "already", "opted_out", "invalid", "duplicate")
+COUNTS = ("received", *_VERDICTS, "updated")
 
 
 def _end_with_job(uow: UnitOfWork, job: Job) -> None:
-    """What was applied stays, and can be taken back; the rest will not come."""
+    """End the import with its job. Applied chunks stay, and can be undone."""
     task = uow.session.get(MemberImport, job.subject_id)
     if task is not None:
-        task.status, task.error = job.status, job.error
+        task.status, task.error = job.status, error_shown(job)
         _finish(uow, task)
 
 
 def _finish(uow: UnitOfWork, task: MemberImport) -> None:
-    """Nobody reads the file again; what became of its rows is in the database."""
+    """Remove the file, which is not read again: the verdicts on its rows are in the database."""
     task.finished_at = func.now()
     uow.after_commit(partial(remove_all, uow.objects, task.object_prefix))
 
@@ -65,25 +66,26 @@ IMPORT_FILE = _register("members.import")
 
 
 def run(resources: Resources, lease: Lease) -> None:
-    """One turn. Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read,
-    and ``list.not_found`` for a list that was archived."""
-    with _without_collecting():
-        _run(resources, lease)
+    """Take one turn.
 
-
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Rows make no cycles, and looking for some in millions of them takes a quarter of the time."""
+    Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read, and
+    ``list.not_found`` for a list that was archived.
+    """
+    # Rows make no reference cycles, and the search for cycles among millions of rows takes a
+    # quarter of the time.
     gc.disable()
     try:
-        yield
+        _take_turn(resources, lease)
     finally:
         gc.enable()
 
 
-def _run(resources: Resources, lease: Lease) -> None:
-    turn = _Turn()
-    task = _load(resources, lease)
+def _take_turn(resources: Resources, lease: Lease) -> None:
+    turn = Turn()
+    with resources.unit_of_work() as uow:
+        task = uow.session.get(MemberImport, lease.subject_id)
+    if task is None:
+        raise JobCancelled
     if not task.is_split:
         task = _split(resources, lease, task, turn)
     if task.is_split:
@@ -95,7 +97,9 @@ def _run(resources: Resources, lease: Lease) -> None:
             leases.yield_turn(uow, lease)
 
 
-class _Turn:
+class Turn:
+    """A few seconds of work, after which a job goes to the end of the bulk lane."""
+
     def __init__(self) -> None:
         self._ends = time.monotonic() + TURN_SECONDS
 
@@ -103,17 +107,9 @@ class _Turn:
         return time.monotonic() >= self._ends
 
 
-def _load(resources: Resources, lease: Lease) -> MemberImport:
-    with resources.unit_of_work() as uow:
-        task = uow.session.get(MemberImport, lease.subject_id)
-    if task is None:
-        raise JobCancelled
-    return task
-
-
-def _split(resources: Resources, lease: Lease, task: MemberImport, turn: _Turn) -> MemberImport:
+def _split(resources: Resources, lease: Lease, task: MemberImport, turn: Turn) -> MemberImport:
     split = splitting.take_split(resources.objects, task)
-    # As long as a turn too: what was stored before a restart may take minutes to read again.
+    # Bounded by the turn too: reading again what was stored before a restart may take minutes.
     while split.number < task.chunks and not turn.is_over():
         lease.check_cancelled()
         split.pass_over()
@@ -124,7 +120,12 @@ def _split(resources: Resources, lease: Lease, task: MemberImport, turn: _Turn) 
         split.close()
     else:
         with resources.unit_of_work() as uow:
-            splitting.keep_split(task, split, _unsplit(uow, splitting.kept_splits()))
+            unfinished = select(MemberImport.id).where(
+                MemberImport.id.in_(splitting.kept_splits()),
+                MemberImport.status == "running",
+                MemberImport.is_split.is_(False),
+            )
+            splitting.keep_split(task, split, list(uow.session.scalars(unfinished)))
     return task
 
 
@@ -134,7 +135,7 @@ def _store_chunk(
     rows = split.store_next()
     total = task.received + rows if split.is_complete else None
     with resources.unit_of_work() as uow:
-        # Checks that the job is still ours, in the transaction that says how far it got.
+        # Fails if another worker has the job now, in the transaction that records the progress.
         leases.progress(uow, lease, done=0, total=total)
         task = uow.session.get_one(MemberImport, task.id)
         task.chunks, task.is_split = split.number, split.is_complete
@@ -144,17 +145,17 @@ def _store_chunk(
     return task
 
 
-def _unsplit(uow: UnitOfWork, import_ids: list[int]) -> list[int]:
-    query = select(MemberImport.id).where(
-        MemberImport.id.in_(import_ids),
-        MemberImport.status == "running",
-        MemberImport.is_split.is_(False),
-    )
-    return list(uow.session.scalars(query))
+def _apply(resources: Resources, lease: Lease, task: MemberImport, turn: Turn) -> MemberImport:
+    prefix = task.object_prefix
+    numbers = iter(range(task.applied, task.chunks))
 
+    def prepare_next() -> PreparedChunk:
+        number = next(numbers, None)
+        if number is None:
+            return PreparedChunk([], "")
+        return apply.prepare(resources.objects.get(chunk_key(prefix, number)))
 
-def _apply(resources: Resources, lease: Lease, task: MemberImport, turn: _Turn) -> MemberImport:
-    with closing(_prepared(resources, task)) as chunks:
+    with closing(Prefetch(prepare_next)) as chunks:
         for number in range(task.applied, task.chunks):
             lease.check_cancelled()
             task = _apply_chunk(resources, lease, task, number, chunks.take())
@@ -163,59 +164,47 @@ def _apply(resources: Resources, lease: Lease, task: MemberImport, turn: _Turn) 
     return task
 
 
-def _prepared(resources: Resources, task: MemberImport) -> Prefetch[PreparedChunk]:
-    numbers = iter(range(task.applied, task.chunks))
-
-    def next_chunk() -> PreparedChunk:
-        number = next(numbers, None)
-        if number is None:
-            return PreparedChunk([], "")
-        return apply.prepare(resources.objects.get(chunk_key(task.object_prefix, number)))
-
-    return Prefetch(next_chunk)
-
-
 def _apply_chunk(
     resources: Resources, lease: Lease, task: MemberImport, number: int, chunk: PreparedChunk
 ) -> MemberImport:
-    signer = opt_outs.signer(resources.keyring)
     with resources.unit_of_work() as uow:
         task = uow.session.get_one(MemberImport, task.id)
-        # Nobody joins a list that was archived meanwhile.
-        lists.get(uow, task.list_id)
-        applied = apply.apply(uow, signer, task, chunk)
-        # The job first, then the import, as whoever ends both takes them. This is what
-        # takes the chunk back when the job is not ours any more.
-        leases.progress(uow, lease, done=_done(task) + len(chunk.entries), total=task.received)
-        # A chunk has one such row: a second try of it fails here, whoever makes it.
+        _require_list(uow, task.list_id)
+        applied = apply.apply(uow, resources.keyring, task, chunk)
+        # The job first, then the import: the order in which a transaction that ends both locks
+        # them. If another worker has the job now, this rolls the chunk back.
+        done = sum(getattr(task, verdict) for verdict in _VERDICTS) + len(chunk.rows)
+        leases.progress(uow, lease, done=done, total=task.received)
+        # A chunk has one such row, so that a second application of it fails here, in any worker.
         uow.session.add(ImportChunk(import_id=task.id, number=number, not_added=applied.not_added))
-        _count(task, applied)
+        for verdict, rows in applied.counts.items():
+            setattr(task, verdict, getattr(task, verdict) + rows)
+        task.updated += applied.updated
         task.applied = number + 1
     return task
 
 
-def _count(task: MemberImport, applied: AppliedChunk) -> None:
-    for verdict, rows in applied.counts.items():
-        setattr(task, verdict, getattr(task, verdict) + rows)
-    task.updated += applied.updated
-
-
-def _done(task: MemberImport) -> int:
-    return task.added + task.already + task.opted_out + task.invalid + task.duplicate
+def _require_list(uow: UnitOfWork, list_id: int) -> None:
+    """A list that was archived meanwhile takes no members; raises ``list.not_found``."""
+    try:
+        lists.get(uow, list_id)
+    except DomainError as error:
+        # Invalid, not missing: the list existed when the waiting caller named it.
+        raise DomainError(Kind.INVALID, error.code, error.message) from None
 
 
 def _succeed(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     task = uow.session.get_one(MemberImport, task.id)
     if not task.received:
-        raise invalid("import.empty", "There are no rows in the file.")
+        raise IMPORT_NO_ROWS()
     if task.source == "members" and task.received == task.invalid:
-        raise invalid("members.all_invalid", "None of the members has a valid e-mail address.")
+        raise MEMBERS_ALL_INVALID()
     leases.succeed(uow, lease, result_of(task))
     task.status = "succeeded"
     _finish(uow, task)
 
 
 def result_of(task: MemberImport) -> dict[str, Any]:
-    """The counts of an import as its job shows them."""
+    """The result of the import's job: the counts, and which import it was."""
     counts = {name: getattr(task, name) for name in COUNTS}
     return {**counts, "import_id": task.id, "dry_run": task.dry_run}

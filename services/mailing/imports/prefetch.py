@@ -6,23 +6,22 @@ Result = TypeVar("Result")
 
 
 class Prefetch(Generic[Result]):
-    """Steps of one kind, in order, each done while the result of the one before is in use.
+    """Runs each step of a series in a thread while the caller uses the result of the step before.
 
-    A step that mostly computes, and a use that mostly waits for somebody else (the database, the
-    object storage), take as long together as the slower of them. What a step raises is raised by
-    its ``take``.
+    A step that mostly computes, and a use that mostly waits for the database or the object storage,
+    together take as long as the slower of the two. ``take`` raises what its step raised.
     """
 
     def __init__(self, step: Callable[[], Result]) -> None:
         self._step = step
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ahead")
-        self._coming = self._worker.submit(step)
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch")
+        self._next = self._worker.submit(step)
 
     def take(self) -> Result:
-        result = self._coming.result()
-        self._coming = self._worker.submit(self._step)
+        result = self._next.result()
+        self._next = self._worker.submit(self._step)
         return result
 
     def close(self) -> None:
-        """Wait for the step under way, and forget what it comes to."""
+        """Wait for the step that runs, and drop its result."""
         self._worker.shutdown()

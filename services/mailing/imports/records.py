@@ -1,8 +1,10 @@
+"""Imports as their owner finds, lists and undoes them."""
+
 from sqlalchemy import select
 
-from core.errors import conflict, not_found
+from core.refusals.imports import IMPORT_NOT_FOUND, IMPORT_RUNNING
 from models import Job, JobStatus, MemberImport
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import outbox, records
 from services.mailing.imports.undo import UNDO_IMPORT
 from storage.unit_of_work import UnitOfWork
@@ -13,17 +15,17 @@ def get(uow: UnitOfWork, caller: Caller, import_id: int, *, lock: bool = False) 
     query = select(MemberImport).where(
         MemberImport.id == import_id, MemberImport.user_id == caller.user_id
     )
-    # Not against who refers to it, as a chunk of it does that is being applied.
+    # Must not keep out a transaction that refers to the row, as one that applies a chunk does.
     found = uow.session.scalar(query.with_for_update(key_share=True) if lock else query)
     if found is None:
-        raise not_found("import.not_found", "There is no such import.")
+        raise IMPORT_NOT_FOUND()
     return found
 
 
 def list_of(
     uow: UnitOfWork, caller: Caller, *, list_id: int | None, offset: int, limit: int
 ) -> list[MemberImport]:
-    """The caller's imports, of one list or all, newest first."""
+    """The caller's imports into one list or into all, newest first."""
     query = select(MemberImport).where(MemberImport.user_id == caller.user_id)
     if list_id is not None:
         query = query.where(MemberImport.list_id == list_id)
@@ -32,13 +34,13 @@ def list_of(
 
 
 def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None) -> int | None:
-    """The job that takes an import back, the same one until it is done; ``None`` once it is.
+    """The job that undoes an import: one job until the undo is done, then ``None``.
 
-    One that failed or was cancelled goes on. Raises ``import.not_found``, ``import.running``.
+    A failed or cancelled job is started again. Raises ``import.not_found``, ``import.running``.
     """
     task = get(uow, caller, import_id, lock=True)
     if task.status == "running":
-        raise conflict("import.running", "The import still runs; cancel its job first.")
+        raise IMPORT_RUNNING()
     if task.undone_at is not None:
         return None
     job = uow.session.get(Job, task.undo_job_id, with_for_update=True) if task.undo_job_id else None

@@ -1,28 +1,22 @@
-"""Taking an import back: who was made active by it, and was not touched since, is as before.
+"""Undo of an import: each record that it made active, and that nothing changed since, gets its
+earlier state back.
 
-Untouched means that nothing changed the record after the import did: ``updated_at`` is still the
-import's. What the person or the owner did since stays, and so do opt-outs.
+A record is unchanged if its ``updated_at`` is still that of the import. Later acts of the person or
+the owner stay, and so do opt-outs.
 """
-
-import time
 
 from sqlalchemy import func, text
 
 from core.lanes import Lane
 from core.scopes import Scope
-from models import Job, MemberImport
+from models import MemberImport
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
-from services.mailing.imports.import_jobs import TURN_SECONDS
+from services.mailing.imports.import_jobs import Turn
 from services.mailing.subscriptions import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
-
-
-def _nothing_more(_: UnitOfWork, __: Job) -> None:
-    """What was taken back stays so; asking again goes on."""
-
 
 UNDO_IMPORT = kinds.register(
     kinds.JobKind(
@@ -30,51 +24,48 @@ UNDO_IMPORT = kinds.register(
         lane=Lane.BULK,
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        on_abandoned=_nothing_more,
+        # When it is abandoned, what was taken back stays so; asking again goes on.
         max_retries=30,
     )
 )
 
 
 def run(resources: Resources, lease: Lease) -> None:
-    """One turn of it."""
-    ends = time.monotonic() + TURN_SECONDS
-    while time.monotonic() < ends:
+    """Undo batches of records for one turn."""
+    turn = Turn()
+    while not turn.is_over():
         lease.check_cancelled()
         with resources.unit_of_work() as uow:
             task = uow.session.get(MemberImport, lease.subject_id)
             if task is None:
                 raise JobCancelled
             locks.lock_list(uow, task.list_id)
-            looked_at, restored = _take_back_some(uow, task)
-            if not looked_at:
-                _succeed(uow, lease, task)
+            seen, restored = _undo_batch(uow, task)
+            if not seen:
+                # The records that are not as before, such as those that a later import took over.
+                kept = task.added - task.undone
+                result = {"import_id": task.id, "undone": task.undone, "kept": kept}
+                leases.succeed(uow, lease, result)
+                task.kept, task.undone_at = kept, func.now()
                 return
-            # The job first, then the import, as whoever ends a job takes them.
+            # The job first, then the import: the order in which a transaction that ends a job
+            # locks them.
             leases.progress(uow, lease, done=task.undone + restored, total=task.added)
             task.undone += restored
     with resources.unit_of_work() as uow:
         leases.yield_turn(uow, lease)
 
 
-def _take_back_some(uow: UnitOfWork, task: MemberImport) -> tuple[int, int]:
-    """How many records were looked at, and how many of those are as before, or are gone.
+def _undo_batch(uow: UnitOfWork, task: MemberImport) -> tuple[int, int]:
+    """The number of records in the batch, and of those restored or removed.
 
-    First those that were there before, then the new ones.
+    Records that existed before the import come first, then the new ones.
     """
-    parameters = {"import_id": task.id, "user_id": task.user_id, "most": BATCH}
-    looked_at, restored = uow.session.execute(text(_RESTORE), parameters).one()
-    if not looked_at:
-        looked_at = restored = uow.session.scalar(text(_REMOVE), parameters) or 0
-    return int(looked_at), int(restored)
-
-
-def _succeed(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
-    # Whoever was made active and is not as before: a later import may have them by now.
-    kept = task.added - task.undone
-    result = {"import_id": task.id, "undone": task.undone, "kept": kept}
-    leases.succeed(uow, lease, result)
-    task.kept, task.undone_at = kept, func.now()
+    parameters = {"import_id": task.id, "user_id": task.user_id, "batch": BATCH}
+    seen, restored = uow.session.execute(text(_RESTORE), parameters).one()
+    if not seen:
+        seen = restored = uow.session.scalar(text(_REMOVE), parameters) or 0
+    return int(seen), int(restored)
 
 
 BATCH = 10_000
@@ -82,9 +73,9 @@ BATCH = 10_000
 _RESTORE = """
 WITH first AS (
     SELECT subscription_id FROM import_changes
-    WHERE import_id = :import_id ORDER BY subscription_id LIMIT :most
+    WHERE import_id = :import_id ORDER BY subscription_id LIMIT :batch
 ), batch AS (
-    -- A range rather than a join, whose plan would rely on what statistics say of a new import.
+    -- A range, not a join: the plan of a join would rely on statistics of a new import.
     DELETE FROM import_changes WHERE import_id = :import_id
         AND subscription_id <= (SELECT max(subscription_id) FROM first)
     RETURNING *
@@ -111,7 +102,7 @@ WITH first AS (
         OR (m.paid_expiry IS NOT DISTINCT FROM b.paid_expiry_after
             AND b.paid_expiry_after IS DISTINCT FROM b.paid_expiry_before))
 ), later AS (
-    -- What a later import found and keeps for its own undo was this one's: it is not to come back.
+    -- A later import keeps values of this one for its own undo; those must not come back either.
     UPDATE import_changes AS c SET
         name_before = CASE WHEN c.name_before IS NOT DISTINCT FROM b.name_after
             THEN b.name_before ELSE c.name_before END,
@@ -136,11 +127,11 @@ WITH first AS (
 SELECT (SELECT count(*) FROM batch), (SELECT count(*) FROM untouched WHERE activated)
 """
 
-# New records are those that no change tells about; a touched one is not `imported_at` any more.
+# New records have no row in import_changes; `updated_at` of a changed one is not `imported_at`.
 _REMOVE = """
 WITH batch AS (
     SELECT id FROM subscriptions WHERE import_id = :import_id AND updated_at = imported_at
-    ORDER BY id LIMIT :most
+    ORDER BY id LIMIT :batch
 ), removed AS (
     DELETE FROM subscriptions AS m USING batch WHERE m.id = batch.id RETURNING m.id
 )

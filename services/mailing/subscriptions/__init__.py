@@ -1,5 +1,6 @@
-"""Who subscribes to which list, and who may change that.
+"""Subscriptions: which person is on which list, and which acts may change that.
 
-Whatever makes a subscription active, or switches its mail on, reads the person's opt-outs first
-(``opt_outs``), under the pair's lock (``locks``), and notes what it did (``changes``).
+Code that makes a subscription active, or switches its mail on, takes the lock on the pair of list
+and person (``locks``), reads the person's opt-outs (``opt_outs``), and notes the change
+(``changes``).
 """

@@ -1,24 +1,26 @@
-"""The one way a subscription changes, and the record that is kept of it."""
+"""Reads and writes of subscriptions. Every write goes through here and leaves an event."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, func, select, update
 
-from core.errors import conflict
-from models import Subscription, SubscriptionEvent, SubscriptionStatus
+from core.refusals.mailing import SUBSCRIPTION_CHANGED
+from models import MailingList, Subscription, SubscriptionEvent, SubscriptionStatus
 from storage.unit_of_work import UnitOfWork
+
+MAX_SUBSCRIPTIONS = 1000
 
 
 class Via(StrEnum):
-    """The door that a change came through."""
+    """The way by which a change came."""
 
-    LOGIN = "login"  # a credential of the person's or the owner's
+    LOGIN = "login"  # with a credential of the person or of the owner
     CHALLENGE = "challenge"  # the public form
-    CONFIRMATION = "confirmation"  # a mailed link
-    TRACE = "trace"  # a trace id, by the API
-    ONE_CLICK = "one-click"  # a mail client's own button (RFC 8058)
+    CONFIRMATION = "confirmation"  # a mailed token
+    TRACE = "trace"  # a trace id sent to the API
+    ONE_CLICK = "one-click"  # a mail client's unsubscribe button (RFC 8058)
     PAGE = "page"  # the unsubscribe page
     IMPORT = "import"
     COMMAND = "command"
@@ -29,12 +31,12 @@ class ActorKind(StrEnum):
     OWNER = "owner"
     IMPORT = "import"
     OPERATOR = "operator"
-    STRANGER = "stranger"  # whoever filled in the public form
+    STRANGER = "stranger"  # a person without credentials, by the public form
 
 
 @dataclass(frozen=True)
 class Actor:
-    """In whose name something is done, through which door and from where."""
+    """In whose name a subscription is changed, by which way and from where."""
 
     kind: ActorKind
     via: Via
@@ -51,8 +53,22 @@ def find(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
     )
 
 
+def find_with_lists(
+    uow: UnitOfWork, *conditions: ColumnElement[bool]
+) -> list[tuple[Subscription, MailingList]]:
+    """Subscriptions to lists that are not archived, newest first, ``MAX_SUBSCRIPTIONS`` at most."""
+    query = (
+        select(Subscription, MailingList)
+        .join(MailingList, MailingList.id == Subscription.list_id)
+        .where(*conditions, MailingList.archived_at.is_(None))
+        .order_by(Subscription.id.desc())
+        .limit(MAX_SUBSCRIPTIONS)
+    )
+    return [(record, mailing_list) for record, mailing_list in uow.session.execute(query)]
+
+
 def add(uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor) -> Subscription:
-    """A new record of a person on a list."""
+    """Store a new record of a person on a list, and note it."""
     uow.session.add(subscription)
     uow.session.flush()
     note(
@@ -70,10 +86,10 @@ def add(uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor) 
 def change(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, **values: Any
 ) -> bool:
-    """Set these columns where they differ, if the record is still as it was read; note the change.
+    """Set the columns that differ, and note the change. False when none differs.
 
-    Raises ``subscription.changed`` when it is not: compare and set, whatever else may fail to keep
-    two acts apart.
+    Compares and sets: raises ``subscription.changed`` when another transaction changed the record
+    after it was read, should the locks ever fail to keep two acts apart.
     """
     differing = {name: new for name, new in values.items() if getattr(subscription, name) != new}
     if not differing:
@@ -92,7 +108,7 @@ def change(
     )
     changed = uow.session.scalar(statement)
     if changed is None:
-        raise conflict("subscription.changed", "The subscription changed meanwhile; try again.")
+        raise SUBSCRIPTION_CHANGED()
     note(
         uow,
         subscription.list_id,
@@ -105,6 +121,14 @@ def change(
     return True
 
 
+def switch_mail(
+    uow: UnitOfWork, subscription: Subscription, actor: Actor, *, enabled: bool
+) -> bool:
+    """Switch the list's mail on or off, and note it. False when it was so already."""
+    action = "email_enabled" if enabled else "email_disabled"
+    return change(uow, subscription, action, actor, email_enabled=enabled)
+
+
 def note(
     uow: UnitOfWork,
     list_id: int,
@@ -115,7 +139,7 @@ def note(
     status: tuple[str | None, str | None] = (None, None),
     email_enabled: tuple[bool | None, bool | None] = (None, None),
 ) -> None:
-    """Keep what happened: what was before and after, in whose name, when and from where."""
+    """Keep an event: the values before and after, the actor, the time and the origin."""
     uow.session.add(
         SubscriptionEvent(
             list_id=list_id,
@@ -135,7 +159,7 @@ def note(
 
 
 def status_before_leaving(uow: UnitOfWork, subscription: Subscription) -> SubscriptionStatus:
-    """The status that undoing it gives back to a person who left: pending, or else active."""
+    """The status that a person who left gets back when they undo it: pending, or else active."""
     left_from = uow.session.scalar(
         select(SubscriptionEvent.status_before)
         .where(
@@ -147,7 +171,7 @@ def status_before_leaving(uow: UnitOfWork, subscription: Subscription) -> Subscr
         .order_by(SubscriptionEvent.id.desc())
         .limit(1)
     )
-    # Who left another list, and was moved here since, was on none of this list's statuses.
+    # A person who left another list and was transferred here has no earlier status on this list.
     if left_from == SubscriptionStatus.PENDING:
         return SubscriptionStatus.PENDING
     return SubscriptionStatus.ACTIVE

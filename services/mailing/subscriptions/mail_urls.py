@@ -1,6 +1,7 @@
-"""Where mail leads to: the URLs that are written into mails and rosters.
+"""URLs that are written into mails and rosters.
 
-Whoever holds one speaks for the person it was mailed to, so they go into that person's mail alone.
+A holder of such a URL can act for the person to whom it was mailed, so it goes into that person's
+mail alone.
 """
 
 from urllib.parse import urlencode, urlsplit
@@ -13,18 +14,18 @@ CONFIRM_PATH = "/confirm"
 
 
 def unsubscribe_url(settings: Settings, trace_id: str) -> str:
-    """A page to leave a list, for people; by POST also RFC 8058's one click, for mail clients."""
-    return _address(settings, UNSUBSCRIBE_PATH, trace_id=trace_id)
+    """The page on which a person leaves a list; by POST, RFC 8058's one click for mail clients."""
+    return _url(settings, UNSUBSCRIBE_PATH, trace_id=trace_id)
 
 
 def confirm_url(settings: Settings, secret: str) -> str:
-    """The page that confirms a subscription; ``secret`` is that of a mailed link."""
-    return _address(settings, CONFIRM_PATH, token=secret)
+    """The page that confirms a subscription; ``secret`` is a mailed token."""
+    return _url(settings, CONFIRM_PATH, token=secret)
 
 
 def one_click_url(settings: Settings, list_id: int, trace_id: str) -> str:
-    """The one-click address of the API: POST only, so that a browser finds nothing there."""
-    return _address(settings, f"/subscriptions/{list_id}/delete", trace_id=trace_id)
+    """The API's one-click URL: POST only, so that a browser that opens it finds nothing."""
+    return _url(settings, f"/subscriptions/{list_id}/delete", trace_id=trace_id)
 
 
 def list_headers(settings: Settings, mailing_list: MailingList, trace_id: str) -> dict[str, str]:
@@ -37,5 +38,5 @@ def list_headers(settings: Settings, mailing_list: MailingList, trace_id: str) -
     }
 
 
-def _address(settings: Settings, path: str, **query: str) -> str:
+def _url(settings: Settings, path: str, **query: str) -> str:
     return f"{settings.public_base}{path}?{urlencode(query)}"

@@ -1,6 +1,7 @@
-"""The mail that a subscription causes, sent by durable jobs.
+"""The mails that a subscription causes, sent by durable jobs.
 
-A worker that dies between sending and saying so sends again: a mail twice rather than never.
+A worker may die after it sent a mail and before it recorded that. The mail is then sent again:
+twice rather than never.
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ class _Member:
 
 
 def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Mail a fresh link, unless the subscription is not waiting for one any more."""
+    """Mail a new token, unless the subscription no longer waits for one."""
     with resources.unit_of_work() as uow:
         member = _member(uow, lease, SubscriptionStatus.PENDING)
         if member is None:
@@ -34,7 +35,7 @@ def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> Non
             return
         secret = mailed_tokens.make(
             uow,
-            mailed_tokens.signer(resources.keyring),
+            resources.keyring,
             Purpose.CONFIRM_SUBSCRIPTION,
             user_id=member.person.id,
             list_id=member.mailing_list.id,
@@ -50,14 +51,14 @@ def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> Non
 
 
 def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
-    """Tell a new subscriber how to leave again, unless they have left."""
+    """Tell a new subscriber how to leave, unless they have left already."""
     with resources.unit_of_work() as uow:
         member = _member(uow, lease, SubscriptionStatus.ACTIVE)
         if member is None or not member.record.email_enabled:
             leases.succeed(uow, lease, {"sent": False})
             return
     trace = Trace(member.mailing_list.id, member.person.id, delivery=lease.job_id)
-    trace_id = trace_ids.make(trace_ids.signer(resources.keyring), trace)
+    trace_id = trace_ids.make(resources.keyring, trace)
     mail = render(
         "welcome",
         to=member.person.email,
@@ -70,7 +71,7 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
 
 
 def _member(uow: UnitOfWork, lease: Lease, status: SubscriptionStatus) -> _Member | None:
-    """Whom the job is about, while they are as they were when it was asked for."""
+    """The member of the job, while their status is still the one for which the job was made."""
     record = uow.session.get(Subscription, lease.subject_id)
     if record is None or record.status != status:
         return None

@@ -1,18 +1,21 @@
-"""A list's records a page at a time, as its owner asks for them.
+"""Pages of a list's members for its owner.
 
-The statements are made once for each kind of question and kept: SQLAlchemy takes longer to make one
-than Postgres to run it. They speak of tables and give rows, since a page may have a thousand.
+Each kind of query is built once and cached: SQLAlchemy takes longer to build a statement than
+Postgres to run it. The statements select from tables and return plain rows, not model objects,
+since a page may have a thousand rows.
 """
 
 import re
 import unicodedata
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, not_, or_, select
 
-from core.errors import DomainError, malformed
+from core.errors import DomainError
+from core.refusals.requests import CURSOR_INVALID
 from models import Subscription, SubscriptionStatus, Tier, User
 from services.mailing import subscriber_counts
 from services.mailing.subscriptions.changes import Via
@@ -22,11 +25,12 @@ from storage.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True)
 class MemberFilters:
-    """Which of a list's records an owner asks for.
+    """The members that an owner asks for.
 
     Attributes:
         email: a whole address, or the beginning of one followed by ``*``.
-        premium: ``True`` on a paid tier now, ``False`` not, or that tier now; ``None`` any.
+        premium: ``True`` for members on a paid tier now, ``False`` for all others, a tier for
+            members on that tier now, ``None`` for any member.
     """
 
     status: SubscriptionStatus = SubscriptionStatus.ACTIVE
@@ -37,7 +41,7 @@ class MemberFilters:
 @dataclass(frozen=True)
 class MemberPage:
     total: int
-    # What is shown of subscriptions, and `user_name`: what the person calls themselves.
+    # The shown columns of each subscription, and `user_name`: the name on the person's account.
     rows: list[dict[str, Any]]
     next_cursor: str | None
 
@@ -51,22 +55,22 @@ def page(
     limit: int,
     cursor: str | None = None,
 ) -> MemberPage:
-    """A list's records, newest first; ``cursor``, of the page before, costs the same at any depth.
+    """One page, newest first. ``cursor``, from the page before, costs the same at any depth.
 
     Raises ``cursor.invalid``.
     """
-    question, values = _without_address(filters)
+    kind, values = _query_kind(filters)
     values["list_id"] = list_id
     start = {"offset": offset} if cursor is None else {"before": _read_cursor(cursor)}
     found = uow.session.execute(
-        _records(question, by_cursor=cursor is not None), values | start | {"limit": limit + 1}
+        _records(kind, by_cursor=cursor is not None), values | start | {"limit": limit + 1}
     )
     names = tuple(found.keys())
     rows = [dict(zip(names, row, strict=True)) for row in found]
     more = len(rows) > limit
     rows = rows[:limit]
     return MemberPage(
-        total=uow.session.execute(_total(question), values).scalar_one(),
+        total=uow.session.execute(_total(kind), values).scalar_one(),
         rows=rows,
         next_cursor=str(rows[-1]["id"]) if more else None,
     )
@@ -75,35 +79,33 @@ def page(
 _ADDRESS, _BEGINNING = "an address", "the beginning of one*"
 
 
-def _without_address(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any]]:
-    """The kind of question, which all questions of that kind share, and the address apart."""
-    # Who is on the free tier is just not on a paid one.
+def _query_kind(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any]]:
+    """The filters with a placeholder for the address, and the values of the statement.
+
+    Filters that differ in the address alone share one cached statement.
+    """
+    # A member on the free tier is a member who is not on a paid one.
     premium = False if filters.premium is Tier.FREE else filters.premium
-    question = replace(filters, email=None, premium=premium)
+    kind = replace(filters, email=None, premium=premium)
     email = None if filters.email is None else filters.email.strip()
     if email is None or email == "*":
-        return question, {}
+        return kind, {}
     if "\0" in email:
-        # No address has one, and the database takes none.
-        return replace(question, email=_ADDRESS), {"email": ""}
-    if email.endswith("*"):
+        # No address has a zero character, and the database refuses one as a value.
+        email = ""
+    elif email.endswith("*"):
         beginning = unicodedata.normalize("NFC", email.removesuffix("*")).lower()
         pattern = re.sub(r"([\\%_])", r"\\\1", beginning) + "%"
-        return replace(question, email=_BEGINNING), {"email": pattern}
-    return replace(question, email=_ADDRESS), {"email": _as_kept(email)}
-
-
-def _as_kept(wanted: str) -> str:
-    """The spelling of an address that records have; what is no address matches none of them."""
-    try:
-        return accounts.normalise_email(wanted)
-    except DomainError:
-        return wanted
+        return replace(kind, email=_BEGINNING), {"email": pattern}
+    # Text that is no address stays as it is, and matches no record.
+    with suppress(DomainError):
+        email = accounts.normalise_email(email)
+    return replace(kind, email=_ADDRESS), {"email": email}
 
 
 _record = Subscription.__table__.c
 _person = User.__table__.c
-# What an owner is shown, and no column that is added later.
+# The columns that an owner sees, named one by one: a column that is added later is not shown.
 _COLUMNS = (
     _record.id,
     _record.list_id,
@@ -118,14 +120,14 @@ _COLUMNS = (
     _record.created_at,
     _record.updated_at,
 )
-# Who came by a login showed themselves to the list; of others its owner learns no name.
+# The owner sees the account's name only of members who subscribed while logged in.
 _SHOWN_NAME = case((_record.source == Via.LOGIN.value, _person.name)).label("user_name")
 
 
 @cache
-def _records(question: MemberFilters, *, by_cursor: bool) -> Select[Any]:
-    # Which rows first, by an index alone, then what is in them: an offset passes over many.
-    wanted = select(_record.id).where(*_where(question)).order_by(_record.id.desc())
+def _records(kind: MemberFilters, *, by_cursor: bool) -> Select[Any]:
+    # The ids come first, from an index alone, then the rows: an offset skips many of them.
+    wanted = select(_record.id).where(*_where(kind)).order_by(_record.id.desc())
     if by_cursor:
         wanted = wanted.where(_record.id < bindparam("before"))
     else:
@@ -140,44 +142,40 @@ def _records(question: MemberFilters, *, by_cursor: bool) -> Select[Any]:
 
 
 @cache
-def _total(question: MemberFilters) -> Select[int]:
-    return select(_how_many(question))
+def _total(kind: MemberFilters) -> Select[int]:
+    return select(_count(kind))
 
 
-def _how_many(question: MemberFilters) -> ColumnElement[int]:
-    if question.premium is False:
-        # Few pay: taking them off is many times quicker than counting the others.
-        everybody, paid = replace(question, premium=None), replace(question, premium=True)
-        return _how_many(everybody) - _how_many(paid)
-    if question == MemberFilters():
+def _count(kind: MemberFilters) -> ColumnElement[int]:
+    if kind.premium is False:
+        # Few members pay: subtracting them is many times quicker than counting the others.
+        all_tiers, paid = replace(kind, premium=None), replace(kind, premium=True)
+        return _count(all_tiers) - _count(paid)
+    if kind == MemberFilters():
         return subscriber_counts.active_count(bindparam("list_id"))
-    counted = select(func.count()).select_from(Subscription.__table__).where(*_where(question))
+    counted = select(func.count()).select_from(Subscription.__table__).where(*_where(kind))
     return counted.scalar_subquery()
 
 
-def _where(question: MemberFilters) -> list[ColumnElement[bool]]:
+def _where(kind: MemberFilters) -> list[ColumnElement[bool]]:
     conditions = [
         _record.list_id == bindparam("list_id"),
-        _record.status == question.status.value,
+        _record.status == kind.status.value,
     ]
-    if question.email == _ADDRESS:
+    if kind.email == _ADDRESS:
         conditions.append(_record.email == bindparam("email"))
-    if question.email == _BEGINNING:
+    if kind.email == _BEGINNING:
         conditions.append(_record.email.like(bindparam("email")))
-    if question.premium is not None:
-        conditions.append(_premium_is(question.premium))
+    if kind.premium is not None:
+        unexpired = or_(_record.paid_expiry.is_(None), _record.paid_expiry > func.now())
+        paid = and_(_record.type != Tier.FREE.value, unexpired)
+        conditions.append(not_(paid) if kind.premium is False else paid)
+    if isinstance(kind.premium, Tier):
+        conditions.append(_record.type == kind.premium.value)
     return conditions
-
-
-def _premium_is(wanted: bool | Tier) -> ColumnElement[bool]:
-    unexpired = or_(_record.paid_expiry.is_(None), _record.paid_expiry > func.now())
-    paid = and_(_record.type != Tier.FREE.value, unexpired)
-    if isinstance(wanted, bool):
-        return paid if wanted else not_(paid)
-    return and_(paid, _record.type == wanted.value)
 
 
 def _read_cursor(cursor: str) -> int:
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > len(str(2**53)):
-        raise malformed("cursor.invalid", "query.cursor must be a next_cursor of an earlier page.")
+        raise CURSOR_INVALID()
     return int(cursor)

@@ -1,12 +1,12 @@
-"""What an owner does with the people on a list. None of it goes against what a person said."""
+"""Acts of an owner on the members of a list. None of them overrides a person's opt-out."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import func, select
 
-from core.errors import DomainError, conflict, not_found
 from core.keyring import Keyring
+from core.refusals.mailing import MEMBER_NOT_FOUND, SUBSCRIPTION_OPTED_OUT
 from models import (
     MailingList,
     MemberImport,
@@ -19,23 +19,17 @@ from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
-MAX_SUBSCRIPTIONS = 1000
-
 
 def get(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
     """Raises ``member.not_found``."""
     found = changes.find(uow, mailing_list.id, user_id)
     if found is None:
-        raise no_such_member()
+        raise MEMBER_NOT_FOUND()
     return found
 
 
-def no_such_member() -> DomainError:
-    return not_found("member.not_found", "There is no such member on this list.")
-
-
 def remove(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Actor) -> int:
-    """Take the member off the list: 1, or 0 when they were off. Who opted out stays opted out."""
+    """Take the member off the list: 1, or 0 when they were off already. Opt-outs stay."""
     member = _hold(uow, mailing_list, user_id)
     removed = SubscriptionStatus.REMOVED
     return int(changes.change(uow, member, "removed", actor, status=removed))
@@ -50,16 +44,12 @@ def set_email(
     *,
     enabled: bool,
 ) -> int:
-    """Switch the member's mail off or on; raises ``subscription.opted_out`` for who said no."""
+    """Switch the member's mail off or on; raises ``subscription.opted_out`` after an opt-out."""
     member = _hold(uow, mailing_list, user_id)
     person = accounts.get(uow, user_id)
-    signer = opt_outs.signer(keyring)
-    if enabled and opt_outs.kinds_of(uow, signer, mailing_list.id, person):
-        raise conflict(
-            "subscription.opted_out", "This person opted out; only they can take it back."
-        )
-    action = "email_enabled" if enabled else "email_disabled"
-    return int(changes.change(uow, member, action, actor, email_enabled=enabled))
+    if enabled and opt_outs.kinds_of(uow, keyring, mailing_list.id, person):
+        raise SUBSCRIPTION_OPTED_OUT()
+    return int(changes.switch_mail(uow, member, actor, enabled=enabled))
 
 
 def update(
@@ -69,16 +59,16 @@ def update(
     fields: Mapping[str, Any],
     actor: Actor,
 ) -> Subscription:
-    """Set the list's own name for the member, their tier and its expiry."""
+    """Set the list's own name for the member, the member's tier and its expiry."""
     member = _hold(uow, mailing_list, user_id)
     changes.change(uow, member, "edited", actor, **fields)
     return member
 
 
 def _hold(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscription:
-    """The member, whom nobody else changes now; raises ``member.not_found``, if erased too."""
+    """The member, under the pair's lock; raises ``member.not_found``, also for an erased person."""
     if not locks.lock_pair(uow, user_id, mailing_list.id):
-        raise no_such_member()
+        raise MEMBER_NOT_FOUND()
     return get(uow, mailing_list, user_id)
 
 
@@ -87,43 +77,34 @@ def subscriptions_to_owner(
 ) -> list[tuple[Subscription, MailingList]]:
     """The member's records on all lists of this list's owner, newest first."""
     get(uow, mailing_list, user_id)
-    query = (
-        select(Subscription, MailingList)
-        .join(MailingList, MailingList.id == Subscription.list_id)
-        .where(
-            Subscription.user_id == user_id,
-            MailingList.user_id == mailing_list.user_id,
-            MailingList.archived_at.is_(None),
-        )
-        .order_by(Subscription.id.desc())
-        .limit(MAX_SUBSCRIPTIONS)
+    return changes.find_with_lists(
+        uow, Subscription.user_id == user_id, MailingList.user_id == mailing_list.user_id
     )
-    return [(each, of) for each, of in uow.session.execute(query)]
 
 
 def history(
     uow: UnitOfWork, mailing_list: MailingList, user_id: int, *, offset: int, limit: int
 ) -> list[SubscriptionEvent]:
-    """What happened to the member's subscription, newest first.
+    """The events of the member's subscription, newest first.
 
-    Last comes the import that brought them, where one did: it keeps no event for each member, so
-    that entry has no id.
+    For a member who came by an import the last event is that import. Imports store no event for
+    each new member, so this one is made up here and has no id.
     """
     member = get(uow, mailing_list, user_id)
-    theirs = (SubscriptionEvent.list_id == mailing_list.id, SubscriptionEvent.user_id == user_id)
-    query = select(SubscriptionEvent).where(*theirs).order_by(SubscriptionEvent.id.desc())
+    own = (SubscriptionEvent.list_id == mailing_list.id, SubscriptionEvent.user_id == user_id)
+    query = select(SubscriptionEvent).where(*own).order_by(SubscriptionEvent.id.desc())
     events = list(uow.session.scalars(query.offset(offset).limit(limit)))
     if member.import_id is None or member.source != "import" or len(events) == limit:
         return events
-    kept = offset + len(events)
+    stored = offset + len(events)
     if not events:
-        kept = uow.session.scalar(select(func.count()).where(*theirs)) or 0
-    return [*events, _brought(uow, member)] if offset <= kept else events
+        stored = uow.session.scalar(select(func.count()).where(*own)) or 0
+    return [*events, _import_event(uow, member)] if offset <= stored else events
 
 
-def _brought(uow: UnitOfWork, member: Subscription) -> SubscriptionEvent:
-    """How an import made the member's record, told by the record itself."""
-    # Of all imports into a list, the importer is its owner: one that came later names them as well.
+def _import_event(uow: UnitOfWork, member: Subscription) -> SubscriptionEvent:
+    """The event of the import that made the member's record, made from the record itself."""
+    # The owner of the list makes every import into it, so a later import names the same person.
     task = uow.session.get_one(MemberImport, member.import_id)
     first_change = (
         select(SubscriptionEvent.email_enabled_before)
@@ -144,6 +125,6 @@ def _brought(uow: UnitOfWork, member: Subscription) -> SubscriptionEvent:
         via=Via.IMPORT,
         status_after=SubscriptionStatus.ACTIVE,
         email_enabled_after=member.email_enabled if had_mail is None else had_mail,
-        # The moment of the import: a record that it makes is as old as that.
+        # A record is made at the moment of its import.
         created_at=member.created_at,
     )

@@ -1,47 +1,62 @@
-"""How a person stands with a list, as that person may see it. Nothing is held or changed here."""
+"""A person's own view of their subscriptions. It takes no lock and changes nothing."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 from core.keyring import Keyring
+from core.refusals.mailing import SUBSCRIPTION_NOT_FOUND
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services.mailing.subscriptions import changes, opt_outs
 from storage.unit_of_work import UnitOfWork
 
+# Lists that the person left are not shown to them.
+_CURRENT = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
+
 
 class OwnSubscriptionState(StrEnum):
     SUBSCRIBED = "subscribed"
-    WITHOUT_MAIL = "without_mail"  # a subscriber, and nothing is mailed to them
+    WITHOUT_MAIL = "without_mail"  # a subscriber who gets no mail
     PENDING = "pending"
-    LEFT = "left"  # by their own act, with or without a record of them
+    LEFT = "left"  # by the person's own act, with or without a record of them
     ABSENT = "absent"
 
 
 @dataclass(frozen=True)
 class OwnSubscription:
     state: OwnSubscriptionState
-    # Where the list is sent to, as its record has it.
+    # The address of the list's record, to which the list is sent.
     email: str | None
 
 
 def read(
     uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User
 ) -> OwnSubscription:
+    """The person's state on the list."""
     record = changes.find(uow, mailing_list.id, person.id)
-    refused = opt_outs.kinds_of(uow, opt_outs.signer(keyring), mailing_list.id, person)
-    return OwnSubscription(_state(record, refused), None if record is None else record.email)
-
-
-def _state(record: Subscription | None, refused: set[OptOutKind]) -> OwnSubscriptionState:
+    refused = opt_outs.kinds_of(uow, keyring, mailing_list.id, person)
     status = None if record is None else record.status
     if record is not None and status == SubscriptionStatus.ACTIVE:
-        return (
-            OwnSubscriptionState.SUBSCRIBED
-            if record.email_enabled
-            else OwnSubscriptionState.WITHOUT_MAIL
-        )
-    if status == SubscriptionStatus.PENDING:
-        return OwnSubscriptionState.PENDING
-    if status == SubscriptionStatus.UNSUBSCRIBED or OptOutKind.LIST in refused:
-        return OwnSubscriptionState.LEFT
-    return OwnSubscriptionState.ABSENT
+        has_mail = record.email_enabled
+        state = OwnSubscriptionState.SUBSCRIBED if has_mail else OwnSubscriptionState.WITHOUT_MAIL
+    elif status == SubscriptionStatus.PENDING:
+        state = OwnSubscriptionState.PENDING
+    elif status == SubscriptionStatus.UNSUBSCRIBED or OptOutKind.LIST in refused:
+        state = OwnSubscriptionState.LEFT
+    else:
+        state = OwnSubscriptionState.ABSENT
+    return OwnSubscription(state, None if record is None else record.email)
+
+
+def get(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription:
+    """The person's record on a list, in any status; raises ``subscription.not_found``."""
+    found = changes.find(uow, list_id, user_id)
+    if found is None:
+        raise SUBSCRIPTION_NOT_FOUND()
+    return found
+
+
+def list_of(uow: UnitOfWork, user_id: int) -> list[tuple[Subscription, MailingList]]:
+    """The person's active and pending subscriptions, newest first."""
+    return changes.find_with_lists(
+        uow, Subscription.user_id == user_id, Subscription.status.in_(_CURRENT)
+    )

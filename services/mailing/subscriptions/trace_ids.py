@@ -1,10 +1,10 @@
 """Trace ids: short signed tokens that stand for one person on one list.
 
-They go into mail to that person and nowhere else, so whoever sends one back is that person:
-``1<payload>.<key id>.<mac>``, at most 80 characters of ``[A-Za-z0-9_.-]``. The payload is list,
-user (7 bytes each: ids are below 2**53) and delivery (8 bytes) in base64url, the MAC the first 16
-bytes of an HMAC-SHA256 of the version and the payload as they are written. No expiry: mail is read
-late.
+A trace id goes into mail to that person and nowhere else, so a request that carries it comes from
+that person. It is written ``1<payload>.<key id>.<mac>``, at most 80 characters of
+``[A-Za-z0-9_.-]``. The payload is list, user (7 bytes each: ids are below 2**53) and delivery
+(8 bytes) in base64url. The MAC is the first 16 bytes of an HMAC-SHA256 of version and payload as
+they are written. A trace id does not expire, because people read mail late.
 """
 
 import base64
@@ -12,14 +12,15 @@ import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from core.errors import DomainError, forbidden
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
+from core.refusals.mailing import TRACE_INVALID
 
+_PURPOSE = "trace"
 _VERSION = "1"
 _MAC_BYTES = 16
 _ID_BYTES = 7
 _DELIVERY_BYTES = 8
-_PAYLOAD_CHARACTERS = 30  # of 22 bytes
+_PAYLOAD_CHARACTERS = 30  # 22 bytes in base64
 MAX_TRACE_ID_CHARACTERS = 80
 
 
@@ -27,20 +28,17 @@ MAX_TRACE_ID_CHARACTERS = 80
 class Trace:
     list_id: int
     user_id: int
-    # Which delivery it was mailed with: the id of the job that made the roster, or 0.
+    # The delivery in which it was mailed: the id of the job that made the roster, or 0.
     delivery: int = 0
 
 
-def signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "trace", length=_MAC_BYTES)
+def make(keyring: Keyring, trace: Trace) -> str:
+    return trace_id_factory(keyring, trace.list_id, trace.delivery)(trace.user_id)
 
 
-def make(signer: Signer, trace: Trace) -> str:
-    return trace_id_factory(signer, trace.list_id, trace.delivery)(trace.user_id)
-
-
-def trace_id_factory(signer: Signer, list_id: int, delivery: int) -> Callable[[int], str]:
-    """Makes the trace id of one user after another: a roster has a million of them."""
+def trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Callable[[int], str]:
+    """A function that makes trace ids of one list: a roster may need a million of them."""
+    signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     before = list_id.to_bytes(_ID_BYTES, "big")
     after = delivery.to_bytes(_DELIVERY_BYTES, "big")
 
@@ -52,29 +50,22 @@ def trace_id_factory(signer: Signer, list_id: int, delivery: int) -> Callable[[i
     return make_for
 
 
-def read(signer: Signer, token: str) -> Trace:
-    """Raises ``trace.invalid`` for anything that ``make`` did not make under a key still known."""
+def read(keyring: Keyring, token: str) -> Trace:
+    """Raises ``trace.invalid`` unless ``make`` made the token with a key still in the ring."""
     signed, _, signature = token.partition(".")
     if len(token) > MAX_TRACE_ID_CHARACTERS or len(signed) != len(_VERSION) + _PAYLOAD_CHARACTERS:
-        raise invalid_trace()
-    # Signed as it is written: another spelling of the same bytes is refused too.
+        raise TRACE_INVALID()
+    # The signature covers the text, so another spelling of the same bytes is refused too.
+    signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     if not token.startswith(_VERSION) or not signer.verify(signed.encode(), signature):
-        raise invalid_trace()
-    return _unpack(signed.removeprefix(_VERSION))
-
-
-def _unpack(payload: str) -> Trace:
+        raise TRACE_INVALID()
     try:
-        packed = base64.urlsafe_b64decode(payload + "==")
+        packed = base64.urlsafe_b64decode(signed.removeprefix(_VERSION) + "==")
     except binascii.Error:
-        raise invalid_trace() from None
+        raise TRACE_INVALID() from None
     ids = 2 * _ID_BYTES
     return Trace(
         list_id=int.from_bytes(packed[:_ID_BYTES], "big"),
         user_id=int.from_bytes(packed[_ID_BYTES:ids], "big"),
         delivery=int.from_bytes(packed[ids:], "big"),
     )
-
-
-def invalid_trace() -> DomainError:
-    return forbidden("trace.invalid", "The trace id is not valid for this list.")

@@ -1,8 +1,10 @@
+"""The transfer of a member between two lists of one owner."""
+
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from core.errors import malformed
 from core.keyring import Keyring
+from core.refusals.mailing import MEMBER_NOT_FOUND, TRANSFER_SAME_LIST
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, Tier
 from services.mailing.subscriptions import changes, locks, members, opt_outs, subscribe
 from services.mailing.subscriptions.changes import Actor
@@ -14,7 +16,7 @@ _TIERS = (Tier.FREE, Tier.SILVER, Tier.GOLD)
 
 @dataclass(frozen=True)
 class MergedSubscription:
-    """What the target list's record becomes."""
+    """The values that the target list's record gets."""
 
     status: str
     type: str
@@ -31,28 +33,37 @@ def transfer(
     *,
     actor: Actor,
 ) -> int:
-    """Move a member between two lists of one owner: 1, or 0 for one who was taken off already.
+    """Move a member to another list: 1, or 0 for a member who was removed from the source already.
 
-    The source keeps them as removed. Where the target has them the records merge, and what the
-    person said no to on either list holds on the target. Raises ``member.not_found``,
+    The source keeps the record as removed. If the target has a record of the person, the two are
+    merged. The person's opt-outs from either list hold on the target. Raises ``member.not_found``,
     ``transfer.same_list``.
     """
     if source.id == target.id:
-        raise malformed("transfer.same_list", "query.dst_list_id must name another list.")
+        raise TRANSFER_SAME_LIST()
     if not locks.lock_pair(uow, user_id, source.id, target.id):
-        raise members.no_such_member()
+        raise MEMBER_NOT_FOUND()
     leaving = members.get(uow, source, user_id)
     if leaving.status == SubscriptionStatus.REMOVED:
         return 0
-    said_no_to = _carry_opt_outs(uow, keyring, source, target, user_id)
+    opted_out = _carry_opt_outs(uow, keyring, source, target, user_id)
     there = changes.find(uow, target.id, user_id)
-    merged = merge(leaving, there, said_no_to)
+    merged = merge(leaving, there, opted_out)
     if there is None:
-        there = _arrive(uow, leaving, target, merged, actor)
+        arriving = Subscription(
+            list_id=target.id,
+            user_id=user_id,
+            name=leaving.name,
+            email=leaving.email,
+            source="transfer",
+            confirmation_asked_at=leaving.confirmation_asked_at,
+            **asdict(merged),
+        )
+        there = changes.add(uow, arriving, "transferred_in", actor)
     else:
         changes.change(uow, there, "transferred_in", actor, **asdict(merged))
     if leaving.status == SubscriptionStatus.PENDING:
-        _let_confirmation_follow(uow, leaving, there, actor)
+        _move_confirmation(uow, leaving, there, actor)
     removed = SubscriptionStatus.REMOVED
     changes.change(uow, leaving, "transferred_away", actor, status=removed)
     return 1
@@ -61,41 +72,42 @@ def transfer(
 def _carry_opt_outs(
     uow: UnitOfWork, keyring: Keyring, source: MailingList, target: MailingList, user_id: int
 ) -> set[OptOutKind]:
-    """What the person said no to on either list, which holds on the target from now on."""
-    signer = opt_outs.signer(keyring)
+    """Copy the person's opt-outs from source to target; returns all that hold on the target now."""
     person = accounts.get(uow, user_id)
-    carried = opt_outs.kinds_of(uow, signer, source.id, person)
+    carried = opt_outs.kinds_of(uow, keyring, source.id, person)
     for kind in sorted(carried):
-        opt_outs.record(uow, signer, target.id, person, kind=kind, source="transfer")
-    return carried | opt_outs.kinds_of(uow, signer, target.id, person)
+        opt_outs.record(uow, keyring, target.id, person, kind=kind, source="transfer")
+    return carried | opt_outs.kinds_of(uow, keyring, target.id, person)
 
 
 def merge(
-    leaving: Subscription, there: Subscription | None, said_no_to: set[OptOutKind]
+    leaving: Subscription, there: Subscription | None, opted_out: set[OptOutKind]
 ) -> MergedSubscription:
-    # A record that was taken off the target says how things were, not how they are.
+    """The values of both records in one: the better status and tier, and mail only if both have it.
+
+    An opt-out from the list rules out active; a pending person may still confirm despite it.
+    """
+    # A record that was removed from the target tells the past, so it takes no part.
     present = there if there and there.status != SubscriptionStatus.REMOVED else None
     both = [leaving, *([present] if present else [])]
+    statuses = {each.status for each in both}
+    if SubscriptionStatus.ACTIVE in statuses and OptOutKind.LIST not in opted_out:
+        status = SubscriptionStatus.ACTIVE
+    elif SubscriptionStatus.PENDING in statuses:
+        status = SubscriptionStatus.PENDING
+    else:
+        status = SubscriptionStatus.UNSUBSCRIBED
     return MergedSubscription(
-        status=_status({each.status for each in both}, said_no_to),
+        status=status,
         type=max((Tier(each.type) for each in both), key=_TIERS.index),
         paid_expiry=_later_expiry(both),
-        email_enabled=OptOutKind.EMAIL not in said_no_to
+        email_enabled=OptOutKind.EMAIL not in opted_out
         and all(each.email_enabled for each in both),
     )
 
 
-def _status(statuses: set[str], said_no_to: set[OptOutKind]) -> str:
-    if SubscriptionStatus.ACTIVE in statuses and OptOutKind.LIST not in said_no_to:
-        return SubscriptionStatus.ACTIVE
-    # Waiting for the person's own yes goes well with an earlier no.
-    if SubscriptionStatus.PENDING in statuses:
-        return SubscriptionStatus.PENDING
-    return SubscriptionStatus.UNSUBSCRIBED
-
-
 def _later_expiry(records: list[Subscription]) -> datetime | None:
-    """The later expiry; a paid tier without one never ends."""
+    """The later expiry; a paid tier without an expiry never ends."""
     paid = [each.paid_expiry for each in records if each.type != Tier.FREE]
     if None in paid:
         return None
@@ -103,31 +115,13 @@ def _later_expiry(records: list[Subscription]) -> datetime | None:
     return max(known, default=None)
 
 
-def _arrive(
-    uow: UnitOfWork,
-    leaving: Subscription,
-    target: MailingList,
-    merged: MergedSubscription,
-    actor: Actor,
-) -> Subscription:
-    arriving = Subscription(
-        list_id=target.id,
-        user_id=leaving.user_id,
-        name=leaving.name,
-        email=leaving.email,
-        source="transfer",
-        confirmation_asked_at=leaving.confirmation_asked_at,
-        **asdict(merged),
-    )
-    return changes.add(uow, arriving, "transferred_in", actor)
-
-
-def _let_confirmation_follow(
+def _move_confirmation(
     uow: UnitOfWork, leaving: Subscription, there: Subscription, actor: Actor
 ) -> None:
-    mailed = mailed_tokens.move_to_list(
+    """Let the mailed token confirm the subscription to the target instead."""
+    moved = mailed_tokens.move_to_list(
         uow, user_id=leaving.user_id, list_id=leaving.list_id, to_list_id=there.list_id
     )
-    # Before the mail is out there is no link yet, and its job finds nobody waiting on the source.
-    if not mailed and there.status == SubscriptionStatus.PENDING:
-        subscribe.mail_confirmation(uow, there, actor)
+    # No token exists before the mail is sent; its job then finds no pending record on the source.
+    if not moved and there.status == SubscriptionStatus.PENDING:
+        subscribe.mail(uow, subscribe.MAIL_CONFIRMATION, there, actor)

@@ -21,7 +21,7 @@ def data_key(resources: Resources, attachment: Attachment) -> bytes | None:
     if attachment.wrapped_key is None or attachment.wrapped_by is None:
         return None
     wrapped = WrappedKey(attachment.wrapped_by, attachment.wrapped_key)
-    return resources.envelope.unwrap(wrapped, attachment.hash_id)
+    return resources.key_wrapper.unwrap(wrapped, attachment.hash_id)
 
 
 def seal(plain: bytes, key: bytes | None, object_key: str) -> bytes:

@@ -1,6 +1,7 @@
 import hashlib
 
-from core.errors import invalid
+from core.errors import DomainError, Kind
+from core.refusals.media import ATTACHMENT_DAMAGED, ATTACHMENT_ORIGINAL_MISSING
 from models import Attachment, AttachmentStatus
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
@@ -23,11 +24,11 @@ def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> 
         original = unseal(resources.objects.get(source), key, source)
         converted = converter.convert(original)
     except ObjectMissing:
-        raise invalid("attachment.original_missing", "The uploaded bytes are gone.") from None
+        raise ATTACHMENT_ORIGINAL_MISSING() from None
     except Tampered as error:
-        raise invalid("attachment.damaged", "The upload was damaged in storage.") from error
+        raise ATTACHMENT_DAMAGED() from error
     except UnreadableImage as error:
-        raise invalid(error.code, error.message) from error
+        raise DomainError(Kind.INVALID, error.code, error.message) from error
     lease.check_cancelled()
     target = media_key(attachment)
     # Two attempts may write this object at once; both write the same picture.

@@ -3,19 +3,26 @@ from functools import partial
 
 from sqlalchemy import delete, select
 
-from core.errors import DomainError, Kind, invalid, not_found
+from core.errors import DomainError, Kind
+from core.refusals.media import (
+    ATTACHMENT_DELETED,
+    ATTACHMENT_GONE,
+    ATTACHMENT_NOT_FOUND,
+    MEDIA_DAMAGED,
+    MEDIA_NOT_FOUND,
+)
 from models import Attachment, AttachmentStatus, Job
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import records
+from services.jobs.idempotency import AcceptedJob
 from services.media.attachments.files import data_key, media_key, original_key, unseal
-from services.media.attachments.upload import PROCESS_ATTACHMENT, AcceptedUpload
+from services.media.attachments.upload import PROCESS_ATTACHMENT
 from storage.encryption import Tampered
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 _HASH_ID = re.compile(r"[a-z0-9]{12}\Z")
-ATTACHMENT_DELETED = {"code": "attachment.deleted", "message": "The attachment was deleted."}
 _FILENAME = re.compile(r"[a-z0-9]{12}\.(webp|png)\Z")
 
 
@@ -23,26 +30,25 @@ def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
     """The caller's attachment; raises ``attachment.not_found``."""
     attachment = _find(uow, caller, hash_id)
     if attachment is None:
-        raise not_found("attachment.not_found", "There is no such attachment.")
+        raise ATTACHMENT_NOT_FOUND()
     return attachment
 
 
-def outcome(uow: UnitOfWork, accepted: AcceptedUpload) -> Attachment | DomainError:
-    """What an upload has come to, for its caller: the record, or why there is none.
-
-    Whoever hears the refusal needs no failed record of it; the job keeps the reason.
-    """
-    refused = delete(Attachment).where(
-        Attachment.id == accepted.attachment_id, Attachment.status == AttachmentStatus.FAILED
-    )
-    uow.session.execute(refused)
-    attachment = uow.session.get(Attachment, accepted.attachment_id)
-    if attachment is not None:
+def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
+    """What an upload has come to, for its caller: the record, or why there is none."""
+    attachment = uow.session.get(Attachment, accepted.subject_id)
+    if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment
     job = uow.session.get(Job, accepted.job_id)
-    if job is None or job.error is None or job.error["code"] == ATTACHMENT_DELETED["code"]:
-        return not_found("attachment.not_found", ATTACHMENT_DELETED["message"])
-    return invalid(job.error["code"], job.error["message"])
+    if job is None or job.error is None or job.error["code"] == ATTACHMENT_DELETED.code:
+        return ATTACHMENT_GONE()
+    return DomainError(Kind.INVALID, job.error["code"], job.error["message"])
+
+
+def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
+    """Delete the record of an upload that failed: its caller is refused, and its job keeps why."""
+    failed = Attachment.status == AttachmentStatus.FAILED
+    uow.session.execute(delete(Attachment).where(Attachment.id == accepted.subject_id, failed))
 
 
 def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Attachment]:
@@ -74,12 +80,8 @@ def find_media(uow: UnitOfWork, filename: str) -> Attachment:
     )
     attachment = uow.session.scalar(query) if _FILENAME.match(filename) else None
     if attachment is None:
-        raise media_not_found()
+        raise MEDIA_NOT_FOUND()
     return attachment
-
-
-def media_not_found() -> Exception:
-    return not_found("media.not_found", "There is no such file.")
 
 
 def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
@@ -88,11 +90,9 @@ def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
     try:
         return unseal(resources.objects.get(key), data_key(resources, attachment), key)
     except ObjectMissing:
-        raise media_not_found() from None
+        raise MEDIA_NOT_FOUND() from None
     except Tampered as error:
-        raise DomainError(
-            Kind.DAMAGED, "media.damaged", "The stored file is damaged; it is not served."
-        ) from error
+        raise MEDIA_DAMAGED() from error
 
 
 def _find(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment | None:
@@ -118,4 +118,4 @@ def _cancel_processing(uow: UnitOfWork, attachment: Attachment) -> None:
         .with_for_update()
     )
     for job in jobs:
-        records.end_with_subject(uow, job, ATTACHMENT_DELETED)
+        records.end_with_subject(uow, job, ATTACHMENT_DELETED())

@@ -24,7 +24,7 @@ def rotate(resources: Resources) -> Iterator[int]:
                     .where(
                         Attachment.id > after,
                         Attachment.encrypted,
-                        Attachment.wrapped_by != resources.envelope.current,
+                        Attachment.wrapped_by != resources.key_wrapper.current,
                     )
                     .order_by(Attachment.id)
                     .limit(_BATCH)
@@ -49,4 +49,4 @@ def _rewrapped(resources: Resources, attachment: Attachment) -> WrappedKey:
     assert attachment.wrapped_key is not None
     assert attachment.wrapped_by is not None
     wrapped = WrappedKey(attachment.wrapped_by, attachment.wrapped_key)
-    return resources.envelope.rewrap(wrapped, attachment.hash_id)
+    return resources.key_wrapper.rewrap(wrapped, attachment.hash_id)

@@ -57,6 +57,12 @@ def mend(resources: Resources, stray: Stray) -> None:
         )
 
 
+def sweep_uploads(resources: Resources, *, now: datetime) -> None:
+    """Remove uploads that no attachment waits for any more: what a crash left behind."""
+    for stray in find(resources, now=now, prefixes=(ORIGINALS,)):
+        mend(resources, stray)
+
+
 def _is_still(resources: Resources, stray: Stray) -> bool:
     has_object = resources.objects.exists(stray.key)
     if stray.fault is StrayKind.OBJECT_WITHOUT_ROW:

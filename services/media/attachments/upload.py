@@ -4,20 +4,28 @@ from functools import partial
 from pathlib import PurePosixPath, PureWindowsPath
 
 from core import ids
-from core.errors import DomainError, invalid, malformed, too_large, unsupported_type
+from core.errors import DomainError
 from core.lanes import Lane
+from core.refusals.media import (
+    ATTACHMENT_EMPTY,
+    ATTACHMENT_FILENAME_MISSING,
+    ATTACHMENT_TOO_LARGE,
+    ATTACHMENT_UNSUPPORTED_NAME,
+    ATTACHMENT_UNSUPPORTED_TYPE,
+)
 from core.scopes import Scope
+from core.upload_limits import MAX_IMAGE_BYTES
 from models import Attachment, AttachmentStatus, Job
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import idempotency, kinds, outbox
-from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
+from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
+from services.jobs.records import error_shown
 from services.media.attachments.files import original_key, seal
 from services.media.images import ALLOWED_EXTENSIONS, ImageType, sniff
 from storage.encryption import WrappedKey
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_IMAGE_FILENAME_CHARACTERS = 255
 
 
@@ -27,20 +35,13 @@ class Upload:
     data: bytes
 
 
-@dataclass(frozen=True)
-class AcceptedUpload:
-    job_id: int
-    attachment_id: int
-    replayed: bool
-
-
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     """The attachment of a job that did not succeed is failed for the same reason."""
     attachment = uow.session.get(Attachment, job.subject_id)
     if attachment is None:
         return
     attachment.status = AttachmentStatus.FAILED
-    attachment.error = job.error
+    attachment.error = error_shown(job)
     uow.after_commit(partial(uow.objects.remove, original_key(attachment)))
 
 
@@ -63,63 +64,46 @@ def accept(
     encrypted: bool,
     key: IdempotencyKey | None = None,
     request_id: str | None = None,
-) -> AcceptedUpload:
+) -> AcceptedJob:
     """Store an upload and queue its conversion, in that order, or refuse it.
 
     Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``, and what
     ``services.jobs.idempotency`` raises.
     """
     image_type = check(upload)
-    if key is not None and (earlier := _find_earlier(resources, key)):
-        return earlier
-    attachment, data_key = _new_record(resources, caller, upload, image_type, encrypted=encrypted)
-    # The object comes before the row that names it: a crash between them leaves a stray object,
-    # which a sweep removes, and never a row that lies.
-    stored = original_key(attachment)
-    resources.objects.put(stored, seal(upload.data, data_key, stored), "application/octet-stream")
-    try:
-        return _commit(resources, attachment, key, request_id)
-    except EqualRequestCommitted:
-        resources.objects.remove(stored)
-        assert key is not None
-        earlier = _find_earlier(resources, key)
-        if earlier is None:
-            # The other request failed in the meantime, which freed its key.
-            return accept(
-                resources, caller, upload, encrypted=encrypted, key=key, request_id=request_id
-            )
-        return earlier
-    except DomainError:
-        resources.objects.remove(stored)
-        raise
-    # After any other failure the object stays, for the sweep: a connection that broke in the middle
-    # of the commit doesn't tell whether there is a job now that needs it.
+
+    def store() -> Job:
+        attachment, data_key = _new_record(
+            resources, caller, upload, image_type, encrypted=encrypted
+        )
+        # The object comes before the row that names it: a crash between them leaves a stray object,
+        # which a sweep removes, and never a row that lies.
+        stored = original_key(attachment)
+        sealed = seal(upload.data, data_key, stored)
+        resources.objects.put(stored, sealed, "application/octet-stream")
+        try:
+            return _commit(resources, attachment, key, request_id)
+        except (EqualRequestCommitted, DomainError):
+            resources.objects.remove(stored)
+            raise
+        # After any other failure the object stays, for the sweep: a connection that broke in the
+        # middle of the commit doesn't tell whether there is a job now that needs it.
+
+    return idempotency.once(resources, key, store)
 
 
 def check(upload: Upload) -> ImageType:
     """The upload's type by its bytes, when size, extension and type are allowed."""
     if not upload.data:
-        raise invalid("attachment.empty", "The uploaded file is empty.")
+        raise ATTACHMENT_EMPTY()
     if len(upload.data) > MAX_IMAGE_BYTES:
-        raise file_too_large()
+        raise ATTACHMENT_TOO_LARGE()
     if PurePosixPath(upload.filename).suffix.lower().removeprefix(".") not in ALLOWED_EXTENSIONS:
-        raise unsupported_type(
-            "attachment.unsupported_type",
-            f"The file's name must end in one of .{', .'.join(sorted(ALLOWED_EXTENSIONS))}.",
-        )
+        raise ATTACHMENT_UNSUPPORTED_NAME(extensions=", .".join(sorted(ALLOWED_EXTENSIONS)))
     image_type = sniff(upload.data)
     if image_type is None:
-        raise unsupported_type(
-            "attachment.unsupported_type",
-            "The file's bytes are none of PNG, JPEG, GIF, WebP and ICO.",
-        )
+        raise ATTACHMENT_UNSUPPORTED_TYPE()
     return image_type
-
-
-def file_too_large() -> DomainError:
-    return too_large(
-        "attachment.too_large", f"A file has at most {MAX_IMAGE_BYTES:,} bytes (5 MB)."
-    )
 
 
 def clean_filename(name: str) -> str:
@@ -127,18 +111,8 @@ def clean_filename(name: str) -> str:
     base = PureWindowsPath(name).name
     printable = "".join(character for character in base if character.isprintable())
     if not printable:
-        raise malformed("attachment.filename_missing", "The part 'file' needs a filename.")
+        raise ATTACHMENT_FILENAME_MISSING()
     return printable[-MAX_IMAGE_FILENAME_CHARACTERS:]
-
-
-def _find_earlier(resources: Resources, key: IdempotencyKey) -> AcceptedUpload | None:
-    with resources.unit_of_work() as uow:
-        record = idempotency.find_record(uow, key)
-        if record is None or record.job_id is None:
-            return None
-        job = uow.session.get_one(Job, record.job_id)
-        assert job.subject_id is not None
-        return AcceptedUpload(job.id, job.subject_id, replayed=True)
 
 
 def _new_record(
@@ -170,12 +144,12 @@ def _new_record(
 
 
 def _data_key(resources: Resources, hash_id: str) -> tuple[bytes, WrappedKey]:
-    return resources.envelope.new_key(hash_id)
+    return resources.key_wrapper.new_key(hash_id)
 
 
 def _commit(
     resources: Resources, attachment: Attachment, key: IdempotencyKey | None, request_id: str | None
-) -> AcceptedUpload:
+) -> Job:
     with resources.unit_of_work() as uow:
         uow.session.add(attachment)
         uow.session.flush()
@@ -188,4 +162,4 @@ def _commit(
         )
         if key is not None:
             idempotency.record(uow, key, job_id=job.id)
-    return AcceptedUpload(job.id, attachment.id, replayed=False)
+    return job

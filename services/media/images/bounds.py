@@ -1,6 +1,12 @@
 """How large an image may be. Checked on what the headers say, before a pixel is decoded."""
 
-from services.media.images.outcome import UnreadableImage, unreadable
+from core.refusals.media import (
+    IMAGE_ANIMATION_TOO_LARGE,
+    IMAGE_SIDE_TOO_LONG,
+    IMAGE_TOO_MANY_FRAMES,
+    IMAGE_TOO_MANY_PIXELS,
+)
+from services.media.images.outcome import refused, unreadable
 
 MAX_SIDE_PIXELS = 16_383  # what a WebP can hold
 MAX_PIXELS = 50_000_000
@@ -16,34 +22,34 @@ def check_canvas(width: int, height: int, place: str) -> None:
             f"The {place} gives a size of {width} by {height}; both sides need pixels."
         )
     if max(width, height) > MAX_SIDE_PIXELS:
-        raise UnreadableImage(
-            "image.side_too_long",
-            f"A side may have at most {MAX_SIDE_PIXELS:,} pixels; the {place} gives {width:,} by "
-            f"{height:,}.",
+        raise refused(
+            IMAGE_SIDE_TOO_LONG, most=MAX_SIDE_PIXELS, place=place, width=width, height=height
         )
     if width * height > MAX_PIXELS:
-        raise UnreadableImage(
-            "image.too_many_pixels",
-            f"An image may have at most {MAX_PIXELS:,} pixels; the {place} gives "
-            f"{width:,} by {height:,} = {width * height:,}.",
+        raise refused(
+            IMAGE_TOO_MANY_PIXELS,
+            most=MAX_PIXELS,
+            place=place,
+            width=width,
+            height=height,
+            area=width * height,
         )
 
 
 def check_frame_count(frames: int, place: str) -> None:
     if frames > MAX_FRAMES:
-        raise UnreadableImage(
-            "image.too_many_frames",
-            f"An animation may have at most {MAX_FRAMES:,} frames; the {place} has "
-            f"{frames:,} or more.",
-        )
+        raise refused(IMAGE_TOO_MANY_FRAMES, most=MAX_FRAMES, place=place, frames=frames)
 
 
 def check_animation(frames: int, area: int, place: str) -> None:
     """`area` is the canvas's, or the largest frame's where one is larger than its canvas."""
     check_frame_count(frames, place)
     if frames > 1 and frames * area > MAX_ANIMATION_PIXELS:
-        raise UnreadableImage(
-            "image.animation_too_large",
-            f"Frames times area may be at most {MAX_ANIMATION_PIXELS:,} pixels; the {place} has "
-            f"{frames:,} frames of {area:,} pixels = {frames * area:,}.",
+        raise refused(
+            IMAGE_ANIMATION_TOO_LARGE,
+            most=MAX_ANIMATION_PIXELS,
+            place=place,
+            frames=frames,
+            area=area,
+            drawn=frames * area,
         )

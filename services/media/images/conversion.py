@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from PIL import Image
 
+from core.refusals.media import IMAGE_EMPTY, IMAGE_OUT_OF_MEMORY, IMAGE_UNSUPPORTED_TYPE
 from services.media.images import gif, ico, jpeg, png, webp
 from services.media.images.animation import Animation, Disposal, Frame, first_view
 from services.media.images.bounds import (
@@ -17,7 +18,13 @@ from services.media.images.bounds import (
 from services.media.images.colours import displayable
 from services.media.images.encoding import encode_animation, encode_icon, encode_still
 from services.media.images.image_type import ImageType, sniff
-from services.media.images.outcome import ConvertedImage, UnreadableImage, truncated, unreadable
+from services.media.images.outcome import (
+    ConvertedImage,
+    UnreadableImage,
+    refused,
+    truncated,
+    unreadable,
+)
 from services.media.images.still import decode_upright, open_only, upright
 
 # What Pillow's decoders raise on bytes they cannot make sense of.
@@ -43,17 +50,14 @@ def convert(data: bytes) -> ConvertedImage:
     Raises UnreadableImage.
     """
     if not data:
-        raise UnreadableImage("image.empty", "The file has no bytes.")
+        raise refused(IMAGE_EMPTY)
     kind = sniff(data)
     if kind is None:
-        raise UnreadableImage(
-            "image.unsupported_type",
-            "The first bytes are not those of a PNG, JPEG, GIF, WebP or ICO.",
-        )
+        raise refused(IMAGE_UNSUPPORTED_TYPE)
     try:
         return _CONVERTERS[kind](data)
     except MemoryError as error:
-        raise _out_of_memory() from error
+        raise refused(IMAGE_OUT_OF_MEMORY) from error
     except _DECODER_ERRORS as error:
         raise _refusal(kind, error) from error
 
@@ -123,11 +127,7 @@ _CONVERTERS: Mapping[ImageType, Callable[[bytes], ConvertedImage]] = MappingProx
 def _refusal(kind: ImageType, error: Exception) -> UnreadableImage:
     text = str(error)
     if text.startswith(("encoding error 1", "encoding error 2")):
-        return _out_of_memory()
+        return refused(IMAGE_OUT_OF_MEMORY)
     if "truncated" in text.lower():
         return truncated(f"The {kind.name} stops before its pixels do: {text}")
     return unreadable(f"The {kind.name} could not be decoded: {text or type(error).__name__}")
-
-
-def _out_of_memory() -> UnreadableImage:
-    return UnreadableImage("image.out_of_memory", "The image needs more memory than one may use.")

@@ -11,8 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from core.refusals.media import IMAGE_CRASHED, IMAGE_CRASHED_TWICE, IMAGE_TIMEOUT
 from services.media.images.child_messages import ANSWER, REQUEST, outcome
-from services.media.images.outcome import ConvertedImage, UnreadableImage
+from services.media.images.outcome import ConvertedImage, UnreadableImage, refused
 
 # The largest legal image, two WebP frames of 49 MP, was measured to need 2.24 GB of address space.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
@@ -68,7 +69,7 @@ class ConverterProcess:
         """As `conversion.convert`, and within the limits. Raises UnreadableImage."""
         result = self._ask(data) or self._ask(data)
         if result is None:
-            raise UnreadableImage("image.crashed", "The converter left twice without an answer.")
+            raise refused(IMAGE_CRASHED_TWICE)
         if isinstance(result, UnreadableImage):
             raise result
         return result
@@ -86,9 +87,7 @@ class ConverterProcess:
             return self._exchange(child, data)
         except _Late:
             self._kill(child)
-            raise UnreadableImage(
-                "image.timeout", f"An image may take {self._timeout:g} s; this one took longer."
-            ) from None
+            raise refused(IMAGE_TIMEOUT, seconds=self._timeout) from None
         except _Gone:
             status = self._kill(child, grace=_GRACE_SECONDS)
         except BaseException:
@@ -98,7 +97,7 @@ class ConverterProcess:
             raise
         if status == 0:
             return None
-        raise UnreadableImage("image.crashed", f"The converter ended by {_cause(status)}.")
+        raise refused(IMAGE_CRASHED, cause=_cause(status))
 
     def _usable(self) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():

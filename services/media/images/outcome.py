@@ -1,5 +1,8 @@
 from dataclasses import dataclass
 
+from core.refusals.media import IMAGE_TRUNCATED, IMAGE_UNREADABLE
+from core.refusals.refusal import Refusal
+
 
 @dataclass(frozen=True, slots=True)
 class ConvertedImage:
@@ -26,9 +29,14 @@ class UnreadableImage(Exception):
         return f"{self.code}: {self.message}"
 
 
-def unreadable(message: str) -> UnreadableImage:
-    return UnreadableImage("image.unreadable", message)
+def refused(refusal: Refusal, **values: object) -> UnreadableImage:
+    """The entry of the catalogue, as what a converter's process can send."""
+    return UnreadableImage(refusal.code, refusal.filled(**values).sentence)
 
 
-def truncated(message: str) -> UnreadableImage:
-    return UnreadableImage("image.truncated", message)
+def unreadable(reason: str) -> UnreadableImage:
+    return refused(IMAGE_UNREADABLE, reason=reason)
+
+
+def truncated(reason: str) -> UnreadableImage:
+    return refused(IMAGE_TRUNCATED, reason=reason)

@@ -16,8 +16,17 @@ import orjson
 from psycopg2 import DataError
 from psycopg2.errors import LockNotAvailable
 
-from core.errors import DomainError, Kind, conflict, invalid
 from core.money import MAX_AMOUNT, is_storable
+from core.refusals.money import (
+    CHARGE_IN_PROGRESS,
+    CREDITS_AMOUNT,
+    CREDITS_BALANCE_TOO_LARGE,
+    CREDITS_INSUFFICIENT,
+    CREDITS_META,
+    CREDITS_META_UNWRITABLE,
+    CREDITS_SOURCE_ID,
+)
+from core.refusals.requests import IDEMPOTENCY_KEY_REUSED
 from services.jobs.idempotency import IdempotencyKey
 from storage.database import Database, Statement
 
@@ -66,14 +75,9 @@ def consume(
     outcome, entry = _charge(database, values, keyed=key is not None)
     match outcome:
         case "insufficient":
-            raise DomainError(
-                Kind.PAYMENT_NEEDED, "credits.insufficient", "The balance is too low for this."
-            )
+            raise CREDITS_INSUFFICIENT()
         case "key_reused":
-            raise invalid(
-                "idempotency.key_reused",
-                "This Idempotency-Key was used for another request in the last 24 hours.",
-            )
+            raise IDEMPOTENCY_KEY_REUSED()
     return Charge(ChargeOutcome(outcome), entry)
 
 
@@ -84,9 +88,7 @@ def _charge(database: Database, values: dict[str, Any], *, keyed: bool) -> tuple
         if not keyed:
             raise
         # Under the account's lock, which one request at a time has, the same one or another.
-        raise conflict(
-            "idempotency.in_progress", "Another charge of this account is still under way."
-        ) from None
+        raise CHARGE_IN_PROGRESS() from None
     return outcome, entry
 
 
@@ -133,20 +135,12 @@ def page(
 
 def check_amount(amount: Decimal) -> None:
     if not is_storable(amount) or amount <= 0:
-        raise invalid(
-            "credits.amount",
-            f"An amount is above 0, at most {MAX_AMOUNT:,} and has at most four decimals.",
-            field="body.amount_credit",
-        )
+        raise CREDITS_AMOUNT(most=MAX_AMOUNT)
 
 
 def _check_source(source_id: str) -> None:
     if not 1 <= len(source_id) <= MAX_SOURCE_ID_CHARACTERS or not source_id.strip():
-        raise invalid(
-            "credits.source_id",
-            f"body.source_id: has 1 to {MAX_SOURCE_ID_CHARACTERS} characters, not all blank",
-            field="body.source_id",
-        )
+        raise CREDITS_SOURCE_ID(most=MAX_SOURCE_ID_CHARACTERS)
 
 
 def _meta(meta: dict[str, Any] | None) -> str | None:
@@ -155,15 +149,9 @@ def _meta(meta: dict[str, Any] | None) -> str | None:
     try:
         written = orjson.dumps(meta, default=_as_double)
     except orjson.JSONEncodeError:
-        raise invalid(
-            "credits.meta",
-            "body.meta: has no half characters, no numbers beyond a double and no endless depth",
-            field=_META,
-        ) from None
+        raise CREDITS_META_UNWRITABLE() from None
     if len(written) > MAX_META_BYTES or _NUL.search(written):
-        raise invalid(
-            "credits.meta", "body.meta: has at most 8 KB and no NUL characters", field=_META
-        )
+        raise CREDITS_META()
     return written.decode()
 
 
@@ -188,11 +176,9 @@ def _append(database: Database, user_id: int, action: str, delta: Decimal, sourc
     try:
         written = database.rows(_APPEND, source_id=source_id, **values)
     except DataError:
-        raise invalid("credits.amount", "The balance would be beyond what can be kept.") from None
+        raise CREDITS_BALANCE_TOO_LARGE() from None
     if not written:
-        raise DomainError(
-            Kind.PAYMENT_NEEDED, "credits.insufficient", "The balance is too low for this."
-        )
+        raise CREDITS_INSUFFICIENT()
     [(entry,)] = written
     return str(entry)
 

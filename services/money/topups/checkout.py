@@ -6,25 +6,27 @@ from datetime import timedelta
 from decimal import Decimal
 
 from core import clock, ids
-from core.errors import TransientError, conflict, invalid, unavailable
-from core.keyring import Keyring, Signer
+from core.errors import DomainError, Kind, TransientError
+from core.keyring import Keyring
 from core.lanes import Lane
+from core.refusals.money import PAYMENTS_UNAVAILABLE, TOPUP_CHANNEL, TOPUP_TOO_LATE
 from core.scopes import Scope
 from integrations.payments.port import Checkout, OpenedCheckout, PaymentChannel, Payments
 from integrations.payments.registry import PaymentChannels
 from models import Job, OrderStatus, OrderVia, PaymentOrder
 from services.jobs import idempotency, kinds, outbox
 from services.jobs import lease as leases
-from services.jobs.idempotency import EqualRequestCommitted, IdempotencyKey
+from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.lease import Lease
-from services.money.topups import return_urls
-from services.money.topups.claims import ClaimTokens
+from services.jobs.records import error_shown
+from services.money.topups import claims, return_urls
 from services.money.topups.prices import Price, price
 from services.money.topups.settlement import apply_facts, lock
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 RETURN_PATH = "/topups/return"
+_RETURN_PURPOSE = "topup-return"
 # How long an order can be paid.
 ORDER_LIFETIME = timedelta(hours=1)
 # Providers open no page for less than half an hour, and who ordered has long gone by then.
@@ -42,27 +44,15 @@ class OrderRequest:
     redirect_url: str
 
 
-@dataclass(frozen=True)
-class AcceptedOrder:
-    job_id: int
-    order_id: int
-    replayed: bool
-
-
-def return_signer(keyring: Keyring) -> Signer:
-    return Signer(keyring, "topup-return")
-
-
 def accept(
     resources: Resources,
     channels: PaymentChannels,
-    tokens: ClaimTokens,
     asked: OrderRequest,
     *,
     user_id: int | None,
     key: IdempotencyKey | None,
     request_id: str | None,
-) -> AcceptedOrder:
+) -> AcceptedJob:
     """Write the order and the job that opens its page, or refuse it.
 
     Raises what ``prices.price``, ``redirects.check`` and ``services.jobs.idempotency`` do, and
@@ -77,24 +67,29 @@ def accept(
         credit_amount=asked.credit_amount,
     )
     channel = _channel(channels, asked.channel)
-    if key is not None and (earlier := _find_earlier(resources, key)):
-        return earlier
-    try:
-        with resources.unit_of_work() as uow:
-            order = _new(wanted, channel, asked.redirect_url, user_id)
-            order.claim_token_hmac = tokens.hmac(tokens.make(order.id))
-            uow.session.add(order)
-            uow.session.flush()
-            job = outbox.enqueue(
-                uow, OPEN_CHECKOUT, user_id=user_id, subject_id=order.id, request_id=request_id
-            )
-            if key is not None:
-                idempotency.record(uow, key, job_id=job.id)
-    except EqualRequestCommitted:
-        return accept(
-            resources, channels, tokens, asked, user_id=user_id, key=key, request_id=request_id
+    return idempotency.once(
+        resources,
+        key,
+        lambda: _commit(
+            resources, _new(wanted, channel, asked.redirect_url, user_id), key, request_id
+        ),
+    )
+
+
+def _commit(
+    resources: Resources, order: PaymentOrder, key: IdempotencyKey | None, request_id: str | None
+) -> Job:
+    with resources.unit_of_work() as uow:
+        token = claims.make_token(resources.keyring, order.id)
+        order.claim_token_hmac = claims.token_hmac(resources.keyring, token)
+        uow.session.add(order)
+        uow.session.flush()
+        job = outbox.enqueue(
+            uow, OPEN_CHECKOUT, user_id=order.user_id, subject_id=order.id, request_id=request_id
         )
-    return AcceptedOrder(job.id, order.id, replayed=False)
+        if key is not None:
+            idempotency.record(uow, key, job_id=job.id)
+    return job
 
 
 def _channel(channels: PaymentChannels, name: str | None) -> PaymentChannel:
@@ -104,19 +99,7 @@ def _channel(channels: PaymentChannels, name: str | None) -> PaymentChannel:
         return channels.channel(PaymentChannel(name)).channel
     except ValueError:
         known = ", ".join(PaymentChannel)
-        raise invalid(
-            "topup.channel", f"body.channel: is one of {known}", field="body.channel"
-        ) from None
-
-
-def _find_earlier(resources: Resources, key: IdempotencyKey) -> AcceptedOrder | None:
-    with resources.unit_of_work() as uow:
-        record = idempotency.find_record(uow, key)
-        if record is None or record.job_id is None:
-            return None
-        job = uow.session.get_one(Job, record.job_id)
-        assert job.subject_id is not None
-        return AcceptedOrder(job.id, job.subject_id, replayed=True)
+        raise TOPUP_CHANNEL(known=known) from None
 
 
 def _new(
@@ -146,15 +129,23 @@ def open_checkout(resources: Resources, channels: PaymentChannels, lease: Lease)
     if order.payment_url is not None:
         _note(resources, lease, None)
         return
-    payments = channels.channel(PaymentChannel(order.channel))
+    payments = _payments(channels, order)
     _note(resources, lease, _open(resources, payments, order, lease))
+
+
+def _payments(channels: PaymentChannels, order: PaymentOrder) -> Payments:
+    try:
+        return channels.channel(PaymentChannel(order.channel))
+    except DomainError as error:
+        # It was there when the order was accepted: the operator took it away since.
+        raise DomainError(Kind.UNAVAILABLE, error.code, error.message, retry_after=1) from None
 
 
 def _open(
     resources: Resources, payments: Payments, order: PaymentOrder, lease: Lease
 ) -> OpenedCheckout:
     if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
-        raise conflict("topup.too_late", "The order was not opened in time; make a new one.")
+        raise TOPUP_TOO_LATE()
     try:
         return payments.open(
             Checkout(
@@ -169,9 +160,7 @@ def _open(
     except TransientError:
         if lease.retries < OPEN_CHECKOUT.max_retries:
             raise
-        raise unavailable(
-            "payments.unavailable", "The payment provider can't be reached at the moment."
-        ) from None
+        raise PAYMENTS_UNAVAILABLE() from None
 
 
 def _note(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
@@ -187,9 +176,14 @@ def _note(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> 
 
 
 def _return_url(resources: Resources, order_id: int) -> str:
-    signature = return_signer(resources.keyring).sign(str(order_id).encode())
+    signature = resources.keyring.signer(_RETURN_PURPOSE).sign(str(order_id).encode())
     base = resources.settings.public_base
     return f"{base}{RETURN_PATH}?order={order_id}&signature={signature}"
+
+
+def is_return_signature(keyring: Keyring, order: str, signature: str) -> bool:
+    """Whether a payer who comes back was sent with this signature, for the order of this id."""
+    return keyring.signer(_RETURN_PURPOSE).verify(order.encode(), signature)
 
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
@@ -197,7 +191,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     assert job.subject_id is not None
     order = lock(uow, job.subject_id)
     if order.status == OrderStatus.CREATED:
-        order.is_failed, order.error = True, job.error
+        order.is_failed, order.error = True, error_shown(job)
         apply_facts(uow, order, OrderVia.JOB)
 
 

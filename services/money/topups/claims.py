@@ -10,64 +10,67 @@ import re
 from sqlalchemy import select
 
 from core import clock
-from core.errors import conflict, not_found
-from core.keyring import Keyring, Signer
+from core.keyring import Keyring
+from core.refusals.money import ORDER_CLAIMED, ORDER_NOT_FOUND, ORDER_OVER
 from models import OrderStatus, OrderVia, PaymentOrder
 from services.money.topups.settlement import apply_facts, lock
 from storage.unit_of_work import UnitOfWork
 
+_CLAIM_PURPOSE = "topup-claim"
+_HMAC_PURPOSE = "topup-claim-hmac"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 # Nothing comes of them any more.
 _OVER = (OrderStatus.FAILED, OrderStatus.REFUNDED)
 
 
-class ClaimTokens:
-    def __init__(self, keyring: Keyring) -> None:
-        self._maker = Signer(keyring, "topup-claim")
-        self._stored = Signer(keyring, "topup-claim-hmac")
-
-    def make(self, order_id: int) -> str:
-        return _spelt(self._maker.digest(_message(order_id)))
-
-    def hmac(self, token: str) -> bytes:
-        return self._stored.digest(token.encode())
-
-    def hmacs(self, token: str) -> list[bytes]:
-        return self._stored.digests(token.encode())
-
-    def again(self, order: PaymentOrder) -> str | None:
-        """The token that was made for the order; ``None`` when its key or its HMAC is gone."""
-        for digest in self._maker.digests(_message(order.id)):
-            token = _spelt(digest)
-            if order.claim_token_hmac in self.hmacs(token):
-                return token
-        return None
+def make_token(keyring: Keyring, order_id: int) -> str:
+    return _spelt(keyring.signer(_CLAIM_PURPOSE).digest(_message(order_id)))
 
 
-def find(uow: UnitOfWork, tokens: ClaimTokens, token: str) -> PaymentOrder:
+def token_hmac(keyring: Keyring, token: str) -> bytes:
+    """What the database keeps of a token."""
+    return keyring.signer(_HMAC_PURPOSE).digest(token.encode())
+
+
+def token_of(keyring: Keyring, order: PaymentOrder) -> str | None:
+    """The token that was made for the order; ``None`` when its key or its HMAC is gone."""
+    for digest in keyring.signer(_CLAIM_PURPOSE).digests(_message(order.id)):
+        token = _spelt(digest)
+        if order.claim_token_hmac in _hmacs(keyring, token):
+            return token
+    return None
+
+
+def find(uow: UnitOfWork, keyring: Keyring, token: str) -> PaymentOrder:
     """The order that a token was made for; raises ``order.not_found``."""
     order = None
     if _TOKEN.match(token):
-        query = select(PaymentOrder).where(PaymentOrder.claim_token_hmac.in_(tokens.hmacs(token)))
+        query = select(PaymentOrder).where(
+            PaymentOrder.claim_token_hmac.in_(_hmacs(keyring, token))
+        )
         order = uow.session.scalar(query)
     if order is None:
-        raise not_found("order.not_found", "There is no such order.")
+        raise ORDER_NOT_FOUND()
     return order
 
 
-def claim(uow: UnitOfWork, tokens: ClaimTokens, user_id: int, token: str) -> PaymentOrder:
+def claim(uow: UnitOfWork, keyring: Keyring, user_id: int, token: str) -> PaymentOrder:
     """Make the order this user's, and its credits too once it is paid. The first one gets it.
 
     Raises ``order.not_found``, ``order.claimed``, ``order.over``.
     """
-    order = lock(uow, find(uow, tokens, token).id)
+    order = lock(uow, find(uow, keyring, token).id)
     if order.user_id is not None:
-        raise conflict("order.claimed", "This order belongs to somebody already.")
+        raise ORDER_CLAIMED()
     if order.status in _OVER:
-        raise conflict("order.over", f"This order is {order.status}; there is nothing to claim.")
+        raise ORDER_OVER(status=order.status)
     order.user_id, order.claimed_at = user_id, clock.now()
     apply_facts(uow, order, OrderVia.CLAIM)
     return order
+
+
+def _hmacs(keyring: Keyring, token: str) -> list[bytes]:
+    return keyring.signer(_HMAC_PURPOSE).digests(token.encode())
 
 
 def _message(order_id: int) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import select
 
-from core.errors import not_found
+from core.refusals.money import ORDER_NOT_FOUND
 from models import OrderStatus, PaymentEvent, PaymentOrder, PaymentOrderChange
 from storage.unit_of_work import UnitOfWork
 
@@ -13,7 +13,7 @@ def get(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
     """The user's own order; raises ``order.not_found``."""
     order = uow.session.get(PaymentOrder, order_id)
     if order is None or order.user_id != user_id:
-        raise not_found("order.not_found", "There is no such order.")
+        raise ORDER_NOT_FOUND()
     return order
 
 

@@ -9,10 +9,20 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from core.currencies import Currency
-from core.errors import DomainError, invalid
 from core.money import MAX_AMOUNT, PLACES, is_storable
+from core.refusals.money import (
+    TOPUP_AMOUNT,
+    TOPUP_AMOUNT_DECIMALS,
+    TOPUP_AMOUNT_MISMATCH,
+    TOPUP_AMOUNT_MISSING,
+    TOPUP_AMOUNT_TOO_LARGE,
+    TOPUP_AMOUNT_TOO_SMALL,
+    TOPUP_BUYS_NOTHING,
+    TOPUP_BUYS_TOO_MUCH,
+    TOPUP_CURRENCY,
+)
 from core.settings import Settings
+from core.settings.currencies import Currency
 
 # What Stripe takes at most: eight digits of the minor unit.
 MAX_AMOUNT_MINOR = 99_999_999
@@ -64,11 +74,7 @@ def price(
     """
     rate = CreditRate(_currency(settings, currency), settings.credits_per_usd)
     if not amount and not credit_amount:
-        raise invalid(
-            "topup.amount_missing",
-            "body.amount or body.credit_amount must be above 0.",
-            field=_AMOUNT,
-        )
+        raise TOPUP_AMOUNT_MISSING()
     minor = _minor_of(rate.currency, amount) if amount else None
     if credit_amount:
         _check_credits(credit_amount)
@@ -88,33 +94,21 @@ def _currency(settings: Settings, code: str | None) -> Currency:
         if currency.code == code.upper():
             return currency
     known = ", ".join(currency.code for currency in settings.currencies)
-    raise invalid("topup.currency", f"body.currency: is one of {known}", field="body.currency")
+    raise TOPUP_CURRENCY(known=known)
 
 
 def _minor_of(currency: Currency, amount: Decimal) -> int:
     if not is_storable(amount) or amount < 0:
-        raise _not_an_amount(_AMOUNT)
+        raise TOPUP_AMOUNT(place=_AMOUNT, most=MAX_AMOUNT)
     minor = amount.scaleb(currency.digits)
     if minor != int(minor):
-        raise invalid(
-            "topup.amount",
-            f"{_AMOUNT}: an amount in {currency.code} has at most {currency.digits} decimals",
-            field=_AMOUNT,
-        )
+        raise TOPUP_AMOUNT_DECIMALS(currency=currency.code, digits=currency.digits)
     return int(minor)
 
 
 def _check_credits(credit_amount: Decimal) -> None:
     if not is_storable(credit_amount) or credit_amount < 0:
-        raise _not_an_amount(_CREDIT_AMOUNT)
-
-
-def _not_an_amount(field: str) -> DomainError:
-    return invalid(
-        "topup.amount",
-        f"{field}: is above 0, at most {MAX_AMOUNT:,} and has at most four decimals",
-        field=field,
-    )
+        raise TOPUP_AMOUNT(place=_CREDIT_AMOUNT, most=MAX_AMOUNT)
 
 
 def _agreed(rate: CreditRate, minor: int | None, credit_amount: Decimal) -> int:
@@ -124,32 +118,20 @@ def _agreed(rate: CreditRate, minor: int | None, credit_amount: Decimal) -> int:
         return price
     if rate.credits(minor) == credit_amount:
         return minor
-    raise invalid(
-        "topup.amount_mismatch",
-        f"{_AMOUNT} and {_CREDIT_AMOUNT} do not agree; send one of them.",
-        field=_AMOUNT,
-    )
+    raise TOPUP_AMOUNT_MISMATCH()
 
 
 def _check_bounds(currency: Currency, minor: int, field: str) -> None:
     least = int(currency.minimum.scaleb(currency.digits))
     if minor < least:
-        raise invalid(
-            "topup.amount_too_small",
-            f"{field}: the smallest order is {currency.minimum} {currency.code}",
-            field=field,
-        )
+        raise TOPUP_AMOUNT_TOO_SMALL(place=field, least=currency.minimum, currency=currency.code)
     if minor > MAX_AMOUNT_MINOR:
         most = Decimal(MAX_AMOUNT_MINOR).scaleb(-currency.digits)
-        raise invalid(
-            "topup.amount_too_large",
-            f"{field}: the largest order is {most:,} {currency.code}",
-            field=field,
-        )
+        raise TOPUP_AMOUNT_TOO_LARGE(place=field, most=most, currency=currency.code)
 
 
 def _check_bought(credit_amount: Decimal) -> None:
     if not credit_amount:
-        raise invalid("topup.amount_too_small", f"{_AMOUNT}: buys no credits at all", field=_AMOUNT)
+        raise TOPUP_BUYS_NOTHING()
     if credit_amount > MAX_AMOUNT:
-        raise invalid("topup.amount_too_large", f"{_AMOUNT}: buys too many credits", field=_AMOUNT)
+        raise TOPUP_BUYS_TOO_MUCH()

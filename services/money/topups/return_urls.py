@@ -5,9 +5,9 @@ import re
 from collections.abc import Collection
 from urllib.parse import parse_qsl, urlencode
 
-from core import origins
-from core.errors import invalid
-from core.origins import LOOPBACK_WORD
+from core.refusals.money import TOPUP_REDIRECT_NOT_ALLOWED
+from core.settings import origins
+from core.settings.origins import LOOPBACK_WORD
 
 MAX_REDIRECT_URL_CHARACTERS = 2_048
 # What we add; an address that brings its own could tell its page that it was paid.
@@ -27,12 +27,8 @@ _ESCAPED_TRICK = re.compile(r"%(?:[01][0-9a-f]|7f|5c)", re.IGNORECASE)
 def check(url: str, allowed: Collection[str]) -> None:
     """Raises ``topup.redirect_not_allowed``."""
     if not _is_allowed(url, allowed):
-        raise invalid(
-            "topup.redirect_not_allowed",
-            "body.redirect_url: is an absolute http or https address of an allowed origin, at most "
-            f"{MAX_REDIRECT_URL_CHARACTERS} characters, whose query has no {ORDER} or {STATUS} of "
-            "its own",
-            field="body.redirect_url",
+        raise TOPUP_REDIRECT_NOT_ALLOWED(
+            most=MAX_REDIRECT_URL_CHARACTERS, order=ORDER, status=STATUS
         )
 
 

@@ -1,7 +1,7 @@
 """What an operator decides about an order whose payment did not fit it."""
 
 from core import clock
-from core.errors import conflict
+from core.refusals.money import ORDER_NOT_IN_REVIEW
 from models import OrderStatus, OrderVia, PaymentOrder, Resolution
 from services.money.topups.settlement import apply_facts, lock
 from storage.unit_of_work import UnitOfWork
@@ -14,7 +14,7 @@ def resolve(uow: UnitOfWork, order_id: int, resolution: Resolution) -> PaymentOr
     """
     order = lock(uow, order_id)
     if order.status != OrderStatus.REVIEW:
-        raise conflict("order.not_in_review", f"Order {order_id} is {order.status}.")
+        raise ORDER_NOT_IN_REVIEW(order_id=order_id, status=order.status)
     order.resolution = resolution
     if resolution is Resolution.CREDIT:
         order.paid_at = order.paid_at or clock.now()

@@ -12,8 +12,8 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DataError
 
 from core import clock
-from core.errors import not_found
 from core.logging import get_logger
+from core.refusals.money import ORDER_NOT_FOUND
 from integrations.payments.port import DisputeStatus, Evidence, PaymentChannel
 from models import OrderStatus, OrderVia, PaymentOrder
 from services.money.topups import facts
@@ -39,7 +39,7 @@ def lock(uow: UnitOfWork, order_id: int) -> PaymentOrder:
     """The order, which nobody else changes until the transaction ends; ``order.not_found``."""
     order = uow.session.get(PaymentOrder, order_id, with_for_update=True, populate_existing=True)
     if order is None:
-        raise not_found("order.not_found", "There is no such order.")
+        raise ORDER_NOT_FOUND()
     return order
 
 

@@ -4,11 +4,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.devstack.supervisor.open_checkout import Checkout, open_checkout
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser, own
 
 
-@pytest.fixture
-def ordinary_user() -> Iterator[OrdinaryUser]:
+@pytest.fixture(scope="session")
+def checkout() -> Iterator[Checkout]:
+    """Our modules and packages where other users than root can read them."""
     # Not below pytest's own directory, which is closed to others.
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
-        yield own(Path(directory))
+        Path(directory).chmod(0o755)
+        yield open_checkout(Path(directory))
+
+
+@pytest.fixture
+def ordinary_user(checkout: Checkout) -> Iterator[OrdinaryUser]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        yield own(Path(directory), checkout)

@@ -1,52 +1,45 @@
 import os
 import shutil
 import subprocess
-import sys
-import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-_ID = 65534
+from tests.devstack.supervisor.open_checkout import ORDINARY_ID, Checkout, as_ordinary_user
 
 
 @dataclass(frozen=True)
 class OrdinaryUser:
-    """Somebody without root's powers, and a directory of theirs."""
+    """A user without root's powers, with a directory that belongs to this user."""
 
     directory: Path
+    checkout: Checkout
 
     def run_python(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        found = {**self._modules(), **variables}
+        return self.run(str(self.checkout.python), *words, directory=None, **found)
+
+    def run(
+        self, *words: str, directory: Path | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*_become(), _interpreter(), *words],
+            as_ordinary_user(*words),
             check=False,
             capture_output=True,
             text=True,
             timeout=60,
-            cwd=self.directory,
-            env={**os.environ, **_modules(), "HOME": str(self.directory), **variables},
+            cwd=directory or self.directory,
+            env={**os.environ, "HOME": str(self.directory), **variables},
         )
 
-
-def _become() -> list[str]:
-    return ["setpriv", f"--reuid={_ID}", f"--regid={_ID}", "--clear-groups"]
-
-
-def own(directory: Path) -> OrdinaryUser:
-    shutil.chown(directory, _ID, _ID)
-    return OrdinaryUser(directory)
-
-
-def _modules() -> dict[str, str]:
-    source = str(Path(__file__).parents[3])
-    return {"PYTHONPATH": os.pathsep.join([source, sysconfig.get_paths()["purelib"]])}
+    def _modules(self) -> dict[str, str]:
+        modules = (self.checkout.source, self.checkout.packages)
+        libraries = {"LD_LIBRARY_PATH": str(self.checkout.libraries)}
+        return {
+            "PYTHONPATH": os.pathsep.join(map(str, modules)),
+            **(libraries if self.checkout.libraries else {}),
+        }
 
 
-def _interpreter() -> str:
-    """Ours, or the system's of the same version where ours lies in root's private directory."""
-    system = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
-    for path in (sys.executable, system):
-        # Through a shell: the first program after a change of user still starts as root may.
-        probe = [*_become(), "sh", "-c", 'exec "$0" -c ""', path]
-        if subprocess.run(probe, check=False, capture_output=True).returncode == 0:
-            return path
-    raise LookupError("no Python that an ordinary user may run")
+def own(directory: Path, checkout: Checkout) -> OrdinaryUser:
+    shutil.chown(directory, ORDINARY_ID, ORDINARY_ID)
+    return OrdinaryUser(directory, checkout)

@@ -1,8 +1,4 @@
-import os
 import stat
-import subprocess
-import sys
-from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
 import pytest
@@ -90,24 +86,3 @@ def test_the_home_is_named_by_the_environment(
     assert from_environment().path == tmp_path / ".pressroom"
     monkeypatch.setenv("PRESSROOM_HOME", "elsewhere")
     assert from_environment().path == tmp_path / "elsewhere"
-
-
-def test_compiled_modules_go_to_the_home_only_where_they_cannot_stay_beside_the_sources(
-    home: Home,
-) -> None:
-    code = (
-        "import sys\nfrom pathlib import Path\n"
-        "from devstack.supervisor.home import bytecode, home\n"
-        f"bytecode.keep(home.Home(Path({str(home.path)!r})))\nimport wave\n"
-    )
-    kept_elsewhere = {**os.environ, "PYTHONPYCACHEPREFIX": str(home.path / "elsewhere")}
-    subprocess.run([sys.executable, "-c", code], check=True, env=kept_elsewhere)
-    assert not home.bytecode.exists()
-    forbidden = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    forbidden.pop("PYTHONPYCACHEPREFIX", None)
-    subprocess.run([sys.executable, "-c", code], check=True, env=forbidden)
-    spec = find_spec("sqlalchemy")
-    assert spec is not None
-    assert spec.origin is not None
-    is_compiled = Path(cache_from_source(spec.origin)).exists()
-    assert bool(list(home.bytecode.rglob("wave*.pyc"))) is not is_compiled

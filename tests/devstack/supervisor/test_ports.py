@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from devstack.supervisor.errors import StackError
-from devstack.supervisor.processes.ports import PortPicker, from_setting, is_free
+from devstack.supervisor.processes.ports import PortPicker, is_free, port_from_setting
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def test_a_taken_port_names_itself_its_setting_and_its_holder(
 ) -> None:
     monkeypatch.setenv("PORT", str(taken))
     with pytest.raises(StackError) as refused:
-        from_setting("PORT", 8000)
+        port_from_setting("PORT", 8000)
     assert refused.value.exit_code == 2
     assert f"Port {taken} is taken" in str(refused.value)
     assert f"pid {os.getpid()}" in str(refused.value)
@@ -31,7 +31,7 @@ def test_a_taken_port_names_itself_its_setting_and_its_holder(
 def test_what_is_no_port_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOWER_PORT", text)
     with pytest.raises(StackError, match="FLOWER_PORT"):
-        from_setting("FLOWER_PORT", 5555)
+        port_from_setting("FLOWER_PORT", 5555)
 
 
 def test_a_port_is_free_again_once_its_server_has_ended() -> None:

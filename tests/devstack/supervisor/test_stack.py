@@ -22,6 +22,7 @@ from minio.error import S3Error
 
 from core.settings import Settings
 from devstack.supervisor.embedded.stack import Services, embedded_services
+from tests.devstack.supervisor.open_checkout import Checkout
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
 from tests.devstack.supervisor.waiting import runs, until, users_of
 
@@ -199,10 +200,11 @@ def test_an_ordinary_user_can_run_it(ordinary_user: OrdinaryUser) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user needs no such way")
 def test_root_without_user_namespaces_runs_postgres_as_nobody(
-    monkeypatch: pytest.MonkeyPatch,
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Path(tempfile.mkdtemp(dir="/tmp"))
     monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.syspath_prepend(checkout.packages)
     try:
         for _ in range(2):  # the second run finds the data that belongs to nobody
             with embedded_services(home) as services:

@@ -18,7 +18,7 @@ import psutil
 import psycopg2
 import pytest
 
-from core.mail_server import MailSender, MailServer
+from core.settings.mail_server import MailSender, MailServer
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser

@@ -7,7 +7,11 @@ from typing import TypeVar
 
 from core.errors import DomainError
 from core.settings import Settings
-from devstack.sandbox.challenge_settings import SANDBOX_PREFIX, SITEVERIFY_PATHS, sandbox_settings
+from devstack.sandbox.sandbox_settings import (
+    CHALLENGES_PREFIX,
+    SITEVERIFY_PATHS,
+    challenge_settings,
+)
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
 
@@ -35,7 +39,7 @@ def settings(**chosen: object) -> Settings:
 def of_sandbox(url: str, **chosen: str) -> Settings:
     names = {
         name.removeprefix("PRESSROOM_").lower(): value
-        for name, value in sandbox_settings(url, {}).items()
+        for name, value in challenge_settings(url, {}).items()
     }
     return settings(**{**names, **chosen})
 
@@ -52,7 +56,7 @@ def token(start: str) -> str:
 
 
 def sandbox_path(provider: ChallengeProviderName) -> str:
-    return SANDBOX_PREFIX + SITEVERIFY_PATHS[provider]
+    return CHALLENGES_PREFIX + SITEVERIFY_PATHS[provider]
 
 
 async def outcome(work: Awaitable[None]) -> str:

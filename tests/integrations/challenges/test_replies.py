@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from core.errors import DomainError, Kind
 from core.settings import Settings
-from devstack.sandbox.challenge_settings import sandbox_secret, sandbox_site_key
+from devstack.sandbox.sandbox_settings import challenge_secret, challenge_site_key
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
 from tests.integrations.challenges.server import Server
@@ -49,11 +49,11 @@ def test_it_posts_a_form_of_secret_token_and_address(
     with_address, without = server.asked
     assert with_address.headers["Content-Type"] == "application/x-www-form-urlencoded"
     own = (
-        {"sitekey": sandbox_site_key(provider)}
+        {"sitekey": challenge_site_key(provider)}
         if provider == ChallengeProviderName.HCAPTCHA
         else {}
     )
-    expected = {"secret": sandbox_secret(provider), "response": "a b&c=d", **own}
+    expected = {"secret": challenge_secret(provider), "response": "a b&c=d", **own}
     assert with_address.form == {**expected, "remoteip": "2001:db8::1"}
     assert without.form == {**expected, "response": "t"}
 

@@ -5,8 +5,8 @@ import asyncio
 import httpx
 import pytest
 
-from devstack.sandbox.challenge_settings import sandbox_secret
 from devstack.sandbox.challenges import TOKENS, ChallengeStub
+from devstack.sandbox.sandbox_settings import challenge_secret
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
 from tests.integrations.challenges.setting import (
@@ -131,7 +131,7 @@ def test_hcaptcha_refuses_a_site_key_of_another_account(sandbox: str) -> None:
 def test_a_used_token_gets_the_provider_s_own_code(
     sandbox: str, provider: ChallengeProviderName, code: str
 ) -> None:
-    form = {"secret": sandbox_secret(provider), "response": token("pass-")}
+    form = {"secret": challenge_secret(provider), "response": token("pass-")}
     url = sandbox + sandbox_path(provider)
     assert httpx.post(url, data=form).json()["success"] is True
     assert httpx.post(url, data=form).json() == {"success": False, "error-codes": [code]}
@@ -142,7 +142,7 @@ def test_a_used_token_gets_the_provider_s_own_code(
     [
         ({}, "missing-input-secret"),
         ({"secret": "another", "response": "pass-x"}, "invalid-input-secret"),
-        ({"secret": sandbox_secret("turnstile")}, "missing-input-response"),
+        ({"secret": challenge_secret("turnstile")}, "missing-input-response"),
     ],
 )
 def test_the_sandbox_names_what_is_missing(sandbox: str, form: dict[str, str], code: str) -> None:
@@ -155,7 +155,7 @@ def test_the_sandbox_remembers_a_bounded_number_of_tokens(monkeypatch: pytest.Mo
     desk = ChallengeStub("turnstile")
 
     async def passes(token: str) -> bool:
-        reply = await desk.verify(sandbox_secret("turnstile"), token, "")
+        reply = await desk.verify(challenge_secret("turnstile"), token, "")
         return b'"success":true' in reply.body
 
     async def all_of(*tokens: str) -> list[bool]:

@@ -5,7 +5,7 @@ import pytest
 
 from core.errors import DomainError, Kind
 from core.settings import Settings, SettingsError, load_settings
-from devstack.sandbox.challenge_settings import sandbox_settings
+from devstack.sandbox.sandbox_settings import challenge_settings
 from devstack.supervisor.home import environment
 from integrations.challenges.port import Challenge, ChallengeProviderName
 from integrations.challenges.registry import Challenges
@@ -126,7 +126,7 @@ def test_a_provider_of_which_the_user_names_anything_is_the_user_s(
         monkeypatch.delenv(name)
     own_name = f"PRESSROOM_{provider.upper()}_{named}"
     monkeypatch.setenv(own_name, "http://mine.example")
-    chosen = sandbox_settings(SANDBOX, environment.own_settings())
+    chosen = challenge_settings(SANDBOX, environment.own_settings())
     programs = environment.for_programs(chosen)
     about = {name for name in programs if name.startswith(f"PRESSROOM_{provider.upper()}_")}
     assert about == {own_name}
@@ -138,5 +138,5 @@ def test_a_provider_of_which_the_user_names_anything_is_the_user_s(
 
 def test_the_user_s_host_names_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRESSROOM_CHALLENGE_HOSTNAMES", "127.0.0.1")
-    chosen = sandbox_settings(SANDBOX, environment.own_settings())
+    chosen = challenge_settings(SANDBOX, environment.own_settings())
     assert environment.for_programs(chosen)["PRESSROOM_CHALLENGE_HOSTNAMES"] == "127.0.0.1"

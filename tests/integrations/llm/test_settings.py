@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from core.settings import Settings
-from devstack.sandbox.llm_settings import SANDBOX_API_KEY, sandbox_settings
+from devstack.sandbox.sandbox_settings import LLM_API_KEY, llm_settings
 from devstack.supervisor.home.environment import for_programs
 from integrations.llm.registry import language_model
 from tests.integrations.challenges.setting import settings
@@ -71,14 +71,14 @@ def test_a_server_of_ones_own_needs_no_key() -> None:
 
 
 def test_the_development_stack_stays_offline_by_itself() -> None:
-    assert sandbox_settings(SANDBOX, {}) == {}
+    assert llm_settings(SANDBOX, {}) == {}
 
 
 def test_with_the_provider_alone_the_development_stack_asks_its_sandbox() -> None:
-    chosen = sandbox_settings(SANDBOX, {"PRESSROOM_LLM_PROVIDER": "openai"})
+    chosen = llm_settings(SANDBOX, {"PRESSROOM_LLM_PROVIDER": "openai"})
     assert chosen == {
         "PRESSROOM_LLM_BASE_URL": f"{SANDBOX}/llm/v1",
-        "PRESSROOM_LLM_API_KEY": SANDBOX_API_KEY,
+        "PRESSROOM_LLM_API_KEY": LLM_API_KEY,
         "PRESSROOM_LLM_MODEL": "sandbox",
     }
 
@@ -87,7 +87,7 @@ def test_a_model_of_the_sandbox_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PRESSROOM_LLM_PROVIDER", "openai")
     monkeypatch.setenv("PRESSROOM_LLM_MODEL", "sandbox-429")
     own = {"PRESSROOM_LLM_PROVIDER": "openai", "PRESSROOM_LLM_MODEL": "sandbox-429"}
-    seen = for_programs(sandbox_settings(SANDBOX, own))
+    seen = for_programs(llm_settings(SANDBOX, own))
     assert seen["PRESSROOM_LLM_MODEL"] == "sandbox-429"
     assert seen["PRESSROOM_LLM_BASE_URL"] == f"{SANDBOX}/llm/v1"
 
@@ -95,4 +95,4 @@ def test_a_model_of_the_sandbox_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("name", ["BASE_URL", "API_KEY"])
 def test_a_server_of_the_users_is_theirs_altogether(name: str) -> None:
     own = {"PRESSROOM_LLM_PROVIDER": "openai", f"PRESSROOM_LLM_{name}": "theirs"}
-    assert sandbox_settings(SANDBOX, own) == {}
+    assert llm_settings(SANDBOX, own) == {}

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping
 
-from core.mail_server import MailSender, MailServer
+from core.settings.mail_server import MailSender, MailServer
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
 

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.errors import DomainError
-from core.mail_server import MailSender, MailServer
+from core.settings.mail_server import MailSender, MailServer
 from devstack.sandbox.mailbox import parse
 from integrations.mail.message import compose
 from integrations.mail.port import Mail

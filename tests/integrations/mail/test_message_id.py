@@ -1,7 +1,7 @@
 import re
 from email import message_from_bytes
 
-from core.mail_server import MailSender
+from core.settings.mail_server import MailSender
 from integrations.mail.message import compose
 from integrations.mail.port import Mail
 

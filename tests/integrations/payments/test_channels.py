@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import DomainError, Kind
 from core.settings import Settings
-from devstack.sandbox.payment_settings import sandbox_settings
+from devstack.sandbox.sandbox_settings import payment_settings
 from devstack.sandbox.stripe.keys import StripeKeys
 from integrations.payments.port import OpenedCheckout, PaymentChannel
 from integrations.payments.registry import PaymentChannels
@@ -144,11 +144,11 @@ def test_no_key_shows_in_settings_that_are_printed(keys: StripeKeys) -> None:
 
 
 def test_the_stack_draws_keys_anew_and_leaves_alone_what_the_user_set() -> None:
-    first, second = sandbox_settings("http://127.0.0.1:1", {}), sandbox_settings("", {})
+    first, second = payment_settings("http://127.0.0.1:1", {}), payment_settings("", {})
     assert len({*first.values(), *second.values()}) == 6
     own = {"PRESSROOM_PAYMENTS_SANDBOX_URL": "http://127.0.0.1:2"}
-    assert sandbox_settings("http://127.0.0.1:1", own) == {}
+    assert payment_settings("http://127.0.0.1:1", own) == {}
     stripe = {"PRESSROOM_STRIPE_SECRET_KEY": "sk_test_real"}
-    assert sandbox_settings("http://127.0.0.1:1", stripe)
+    assert payment_settings("http://127.0.0.1:1", stripe)
     names = {name.removeprefix("PRESSROOM_").lower() for name in first}
     assert names <= set(Settings.model_fields)

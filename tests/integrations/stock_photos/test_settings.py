@@ -3,7 +3,7 @@ from pydantic import SecretStr
 
 from core.errors import DomainError
 from core.settings import Settings
-from devstack.sandbox.stock_photo_settings import sandbox_settings
+from devstack.sandbox.sandbox_settings import stock_photo_settings
 from integrations.stock_photos.port import PhotoProviderName
 from integrations.stock_photos.registry import StockPhotoProviders
 
@@ -15,7 +15,7 @@ OPENVERSE = "PRESSROOM_OPENVERSE_BASE_URL"
 
 
 def test_the_development_stack_asks_its_sandbox() -> None:
-    chosen = sandbox_settings(SANDBOX, {})
+    chosen = stock_photo_settings(SANDBOX, {})
     assert chosen[PROVIDER] == "unsplash"
     assert chosen[UNSPLASH] == f"{SANDBOX}/unsplash"
     assert chosen[OPENVERSE] == f"{SANDBOX}/openverse"
@@ -23,10 +23,10 @@ def test_the_development_stack_asks_its_sandbox() -> None:
 
 
 def test_what_the_user_sets_of_a_provider_makes_it_theirs() -> None:
-    chosen = sandbox_settings(SANDBOX, {KEY: "their own"})
+    chosen = stock_photo_settings(SANDBOX, {KEY: "their own"})
     assert {UNSPLASH, KEY}.isdisjoint(chosen)
     assert OPENVERSE in chosen
-    chosen = sandbox_settings(SANDBOX, {OPENVERSE: "https://openverse.example"})
+    chosen = stock_photo_settings(SANDBOX, {OPENVERSE: "https://openverse.example"})
     assert OPENVERSE not in chosen
     assert {UNSPLASH, KEY} <= chosen.keys()
 

@@ -13,7 +13,6 @@ HASH = "0123456789abcdef"
 generated = settings(
     max_examples=sized(150, 10_000),
     deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
 

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from core.errors import DomainError
-from devstack.sandbox.llm.victim import HANDLE, LINK
+from devstack.sandbox.llm.behaviours import HANDLE, LINK
 from integrations.llm.port import LanguageModel
 from services.composer import model, rules
 from services.composer.post import MetadataField, PlainPost, Post, PostMetadata

@@ -10,6 +10,8 @@ from storage.resources import Resources
 from tests.probe.bench import Bench, make_bench
 from tests.stack import Stack
 
+CANCELLED = {"code": "job.cancelled", "message": "The job was cancelled."}
+
 
 @pytest.fixture(scope="session")
 def quiet(make_stack: Callable[[str], Stack]) -> Bench:

@@ -6,15 +6,17 @@ import pytest
 from redis.client import PubSub
 from sqlalchemy import func, text
 
+from core.errors import DomainError, Kind
 from models import IdempotencyRecord, Job, JobStatus
 from services.jobs import lease as leases
 from services.jobs import sweep
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
-from storage.notifications import CHANNEL, job_topic, message
+from services.jobs.records import error_shown
+from storage.redis.notifications import CHANNEL, job_topic, message
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 from tests.probe.bench import Bench
-from tests.services.jobs.conftest import change, claim
+from tests.services.jobs.conftest import CANCELLED, change, claim
 from tests.stack import eventually
 
 
@@ -102,7 +104,7 @@ def test_worker_that_lost_its_lease_writes_nothing_and_its_whole_transaction_rol
 
 _FINISHES: tuple[Callable[[UnitOfWork, Lease], object], ...] = (
     lambda uow, lease: leases.succeed(uow, lease, {"by": "the loser"}),
-    lambda uow, lease: leases.fail(uow, lease, code="x.y", message="z"),
+    lambda uow, lease: leases.fail(uow, lease, DomainError(Kind.INVALID, "x.y", "z")),
     lambda uow, lease: leases.progress(uow, lease, done=9),
     lambda uow, lease: leases.retry_later(uow, lease, timedelta(0)),
     leases.yield_turn,
@@ -203,14 +205,24 @@ def test_cancelled_job_whose_worker_was_lost_ends_as_cancelled(
     change(resources, claimed.job_id, cancel_requested=True, lease_expires_at=func.now())
     assert sweep.requeue_lost(resources) == 1
     job = quiet.job(claimed.job_id)
-    assert (job.status, job.error) == (JobStatus.CANCELLED, leases.JOB_CANCELLED)
+    assert (job.status, error_shown(job)) == (JobStatus.CANCELLED, CANCELLED)
 
 
 def test_failure_frees_the_idempotency_key(quiet: Bench, resources: Resources) -> None:
     job_id = _with_idempotency_record(quiet, resources)
     with resources.unit_of_work() as uow:
-        leases.fail(uow, claim(resources, job_id), code="probe.refused", message="no")
+        leases.fail(uow, claim(resources, job_id), DomainError(Kind.INVALID, "probe.refused", "no"))
     assert _records(quiet) == 0
+
+
+def test_error_keeps_its_kind_and_is_shown_without_it(
+    quiet: Bench, claimed: Lease, resources: Resources
+) -> None:
+    with resources.unit_of_work() as uow:
+        leases.fail(uow, claimed, DomainError(Kind.UNAVAILABLE, "probe.away", "not now"))
+    job = quiet.job(claimed.job_id)
+    assert job.error == {"kind": "unavailable", "code": "probe.away", "message": "not now"}
+    assert error_shown(job) == {"code": "probe.away", "message": "not now"}
 
 
 def test_success_keeps_the_idempotency_key(quiet: Bench, resources: Resources) -> None:

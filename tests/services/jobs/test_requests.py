@@ -1,17 +1,19 @@
 import pytest
 from sqlalchemy import func
 
-from core.errors import DomainError
+from core.errors import DomainError, Kind
 from core.scopes import EVERYTHING_OF_A_USER, Scope
 from models import JobStatus
-from services.access.api_keys import Caller
+from services.access.caller import Caller
 from services.jobs import lease as leases
 from services.jobs import records
 from services.jobs.lease import Lease
+from services.jobs.records import error_shown
+from services.jobs.transitions import LEASE
 from storage.resources import Resources
 from tests.probe.bench import Bench
 from tests.probe.kind import plan
-from tests.services.jobs.conftest import change, claim
+from tests.services.jobs.conftest import CANCELLED, change, claim
 
 
 def caller_of(user_id: int, scopes: frozenset[Scope] = EVERYTHING_OF_A_USER) -> Caller:
@@ -35,7 +37,7 @@ def test_queued_job_is_cancelled_at_once_with_its_subject(
     with resources.unit_of_work() as uow:
         assert records.cancel(uow, caller, job_id) == 1
     job = quiet.job(job_id)
-    assert (job.status, job.error) == (JobStatus.CANCELLED, leases.JOB_CANCELLED)
+    assert (job.status, error_shown(job)) == (JobStatus.CANCELLED, CANCELLED)
     assert quiet.stack.query("SELECT abandoned FROM probe_plans WHERE id = %s", job.subject_id) == [
         (1,)
     ]
@@ -71,7 +73,7 @@ def test_failed_job_of_a_retryable_kind_starts_afresh(
 ) -> None:
     change(resources, job_id, crashes=2)
     with resources.unit_of_work() as uow:
-        leases.fail(uow, claim(resources, job_id), code="x.y", message="z")
+        leases.fail(uow, claim(resources, job_id), DomainError(Kind.INVALID, "x.y", "z"))
     with resources.unit_of_work() as uow:
         assert records.retry(uow, caller, job_id) == 1
     job = quiet.job(job_id)
@@ -126,7 +128,7 @@ def test_job_is_beyond_a_credential_without_its_kinds_scope(
 def test_job_tells_its_rate_and_the_time_to_go(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
-    change(resources, claimed.job_id, started_at=func.now() - leases.LEASE)
+    change(resources, claimed.job_id, started_at=func.now() - LEASE)
     with resources.unit_of_work() as uow:
         leases.progress(uow, claimed, done=50, total=100)
     found = records.progress_of(quiet.job(claimed.job_id))

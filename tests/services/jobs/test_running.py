@@ -61,7 +61,7 @@ def test_transient_failures_without_end_fail_the_job(bench: Bench) -> None:
 def test_refusal_is_not_tried_again_and_its_reason_is_the_jobs(bench: Bench) -> None:
     job = bench.finished(bench.enqueue(refuse="No such thing."))
     assert (job.status, job.attempt) == (JobStatus.FAILED, 1)
-    assert job.error == {"code": "probe.refused", "message": "No such thing."}
+    assert job.error == {"kind": "invalid", "code": "probe.refused", "message": "No such thing."}
 
 
 def test_running_job_is_cancelled_within_seconds(bench: Bench) -> None:

@@ -1,37 +1,35 @@
-"""One chunk of rows onto a list, in one transaction: set-based, and each row once.
+"""Applies one chunk of rows to a list: in one transaction, by set-based statements.
 
-The rows are copied into a temporary table, judged there against people, subscriptions and
-opt-outs, and the consequences of the verdicts are written by statements for all rows at once. The
-list's lock (``services.mailing.subscriptions.locks``) keeps every other act on the list out until
-the commit, so that a verdict still holds when it is written. People are made in the order of their
+The rows are copied into a temporary table and judged there against people, subscriptions and
+opt-outs. Then a few statements write the consequences for all rows at once. The list's lock
+(``services.mailing.subscriptions.locks``) keeps every other act on the list out until the commit,
+so that a verdict still holds when it is written. People are inserted in the order of their
 addresses, so that two imports can't wait for each other.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import text
 
 from core.errors import TransientError
-from core.keyring import Signer
+from core.keyring import Keyring
 from models import MemberImport
 from services.mailing.imports.applying import staging, verdicts
-from services.mailing.imports.entries import JudgedRow, decode, verdict_of
+from services.mailing.imports.applying.verdicts import ADDED, ALREADY, LEFT, OPTED_OUT
+from services.mailing.imports.chunks import JudgedRow, decode, verdict_of
 from services.mailing.subscriptions import locks
 from storage.unit_of_work import UnitOfWork
-
-ADDED, ALREADY, OPTED_OUT, LEFT = "added", "already", "opted_out", "left"
 
 
 @dataclass(frozen=True)
 class AppliedChunk:
-    """What one chunk came to.
+    """The result of one chunk.
 
     Attributes:
-        counts: rows by verdict; ``left`` rows count as opted out.
-        updated: how many members that were active before got another name or tier.
+        counts: the number of rows by verdict; ``left`` rows count as opted out.
+        updated: the number of members, active before, who got another name or tier.
         not_added: the CSV lines of all rows that were not added.
     """
 
@@ -42,45 +40,44 @@ class AppliedChunk:
 
 @dataclass(frozen=True)
 class PreparedChunk:
-    """Rows that are ready to be applied: all that can be done for them without the database."""
+    """Rows of which all is prepared that needs no database."""
 
-    entries: list[JudgedRow]
+    rows: list[JudgedRow]
     lines: str
 
 
 def prepare(encoded: bytes) -> PreparedChunk:
-    """A chunk as it was stored."""
-    entries = decode(encoded)
-    return PreparedChunk(entries, staging.copy_lines(entries))
+    """Decode a stored chunk, and write its lines for COPY."""
+    rows = decode(encoded)
+    return PreparedChunk(rows, staging.copy_lines(rows))
 
 
 def apply(
-    uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: PreparedChunk
+    uow: UnitOfWork, keyring: Keyring, task: MemberImport, chunk: PreparedChunk
 ) -> AppliedChunk:
-    """Do what the rows ask for, as far as the people on the list allow it."""
+    """Add and update members as the rows say, as far as opt-outs allow it."""
     locks.lock_list(uow, task.list_id)
-    found = _judge(uow, signer, task, chunk)
+    found = _judge(uow, keyring, task, chunk)
     updated = _count(uow, _COUNT_UPDATED) if task.on_existing == "update" else 0
     counts = Counter(found)
     if not task.dry_run and (counts[ADDED] or counts[LEFT] or updated):
         _write(uow, task, counts)
     counts[OPTED_OUT] += counts.pop(LEFT, 0)
     width = len(verdicts.header_of(task))
-    return AppliedChunk(
-        counts, updated, verdicts.rejects_csv(_not_added(chunk.entries, found), width)
-    )
+    return AppliedChunk(counts, updated, verdicts.rejects_csv(chunk.rows, found, width))
 
 
-def _judge(uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: PreparedChunk) -> list[str]:
-    """Each row's verdict; rows for which there is something to do are in ``judged`` too."""
-    found = [verdict_of(entry) or ALREADY for entry in chunk.entries]
+def _judge(
+    uow: UnitOfWork, keyring: Keyring, task: MemberImport, chunk: PreparedChunk
+) -> list[str]:
+    """Each row's verdict. Rows that change something are in the table ``judged`` too."""
+    found = [verdict_of(row) or ALREADY for row in chunk.rows]
     update = task.on_existing == "update"
     parameters: dict[str, Any] = {"list_id": task.list_id, "update": update}
     staging.make_tables(uow)
     staging.copy_rows(uow, chunk.lines)
     parameters["has_opt_outs"] = _count(uow, _HAS_OPT_OUTS, parameters) > 0
-    everybody = parameters["has_opt_outs"]
-    staging.copy_digests(uow, signer, chunk.entries, everybody=everybody)
+    staging.copy_digests(uow, keyring, chunk.rows, all_rows=parameters["has_opt_outs"])
     staging.analyze(uow)
     for verdict, numbers in uow.session.execute(text(_JUDGE), parameters):
         for number in numbers:
@@ -91,10 +88,10 @@ def _judge(uow: UnitOfWork, signer: Signer, task: MemberImport, chunk: PreparedC
 def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
     parameters = {"list_id": task.list_id, "import_id": task.id, "user_id": task.user_id}
     if _count(uow, _COUNT_KNOWN_PEOPLE) != _count(uow, _HOLD_KNOWN_PEOPLE):
-        # Erased since they were found: their address is a stranger's now.
+        # A person was erased after the lookup; the address may now belong to a different person.
         raise TransientError("a person was erased meanwhile")
     wanted = _count(uow, _COUNT_NEW_PEOPLE)
-    # Somebody else may have made one of them meanwhile; and may have been erased since.
+    # Another transaction may have made one of these people meanwhile, and erased them since.
     if wanted and _rows(uow, _ADD_PEOPLE) != wanted and _rows(uow, _FIND_PEOPLE_AGAIN) != wanted:
         raise TransientError("a person was made meanwhile, and erased")
     if counts[LEFT]:
@@ -107,7 +104,7 @@ def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
 
 
 def _rows(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
-    """How many rows the statement wrote."""
+    """The number of rows that the statement wrote."""
     result = uow.session.execute(text(statement), parameters or {})
     return int(result.rowcount)  # type: ignore[attr-defined]
 
@@ -116,28 +113,17 @@ def _count(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = 
     return uow.session.scalar(text(statement), parameters or {}) or 0
 
 
-def _not_added(
-    entries: Sequence[JudgedRow], found: Sequence[str]
-) -> Iterable[tuple[JudgedRow, str, str]]:
-    for entry, verdict in zip(entries, found, strict=True):
-        if verdict == ADDED:
-            continue
-        if entry.code is not None:
-            yield entry, entry.code, entry.reason or ""
-        else:
-            yield entry, *verdicts.REASONS[verdict]
-
-
 _HAS_OPT_OUTS = (
     "SELECT count(*) FROM (SELECT 1 FROM opt_outs WHERE list_id = :list_id LIMIT 1) AS o"
 )
 
-# -- what follows from the rows ------------------------------------------------------------------
+# -- the verdicts, and what follows from them ----------------------------------------------------
 
-# One row is looked up at a time, which OFFSET 0 insists on: statistics know nothing of a list or an
-# import that is growing now, and a plan for the one row that they expect reads all of it for each.
+# OFFSET 0 makes Postgres look up one row at a time. Its statistics know nothing of a list or an
+# import that is growing now: it would expect one row, and choose a plan that reads the whole list
+# for each row.
 #
-# A tier that the file does not name leaves the member's own as it is; so does an empty name.
+# Without a tier in the file the member's own tier stays; so does the name without a name.
 _JUDGE = """
 WITH said_no AS (
     SELECT s.number, o.kind FROM staged AS s
@@ -177,7 +163,7 @@ WITH said_no AS (
     FROM known AS k
     LEFT JOIN said_no AS no_list ON no_list.number = k.number AND no_list.kind = 'list'
     LEFT JOIN said_no AS no_mail ON no_mail.number = k.number AND no_mail.kind = 'email'
-    -- Of those who are members already, and stay as they are, there is nothing to keep.
+    -- Active members who stay as they are need no row.
     WHERE k.has_left OR k.is_updated OR NOT k.is_active
     RETURNING number, verdict
 )
@@ -186,7 +172,7 @@ SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
 
 _COUNT_UPDATED = "SELECT count(*) FROM judged WHERE is_updated"
 
-# Of those who are written about: nobody is erased before that is done.
+# People about whom rows are written: these locks keep an erasure from coming between.
 _KNOWN_PEOPLE = "NOT is_new_person AND (verdict IN ('added', 'left') OR is_updated)"
 _COUNT_KNOWN_PEOPLE = f"SELECT count(*) FROM judged WHERE {_KNOWN_PEOPLE}"  # noqa: S608
 _HOLD_KNOWN_PEOPLE = f"""
@@ -200,7 +186,7 @@ _COUNT_NEW_PEOPLE = f"SELECT count(*) FROM judged WHERE {_NEW_PEOPLE}"  # noqa: 
 _ADD_PEOPLE = f"""
 INSERT INTO users (id, email)
 SELECT user_id, email FROM judged WHERE {_NEW_PEOPLE} ORDER BY email
--- Of an id too: with millions of people one of a million new ones may be taken.
+-- The id may conflict too: with millions of people, one of a million new ids may be taken.
 ON CONFLICT DO NOTHING
 """  # noqa: S608
 _FIND_PEOPLE_AGAIN = f"""
@@ -235,7 +221,7 @@ SELECT list_id, user_id, 'unsubscribed', 'import', :user_id, 'import', was, 'uns
 FROM gone
 """
 
-# Of records that were there before, what they were and what they become is kept, for an undo.
+# The earlier and the new values of records that existed before are kept for an undo.
 _KEEP_CHANGES = """
 INSERT INTO import_changes (import_id, subscription_id, activated, applied_at, status_before,
     name_before, name_after, type_before, type_after, paid_expiry_before, paid_expiry_after,

@@ -1,4 +1,4 @@
-"""The rows of a chunk on their way into temporary tables of the transaction, by COPY."""
+"""Copies the rows of a chunk into temporary tables of the transaction."""
 
 import io
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from sqlalchemy import text
 
 from core import ids
 from core.errors import TransientError
-from core.keyring import Signer
-from services.mailing.imports.entries import JudgedRow
+from core.keyring import Keyring
+from services.mailing.imports.chunks import JudgedRow
 from services.mailing.subscriptions import opt_outs
 from storage.unit_of_work import UnitOfWork
 
 
 def make_tables(uow: UnitOfWork) -> None:
-    """Made once a connection, empty at the start of each transaction."""
+    """Make the tables, once a connection; each transaction begins with empty ones."""
     uow.session.execute(text(_TABLES))
 
 
@@ -25,15 +25,15 @@ def analyze(uow: UnitOfWork) -> None:
     uow.session.execute(text("ANALYZE staged, staged_digests"))
 
 
-def copy_lines(entries: Sequence[JudgedRow]) -> str:
-    """The rows that the list decides about, in the text format of Postgres' COPY."""
-    fresh = ids.random_ids(len(entries))
+def copy_lines(rows: Sequence[JudgedRow]) -> str:
+    """The rows without a code, in the text format of Postgres' COPY."""
+    fresh = ids.random_ids(len(rows))
     return "".join(
-        # An address has nothing in it that COPY would read as something else.
-        f"{number}\t{entry.email}\t{_escaped(entry.name)}\t{entry.tier or _NULL}\t"
-        f"{entry.paid_expiry or _NULL}\t{'t' if entry.left else 'f'}\t{fresh[number]}\n"
-        for number, entry in enumerate(entries)
-        if entry.code is None
+        # A normalised address has no character that COPY would read as something else.
+        f"{number}\t{row.email}\t{_escaped(row.name)}\t{row.tier or _NULL}\t"
+        f"{row.paid_expiry or _NULL}\t{'t' if row.left else 'f'}\t{fresh[number]}\n"
+        for number, row in enumerate(rows)
+        if row.code is None
     )
 
 
@@ -42,26 +42,30 @@ def copy_rows(uow: UnitOfWork, lines: str) -> None:
 
 
 def copy_digests(
-    uow: UnitOfWork, signer: Signer, entries: Sequence[JudgedRow], *, everybody: bool
+    uow: UnitOfWork, keyring: Keyring, rows: Sequence[JudgedRow], *, all_rows: bool
 ) -> None:
-    """What an opt-out of each address may be kept under, the digest of the current key first."""
+    """The digests under which an opt-out of each address may be stored, the current key's first.
+
+    Without ``all_rows`` only of people who left, for whom opt-outs are written.
+    """
+    digests_of = opt_outs.address_digester(keyring)
     lines = (
         f"{number}\t\\\\x{digest.hex()}\t{'f' if older else 't'}\n"
-        for number, entry in enumerate(entries)
-        if entry.code is None and (everybody or entry.left)
-        for older, digest in enumerate(opt_outs.address_digests(signer, entry.email))
+        for number, row in enumerate(rows)
+        if row.code is None and (all_rows or row.left)
+        for older, digest in enumerate(digests_of(row.email))
     )
     _copy(uow, "staged_digests", "".join(lines))
 
 
 def _copy(uow: UnitOfWork, table: str, lines: str) -> None:
-    link = cast("psycopg2.extensions.connection", uow.session.connection().connection)
+    connection = cast("psycopg2.extensions.connection", uow.session.connection().connection)
     try:
-        with link.cursor() as cursor:
+        with connection.cursor() as cursor:
             cursor.copy_expert(f"COPY {table} FROM STDIN", io.StringIO(lines))
     except psycopg2.DatabaseError as error:
-        # The driver's own exceptions, since SQLAlchemy has no part in this; a connection that is
-        # cut in the middle has no class of its own among them.
+        # SQLAlchemy takes no part in COPY, so these are the driver's exceptions. The driver has no
+        # class for a connection that is cut in the middle; its error has no code.
         if isinstance(error, psycopg2.OperationalError) or error.pgcode is None:
             raise TransientError(f"the database: {type(error).__name__}") from error
         raise

@@ -1,44 +1,47 @@
-"""What became of each row that was not added, as CSV that can be mended and uploaded again."""
+"""The rows that were not added and why, as CSV that the owner can mend and upload again."""
 
 import csv
 import io
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlalchemy import select
 
-from core.errors import not_found
+from core.refusals.imports import IMPORT_ERRORS_GONE
 from models import ImportChunk, MemberImport
-from services.mailing.imports.entries import JudgedRow
+from services.mailing.imports.chunks import JudgedRow
 from services.mailing.spreadsheets import escape_foreign_cell
 from storage.resources import Resources
 
-# Beside the original columns.
+ADDED, ALREADY, OPTED_OUT, LEFT = "added", "already", "opted_out", "left"
+# The columns after those of the file.
 ADDED_COLUMNS = ("line", "code", "reason")
 
 REASONS = {
-    "already": ("member.already", "The person is an active member."),
-    "opted_out": ("member.opted_out", "The person opted out; only they can come back."),
-    "left": ("member.left", "The file says that this person gets no mail."),
+    ALREADY: ("member.already", "The person is an active member."),
+    OPTED_OUT: ("member.opted_out", "The person opted out; only they can come back."),
+    LEFT: ("member.left", "The file says that this person gets no mail."),
 }
 
 
-def rejects_csv(lines: Iterable[tuple[JudgedRow, str, str]], width: int) -> bytes:
-    """The CSV lines of rows that were not added, each with its code and reason.
+def rejects_csv(rows: Sequence[JudgedRow], found: Sequence[str], width: int) -> bytes:
+    """The CSV lines of the rows that were not added, each with its code and reason.
 
-    ``width``: of the header. What a row has beyond it comes after our columns.
+    Args:
+        found: each row's verdict.
+        width: the number of columns in the header. Cells beyond it come after the added columns.
     """
     text = io.StringIO()
-    csv.writer(text).writerows(_line(*each, width) for each in lines)
+    writer = csv.writer(text)
+    for row, verdict in zip(rows, found, strict=True):
+        if verdict == ADDED:
+            continue
+        code, reason = REASONS[verdict] if row.code is None else (row.code, row.reason or "")
+        cells = [*map(escape_foreign_cell, row.cells)]
+        cells += [""] * (width - len(cells))
+        added = (row.line, code, escape_foreign_cell(reason))
+        writer.writerow([*cells[:width], *added, *cells[width:]])
     return zlib.compress(text.getvalue().encode(errors="replace"), level=1)
-
-
-def _line(entry: JudgedRow, code: str, reason: str, width: int) -> list[str | int]:
-    cells = [*map(escape_foreign_cell, entry.cells)]
-    if len(cells) == width:
-        return [*cells, entry.line, code, escape_foreign_cell(reason)]
-    cells += [""] * (width - len(cells))
-    return [*cells[:width], entry.line, code, escape_foreign_cell(reason), *cells[width:]]
 
 
 def header_line(header: Sequence[str]) -> bytes:
@@ -48,7 +51,7 @@ def header_line(header: Sequence[str]) -> bytes:
 
 
 def header_of(task: MemberImport) -> list[str]:
-    """The columns of the file, none before it has been looked at."""
+    """The columns of the file; none before its job has opened it."""
     found: list[str] = (task.description or {}).get("header", [])
     return found
 
@@ -56,13 +59,13 @@ def header_of(task: MemberImport) -> list[str]:
 def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
     """The CSV of all rows that were not added so far, in the order of the file.
 
-    A transaction for each chunk: whoever takes it in may take their time. Raises
-    ``import.errors_gone`` before the first piece when the file is older than its time.
+    Each chunk has a transaction of its own, since the client may read slowly. Raises
+    ``import.errors_gone`` before the first piece when the import's files were removed.
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, import_id)
     if task is None or task.files_removed_at is not None:
-        raise not_found("import.errors_gone", "There is no such file, or not any more.")
+        raise IMPORT_ERRORS_GONE()
     return _stream(resources, task)
 
 

@@ -1,9 +1,15 @@
-"""Which column means what: the caller's mapping first, then the names in the header."""
+"""The roles of a file's columns: from the caller's mapping first, then from the header's names."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from core.errors import DomainError, invalid
+from core.errors import DomainError
+from core.refusals.imports import (
+    IMPORT_MAPPING_COLUMN,
+    IMPORT_MAPPING_ROLE,
+    IMPORT_MAPPING_ROLE_TWICE,
+    IMPORT_NO_EMAIL_COLUMN,
+)
 from services.mailing.imports.mapping import header_words, products
 from services.mailing.imports.mapping.rows import SuppressionStatus
 
@@ -11,11 +17,27 @@ ROLES = ("email", "name", "first_name", "last_name", "tier", "paid_expiry", "sta
 MAX_COLUMN_NAMES_SHOWN = 30
 
 _INDEXES = frozenset(map(str, range(10_000)))
+# Roles of one column each, the words of a header for it, and the roles in a mapping that rule the
+# words out.
+_SINGLE_ROLES = (
+    ("email", header_words.EMAIL, frozenset[str]()),
+    ("name", header_words.NAME, frozenset({"first_name", "last_name"})),
+    ("first_name", header_words.FIRST_NAME, frozenset({"name"})),
+    ("last_name", header_words.LAST_NAME, frozenset({"name"})),
+    ("paid_expiry", header_words.EXPIRY, frozenset[str]()),
+)
 
 
 @dataclass
 class ColumnLayout:
-    """Indexes of columns. ``left_at`` and the like say what a cell that isn't "no" means."""
+    """The indexes of the columns of each role.
+
+    Attributes:
+        left_at: columns in which any cell but "no" means that the person has this status.
+        subscribed: columns of yes or no: whether the person gets mail.
+        deleted: columns in which any cell but "no" means that the person is no member.
+        paid: columns in which any cell but "no" means a paid tier.
+    """
 
     header: Sequence[str]
     product: str | None = None
@@ -33,7 +55,7 @@ class ColumnLayout:
     active_subscription: int | None = None
 
     def described(self) -> dict[str, Sequence[str]]:
-        """Each meaning that some column has, with the names of those columns."""
+        """Each role that some column has, with the names of its columns."""
         found: dict[str, list[int | None]] = {
             "email": [self.email],
             "name": [self.name],
@@ -56,7 +78,7 @@ def detect_layout(
     mapping: Mapping[str, str] | None = None,
     sample: Iterable[Sequence[str]] = (),
 ) -> ColumnLayout:
-    """The layout of a file with this header; ``sample`` are some of its records.
+    """The layout of a file with this header; ``sample`` holds some of its records.
 
     Raises ``import.mapping_column`` and ``import.mapping_role``.
     """
@@ -64,7 +86,10 @@ def detect_layout(
     keys = {header_words.key(name) for name in header}
     layout = ColumnLayout(header, products.detect_product(keys))
     for index, role in mapped.items():
-        _assign_mapped(layout, role, index)
+        if role in ("tier", "status"):
+            getattr(layout, role).append(index)
+        elif role != "ignore":
+            setattr(layout, role, index)
     chosen = frozenset(mapped.values())
     for index, name in enumerate(header):
         if index not in mapped:
@@ -74,11 +99,7 @@ def detect_layout(
 
 
 def no_email_column(header: Sequence[str]) -> DomainError:
-    return invalid(
-        "import.no_email_column",
-        f"No column is known to hold e-mail addresses. {_shown(header)} "
-        "Name one in the mapping, or call it email.",
-    )
+    return IMPORT_NO_EMAIL_COLUMN(columns=_shown(header))
 
 
 def _shown(header: Sequence[str]) -> str:
@@ -91,12 +112,9 @@ def _resolved(header: Sequence[str], mapping: Mapping[str, str]) -> dict[int, st
     found: dict[int, str] = {}
     for column, role in mapping.items():
         if role not in ROLES:
-            raise invalid(
-                "import.mapping_role",
-                f"{role[:60]!r} is no role of a column; those are {', '.join(ROLES)}.",
-            )
+            raise IMPORT_MAPPING_ROLE(role=role[:60], roles=", ".join(ROLES))
         if role != "ignore" and role in found.values():
-            raise invalid("import.mapping_role", f"The mapping names two columns as {role}.")
+            raise IMPORT_MAPPING_ROLE_TWICE(role=role)
         found[_index(header, column)] = role
     return found
 
@@ -110,53 +128,25 @@ def _index(header: Sequence[str], column: str) -> int:
             return index
     if column in _INDEXES and int(column) < len(header):
         return int(column)
-    raise invalid(
-        "import.mapping_column",
-        f"The mapping names {column[:60]!r}, which the file has not. {_shown(header)}",
-    )
-
-
-def _assign_mapped(layout: ColumnLayout, role: str, index: int) -> None:
-    match role:
-        case "email":
-            layout.email = index
-        case "name":
-            layout.name = index
-        case "first_name":
-            layout.first_name = index
-        case "last_name":
-            layout.last_name = index
-        case "tier":
-            layout.tier.append(index)
-        case "paid_expiry":
-            layout.paid_expiry = index
-        case "status":
-            layout.status.append(index)
+    raise IMPORT_MAPPING_COLUMN(column=column[:60], columns=_shown(header))
 
 
 def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:
-    """What the header itself says; the first column wins where one is enough."""
-    if key in header_words.EMAIL and layout.email is None:
-        layout.email = index
-    elif (
-        key in header_words.NAME
-        and layout.name is None
-        and not chosen & {"first_name", "last_name"}
-    ):
-        layout.name = index
-    elif key in header_words.FIRST_NAME and layout.first_name is None and "name" not in chosen:
-        layout.first_name = index
-    elif key in header_words.LAST_NAME and layout.last_name is None and "name" not in chosen:
-        layout.last_name = index
-    elif key in header_words.EXPIRY and layout.paid_expiry is None:
-        layout.paid_expiry = index
-    elif key in header_words.ACTIVE_SUBSCRIPTION and "tier" not in chosen:
+    """Give the column the roles of its name in the header. The first column of a role wins.
+
+    ``chosen``: the roles in the mapping.
+    """
+    for role, words, ruled_out_by in _SINGLE_ROLES:
+        if key in words and getattr(layout, role) is None and not chosen & ruled_out_by:
+            setattr(layout, role, index)
+            return
+    if key in header_words.ACTIVE_SUBSCRIPTION and "tier" not in chosen:
         layout.active_subscription = index
-    else:
-        _assign_mark(layout, key, index, chosen)
+        return
+    _assign_marks(layout, key, index, chosen)
 
 
-def _assign_mark(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:
+def _assign_marks(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:
     if key in header_words.LEFT_AT:
         layout.left_at.append((index, header_words.LEFT_AT[key]))
     elif key in header_words.SUBSCRIBED:
@@ -175,7 +165,7 @@ def _assign_mark(layout: ColumnLayout, key: str, index: int, chosen: frozenset[s
 def _take_kit_state(
     layout: ColumnLayout, sample: Sequence[Sequence[str]], mapped: Mapping[int, str]
 ) -> None:
-    """Kit names its status "state", as others name a part of a country."""
+    """Take a column named "state" for Kit's status, unless its cells are parts of a country."""
     if "status" in mapped.values():
         return
     for index, name in enumerate(layout.header):

@@ -1,4 +1,4 @@
-"""What headers and cells are called, in the products' exports and in several languages."""
+"""The words of headers and cells, in the products' exports and in several languages."""
 
 import re
 import unicodedata
@@ -19,7 +19,7 @@ def _folded(text: str) -> str:
 
 
 def key(text: str) -> str:
-    """``text`` as it is looked up: "E-mail Address " and "email_address" are one."""
+    """``text`` as it is looked up: "E-mail Address " and "email_address" have the same key."""
     return _folded(text) if len(text) <= MAX_WORD_CHARACTERS else ""
 
 
@@ -66,9 +66,9 @@ STATUS = _keys(
     "contact status,email marketing status,email subscriber status,statut,estado,stato,статус",
     "email permission status,marketing status",
 )
-# One word that may tell of both: Buttondown's, Substack's and our own.
+# One word for status or tier, in the exports of Buttondown, Substack and Pressroom.
 TYPE = _keys("type,subscriber type")
-# What is filled in once somebody left.
+# Columns that are filled in once the person left.
 LEFT_AT = {
     **dict.fromkeys(
         _keys(
@@ -89,7 +89,7 @@ LEFT_AT = {
         SuppressionStatus.COMPLAINED,
     ),
 }
-# Yes or no: whether they get mail.
+# Columns of yes or no: whether the person gets mail.
 SUBSCRIBED = _keys(
     "subscribed,subscribed to emails,is subscribed,email enabled,email subscribed,opted in,opt in",
     "email opt in,accepts marketing,accepts email marketing,marketing consent",
@@ -100,7 +100,7 @@ ACTIVE_SUBSCRIPTION = _keys("active subscription")
 
 NO = _keys("false,no,n,f,off,none,null,nil,n/a,nein,non,нет,never,否") | {""}
 
-# Neither a member nor somebody who said no: not imported, and free to join.
+# The person is neither a member nor opted out: they are not imported, and may join.
 NOT_SUBSCRIBED = None
 
 STATUS_WORDS: dict[str, SuppressionStatus | None] = {
@@ -126,7 +126,7 @@ STATUS_WORDS: dict[str, SuppressionStatus | None] = {
             "pending,unconfirmed,not confirmed,unactivated,unverified,needs approval,validating",
             "non-subscribed,nonsubscribed,not subscribed,never subscribed,transactional,archived",
             "removed,deleted,inactive,paused,waiting,requested",
-            # Of mail or of a paid plan: the word alone doesn't say.
+            # The word alone does not say whether mail or a paid plan was cancelled.
             "cancelled,canceled",
         ),
         NOT_SUBSCRIBED,
@@ -142,7 +142,7 @@ STATUS_WORDS: dict[str, SuppressionStatus | None] = {
 
 TIERS = {
     **dict.fromkeys(_keys("free,none,regular,unpaid,churned,basic,free tier"), "free"),
-    # Elsewhere there is often one paid tier; it becomes our first.
+    # Other products often have one paid tier; it becomes our first one.
     **dict.fromkeys(
         _keys(
             "silver,paid,premium,comp,complimentary,gift,gifted,pro,plus,member,trialed,churning",
@@ -156,5 +156,5 @@ TIERS = {
 
 
 def is_no(cell: str) -> bool:
-    """Whether a cell says no, nothing, or a date of nothing but zeros."""
+    """Whether a cell says no, is empty, or is a date of zeros alone."""
     return len(cell) <= MAX_WORD_CHARACTERS and key(cell).lstrip("0") in NO

@@ -1,11 +1,11 @@
-"""Whose export a file is, by its header, and what their words mean where ours differ."""
+"""The product whose export a file is, by its header, and the words that it uses differently."""
 
 from collections.abc import Set as AbstractSet
 
-from services.mailing.imports.mapping.header_words import NOT_SUBSCRIBED, STATUS_WORDS, key
+from services.mailing.imports.mapping.header_words import STATUS_WORDS, key
 from services.mailing.imports.mapping.rows import SuppressionStatus
 
-# A file is of the first product one of whose sets of columns it has all of.
+# Sets of columns that mark a product's export. The first product with a complete set wins.
 _SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("pressroom", ("paid_expiry,email_enabled",)),
     ("mailchimp", ("member_rating", "leid,euid", "optin_time,confirm_time")),
@@ -38,26 +38,26 @@ _OWN_MEANING: dict[str, dict[str, SuppressionStatus | None]] = {
     "kit": dict.fromkeys(("cancelled", "canceled"), SuppressionStatus.UNSUBSCRIBED),
     "buttondown": {"paused": SuppressionStatus.WANTED, "blocked": SuppressionStatus.COMPLAINED},
 }
-# Their list of states is closed: a word that we don't know may well mean that somebody left.
+# These products have a fixed list of states: an unknown word may mean that the person left.
 _CLOSED = frozenset({"beehiiv", "buttondown", "kit"})
 
 
 class UnknownStatus(Exception):
-    """A product's own column has a word that we don't know."""
+    """A status column of a product has an unknown word."""
 
 
 def detect_product(keys: AbstractSet[str]) -> str | None:
-    """The product that writes columns of these keys."""
+    """The product that writes columns with these keys."""
     return next((product for product, needed in _NEEDED if needed <= keys), None)
 
 
 def are_kit_states(cells: AbstractSet[str]) -> bool:
-    """Whether a column named "state" is Kit's, rather than a part of a country."""
+    """Whether a column named "state" holds Kit's status, not a part of a country."""
     return {key(cell) for cell in cells} <= _KIT_STATES
 
 
 def suppression_status(product: str | None, word: str) -> SuppressionStatus | None:
-    """What ``word`` in a status column says; None: not subscribed, without having said no."""
+    """The status that ``word`` means; ``None``: not subscribed, and not opted out."""
     found = key(word)
     if product in _OWN_MEANING and found in _OWN_MEANING[product]:
         return _OWN_MEANING[product][found]
@@ -66,12 +66,3 @@ def suppression_status(product: str | None, word: str) -> SuppressionStatus | No
     if product in _CLOSED and found:
         raise UnknownStatus(word)
     return SuppressionStatus.WANTED
-
-
-__all__ = [
-    "NOT_SUBSCRIBED",
-    "UnknownStatus",
-    "are_kit_states",
-    "detect_product",
-    "suppression_status",
-]

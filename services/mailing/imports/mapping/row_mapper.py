@@ -1,30 +1,32 @@
-"""Cells to members: what a record says about its person, by the layout of its file."""
+"""Makes members of records, by the layout of their file."""
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from services.mailing.imports.encoding import is_damaged, repair_text
+from services.mailing.imports.decoding import is_damaged, repair_text
 from services.mailing.imports.mapping import header_words
 from services.mailing.imports.mapping.columns import ColumnLayout
 from services.mailing.imports.mapping.marks import MarkReader
 from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord
 
 MAX_MEMBER_NAME_CHARACTERS = 200
+_OTHER_DATES = ("%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%b %d, %Y", "%d %b %Y")
 
-# Spreadsheets run cells that begin so; our exports put an apostrophe before them.
-_GUARDED = re.compile(r"'+[=+\-@\t\r]")
+# Our exports put an apostrophe before a cell that a spreadsheet would run as a formula.
+_ESCAPED_FORMULA = re.compile(r"'+[=+\-@\t\r]")
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-# Joins letters in Persian and Indic names and people in emoji.
+# These join letters in Persian and Indic names, and people in emoji.
 _JOINERS = "\u200c\u200d"
-# Of a cell that is empty, has brackets, or ends with the old mark of a file's end.
+# The ends of a cell that is empty, has brackets, or has the old mark of a file's end.
 _ODD_ENDS = ("", ">", "\x1a")
 BLANKS = " \t\r\n\x1a\ufeff\xa0"
 
 
 class UnusableRecord(Exception):
+    """A record that can't be a member, with the code and reason of its rejection."""
+
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
         self.code = code
@@ -32,7 +34,7 @@ class UnusableRecord(Exception):
 
 
 class RowMapper:
-    """Makes the rows of a file of one layout, which has a column of addresses."""
+    """Makes the rows of files of one layout, which has a column of addresses."""
 
     def __init__(self, layout: ColumnLayout, email: int) -> None:
         self._email = email
@@ -46,12 +48,16 @@ class RowMapper:
     def make(
         self, line: int, cells: list[str], *, damaged: bool = False
     ) -> MemberRow | RejectedRecord | None:
-        """A member, a problem, or None for a record of nothing but blanks.
+        """A member, a rejected record, or ``None`` for a record of blanks alone.
 
         ``damaged``: some byte of the file up to here could not be read exactly.
         """
         if damaged and any(map(is_damaged, cells)):
-            return self._mended(line, cells)
+            has_damaged_email = any(map(is_damaged, cells[self._email : self._email + 1]))
+            cells = [repair_text(cell) for cell in cells]
+            if has_damaged_email:
+                reason = "The address has bytes that are not in the encoding."
+                return RejectedRecord(line, "encoding.invalid", reason, cells)
         try:
             short = self._width - len(cells)
             return self._row(line, cells, [*cells, *[""] * short] if short > 0 else cells)
@@ -60,34 +66,24 @@ class RowMapper:
 
     def _row(self, line: int, cells: list[str], padded: list[str]) -> MemberRow | None:
         email = padded[self._email].strip()
-        name = self._named(padded)
+        name = "" if self._name is None else tidy_name(padded[self._name])
+        if not name and self._parts:
+            parts = [tidy_name(padded[index]) for index in self._parts]
+            name = " ".join(filter(None, parts))[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
         if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
             name = name or _before_brackets(email)
             email = _tidy_email(email)
+            if not email and any(cell.strip(BLANKS) for cell in cells):
+                raise UnusableRecord("row.no_email", "There is no e-mail address in this row.")
             if not email:
-                _refuse_unless_blank(cells)
                 return None
-        standing, tier, problem = self._marks.verdict(padded)
-        if problem:
-            raise UnusableRecord(*problem)
+        marks = self._marks.read(padded)
+        if marks.problem:
+            raise UnusableRecord(*marks.problem)
         expiry = None
-        if self._expiry is not None and tier != "free" and padded[self._expiry]:
+        if self._expiry is not None and marks.tier != "free" and padded[self._expiry]:
             expiry = _expiry(padded[self._expiry])
-        return MemberRow(line, email, name, tier, expiry, standing, cells)
-
-    def _mended(self, line: int, cells: list[str]) -> MemberRow | RejectedRecord | None:
-        readable = [repair_text(cell) for cell in cells]
-        if any(map(is_damaged, cells[self._email : self._email + 1])):
-            reason = "The address has bytes that are not in the encoding."
-            return RejectedRecord(line, "encoding.invalid", reason, readable)
-        return self.make(line, readable)
-
-    def _named(self, cells: list[str]) -> str:
-        name = "" if self._name is None else tidy_name(cells[self._name])
-        if name or not self._parts:
-            return name
-        parts = [tidy_name(cells[index]) for index in self._parts]
-        return " ".join(filter(None, parts))[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
+        return MemberRow(line, email, name, marks.tier, expiry, marks.suppression, cells)
 
 
 def _before_brackets(email: str) -> str:
@@ -96,18 +92,13 @@ def _before_brackets(email: str) -> str:
     return tidy_name(found[1].strip(' "')) if found else ""
 
 
-def _unguarded(cell: str) -> str:
-    return cell[1:] if _GUARDED.match(cell) else cell
-
-
-def _refuse_unless_blank(cells: Sequence[str]) -> None:
-    if any(cell.strip(BLANKS) for cell in cells):
-        raise UnusableRecord("row.no_email", "There is no e-mail address in this row.")
+def _unescaped(cell: str) -> str:
+    return cell[1:] if _ESCAPED_FORMULA.match(cell) else cell
 
 
 def _tidy_email(email: str) -> str:
-    """Without what copying leaves around an address: brackets, marks that nobody sees."""
-    email = _unguarded(email).strip(BLANKS)
+    """The address without what copying leaves around it: brackets and invisible characters."""
+    email = _unescaped(email).strip(BLANKS)
     if found := _IN_BRACKETS.match(email):
         email = found[2]
     if email.isascii():
@@ -125,14 +116,14 @@ def tidy_name(name: str) -> str:
         return name.strip()
     shown = (
         c if c.isprintable() or c in _JOINERS else " " if c.isspace() else ""
-        for c in _unguarded(name)[: 10 * MAX_MEMBER_NAME_CHARACTERS]
+        for c in _unescaped(name)[: 10 * MAX_MEMBER_NAME_CHARACTERS]
     )
     return " ".join("".join(shown).split())[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
 
 
 def _expiry(cell: str) -> datetime | None:
-    """A time with its zone, UTC where it has none; raises ``row.expiry_unreadable``."""
-    text = _unguarded(cell).strip()
+    """A time with its zone, UTC if it names none; raises ``row.expiry_unreadable``."""
+    text = _unescaped(cell).strip()
     if header_words.is_no(text):
         return None
     found = _time(text) if len(text) <= header_words.MAX_WORD_CHARACTERS else None
@@ -143,18 +134,12 @@ def _expiry(cell: str) -> datetime | None:
 
 @lru_cache(1024)
 def _time(text: str) -> datetime | None:
-    for read in (datetime.fromisoformat, *_OTHER_DATES):
+    text = text.removesuffix(" UTC")
+    for pattern in (None, *_OTHER_DATES):
         try:
-            found = read(text.removesuffix(" UTC"))
+            # A time without a zone gets one below, whatever its format.
+            found = datetime.strptime(text, pattern) if pattern else datetime.fromisoformat(text)  # noqa: DTZ007
             return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
         except (ValueError, OverflowError):
             continue
     return None
-
-
-def _by_format(pattern: str) -> Callable[[str], datetime]:
-    # The zone is given by the caller, for all formats alike.
-    return lambda text: datetime.strptime(text, pattern)  # noqa: DTZ007
-
-
-_OTHER_DATES = [_by_format(p) for p in ("%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%b %d, %Y", "%d %b %Y")]

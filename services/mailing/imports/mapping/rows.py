@@ -1,3 +1,5 @@
+"""The rows that a reader of files yields."""
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +8,7 @@ from typing import NamedTuple
 
 
 class SuppressionStatus(StrEnum):
-    """Whether the file says that this person gets mail, or why no more."""
+    """Whether the file says that the person gets mail, or why they get none."""
 
     WANTED = "wanted"
     UNSUBSCRIBED = "unsubscribed"
@@ -16,11 +18,12 @@ class SuppressionStatus(StrEnum):
 
 
 class MemberRow(NamedTuple):
-    """One member as the file has them. The address is trimmed, not yet judged.
+    """One member as the file names them. The address is trimmed, but not yet checked.
 
-    ``line`` is the physical line where the record begins, from 1. ``tier`` is free, silver, gold,
-    or None where the file says nothing. ``columns`` are the cells in the order of the header; a
-    record may have fewer or more.
+    Attributes:
+        line: the physical line where the record begins, from 1.
+        tier: free, silver or gold; ``None`` when the file names none.
+        cells: the original columns in the order of the header; a record may have fewer or more.
     """
 
     line: int
@@ -28,29 +31,33 @@ class MemberRow(NamedTuple):
     name: str
     tier: str | None
     paid_expiry: datetime | None
-    standing: SuppressionStatus
-    columns: Sequence[str]
+    suppression: SuppressionStatus
+    cells: Sequence[str]
 
     @property
     def left(self) -> bool:
-        return self.standing is not SuppressionStatus.WANTED
+        return self.suppression is not SuppressionStatus.WANTED
 
 
 class RejectedRecord(NamedTuple):
-    """A record that is not imported, and why. ``columns`` is what could be read of it."""
+    """A record that is not imported, and why. ``cells`` are those that could be read."""
 
     line: int
     code: str
     reason: str
-    columns: Sequence[str]
+    cells: Sequence[str]
 
 
 @dataclass(frozen=True)
 class FileDescription:
-    """What was recognised. ``columns`` maps each meaning to the names of the columns that have it.
+    """The recognised form of a file.
 
-    ``container`` is plain, gzip or zip; ``format`` is csv or jsonl; ``header_line`` is None where
-    the file has no header; ``product`` is whose export it is, where that shows.
+    Attributes:
+        container: plain, gzip or zip.
+        format: csv or jsonl.
+        header_line: ``None`` when the file has no header.
+        product: the product whose export the file is, if the header shows it.
+        columns: each role, with the names of the columns that have it.
     """
 
     container: str

@@ -1,4 +1,4 @@
-"""Plain, gzip or zip: the bytes of the one file inside, as they come, and no more than allowed."""
+"""Opens plain, gzip and zip files, and bounds the bytes that come out of them."""
 
 import zipfile
 import zlib
@@ -6,14 +6,23 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import IO, NamedTuple, cast
 
-from core.errors import DomainError, invalid
+from core.refusals.imports import (
+    IMPORT_ARCHIVE_DIRECTORY,
+    IMPORT_ARCHIVE_ENCRYPTED,
+    IMPORT_ARCHIVE_MANY_FILES,
+    IMPORT_DAMAGED,
+    IMPORT_EMPTY_ARCHIVE,
+    IMPORT_EXPANDS_TOO_MUCH,
+    IMPORT_TRUNCATED,
+    IMPORT_UNKNOWN_FORMAT,
+)
 from services.mailing.imports.reading.sources import READ_BYTES, CountedSource, Seekable
 
 MAX_EXPANDED_BYTES = 10 * 1024**3
 MAX_EXPANSION_RATIO = 200
-# Below this much output nothing is harmed, and short files may well be very repetitive.
+# Below this output a high ratio does no harm, and short files may be very repetitive.
 RATIO_GRACE_BYTES = 1024**2
-# Room for some thousand entries; zipfile reads the whole directory into memory.
+# Enough for some thousand entries. zipfile reads the whole directory into memory.
 MAX_DIRECTORY_BYTES = 256 * 1024
 
 _MAGIC_BYTES = 8
@@ -37,7 +46,7 @@ class OpenedContainer(NamedTuple):
 
 
 def open_container(source: CountedSource) -> OpenedContainer:
-    """What is inside. Raises ``import.unknown_format`` and what ``_unzip`` raises at once."""
+    """The bytes inside. Raises at once ``import.unknown_format`` and what ``_unzip`` raises."""
     head = source.head(_MAGIC_BYTES)
     if head.startswith(b"\x1f\x8b"):
         return OpenedContainer("gzip", _flat(_gunzip(chain([head], source.chunks()))))
@@ -48,12 +57,12 @@ def open_container(source: CountedSource) -> OpenedContainer:
 
 
 def _flat(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """``chunks``, unless they are an archive again."""
+    """``chunks``; refuses an archive within the archive."""
     head = b""
     while len(head) < _MAGIC_BYTES and (more := next(chunks, b"")):
         head += more
     if head.startswith((b"\x1f\x8b", b"PK\x03\x04")):
-        raise _unknown("an archive in an archive")
+        raise IMPORT_UNKNOWN_FORMAT(what="an archive in an archive")
     _refuse_foreign(head)
     return chain([head], chunks)
 
@@ -61,41 +70,24 @@ def _flat(chunks: Iterator[bytes]) -> Iterator[bytes]:
 def _refuse_foreign(head: bytes) -> None:
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
-            raise _unknown(what)
-
-
-def _unknown(what: str) -> DomainError:
-    return invalid(
-        "import.unknown_format",
-        f"This is {what}. Send CSV or JSON Lines, plain or in a gzip or zip file.",
-    )
+            raise IMPORT_UNKNOWN_FORMAT(what=what)
 
 
 class _Tally:
+    """Counts the bytes that were read and those that they expanded to."""
+
     def __init__(self) -> None:
         self.taken = 0
         self.given = 0
 
     def expanded(self, data: bytes) -> bytes:
-        """``data``, counted; raises ``import.expands_too_much``."""
+        """Count ``data`` and return it; raises ``import.expands_too_much``."""
         self.given += len(data)
         if self.given > MAX_EXPANDED_BYTES:
-            raise _expands(f"more than {MAX_EXPANDED_BYTES // 1024**3} GB")
+            raise IMPORT_EXPANDS_TOO_MUCH(how=f"more than {MAX_EXPANDED_BYTES // 1024**3} GB")
         if self.given > max(RATIO_GRACE_BYTES, MAX_EXPANSION_RATIO * self.taken):
-            raise _expands(f"more than {MAX_EXPANSION_RATIO} times its size")
+            raise IMPORT_EXPANDS_TOO_MUCH(how=f"more than {MAX_EXPANSION_RATIO} times its size")
         return data
-
-
-def _expands(how: str) -> DomainError:
-    return invalid("import.expands_too_much", f"The file expands to {how}.")
-
-
-def _damaged(container: str) -> DomainError:
-    return invalid("import.damaged", f"The {container} file is damaged.")
-
-
-def _truncated(container: str) -> DomainError:
-    return invalid("import.truncated", f"The {container} file ends too early.")
 
 
 def _bounded(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -106,7 +98,7 @@ def _bounded(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """All members, as gzip itself reads them, with zeros allowed after each."""
+    """The content of all members of a gzip file. Zeros may follow each, as gzip itself allows."""
     tally = _Tally()
     member = None
     for chunk in chunks:
@@ -117,18 +109,18 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
             try:
                 out = member.decompress(data, READ_BYTES)
             except zlib.error:
-                raise _damaged("gzip") from None
+                raise IMPORT_DAMAGED(container="gzip") from None
             data = member.unconsumed_tail
             if member.eof:
                 data, member = member.unused_data, None
             if out:
                 yield tally.expanded(out)
     if member:
-        raise _truncated("gzip")
+        raise IMPORT_TRUNCATED(container="gzip")
 
 
 class _BoundedReads:
-    """A file of which nobody can ask more at once than a directory may have."""
+    """Caps the size of each read, so that zipfile can't load a huge central directory."""
 
     def __init__(self, source: CountedSource) -> None:
         self._source = source
@@ -138,7 +130,7 @@ class _BoundedReads:
 
     def read(self, size: int = -1, /) -> bytes:
         if size > MAX_DIRECTORY_BYTES:
-            raise invalid("import.archive_many_files", "The zip file's directory is too large.")
+            raise IMPORT_ARCHIVE_DIRECTORY()
         return self._source.read(size if size >= 0 else MAX_DIRECTORY_BYTES)
 
     def seekable(self) -> bool:
@@ -152,7 +144,7 @@ def _unzip(source: CountedSource) -> Iterator[bytes]:
     try:
         archive = zipfile.ZipFile(cast("IO[bytes]", file))
     except _BROKEN_ZIP:
-        raise _truncated("zip") from None
+        raise IMPORT_TRUNCATED(container="zip") from None
     entry = _only_entry(archive)
     return _entry_chunks(archive, entry, size=file.seek(0, 2))
 
@@ -160,26 +152,23 @@ def _unzip(source: CountedSource) -> Iterator[bytes]:
 def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     names = archive.namelist()
     if "[Content_Types].xml" in names:
-        raise _unknown("an Excel workbook or another Office document")
+        raise IMPORT_UNKNOWN_FORMAT(what="an Excel workbook or another Office document")
     entries = [entry for entry in archive.infolist() if not _is_litter(entry)]
     if not entries:
-        raise invalid("import.empty", "There is no file in the zip file.")
+        raise IMPORT_EMPTY_ARCHIVE()
     if len(entries) > 1:
         shown = ", ".join(entry.filename[:60] for entry in entries[:5])
-        raise invalid(
-            "import.archive_many_files",
-            f"The zip file holds {len(entries)} files ({shown}); send one with a single file.",
-        )
+        raise IMPORT_ARCHIVE_MANY_FILES(count=len(entries), names=shown)
     if entries[0].flag_bits & 0x1:
-        raise invalid("import.archive_encrypted", "The zip file asks for a password.")
-    # Others are rare, and Python's readers of them do not bound what one read expands to.
+        raise IMPORT_ARCHIVE_ENCRYPTED()
+    # Other methods are rare, and Python's readers do not bound the output of one read of them.
     if entries[0].compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-        raise _unknown("a zip file compressed in an unusual way")
+        raise IMPORT_UNKNOWN_FORMAT(what="a zip file compressed in an unusual way")
     return entries[0]
 
 
 def _is_litter(entry: zipfile.ZipInfo) -> bool:
-    """Folders, and what macOS and Windows leave in archives."""
+    """Whether the entry is a folder, or a file that macOS and Windows put into archives."""
     name = entry.filename.rsplit("/", 1)[-1]
     return (
         entry.is_dir()
@@ -199,6 +188,6 @@ def _entry_chunks(
             while data := inside.read(READ_BYTES):
                 yield tally.expanded(data)
     except EOFError:
-        raise _truncated("zip") from None
+        raise IMPORT_TRUNCATED(container="zip") from None
     except _BROKEN_ZIP:
-        raise _damaged("zip") from None
+        raise IMPORT_DAMAGED(container="zip") from None

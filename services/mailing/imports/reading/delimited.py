@@ -1,8 +1,9 @@
-"""Blocks of lines to records of cells, by the csv module, with what it does not care for.
+"""Reads records of cells from blocks of lines with the csv module, and contains stray quotes.
 
-It knows neither where a record began nor whether a quote was ever closed, and one stray quote makes
-it swallow the records after it. So a record over several lines is taken only if its quotes are
-where RFC 4180 has them. Else its first line is a problem, and the lines after it are read again.
+The csv module tells neither where a record began nor whether a quote was ever closed, and after one
+stray quote it reads the following records as part of a cell. So a record of several lines is
+accepted only if its quotes are where RFC 4180 puts them. Otherwise its first line is rejected, and
+the lines after it are read again.
 """
 
 import csv
@@ -16,14 +17,14 @@ from services.mailing.imports.reading.lines import MAX_LINE_CHARACTERS, SKIPPED,
 
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
-# Each is a second look at up to a record's bound of text. A file with more stray quotes than this
-# is read on after what they swallowed, so that its time stays in proportion to its size.
+# Each stray quote costs a second read of as much text as one record may have. Beyond this number,
+# the reader continues after the swallowed lines, so its time stays in proportion to the file.
 MAX_STRAY_QUOTES = 500
 
-# A line that no text has: the zeros of the file are taken out before.
+# A line that no file has, since the decoder removes zeros.
 _END = "\0"
 
-# The module's own limit is one for the process, and lower than what we bound ourselves.
+# The csv module has one limit for the whole process; its default is below the bounds above.
 csv.field_size_limit(4 * MAX_RECORD_CHARACTERS)
 
 Record = tuple[int, list[str]]
@@ -35,14 +36,14 @@ def too_long(line: int) -> RejectedRecord:
 
 
 class _Held(NamedTuple):
-    """Lines that were handed to the csv module and may be needed again."""
+    """Lines that the csv module has read and that may be needed again."""
 
     first: int
     lines: list[str]
 
 
 class DelimitedRecords:
-    """Records with the physical line where each begins, and problems where there is none."""
+    """Records, each with the physical line where it begins, and rejected records."""
 
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
@@ -59,7 +60,7 @@ class DelimitedRecords:
             yield from self._segment()
 
     def _segment(self) -> Iterator[Record | RejectedRecord]:
-        """Up to the end of the file, a line that is too long, or a stray quote."""
+        """The records up to the end of the file, a line that is too long, or a stray quote."""
         self._next = self._start
         self._ended = False
         self._held.clear()
@@ -72,7 +73,8 @@ class DelimitedRecords:
             if self._ended:
                 yield from self._finish(cells)
                 return
-            if after > start + 1 and self._is_spoilt(after) and self._rescues < MAX_STRAY_QUOTES:
+            may_rescue = after > start + 1 and self._rescues < MAX_STRAY_QUOTES
+            if may_rescue and self._has_stray_quote(after):
                 yield self._rescue()
                 return
             self._start = after
@@ -80,7 +82,7 @@ class DelimitedRecords:
                 yield start, cells
 
     def _feed(self) -> Iterator[list[str]]:
-        """Lines for the csv module; the last is ``_END``, which shows whether a quote is open."""
+        """Lines for the csv module. The last one, ``_END``, shows whether a quote is still open."""
         while (lines := self._more()) is not None:
             self._held.append(_Held(self._next, lines))
             self._next += len(lines)
@@ -89,10 +91,12 @@ class DelimitedRecords:
         yield [_END]
 
     def _more(self) -> list[str] | None:
-        """The next lines, or None where the segment ends."""
+        """The next lines, or ``None`` at the end of the segment."""
         while self._held and self._held[0].first + len(self._held[0].lines) <= self._start:
             self._held.popleft()
-        if self._is_endless():
+        held_lines = self._next - self._start
+        held_characters = sum(map(len, self._lines(self._next)))
+        if held_lines > MAX_RECORD_LINES or held_characters > MAX_RECORD_CHARACTERS:
             return None
         if self._again:
             return self._again.pop()
@@ -101,34 +105,24 @@ class DelimitedRecords:
         self._exhausted = block is None and not self._skipped
         return list(split_lines(block)) if isinstance(block, str) else None
 
-    def _is_endless(self) -> bool:
-        if self._next - self._start > MAX_RECORD_LINES:
-            return True
-        return sum(map(len, self._lines(self._next))) > MAX_RECORD_CHARACTERS
-
     def _lines(self, after: int) -> list[str]:
-        """The present record's lines before ``after``."""
+        """The current record's lines before line ``after``."""
         found = []
         for first, lines in self._held:
             found += lines[max(0, self._start - first) : max(0, after - first)]
         return found
 
-    def _is_spoilt(self, after: int) -> bool:
+    def _has_stray_quote(self, after: int) -> bool:
+        lines = self._lines(after)
+        strict = csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True, strict=True)
         try:
-            list(
-                csv.reader(
-                    self._lines(after),
-                    delimiter=self._delimiter,
-                    skipinitialspace=True,
-                    strict=True,
-                )
-            )
+            deque(strict, maxlen=0)
         except csv.Error:
             return True
         return False
 
     def _rescue(self) -> RejectedRecord:
-        """The present record is its first line alone; the lines after it come again."""
+        """Reject the first line of the current record; the lines after it are read again."""
         self._rescues += 1
         first, *rest = self._lines(self._next)
         line = self._start

@@ -1,4 +1,4 @@
-"""Delimiter and header of a file, from the text that it begins with."""
+"""Detects the delimiter and the header of a file from the beginning of its text."""
 
 import csv
 import re
@@ -11,9 +11,9 @@ from services.mailing.imports.reading.lines import split_lines
 
 DELIMITERS = (",", ";", "\t", "|")
 SAMPLE_RECORDS = 100
-# Some exports have a title or two above the header.
+# Some exports have one or two titles above the header.
 MAX_TITLE_LINES = 10
-# Longer ones exist in no file; the longest cells need not be searched.
+# No address is longer (RFC 5321), so longer cells need not be searched.
 MAX_ADDRESS_CHARACTERS = 254
 
 _DECLARED = re.compile(r"\ufeff?\"?sep=(.)\"?(?:\r\n?|\n)", re.IGNORECASE)
@@ -23,7 +23,7 @@ NumberedRecords = list[tuple[int, list[str]]]
 
 
 class Dialect(NamedTuple):
-    """``header_line`` is None without a header; records up to ``skip_through`` are no members."""
+    """``header_line`` is ``None`` without a header; no line up to ``skip_through`` is a member."""
 
     delimiter: str
     header: list[str]
@@ -40,7 +40,7 @@ def looks_like_address(cell: str) -> bool:
 def sniff_dialect(
     text: str, *, whole: bool, mapping: Mapping[str, str], filename: str | None
 ) -> Dialect:
-    """``whole``: the text is all of the file, not its beginning."""
+    """The dialect of the file. ``whole``: the text is the whole file, not only its beginning."""
     declared = _DECLARED.match(text)
     if declared:
         found = _records(text, declared[1], whole=whole)[1:]
@@ -56,7 +56,7 @@ def sniff_dialect(
 
 
 def _records(text: str, delimiter: str, *, whole: bool) -> NumberedRecords:
-    """The first records that aren't blank, with their lines."""
+    """The first records that are not blank, each with its line."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
     found: NumberedRecords = []
     line = 1
@@ -70,13 +70,13 @@ def _records(text: str, delimiter: str, *, whole: bool) -> NumberedRecords:
 
 
 def _score(records: Sequence[Sequence[str]]) -> tuple[float, float, int]:
-    """Records that have an address or a known header, then evenness, then width."""
+    """Rank by records with an address or a known header, then by evenness, then by width."""
     if not records:
         return 0, 0, 0
     known = any(_has_email_name(cells) for cells in records[:MAX_TITLE_LINES])
     addressed = sum(any(map(looks_like_address, cells)) for cells in records) / len(records)
-    width, most = Counter(map(len, records)).most_common(1)[0]
-    even = most / len(records) if width > 1 else 0
+    width, count = Counter(map(len, records)).most_common(1)[0]
+    even = count / len(records) if width > 1 else 0
     return known + addressed, even, width
 
 
@@ -96,23 +96,23 @@ def _with_header(
         return Dialect(delimiter, header, None, skip, all_cells, email)
     line, header = records[at]
     below = all_cells[at + 1 :]
-    # A header over several lines is skipped whole: its record begins at this line.
+    # A header of several lines is skipped as a whole, since its record begins at this line.
     return Dialect(delimiter, header, line, line, below, find_email_column(below))
 
 
 def _header_at(records: Sequence[Sequence[str]], mapping: Mapping[str, str]) -> int | None:
-    """Where the header is; None where the first record is a member already."""
+    """The index of the header; ``None`` when the first record is a member already."""
     for at, cells in enumerate(records[:MAX_TITLE_LINES]):
         if _has_email_name(cells) or any(name in mapping for name in cells if name):
             return at
         if any(map(looks_like_address, cells)):
-            # Only what is above addresses, and as wide as they are, can be their header.
+            # Only the record above an address, with as many cells, can be the header.
             return at - 1 if at and len(records[at - 1]) == len(cells) else None
     return 0 if records else None
 
 
 def find_email_column(records: Sequence[Sequence[str]]) -> int | None:
-    """The column that has addresses in most of its cells."""
+    """The column with addresses in most of its cells."""
     found = Counter(
         index for cells in records for index, cell in enumerate(cells) if looks_like_address(cell)
     )
@@ -123,7 +123,9 @@ def find_email_column(records: Sequence[Sequence[str]]) -> int | None:
 
 
 def _made_up(width: int, email: int | None, records: Sequence[Sequence[str]]) -> list[str]:
-    """Names for the columns of a file without a header; the other one of two may be the name."""
+    """Names for columns without a header. Of two columns, the one beside the addresses may be
+    the name.
+    """
     names = [f"column {index + 1}" for index in range(width)]
     if email is None:
         return names
@@ -131,10 +133,6 @@ def _made_up(width: int, email: int | None, records: Sequence[Sequence[str]]) ->
     others = [index for index in range(width) if index != email]
     if len(others) == 1:
         cells = [record[others[0]] for record in records if others[0] < len(record)]
-        if all(map(_may_be_name, cells)):
+        if not any(each.isdecimal() or each in "@:/" for cell in cells for each in cell):
             names[others[0]] = "name"
     return names
-
-
-def _may_be_name(cell: str) -> bool:
-    return not any(character.isdecimal() or character in "@:/" for character in cell)

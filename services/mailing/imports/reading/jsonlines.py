@@ -1,4 +1,4 @@
-"""JSON Lines: one object a line, each with whatever keys it has."""
+"""Reads JSON Lines: one object a line, each with keys of its own."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from services.mailing.imports.mapping.rows import RejectedRecord
 from services.mailing.imports.reading.delimited import too_long
 from services.mailing.imports.reading.lines import Block, split_lines
 
-# Objects may all have keys of their own; more than this many are no columns.
+# Each object may have keys of its own. Keys beyond this number are not columns.
 MAX_JSON_KEYS = 300
 MAX_JSON_KEY_CHARACTERS = 200
 
@@ -17,7 +17,7 @@ Values = dict[str, str]
 
 
 def objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRecord]:
-    """Each object with its line, its values as text."""
+    """Each object's line and values, as text, or its rejection."""
     line = 0
     for block in blocks:
         if not isinstance(block, str):
@@ -51,7 +51,7 @@ def _text(value: Any) -> str:
 
 
 def header(found: Iterable[Values]) -> list[str]:
-    """All keys of these objects that may be columns, in the order in which they come."""
+    """All keys of these objects that may be columns, in the order of the file."""
     names = dict.fromkeys(name for values in found for name in values)
     return [name for name in names if len(name) <= MAX_JSON_KEY_CHARACTERS][:MAX_JSON_KEYS]
 

@@ -1,4 +1,4 @@
-"""Text to blocks of whole lines, none of them longer than allowed."""
+"""Cuts text into blocks of whole lines, and skips lines that are too long."""
 
 import io
 import re
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final
 
-# Far more than any member needs, and a few megabytes with its copies where characters take four
-# bytes; what is longer is skipped as it comes, never held.
+# Far more than any member needs. With its copies, and four bytes a character, a line takes a few
+# megabytes. A longer line is skipped while it arrives, and never held.
 MAX_LINE_CHARACTERS = 256 * 1024
 
 _LINE_END = re.compile(r"\r\n?|\n")
 
 
 class SkippedLine(Enum):
-    """Stands for one line that was too long."""
+    """The mark for one line that was too long."""
 
     LINE = "line"
 
@@ -24,12 +24,12 @@ Block = str | SkippedLine
 
 
 def split_lines(block: str) -> Iterable[str]:
-    """The physical lines of a block, each with its end: CR, LF or CRLF and nothing else."""
+    """The physical lines of a block, each with its end. Only CR, LF and CRLF end a line."""
     return io.StringIO(block, newline="")
 
 
 def blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterator[Block]:
-    """``texts`` cut after the ends of lines; ``SKIPPED`` where a line is longer than ``limit``."""
+    """``texts``, cut after ends of lines; ``SKIPPED`` in place of a line longer than ``limit``."""
     cutter = _Cutter(limit)
     for text in texts:
         yield from cutter.add(text)
@@ -44,20 +44,25 @@ class _Cutter:
         self._skipping = False
         self._return_pending = False
 
-    def add(self, added: str) -> Iterator[Block]:
-        text = self._without_half_an_end(added)
+    def add(self, text: str) -> Iterator[Block]:
+        # A CR at the end may be the first half of a CRLF, so it waits for the next text.
+        if self._return_pending:
+            text = "\r" + text
+        self._return_pending = text.endswith("\r")
+        if self._return_pending:
+            text = text[:-1]
         first = _LINE_END.search(text)
         if first is None:
             self._grow(text)
             return
         if self._skipping:
             yield SKIPPED
-            self._begin("")
+            self._reset()
             text = text[first.end() :]
         cut = max(text.rfind("\n"), text.rfind("\r")) + 1
         if cut:
             yield from self._checked("".join(self._begun) + text[:cut])
-            self._begin("")
+            self._reset()
         self._grow(text[cut:])
 
     def finish(self) -> Iterator[Block]:
@@ -67,17 +72,8 @@ class _Cutter:
         elif last := "".join(self._begun) + end:
             yield last
 
-    def _without_half_an_end(self, text: str) -> str:
-        """A CR at the end may be half of a CRLF: it waits for what follows."""
-        if self._return_pending:
-            text = "\r" + text
-        self._return_pending = text.endswith("\r")
-        return text[:-1] if self._return_pending else text
-
-    def _begin(self, text: str) -> None:
+    def _reset(self) -> None:
         self._begun, self._begun_characters, self._skipping = [], 0, False
-        if text:
-            self._grow(text)
 
     def _grow(self, text: str) -> None:
         if self._skipping or not text:
@@ -85,11 +81,11 @@ class _Cutter:
         self._begun.append(text)
         self._begun_characters += len(text)
         if self._begun_characters > self._limit:
-            self._begin("")
+            self._reset()
             self._skipping = True
 
     def _checked(self, whole: str) -> Iterator[Block]:
-        """``whole``, with a line inside that is too long taken out where pieces are that large."""
+        """``whole``, without lines that are too long, which one large text may contain."""
         if len(whole) <= self._limit:
             yield whole
             return

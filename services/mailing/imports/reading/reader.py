@@ -1,18 +1,18 @@
-"""A file of members, whatever wrote it, to rows: one pass, whose memory does not grow.
+"""Reads a file of members row by row, in one pass and in bounded memory.
 
-File → container → encoding → lines → records → members; each step pulls from the one before it
-and holds a bounded piece. What cannot be read of one record is a ``RejectedRecord`` with its line;
-what makes the file as a whole unreadable is a ``DomainError`` with a code ``import.…``.
+File → container → encoding → lines → records → members: each step pulls from the step before it and
+holds a bounded piece. A record that can't be read becomes a ``RejectedRecord`` with its line. When
+the file as a whole can't be read, a ``DomainError`` with a code ``import.…`` is raised.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
-from core.errors import invalid
-from services.mailing.imports.encoding import DecodedText, repair_text
+from core.refusals.imports import IMPORT_EMPTY, IMPORT_JSON_ARRAY
+from services.mailing.imports.decoding import DecodedText, repair_text
 from services.mailing.imports.mapping.columns import ColumnLayout, detect_layout, no_email_column
 from services.mailing.imports.mapping.row_mapper import BLANKS, RowMapper
 from services.mailing.imports.mapping.rows import FileDescription, MemberRow, RejectedRecord
@@ -23,7 +23,7 @@ from services.mailing.imports.reading.dialect import Dialect, find_email_column,
 from services.mailing.imports.reading.lines import Block, blocks
 from services.mailing.imports.reading.sources import CountedSource, Source
 
-# What is looked at to recognise encoding, delimiter and header.
+# The bytes from which encoding, delimiter and header are recognised.
 HEAD_BYTES = 64 * 1024
 
 _OBJECT = re.compile(r'\{[ \t]*["}]')
@@ -31,41 +31,32 @@ _ARRAY = re.compile(r"\[\s*[{\]]")
 _SPREAD_OBJECT = re.compile(r"\{[ \t]*[\r\n]")
 
 
+@dataclass(frozen=True)
 class MemberReader:
-    """Rows and problems in the order of the file. Can be iterated once."""
+    """Rows and rejected records in the order of the file. Can be iterated once."""
 
-    def __init__(
-        self,
-        source: CountedSource,
-        rows: Iterator[MemberRow | RejectedRecord],
-        header: list[str],
-        description: FileDescription,
-    ) -> None:
-        self.header = header
-        self._source = source
-        self._rows = rows
-        self._description = description
+    source: CountedSource
+    rows: Iterator[MemberRow | RejectedRecord]
+    header: list[str]
+    description: FileDescription
 
     def __iter__(self) -> Iterator[MemberRow | RejectedRecord]:
-        return self._rows
+        return self.rows
 
     @property
     def bytes_read(self) -> int:
-        """How much of the file, as it was sent, has been read so far."""
-        return self._source.taken
-
-    def describe(self) -> FileDescription:
-        return self._description
+        """The number of bytes of the uploaded file that have been read so far."""
+        return self.source.taken
 
 
 def open_rows(
     source: Source, filename: str | None = None, mapping: Mapping[str, str] | None = None
 ) -> MemberReader:
-    """Recognise the file and begin to read it.
+    """Recognise the form of the file, and begin to read it.
 
-    ``source`` needs ``seek`` and ``tell`` for a zip (see ``RangedFile``), else only ``read``.
-    ``mapping`` names columns, or their indexes from 0, and what each is: email, name, first_name,
-    last_name, tier, paid_expiry, status or ignore; it wins over the names in the header.
+    ``source`` needs ``seek`` and ``tell`` for a zip (see ``RangedFile``), otherwise only ``read``.
+    ``mapping`` names columns, or their indexes from 0, and the role of each: email, name,
+    first_name, last_name, tier, paid_expiry, status or ignore. It wins over the header.
 
     Raises ``import.empty``, ``import.no_email_column``, ``import.unknown_format``,
     ``import.mapping_column``, ``import.mapping_role``, ``import.json_array`` and, here or while
@@ -75,10 +66,10 @@ def open_rows(
     counted = CountedSource(source)
     container, chunks = open_container(counted)
     text = DecodedText(chunks, HEAD_BYTES)
-    coming = blocks(text)
-    head, whole = _head(coming)
+    unread = blocks(text)
+    head, whole = _head(unread)
     sample = repair_text("".join(block for block in head if isinstance(block, str)))
-    everything = chain(head, coming)
+    everything = chain(head, unread)
     if _is_json(sample):
         form = _json_form(sample, everything, text, mapping or {})
     else:
@@ -103,34 +94,31 @@ class _Form(NamedTuple):
     header_line: int | None = None
 
 
-def _head(coming: Iterator[Block]) -> tuple[list[Block], bool]:
-    """The first blocks, and whether they are all. Raises ``import.empty``."""
+def _head(unread: Iterator[Block]) -> tuple[list[Block], bool]:
+    """The first blocks, and whether they are the whole file. Raises ``import.empty``."""
     head: list[Block] = []
     characters = 0
-    for block in coming:
+    for block in unread:
         head.append(block)
         characters += len(block) if isinstance(block, str) else 0
         if characters >= HEAD_BYTES // 4:
             return head, False
     if not any(not isinstance(block, str) or block.strip(BLANKS) for block in head):
-        raise invalid("import.empty", "There is nothing in the file.")
+        raise IMPORT_EMPTY()
     return head, True
 
 
 def _is_json(sample: str) -> bool:
     text = sample.lstrip(BLANKS)
     if _ARRAY.match(text) or _SPREAD_OBJECT.match(text):
-        raise invalid(
-            "import.json_array",
-            "JSON is read one object per line (JSON Lines), not as one array or document.",
-        )
+        raise IMPORT_JSON_ARRAY()
     return _OBJECT.match(text) is not None
 
 
 def _layout(
     header: list[str], mapping: Mapping[str, str], sample: list[list[str]], email: int | None
 ) -> tuple[ColumnLayout, int]:
-    """The layout, and where the addresses are: by mapping, by name, or as the cells look."""
+    """The layout, and the column of addresses: by the mapping, by name, or by its cells."""
     layout = detect_layout(header, mapping, sample)
     if layout.email is None:
         layout.email = email
@@ -150,7 +138,7 @@ def _delimited_form(
 
 def _delimited_rows(
     records: Iterable[Record | RejectedRecord],
-    maker: RowMapper,
+    mapper: RowMapper,
     text: DecodedText,
     skip_through: int,
 ) -> Iterator[MemberRow | RejectedRecord]:
@@ -158,17 +146,18 @@ def _delimited_rows(
         if record[0] <= skip_through:
             continue
         if isinstance(record, RejectedRecord):
-            yield _shown(record, text)
+            yield _repaired(record, text)
             continue
-        row = maker.make(*record, damaged=text.damaged)
+        row = mapper.make(*record, damaged=text.damaged)
         if row is not None:
             yield row
 
 
-def _shown(problem: RejectedRecord, text: DecodedText) -> RejectedRecord:
-    """With columns that can be written: a lone surrogate cannot."""
-    columns = [repair_text(cell) for cell in problem.columns] if text.damaged else problem.columns
-    return problem._replace(columns=columns)
+def _repaired(record: RejectedRecord, text: DecodedText) -> RejectedRecord:
+    """The record with cells that can be encoded again: a lone surrogate can't."""
+    if not text.damaged:
+        return record
+    return record._replace(cells=[repair_text(cell) for cell in record.cells])
 
 
 def _json_form(
@@ -187,25 +176,21 @@ def _json_rows(
     text: DecodedText,
     mapping: Mapping[str, str],
 ) -> Iterator[MemberRow | RejectedRecord]:
-    """Keys that come only later, such as the time when somebody left, are heeded as well."""
+    """The rows. Keys that come later, such as the time when a person left, are columns as well."""
     names = [*layout.header]
     known = set(names)
-    maker = RowMapper(layout, layout.email or 0)
+    mapper = RowMapper(layout, layout.email or 0)
     for found in objects:
         if isinstance(found, RejectedRecord):
-            yield _shown(found, text)
+            yield _repaired(found, text)
             continue
         line, values = found
-        grown = (
-            names
-            if values.keys() <= known
-            else jsonlines.header([dict.fromkeys(names, ""), values])
-        )
-        if len(grown) > len(names):
-            names, known = grown, set(grown)
-            maker = RowMapper(
-                replace(detect_layout(names, mapping), email=layout.email), layout.email or 0
-            )
-        row = maker.make(line, jsonlines.cells(values, names))
+        if not values.keys() <= known:
+            grown = jsonlines.header([dict.fromkeys(names, ""), values])
+            if len(grown) > len(names):
+                names, known = grown, set(grown)
+                grown_layout = replace(detect_layout(names, mapping), email=layout.email)
+                mapper = RowMapper(grown_layout, layout.email or 0)
+        row = mapper.make(line, jsonlines.cells(values, names))
         if row is not None:
             yield row

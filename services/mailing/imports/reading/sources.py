@@ -1,6 +1,6 @@
-"""Where a file's bytes come from: a stream that only goes forward, or one that can be sought.
+"""Sources of a file's bytes: streams that only go forward, and files that can seek.
 
-A zip's directory is at its end, so that a zip needs the second kind; everything else is read once,
+A zip's directory is at its end, so a zip needs a file that can seek. All other forms are read once,
 from the first byte to the last.
 """
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Protocol
 
 READ_BYTES = 64 * 1024
-# What one request to an object store fetches.
+# The bytes that one request to the object store fetches.
 WINDOW_BYTES = 1024 * 1024
 
 
 class Source(Protocol):
     def read(self, size: int, /) -> bytes:
-        """At most ``size`` bytes, none at the end."""
+        """At most ``size`` bytes; none at the end."""
 
 
 class Seekable(Source, Protocol):
@@ -25,7 +25,7 @@ class Seekable(Source, Protocol):
 
 
 class RangeReader(Protocol):
-    """An object that is read in pieces, such as one in an object store."""
+    """An object that is read in pieces, such as one in the object store."""
 
     @property
     def size(self) -> int: ...
@@ -34,7 +34,7 @@ class RangeReader(Protocol):
 
 
 class RangedFile:
-    """``RangeReader`` as a file that can be sought, one window of it in memory."""
+    """A file that can seek, over a ``RangeReader``; it keeps one window in memory."""
 
     def __init__(self, ranges: RangeReader, window_bytes: int = WINDOW_BYTES) -> None:
         self._ranges = ranges
@@ -48,20 +48,17 @@ class RangedFile:
         wanted = remaining if size < 0 else min(size, remaining)
         pieces = []
         while wanted > 0:
-            piece = self._piece(wanted)
+            within = self._position - self._window_at
+            if not 0 <= within < len(self._window):
+                self._window = self._ranges.read_at(self._position, self._window_bytes)
+                self._window_at, within = self._position, 0
+            piece = self._window[within : within + wanted]
             if not piece:
                 break
             pieces.append(piece)
             self._position += len(piece)
             wanted -= len(piece)
         return b"".join(pieces)
-
-    def _piece(self, wanted: int) -> bytes:
-        within = self._position - self._window_at
-        if not 0 <= within < len(self._window):
-            self._window = self._ranges.read_at(self._position, self._window_bytes)
-            self._window_at, within = self._position, 0
-        return self._window[within : within + wanted]
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._ranges.size}
@@ -76,7 +73,7 @@ class RangedFile:
 
 
 class CountedSource:
-    """A source, and how many of its bytes were read."""
+    """A source that counts the bytes read from it."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -88,7 +85,7 @@ class CountedSource:
         return data
 
     def head(self, size: int) -> bytes:
-        """The first ``size`` bytes, or fewer of a shorter file, however little a read brings."""
+        """The first ``size`` bytes, or all of a shorter file, however few one read returns."""
         data = b""
         while len(data) < size and (more := self.read(size - len(data))):
             data += more

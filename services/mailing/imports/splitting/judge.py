@@ -1,28 +1,28 @@
-"""What can be said of a row by the file alone: no address, or one that came before."""
+"""Judges rows by their file alone: no valid address, or an address that came before."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from core import clock
-from services.mailing.imports.entries import DUPLICATE_CODE, JudgedRow
-from services.mailing.imports.reading import MemberRow, RejectedRecord, SuppressionStatus
+from services.mailing.imports.chunks import DUPLICATE_CODE, JudgedRow
+from services.mailing.imports.reading import MemberRow, RejectedRecord
 from services.people import email_addresses
 from services.people.email_addresses import InvalidAddress
 
-# Looked at together: the rules of addresses, and the database, are faster on many. A row may have a
-# quarter of a million characters, and so many of those would outgrow the worker.
+# Rows that are judged together: checking addresses, and the database, are faster on many. One row
+# may have a quarter of a million characters, so the characters of a batch are bounded too.
 MAX_BATCH_ROWS = 2_000
 MAX_BATCH_CHARACTERS = 1_000_000
-# Addresses of one file that are kept at hand: some ten megabytes, and all of any one request.
+# Addresses of one file that are kept in memory: some ten megabytes, and enough for any request.
 MAX_ADDRESSES_IN_MEMORY = 100_000
 
 
 class SeenAddresses:
     """The addresses of one file so far, in bounded memory.
 
-    What is beyond the first ones goes to a temporary SQLite database, in a file without a name that
-    the system deletes when it is closed: a set of millions would outgrow the worker.
+    Further addresses go to a temporary SQLite database, since a set of millions would outgrow the
+    worker. Its file has no name, and the system deletes it when it is closed.
     """
 
     def __init__(self) -> None:
@@ -34,22 +34,19 @@ class SeenAddresses:
         self._database.execute("BEGIN")
 
     def add(self, found: list[str]) -> set[str]:
-        """Take these in; returns which of them came before, in an earlier call."""
+        """Add these addresses; returns those of them that an earlier call added."""
         before = self._first.intersection(found)
         fresh = set(found) - before
         if len(self._first) < MAX_ADDRESSES_IN_MEMORY:
             self._first |= fresh
             return before
-        return before | self._add_to_database(fresh)
-
-    def _add_to_database(self, found: set[str]) -> set[str]:
-        marks = ",".join("?" * len(found))
+        marks = ",".join("?" * len(fresh))
         query = f"SELECT address FROM seen WHERE address IN ({marks})"  # noqa: S608 - marks alone
-        before = {address for (address,) in self._database.execute(query, list(found))}
+        stored = {address for (address,) in self._database.execute(query, list(fresh))}
         # In the order of the index, so that neighbours land on the same page.
-        fresh = sorted(found - before)
-        self._database.executemany("INSERT INTO seen VALUES (?)", zip(fresh, strict=True))
-        return before
+        new = sorted(fresh - stored)
+        self._database.executemany("INSERT INTO seen VALUES (?)", zip(new, strict=True))
+        return before | stored
 
     def close(self) -> None:
         self._database.close()
@@ -58,28 +55,21 @@ class SeenAddresses:
 def judge_rows(
     rows: Iterable[MemberRow | RejectedRecord], seen: SeenAddresses, at_once: int = MAX_BATCH_ROWS
 ) -> Iterator[tuple[list[JudgedRow], int]]:
-    """Each row with its normalised address, or with the reason why it is not applied.
+    """Batches of at most ``at_once`` rows, each batch with the number of its characters.
 
-    They come ``at_once`` at most, with the number of their characters.
+    Each row has its normalised address, or the reason why it is not applied.
     """
-    coming = iter(rows)
+    unread = iter(rows)
     while True:
-        batch, characters = _batch(coming, at_once)
+        batch, characters = [], 0
+        for row in islice(unread, at_once):
+            batch.append(row)
+            characters += sum(map(len, row.cells))
+            if characters >= MAX_BATCH_CHARACTERS:
+                break
         if not batch:
             return
         yield list(_judge(batch, seen)), characters
-
-
-def _batch(
-    coming: Iterator[MemberRow | RejectedRecord], at_once: int
-) -> tuple[list[MemberRow | RejectedRecord], int]:
-    batch, characters = [], 0
-    for row in islice(coming, at_once):
-        batch.append(row)
-        characters += sum(map(len, row.columns))
-        if characters >= MAX_BATCH_CHARACTERS:
-            break
-    return batch, characters
 
 
 def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iterator[JudgedRow]:
@@ -90,24 +80,25 @@ def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iter
     found = iter(normalised)
     for row in batch:
         if isinstance(row, RejectedRecord):
-            yield _refused(row, row.code, row.reason)
+            yield _rejected(row, row.code, row.reason)
             continue
         address = next(found)
         if isinstance(address, InvalidAddress):
-            yield _refused(row, "email.invalid", address.reason)
+            yield _rejected(row, "email.invalid", address.reason)
         elif address in came_before:
-            yield _refused(row, DUPLICATE_CODE, "The address came before in the same file.")
+            yield _rejected(row, DUPLICATE_CODE, "The address came before in the same file.")
         else:
             came_before.add(address)
-            yield _wanted(row, address)
+            yield JudgedRow(
+                line=row.line,
+                email=address,
+                name=row.name,
+                tier=row.tier,
+                paid_expiry=None if row.paid_expiry is None else clock.iso(row.paid_expiry),
+                left=row.suppression.value if row.left else None,
+                cells=row.cells,
+            )
 
 
-def _wanted(row: MemberRow, address: str) -> JudgedRow:
-    line, _, name, tier, paid_expiry, standing, cells = row
-    expiry = None if paid_expiry is None else clock.iso(paid_expiry)
-    left = None if standing is SuppressionStatus.WANTED else standing.value
-    return JudgedRow(line, address, name, tier, expiry, left, None, None, cells)
-
-
-def _refused(row: MemberRow | RejectedRecord, code: str, reason: str) -> JudgedRow:
-    return JudgedRow(row.line, "", "", None, None, None, code, reason, row.columns)
+def _rejected(row: MemberRow | RejectedRecord, code: str, reason: str) -> JudgedRow:
+    return JudgedRow(line=row.line, code=code, reason=reason, cells=row.cells)

@@ -1,29 +1,34 @@
-"""From a stored file to numbered chunks of judged rows, a few seconds at a time.
+"""Splits a stored file into numbered chunks of judged rows, a few seconds at a time.
 
-A reader can't be stopped and taken up by another process, so the process that began a file goes
-on with it at its next turn. Another process, after a restart or on another machine, begins at the
-first byte again, and passes over what is chunked already: a file always makes the same chunks.
+A reader can't be moved to another process, so the process that began a file continues it at the
+job's next turn. Another process, after a restart or on another machine, reads from the first byte
+again and passes over the stored chunks: a file always makes the same chunks.
 """
 
 import dataclasses
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
 from models import MemberImport
-from services.mailing.imports.entries import ROWS_PER_CHUNK, JudgedRow, chunk_key, encode
+from services.mailing.imports.chunks import ROWS_PER_CHUNK, JudgedRow, chunk_key, encode
 from services.mailing.imports.mapping.row_mapper import tidy_name
 from services.mailing.imports.prefetch import Prefetch
-from services.mailing.imports.reading import MemberRow, RangedFile, SuppressionStatus, open_rows
+from services.mailing.imports.reading import (
+    MemberRow,
+    RangedFile,
+    RejectedRecord,
+    SuppressionStatus,
+    open_rows,
+)
 from services.mailing.imports.splitting.judge import MAX_BATCH_ROWS, SeenAddresses, judge_rows
 from storage.objects import ObjectStore
 from storage.parts import StoredFile
 
-# Files that one process has begun; each holds a reader and a set of addresses.
+# Unfinished files that one process keeps open; each holds a reader and a set of addresses.
 MAX_OPEN_FILES = 4
-# Rows may be long: a chunk of such has fewer of them.
+# A chunk of long rows has fewer of them.
 MAX_CHUNK_CHARACTERS = 8_000_000
 
 
@@ -35,7 +40,7 @@ class _Chunk:
 
 
 class FileSplit:
-    """One file on its way into chunks."""
+    """One file that is being split into chunks."""
 
     def __init__(self, objects: ObjectStore, task: MemberImport) -> None:
         self._objects = objects
@@ -43,17 +48,25 @@ class FileSplit:
         self._seen = SeenAddresses()
         self.number = 0
         self.is_complete = False
-        rows, self.header, self.description = _rows(objects, task)
+        rows: Iterator[MemberRow | RejectedRecord]
+        if task.source == "members":
+            rows = _rows_of_request(objects, task)
+            self.header, self.description = ["email", "name"], {"format": "request"}
+        else:
+            stored = RangedFile(StoredFile(objects, task.object_prefix, task.size))
+            reader = open_rows(stored, task.filename, task.mapping)
+            rows, self.header = iter(reader), reader.header
+            self.description = dataclasses.asdict(reader.description)
         self._at_once = min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
         self._batches = judge_rows(rows, self._seen, self._at_once)
         self._chunks = Prefetch(self._read)
 
     def pass_over(self) -> None:
-        """Read one more chunk, which an earlier process has stored."""
+        """Read one more chunk, which another process has stored already."""
         self._next()
 
     def store_next(self) -> int:
-        """Store one more chunk; its number of rows, 0 when there was none."""
+        """Store one more chunk; returns the number of its rows, 0 at the end of the file."""
         chunk = self._next()
         if chunk.rows:
             key = chunk_key(self._prefix, self.number - 1)
@@ -71,22 +84,22 @@ class FileSplit:
         return chunk
 
     def _read(self) -> _Chunk:
-        entries: list[JudgedRow] = []
+        rows: list[JudgedRow] = []
         characters = 0
-        while len(entries) + self._at_once <= ROWS_PER_CHUNK and characters < MAX_CHUNK_CHARACTERS:
+        while len(rows) + self._at_once <= ROWS_PER_CHUNK and characters < MAX_CHUNK_CHARACTERS:
             batch, more = next(self._batches, ([], 0))
             if not batch:
-                return _Chunk(encode(entries), len(entries), is_last=True)
-            entries += batch
+                return _Chunk(encode(rows), len(rows), is_last=True)
+            rows += batch
             characters += more
-        return _Chunk(encode(entries), len(entries), is_last=False)
+        return _Chunk(encode(rows), len(rows), is_last=False)
 
 
 _open: dict[int, FileSplit] = {}
 
 
 def take_split(objects: ObjectStore, task: MemberImport) -> FileSplit:
-    """This process's split of the file: at the first chunk that is not stored yet, or before it.
+    """The split that this process kept, or a new one: at the first chunk not stored, or before it.
 
     Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read.
     """
@@ -98,15 +111,15 @@ def take_split(objects: ObjectStore, task: MemberImport) -> FileSplit:
 
 
 def kept_splits() -> list[int]:
-    """The imports whose splits wait here for their next turn."""
+    """The ids of the imports whose splits this process keeps."""
     return list(_open)
 
 
 def keep_split(task: MemberImport, split: FileSplit, waiting: Collection[int]) -> None:
-    """Until its next turn, unless as many are kept already of those that still ``wait``.
+    """Keep this split open for its job's next turn, unless ``MAX_OPEN_FILES`` are kept already.
 
-    Those go first: a newcomer that drove them out would be driven out itself, and with enough of
-    them no file would ever be read to its end.
+    ``waiting``: the imports whose kept splits are still needed. Those stay: if newcomers replaced
+    them, many imports at once would replace each other for ever.
     """
     for import_id in _open.keys() - set(waiting):
         _open.pop(import_id).close()
@@ -116,21 +129,17 @@ def keep_split(task: MemberImport, split: FileSplit, waiting: Collection[int]) -
         split.close()
 
 
-def _rows(
-    objects: ObjectStore, task: MemberImport
-) -> tuple[Iterator[Any], list[str], dict[str, Any]]:
-    if task.source == "members":
-        return _of_request(objects, task), ["email", "name"], {"format": "request"}
-    stored = RangedFile(StoredFile(objects, task.object_prefix, task.size))
-    reader = open_rows(stored, task.filename, task.mapping)
-    return iter(reader), reader.header, dataclasses.asdict(reader.describe())
-
-
-def _of_request(objects: ObjectStore, task: MemberImport) -> Iterator[MemberRow]:
-    """The members of one request's body, which was checked when it came."""
+def _rows_of_request(objects: ObjectStore, task: MemberImport) -> Iterator[MemberRow]:
+    """The members in the body of one request, which was checked when it arrived."""
     body = b"".join(StoredFile(objects, task.object_prefix, task.size).stream())
     for line, member in enumerate(orjson.loads(body)["members"], start=1):
         cells = (member["email"], member.get("name") or "")
         yield MemberRow(
-            line, cells[0].strip(), tidy_name(cells[1]), None, None, SuppressionStatus.WANTED, cells
+            line=line,
+            email=cells[0].strip(),
+            name=tidy_name(cells[1]),
+            tier=None,
+            paid_expiry=None,
+            suppression=SuppressionStatus.WANTED,
+            cells=cells,
         )

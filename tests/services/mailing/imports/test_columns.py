@@ -195,7 +195,7 @@ def test_errors_can_be_written_with_the_original_columns() -> None:
 
 def test_description_says_what_was_recognised() -> None:
     file = "Title\nE-Mail;Vorname;Nachname;Plan;Status\na@example.com;A;B;gold;active\n"
-    found = opened(file).describe()
+    found = opened(file).description
 
     assert (found.format, found.container, found.encoding) == ("csv", "plain", "utf-8")
     assert (found.delimiter, found.header_line, found.product) == (";", 2, None)
@@ -224,7 +224,7 @@ def test_values_of_json_are_read_whatever_their_type() -> None:
     (row,) = rows(file)
 
     assert (row.name, row.left) == ("", True)
-    assert row.columns == ["a@example.com", "", "false", "1.5", '["x"]']
+    assert row.cells == ["a@example.com", "", "false", "1.5", '["x"]']
 
 
 @pytest.mark.parametrize(

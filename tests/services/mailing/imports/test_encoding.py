@@ -24,7 +24,7 @@ FILE = "email,name\r\njörg@example.com,Jörg Çelik\r\n"
 def test_encoding_is_recognised(encoding: str, recognised: str) -> None:
     data = FILE.encode(encoding)
 
-    assert opened(data).describe().encoding == recognised
+    assert opened(data).description.encoding == recognised
     assert [(one.email, one.name) for one in rows(data)] == [("jörg@example.com", "Jörg Çelik")]
 
 
@@ -60,7 +60,7 @@ def test_bad_bytes_in_a_name_cost_no_more_than_themselves() -> None:
     found = rows(file.replace(b"{}", "Müller".encode("latin-1") + b"\xc3"))
 
     assert [one.name for one in found] == ["Zoë MüllerÃ", "Müller"]
-    assert opened(file).describe().encoding == "utf-8"
+    assert opened(file).description.encoding == "utf-8"
 
 
 def test_address_is_not_guessed_from_bad_bytes() -> None:

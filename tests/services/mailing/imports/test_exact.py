@@ -65,7 +65,6 @@ def lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
 
 @settings(
     max_examples=sized(16, 2000),
-    derandomize=not FULL,
     database=None,
     phases=[Phase.generate, Phase.shrink] if FULL else [Phase.generate],
     deadline=None,
@@ -150,8 +149,8 @@ def _prepare(importing: Importing, list_id: int, people: list[Before], tag: str)
 def _opt_outs(
     importing: Importing, list_id: int, user_id: int | None, address: str, before: Before
 ) -> list[OptOut]:
-    signer = opt_outs.signer(importing.resources.keyring)
-    digest = opt_outs.address_digests(signer, address)[int(before.older_key)]
+    keyring = importing.resources.keyring
+    digest = opt_outs.address_digests(keyring, address)[int(before.older_key)]
     same = {"list_id": list_id, "user_id": user_id, "address_hmac": digest, "source": "login"}
     return [OptOut(kind=kind, **same) for kind in sorted(before.noes)]
 

@@ -1,12 +1,14 @@
+import csv
 import io
 from contextlib import suppress
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from core.errors import DomainError
 from services.mailing.imports.reading import MemberRow, RejectedRecord, open_rows
+from services.mailing.spreadsheets import escape_formula
 from tests.services.mailing.imports.forms import (
     Dribble,
     Form,
@@ -62,8 +64,9 @@ def forms(encodings: list[str], headers: list[tuple[str, str]]) -> st.SearchStra
 
 def expected_name(name: str, form: Form) -> str:
     cell = name if form.json else name.replace("\n", form.newline)
-    guarded = cell[:1] == "'" and cell[1:2] in {"-", "\t", "\r"}
-    return " ".join(cell[guarded:].split())
+    # However many apostrophes there are: our export puts one more before those of a value.
+    is_guarded = cell[:1] == "'" and cell.lstrip("'")[:1] in {"-", "\t", "\r"}
+    return " ".join(cell[is_guarded:].split())
 
 
 def check(members: list[Person], form: Form, read_bytes: int) -> None:
@@ -78,8 +81,8 @@ def check(members: list[Person], form: Form, read_bytes: int) -> None:
         for line, one in zip(lines, members, strict=True)
     ]
     if not form.json:
-        assert reader.describe().delimiter == form.delimiter
-        assert reader.describe().container == form.compression
+        assert reader.description.delimiter == form.delimiter
+        assert reader.description.container == form.compression
 
 
 @settings(max_examples=250, deadline=None)
@@ -88,6 +91,7 @@ def check(members: list[Person], form: Form, read_bytes: int) -> None:
     forms(["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"], HEADERS),
     st.integers(1, 300),
 )
+@example([Person("a@example.com", "''-")], Form(), 300)
 def test_members_are_read_alike_from_every_form(
     members: list[Person], form: Form, read_bytes: int
 ) -> None:
@@ -102,6 +106,7 @@ def test_members_are_read_from_latin_1(members: list[Person], form: Form, read_b
 
 @settings(max_examples=80, deadline=None)
 @given(people(ANY), st.sampled_from(["plain", "gzip", "zip"]), st.integers(1, 300))
+@example([Person("a@example.com", "''-")], "plain", 300)
 def test_members_are_read_from_json_lines(
     members: list[Person], compression: str, read_bytes: int
 ) -> None:
@@ -114,8 +119,22 @@ def test_members_are_read_from_json_lines(
 def test_members_are_read_from_a_file_without_a_header(
     members: list[Person], form: Form, read_bytes: int
 ) -> None:
+    # Blanks around an address count for nothing, so such a tab may belong to it as well.
+    assume(form.delimiter != "\t" or any(one.name.strip()[:1] not in {*",;|"} for one in members))
     mapped = Form(**{**vars(form), "mapping": {"0": "email", "1": "name"}})
     check(members, mapped, read_bytes)
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.text("a1'=+-@ ,", max_size=8), st.text("a'=+-", min_size=1, max_size=6))
+@example("'-", "'-a")
+@example("''-", "''=a")
+def test_reader_takes_away_what_our_export_put_there(name: str, mailbox: str) -> None:
+    email, shown = f"{mailbox}@example.com", " ".join(name.split())
+    out = io.StringIO()
+    csv.writer(out).writerows([("email", "name"), (escape_formula(email), escape_formula(shown))])
+    [row] = rows(out.getvalue())
+    assert (row.email, row.name) == (email, shown)
 
 
 @settings(max_examples=300, deadline=None)
@@ -131,7 +150,7 @@ def test_any_bytes_after_a_header_are_rows_or_problems_in_order(data: bytes) -> 
 
     lines = [one.line for one in found]
     assert lines == sorted(set(lines))
-    assert all(can_be_stored(*one.columns) for one in found)
+    assert all(can_be_stored(*one.cells) for one in found)
     assert all(can_be_stored(one.name, one.email) for one in found if isinstance(one, MemberRow))
 
 
@@ -144,7 +163,7 @@ def test_any_bytes_are_read_or_refused_by_name(data: bytes) -> None:
     with suppress(DomainError):
         reader = opened(data)
         assert can_be_stored(*reader.header)
-        assert all(can_be_stored(*one.columns) for one in reader)
+        assert all(can_be_stored(*one.cells) for one in reader)
 
 
 def can_be_stored(*texts: str) -> bool:

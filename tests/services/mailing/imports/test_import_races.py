@@ -191,7 +191,6 @@ def test_a_thousand_who_said_no_in_every_way_stay_out_and_the_owner_is_told(
 def _say_no(importing: Importing, list_id: int, addresses: list[str]) -> None:
     """By trace, by login; some are removed then, some erased, some said it under an older key."""
     keyring = importing.resources.keyring
-    signer = opt_outs.signer(keyring)
     doors = (READER, Actor(ActorKind.USER, Via.LOGIN), Actor(ActorKind.USER, Via.PAGE))
     with importing.resources.unit_of_work() as uow:
         of = lists.get(uow, list_id)
@@ -199,7 +198,7 @@ def _say_no(importing: Importing, list_id: int, addresses: list[str]) -> None:
             person = uow.session.query(User).where(User.email == each).one()
             unsubscribe.leave(uow, keyring, of, person, doors[number % 3])
             if number % 5 == 0:
-                older = opt_outs.address_digests(signer, each)[1]
+                older = opt_outs.address_digests(keyring, each)[1]
                 uow.session.execute(
                     update(OptOut).where(OptOut.user_id == person.id).values(address_hmac=older)
                 )
@@ -209,7 +208,7 @@ def _say_no(importing: Importing, list_id: int, addresses: list[str]) -> None:
         for each in addresses[::10]:
             erasure.erase(uow, keyring, each)
     # Erasing keeps a no under the current key too; of these only the older one is to be left.
-    digests = [opt_outs.address_digests(signer, each)[0] for each in addresses[::10]]
+    digests = [opt_outs.address_digests(keyring, each)[0] for each in addresses[::10]]
     importing.stack.query(
         "DELETE FROM opt_outs WHERE list_id = %s AND user_id IS NULL AND address_hmac = ANY(%s)",
         *(list_id, digests[::2]),

@@ -26,11 +26,11 @@ Verdict = tuple[str, str, str | None, SuppressionStatus] | tuple[str, str]
 
 def verdicts(file: str, product: str | None) -> list[Verdict]:
     reader = opened(file)
-    assert reader.describe().product == product
+    assert reader.description.product == product
     return [
-        (one.columns[0] if "@" in one.columns[0] else one.columns[1], one.code)
+        (one.cells[0] if "@" in one.cells[0] else one.cells[1], one.code)
         if isinstance(one, RejectedRecord)
-        else (one.email, one.name, one.tier, one.standing)
+        else (one.email, one.name, one.tier, one.suppression)
         for one in reader
     ]
 
@@ -225,7 +225,7 @@ def test_our_own_export() -> None:
 def test_status_of_any_other_file(word: str, found: str) -> None:
     (one,) = opened(f"email,status\na@example.com,{word}\n")
 
-    assert (one.code if isinstance(one, RejectedRecord) else one.standing) == found
+    assert (one.code if isinstance(one, RejectedRecord) else one.suppression) == found
 
 
 @pytest.mark.parametrize(
@@ -246,5 +246,5 @@ def test_column_that_marks_who_left(column: str, cell: str, found: SuppressionSt
     (one,) = opened(f"email,{column}\na@example.com,{cell}\n")
 
     assert isinstance(one, MemberRow)
-    assert one.standing is found
+    assert one.suppression is found
     assert one.left is (found is not WANTED)

@@ -84,7 +84,7 @@ def test_quote_that_is_never_closed_costs_only_its_own_record() -> None:
         (5, "d@example.com"),
     ]
     assert isinstance(found[1], RejectedRecord)
-    assert found[1].columns == ["b@example.com", '"Bob']
+    assert found[1].cells == ["b@example.com", '"Bob']
 
 
 def test_quote_that_another_records_quote_closes_swallows_no_member() -> None:
@@ -141,7 +141,7 @@ def test_long_cell_over_many_lines_is_read_whole() -> None:
     (row,) = [*opened(f'email,note\na@example.com,"{note}"\n')]
 
     assert isinstance(row, MemberRow)
-    assert row.columns[1] == note
+    assert row.cells[1] == note
 
 
 def test_file_of_nothing_but_stray_quotes_is_read_in_one_go() -> None:
@@ -160,7 +160,7 @@ def test_rows_of_blanks_are_no_problems() -> None:
 def test_row_with_fewer_or_more_cells_than_the_header_is_read() -> None:
     found = rows("name,email,note\nAnn,a@example.com\nBob,b@example.com,x,y,z\n")
 
-    assert [(one.name, one.email, len(one.columns)) for one in found] == [
+    assert [(one.name, one.email, len(one.cells)) for one in found] == [
         ("Ann", "a@example.com", 2),
         ("Bob", "b@example.com", 5),
     ]

@@ -33,7 +33,7 @@ def file_of(rows: int) -> bytes:
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
-    monkeypatch.setattr(import_jobs, "_Turn", Steps)
+    monkeypatch.setattr(import_jobs, "Turn", Steps)
 
 
 def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(

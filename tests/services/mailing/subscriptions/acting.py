@@ -84,8 +84,8 @@ class Acting:
     # -- the person: by a key where there is one, else by a trace id ----------------------------
 
     def trace(self, list_id: int, user_id: int) -> dict[str, str]:
-        signer = trace_ids.signer(self.resources.keyring)
-        return {"trace_id": trace_ids.make(signer, Trace(list_id, user_id))}
+        keyring = self.resources.keyring
+        return {"trace_id": trace_ids.make(keyring, Trace(list_id, user_id))}
 
     def leave(self, list_id: int, *, key: str | None = None, user_id: int = 0) -> Reply:
         query = None if key else self.trace(list_id, user_id)
@@ -114,10 +114,10 @@ class Acting:
 
     def mail_link(self, list_id: int, user_id: int) -> str:
         """As the job does that mails it."""
-        signer = mailed_tokens.signer(self.resources.keyring)
+        keyring = self.resources.keyring
         purpose = Purpose.CONFIRM_SUBSCRIPTION
         with self.resources.unit_of_work() as uow:
-            return mailed_tokens.make(uow, signer, purpose, user_id=user_id, list_id=list_id)
+            return mailed_tokens.make(uow, keyring, purpose, user_id=user_id, list_id=list_id)
 
     def confirm(self, secret: str) -> str | None:
         """The code of a refusal."""

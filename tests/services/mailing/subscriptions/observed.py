@@ -59,11 +59,11 @@ def expiry_of(record: Subscription) -> str | None:
 def _by_address(
     resources: Resources, found: list[OptOut], people: People
 ) -> dict[tuple[int, str], set[str]]:
-    signer = opt_outs.signer(resources.keyring)
+    keyring = resources.keyring
     by_digest = {
         digest: address
         for address in people.addresses
-        for digest in opt_outs.address_digests(signer, address)
+        for digest in opt_outs.address_digests(keyring, address)
     }
     noes: dict[tuple[int, str], set[str]] = {}
     for each in found:

@@ -83,7 +83,7 @@ class folding:  # noqa: N801 - reads as what goes on
     def _run(self, acting: Acting) -> None:
         while not self._stop.wait(0.01):
             with acting.resources.unit_of_work() as uow:
-                subscriber_counts.fold_deltas(uow, most=7)
+                subscriber_counts.fold_deltas(uow, max_deltas=7)
 
     def __enter__(self) -> None:
         return None

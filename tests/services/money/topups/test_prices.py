@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from core import origins
-from core.currencies import DEFAULT_CURRENCIES, Currency, parse_all
 from core.errors import DomainError
 from core.money import MAX_AMOUNT, is_storable
-from core.settings import Settings
+from core.settings import Settings, origins
+from core.settings.currencies import DEFAULT_CURRENCIES, Currency, parse_all
 from services.money.topups.prices import MAX_AMOUNT_MINOR, CreditRate, Price, price
 
 

@@ -1,0 +1,90 @@
+"""The mail server that sends our mail, and the sender's address, as an operator writes them."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+from urllib.parse import SplitResult, unquote, urlsplit
+
+_ADDRESS = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9.-]*[A-Za-z0-9]"
+_SENDER = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<address>{_ADDRESS})>|(?P<bare>{_ADDRESS}))\Z")
+
+
+class MailSecurity(StrEnum):
+    """The protection of the connection; the value is the scheme of the URL."""
+
+    NONE = "smtp"
+    TLS = "smtps"
+    STARTTLS = "smtp+starttls"
+
+
+_PORTS = {MailSecurity.NONE: 25, MailSecurity.TLS: 465, MailSecurity.STARTTLS: 587}
+
+
+@dataclass(frozen=True)
+class SmtpLogin:
+    user: str
+    password: str
+
+
+@dataclass(frozen=True)
+class MailServer:
+    host: str
+    port: int
+    security: MailSecurity
+    login: SmtpLogin | None = None
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Read ``smtp://[user:password@]host[:port]``; a ``ValueError`` never quotes the URL."""
+        try:
+            parts = urlsplit(url)
+            security, port = MailSecurity(parts.scheme), parts.port
+        except ValueError:
+            # The library's message would quote a part of the URL, perhaps of the password.
+            parts, security, port = None, None, None
+        if parts is None or security is None or not _names_a_server(parts):
+            raise ValueError(
+                "must be smtp://, smtps:// or smtp+starttls:// with a host, and may have a user "
+                "and password (percent-encoded) and a port, nothing more"
+            )
+        return cls(parts.hostname or "", port or _PORTS[security], security, _login(parts))
+
+
+def _names_a_server(parts: SplitResult) -> bool:
+    is_more = parts.path not in {"", "/"} or parts.query or parts.fragment
+    is_host = parts.hostname is not None and parts.hostname.isascii()
+    return is_host and parts.port != 0 and not is_more
+
+
+def _login(parts: SplitResult) -> SmtpLogin | None:
+    if parts.username is None:
+        return None
+    login = SmtpLogin(unquote(parts.username), unquote(parts.password or ""))
+    if not (login.user and login.password):
+        raise ValueError("must have a user and a password, or neither")
+    if not (login.user + login.password).isascii():
+        raise ValueError("may have ASCII characters only in its user and password")
+    return login
+
+
+@dataclass(frozen=True)
+class MailSender:
+    name: str
+    address: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``Name <address>`` or a bare address."""
+        found = _SENDER.match(text.strip())
+        if found is not None and text.isprintable():
+            name = (found["name"] or "").strip().removeprefix('"').removesuffix('"')
+            return cls(name, found["address"] or found["bare"])
+        raise ValueError(
+            "must be one address of ASCII characters, bare or as: Name <address>; "
+            "write other letters of its domain as xn--"
+        )
+
+    @property
+    def domain(self) -> str:
+        return self.address.rpartition("@")[2]

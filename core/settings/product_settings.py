@@ -1,0 +1,195 @@
+"""Each setting is an environment variable that begins with ``PRESSROOM_``, checked at start."""
+
+import os
+import re
+from decimal import Decimal
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic.networks import IPvAnyNetwork
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from core.keyring import Keyring
+from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
+from core.settings.origins import Origins
+from core.settings.provider_settings import PREFIX, BaseUrl, ProviderSettings, comma_separated
+from core.settings.rate_notation import RateLimits
+
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
+
+# For these settings an empty value means: no limit.
+MAY_BE_EMPTY = ("rate_limit_default", "rate_limit_anonymous", "rate_limit_login")
+
+
+class SettingsError(Exception):
+    """Raised for unusable settings; the message names each one, never its value."""
+
+
+class Settings(ProviderSettings):
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        # An empty line in an environment file means: not set.
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    database_url: SecretStr = Field(description="Postgres: postgresql://user:password@host:port/db")
+    redis_url: SecretStr = Field(
+        description="Redis or Valkey, broker and cache: redis://:password@host:port/0"
+    )
+    s3_endpoint: BaseUrl = Field(description="S3-compatible storage, such as http://host:9000")
+    s3_access_key: str = Field(description="Access key of the object storage")
+    s3_secret_key: SecretStr = Field(description="Secret key of the object storage")
+    s3_bucket: str = Field(default="pressroom", description="Bucket that holds every object")
+    public_url: BaseUrl = Field(description="URL of the API for its callers, without a final slash")
+    media_base_url: BaseUrl | None = Field(
+        default=None,
+        description="URL of a CDN in front of /media, for unencrypted media only; without it media "
+        "are under the public URL",
+    )
+    secret_keys: SecretStr = Field(
+        description="Signing keys, each id:base64url of 32 bytes, comma separated; the first one "
+        "signs, all of them verify"
+    )
+    encryption_keys: SecretStr = Field(
+        description="Keys that encrypt attachments, written like the secret keys; "
+        "losing a key loses every file that it encrypted"
+    )
+    api_key_header: str = Field(default="X-API-Key", description="Header that may carry an API key")
+    trusted_proxies: Annotated[
+        tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(comma_separated)
+    ] = Field(
+        default=(),
+        description="IP addresses or networks of proxies whose forwarded headers are trusted, "
+        "comma separated",
+    )
+    credits_per_usd: CreditsPerUsd = Field(
+        default=Decimal(100), description="How many credits a US dollar buys"
+    )
+    currencies: Currencies = Field(
+        default=DEFAULT_CURRENCIES,
+        validate_default=True,
+        description="Currencies in which credits are sold, comma separated, each "
+        "code:units per USD:smallest order; the first is the default",
+    )
+    redirect_origins: Origins = Field(
+        default=(),
+        description="Origins to which payers may be sent back, such as https://www.example.com, "
+        "comma separated; the word loopback stands for every port of the same machine",
+    )
+    rate_limit_default: RateLimits = Field(
+        default="30000/minute",
+        description="How often each credential may call, such as 600/minute; empty: no limit",
+    )
+    rate_limit_anonymous: RateLimits = Field(
+        default="1200/minute",
+        description="How often each IP address may call without credentials; empty: no limit",
+    )
+    rate_limit_login: RateLimits = Field(
+        default="60/minute",
+        description="How often each IP address may log in, register, ask for a new password or "
+        "order without credentials; empty: no limit",
+    )
+    metrics_token: SecretStr | None = Field(
+        default=None, description="Bearer token for /metrics; without it /metrics is closed"
+    )
+    flower_user: str = Field(default="operator", description="User name that Flower asks for")
+    flower_password: SecretStr | None = Field(
+        default=None, description="Password that Flower asks for; without it Flower doesn't start"
+    )
+    ready_file: Path | None = Field(
+        default=None, description="File that a worker touches once it takes jobs"
+    )
+    worker_grace: float = Field(
+        default=10.0, ge=0, description="Seconds that a stopping worker gives its running jobs"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe level that is logged"
+    )
+    log_format: Literal["auto", "json", "pretty"] = Field(
+        default="auto",
+        description="Log format; auto is pretty on a terminal, JSON elsewhere",
+    )
+
+    @field_validator("database_url")
+    @classmethod
+    def _postgres_only(cls, value: SecretStr) -> SecretStr:
+        scheme, separator, rest = value.get_secret_value().partition("://")
+        if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg2"}:
+            raise ValueError("must begin with postgresql://")
+        return SecretStr(f"postgresql+psycopg2://{rest}")
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_only(cls, value: SecretStr) -> SecretStr:
+        if not value.get_secret_value().startswith(("redis://", "rediss://")):
+            raise ValueError("must begin with redis:// or rediss://")
+        return value
+
+    @field_validator("secret_keys", "encryption_keys")
+    @classmethod
+    def _readable_keys(cls, value: SecretStr) -> SecretStr:
+        Keyring.parse(value.get_secret_value())
+        return value
+
+    @field_validator("api_key_header")
+    @classmethod
+    def _header_name(cls, value: str) -> str:
+        if not _TOKEN.match(value) or value.lower() == "authorization":
+            raise ValueError("must be the name of a header, and not Authorization")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        emptied = [name for name in MAY_BE_EMPTY if os.environ.get(PREFIX + name.upper()) == ""]
+        return (
+            init_settings,
+            env_settings,
+            InitSettingsSource(settings_cls, dict.fromkeys(emptied, "")),
+        )
+
+    @property
+    def public_base(self) -> str:
+        return str(self.public_url).rstrip("/")
+
+    @property
+    def media_base(self) -> str:
+        return str(self.media_base_url or self.public_url).rstrip("/")
+
+    @cached_property
+    def keyring(self) -> Keyring:
+        return Keyring.parse(self.secret_keys.get_secret_value())
+
+    @cached_property
+    def encryption_keyring(self) -> Keyring:
+        return Keyring.parse(self.encryption_keys.get_secret_value())
+
+
+@lru_cache(maxsize=1)
+def load_settings() -> Settings:
+    """Read the environment, once; raises ``SettingsError``, which names every wrong setting."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        lines = [
+            f"{PREFIX}{str(problem['loc'][0]).upper()}: {problem['msg']}"
+            for problem in error.errors(include_input=False, include_url=False)
+        ]
+        raise SettingsError("\n".join(lines)) from None

@@ -1,0 +1,112 @@
+"""The settings that send Pressroom's requests to the sandbox instead of the real providers.
+
+A provider that the user's `own` settings name in any way is left to them altogether: a secret or a
+key must never go to a service that it isn't for. The sandbox's own keys are no secrets: it listens
+on the loopback address and guards nothing.
+"""
+
+from collections.abc import Mapping
+
+from devstack.sandbox.stripe.keys import StripeKeys
+
+CHALLENGES_PREFIX = "/challenges"
+SITEVERIFY_PATHS = {
+    "turnstile": "/turnstile/v0/siteverify",
+    "hcaptcha": "/hcaptcha/siteverify",
+    "recaptcha": "/recaptcha/api/siteverify",
+}
+# The host name on which the sandbox says that a token was made. `make run` serves its pages there.
+HOSTNAME = "localhost"
+
+LLM_PREFIX = "/llm"
+LLM_MODEL = "sandbox"
+LLM_API_KEY = "sandbox-llm-key"
+
+STRIPE_PREFIX = "/stripe"
+WEBHOOK_PATH = "/webhooks/stripe"
+_STRIPE_URL = "PRESSROOM_PAYMENTS_SANDBOX_URL"
+_STRIPE_SECRET_KEY = "PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY"  # noqa: S105
+_STRIPE_WEBHOOK_SECRET = "PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"  # noqa: S105
+
+UNSPLASH_PREFIX = "/unsplash"
+OPENVERSE_PREFIX = "/openverse"
+UNSPLASH_ACCESS_KEY = "sandbox-unsplash-access-key"
+
+
+def challenge_secret(provider: str) -> str:
+    return f"sandbox-{provider}-secret"
+
+
+def challenge_site_key(provider: str) -> str:
+    return f"sandbox-{provider}-site-key"
+
+
+def challenge_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
+    chosen: dict[str, str] = {}
+    sandboxed = 0
+    for provider, path in SITEVERIFY_PATHS.items():
+        name = f"PRESSROOM_{provider.upper()}"
+        settings = {
+            f"{name}_URL": f"{sandbox_url}{CHALLENGES_PREFIX}{path}",
+            f"{name}_SECRET": challenge_secret(provider),
+            f"{name}_SITE_KEY": challenge_site_key(provider),
+        }
+        if own.keys().isdisjoint(settings):
+            chosen |= settings
+            sandboxed += 1
+    # The pages of a provider of the user's own are on another host.
+    if sandboxed == len(SITEVERIFY_PATHS):
+        chosen["PRESSROOM_CHALLENGE_HOSTNAMES"] = HOSTNAME
+    return chosen
+
+
+def llm_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
+    """Only the user's own `LLM_PROVIDER=openai` asks the sandbox; else the offline writer stays."""
+    names_a_server = {"PRESSROOM_LLM_BASE_URL", "PRESSROOM_LLM_API_KEY"} & own.keys()
+    if own.get("PRESSROOM_LLM_PROVIDER") != "openai" or names_a_server:
+        return {}
+    return {
+        "PRESSROOM_LLM_BASE_URL": llm_base_url(sandbox_url),
+        "PRESSROOM_LLM_API_KEY": LLM_API_KEY,
+        "PRESSROOM_LLM_MODEL": LLM_MODEL,
+    }
+
+
+def llm_base_url(sandbox_url: str, run: str | None = None) -> str:
+    """The requests of a named `run` are counted, and their model chosen, apart from all others."""
+    path = f"/runs/{run}/v1" if run else "/v1"
+    return f"{sandbox_url}{LLM_PREFIX}{path}"
+
+
+def payment_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
+    """The channel `sandbox`, with new keys. It works beside the user's own Stripe account."""
+    drawn = StripeKeys()
+    settings = {
+        _STRIPE_URL: f"{sandbox_url}{STRIPE_PREFIX}",
+        _STRIPE_SECRET_KEY: drawn.secret_key,
+        _STRIPE_WEBHOOK_SECRET: drawn.webhook_secret,
+    }
+    return settings if own.keys().isdisjoint(settings) else {}
+
+
+def set_stripe_keys(
+    keys: StripeKeys, environment: Mapping[str, str], webhook_url: str | None
+) -> None:
+    """Make the sandbox expect the keys that the programs beside it were given."""
+    keys.secret_key = environment.get(_STRIPE_SECRET_KEY) or keys.secret_key
+    keys.webhook_secret = environment.get(_STRIPE_WEBHOOK_SECRET) or keys.webhook_secret
+    keys.webhook_url = webhook_url
+
+
+def stock_photo_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
+    """Unsplash is the provider that is asked, unless the user's own settings name another."""
+    unsplash = {
+        "PRESSROOM_UNSPLASH_BASE_URL": f"{sandbox_url}{UNSPLASH_PREFIX}",
+        "PRESSROOM_UNSPLASH_ACCESS_KEY": UNSPLASH_ACCESS_KEY,
+    }
+    openverse = {"PRESSROOM_OPENVERSE_BASE_URL": f"{sandbox_url}{OPENVERSE_PREFIX}"}
+    chosen = {"PRESSROOM_STOCK_PHOTO_PROVIDER": "unsplash"}
+    for provider in (unsplash, openverse):
+        if own.keys().isdisjoint(provider):
+            chosen |= provider
+    return chosen

@@ -1,0 +1,147 @@
+"""One supervised child: its process, its state and its restarts."""
+
+import enum
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+
+from devstack.supervisor.errors import StackError
+from devstack.supervisor.processes.program import Program
+from devstack.supervisor.processes.spawn import spawn
+from devstack.supervisor.processes.watcher_client import Watcher
+
+_MIN_DELAY_SECONDS = 0.5
+_MAX_DELAY_SECONDS = 10.0
+_STABLE_AFTER_SECONDS = 30.0
+
+
+class ChildState(enum.StrEnum):
+    WAITING = "waiting"
+    STARTING = "starting"
+    READY = "ready"
+    RESTARTING = "restarting"
+    DONE = "done"
+    STOPPED = "stopped"
+
+
+@dataclass
+class Child:
+    """One program's current process, and what restarts need to know of its past."""
+
+    program: Program
+    watcher: Watcher
+    process: subprocess.Popen[bytes] | None = None
+    state: ChildState = ChildState.WAITING
+    started_at: float = 0.0
+    ready_at: float | None = None
+    failures: int = 0
+    start_again_at: float = 0.0
+    last_end: str = ""
+    was_ready: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.program.name
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process else None
+
+    @property
+    def took(self) -> float:
+        """Seconds from its start until it was ready, or until now."""
+        return (self.ready_at or time.monotonic()) - self.started_at
+
+    @property
+    def is_usable(self) -> bool:
+        return self.state in (ChildState.READY, ChildState.DONE)
+
+    def start(self) -> None:
+        """Start it. A start that fails counts as an end: it is tried again after a pause."""
+        self.started_at = time.monotonic()
+        try:
+            self.program.prepare()
+            self.process = spawn(self.program, self.watcher)
+        except (OSError, subprocess.SubprocessError, StackError) as error:
+            self.last_end = f"could not be started: {error}"
+            self._schedule_restart()
+        else:
+            self.state = ChildState.STARTING
+
+    def notice_ready(self) -> bool:
+        """Ask a starting child whether it is ready; True at the moment it becomes so."""
+        if self.state is not ChildState.STARTING or self.program.once or not self.program.ready():
+            return False
+        self.ready_at = time.monotonic()
+        self.state = ChildState.READY
+        self.was_ready = True
+        return True
+
+    def notice_end(self) -> None:
+        """If the process has ended, bury it, and plan a restart unless the end was expected."""
+        if self.process is None or self.process.poll() is None:
+            return
+        if self._bury() == 0 and self.program.once:
+            self.state, self.was_ready = ChildState.DONE, True
+            self.ready_at = time.monotonic()
+        else:
+            self._schedule_restart()
+
+    def send_stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(self.program.stop_signal)
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+
+    def notice_stopped(self) -> bool:
+        """Whether the child, once told to stop, has ended with all of its group."""
+        if self.process is not None:
+            if self.process.poll() is None:
+                return False
+            self._bury()
+        self.state = ChildState.STOPPED
+        return True
+
+    def _bury(self) -> int:
+        """Forget an ended process, and end what it left behind in its group."""
+        assert self.process is not None
+        pid, code = self.process.pid, self.process.returncode
+        end_group(pid)
+        self.watcher.forget(pid)
+        self.process = None
+        self.last_end = describe_end(code)
+        self.program.after_end()
+        return code
+
+    def _schedule_restart(self) -> None:
+        now = time.monotonic()
+        if self.ready_at is not None and now - self.ready_at >= _STABLE_AFTER_SECONDS:
+            self.failures = 0
+        delay = min(_MAX_DELAY_SECONDS, _MIN_DELAY_SECONDS * 2**self.failures)
+        self.failures += 1
+        self.ready_at = None
+        self.start_again_at = now + delay
+        self.state = ChildState.RESTARTING
+
+
+def describe_end(code: int) -> str:
+    """An exit code in words: `ended with code 3`, `was killed by SIGKILL`."""
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def end_group(pid: int) -> None:
+    """Kill what is left of a process group whose leader has ended."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        # Nothing is left, or only zombies, which macOS answers with a refusal.
+        return

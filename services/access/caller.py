@@ -1,0 +1,24 @@
+from dataclasses import dataclass
+
+from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
+from core.scopes import Scope
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The user who sent a request, and the scopes of their credential."""
+
+    user_id: int
+    scopes: frozenset[Scope]
+    # A session or an unrestricted key, which may make and revoke other credentials.
+    unrestricted: bool
+    # The credential: exactly one of these is set.
+    key_id: int | None = None
+    session_id: int | None = None
+    grant_id: int | None = None
+
+
+def require_scope(caller: Caller, scope: Scope) -> None:
+    """Raises ``auth.insufficient_scope``."""
+    if scope not in caller.scopes:
+        raise AUTH_INSUFFICIENT_SCOPE(scope=scope, needed_scope=scope)

@@ -1,0 +1,90 @@
+"""The only module that changes a job's status, with all that each change brings.
+
+A change is one UPDATE with a fence (the attempt of a lease, or the id of a locked row): of two
+changes that race, one writes and the other finds no row.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, func, update
+
+from core.errors import DomainError
+from models import FINISHED, IdempotencyRecord, Job, JobStatus
+from services.jobs.kinds import kind_named
+from services.jobs.outbox import FIRST_RESEND, send
+from storage.redis.notifications import job_topic
+from storage.unit_of_work import UnitOfWork
+
+LEASE = timedelta(seconds=5)
+
+
+def transition(
+    uow: UnitOfWork,
+    *fence: ColumnElement[bool],
+    to: JobStatus | None = None,
+    error: DomainError | None = None,
+    ends_subject: bool = True,
+    **changes: Any,
+) -> Job | None:
+    """Change the job that fits the fence, in one statement; ``None`` when no job fits.
+
+    Waiting requests are notified after the commit. When a job fails or is cancelled, its subject
+    ends and its idempotency key is freed in the same transaction.
+
+    Args:
+        to: the new status; without it the status and the columns that depend on it stay.
+        error: why the job failed or was cancelled.
+        ends_subject: whether the kind's ``on_abandoned`` is called.
+        changes: other columns.
+    """
+    statement = (
+        update(Job)
+        .where(*fence)
+        .values(**_columns(to, error), **changes, version=Job.version + 1)
+        .returning(Job)
+        .execution_options(populate_existing=True)
+    )
+    job = uow.session.scalar(statement)
+    if job is None:
+        return None
+    uow.after_commit(lambda: uow.notifier.tell(job_topic(job.id), job.status))
+    if to in (JobStatus.FAILED, JobStatus.CANCELLED):
+        _abandon(uow, job, ends_subject=ends_subject)
+    return job
+
+
+def requeue(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) -> Job | None:
+    """Queue the job again, and send it after the commit."""
+    send_after = func.now() + FIRST_RESEND
+    job = transition(uow, *fence, to=JobStatus.QUEUED, sends=1, send_after=send_after, **changes)
+    if job is not None:
+        uow.after_commit(lambda: send(uow.broker, job))
+    return job
+
+
+def lease_end() -> ColumnElement[datetime]:
+    # Not now(), which is the transaction's start and may be seconds ago.
+    return func.clock_timestamp() + LEASE
+
+
+def _columns(to: JobStatus | None, error: DomainError | None) -> dict[str, Any]:
+    if to is None:
+        return {}
+    return {
+        "status": to,
+        "lease_expires_at": lease_end() if to == JobStatus.RUNNING else None,
+        "finished_at": func.now() if to in FINISHED else None,
+        "error": None if error is None else _stored(error),
+    }
+
+
+def _stored(error: DomainError) -> dict[str, str]:
+    return {"kind": error.kind, "code": error.code, "message": error.message}
+
+
+def _abandon(uow: UnitOfWork, job: Job, *, ends_subject: bool) -> None:
+    on_abandoned = kind_named(job.kind).on_abandoned if ends_subject else None
+    if on_abandoned is not None:
+        on_abandoned(uow, job)
+    uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))

@@ -1,0 +1,57 @@
+"""Chunks: rows on their way from a file to a list, judged as far as the file alone allows."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+ROWS_PER_CHUNK = 10_000
+
+
+def chunk_key(prefix: str, number: int) -> str:
+    """The key of one chunk among the objects of its import."""
+    return f"{prefix}/chunks/{number:06}"
+
+
+class JudgedRow(NamedTuple):
+    """One row. A row with a ``code`` is not applied, for the ``reason`` given.
+
+    A chunk stores rows by the order of these fields, and the other release must be able to read it.
+
+    Attributes:
+        line: the physical line where the row begins, from 1; in a request, the member's place.
+        email: normalised, and empty for a row with a code.
+        left: why the file says that the person gets no mail: unsubscribed, cleaned, bounced,
+            complained.
+        cells: the original columns.
+    """
+
+    line: int
+    email: str = ""
+    name: str = ""
+    tier: str | None = None
+    paid_expiry: str | None = None
+    left: str | None = None
+    code: str | None = None
+    reason: str | None = None
+    cells: Sequence[str] = ()
+
+
+INVALID, DUPLICATE = "invalid", "duplicate"
+DUPLICATE_CODE = "row.duplicate"
+
+
+def verdict_of(row: JudgedRow) -> str | None:
+    """The verdict that needs no look at the list: ``invalid``, ``duplicate`` or none."""
+    if row.code is None:
+        return None
+    return DUPLICATE if row.code == DUPLICATE_CODE else INVALID
+
+
+def encode(rows: Iterable[JudgedRow]) -> bytes:
+    return orjson.dumps(list(rows), default=tuple)
+
+
+def decode(data: bytes) -> list[JudgedRow]:
+    found: list[list[Any]] = orjson.loads(data)
+    return [JudgedRow._make(row) for row in found]

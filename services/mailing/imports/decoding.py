@@ -1,0 +1,104 @@
+"""Decodes the bytes of a file of unknown encoding.
+
+A byte-order mark decides. Without one, many zeros on one side of the byte pairs mean UTF-16.
+Otherwise the file is UTF-8, unless most of the characters beyond ASCII at its beginning are not
+valid UTF-8: then it is Windows-1252, which includes Latin-1.
+
+Invalid bytes may come later in a UTF-8 file: two files were joined, or a cell was cut inside a
+character. Each such byte stays in the text as a lone surrogate until ``repair_text`` reads it as
+Windows-1252. So a name loses at most a letter, the rest of its record loses nothing, and code that
+needs an exact address can recognise the damage.
+"""
+
+import codecs
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+Decode = Callable[[bytes, str, bool], tuple[str, int]]
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_WINDOWS = "cp1252"
+# The least share of zeros on one side of the byte pairs: a few stray zeros are not UTF-16. Scripts
+# whose letters end in a zero byte put some zeros on the other side too.
+_ZEROS_OF_UTF16 = 0.2
+
+_DAMAGE = re.compile("[\udc80-\udcff\ufffd]")
+_AS_WINDOWS = {
+    0xDC00 + byte: bytes([byte]).decode(_WINDOWS, "ignore") for byte in range(0x80, 0x100)
+}
+
+
+def is_damaged(text: str) -> bool:
+    return _DAMAGE.search(text) is not None
+
+
+def repair_text(text: str) -> str:
+    """``text``, with each undecodable byte read as Windows-1252."""
+    return text.translate(_AS_WINDOWS)
+
+
+class DecodedText:
+    """The text of ``chunks``, without zeros. ``damaged`` is set once a chunk had invalid bytes."""
+
+    def __init__(self, chunks: Iterable[bytes], head_bytes: int) -> None:
+        self._chunks = iter(chunks)
+        self.damaged = False
+        head = b""
+        while len(head) < head_bytes and (more := next(self._chunks, b"")):
+            head += more
+        self.encoding, mark = _detect_encoding(head)
+        self._chunks = chain([head[mark:]], self._chunks)
+
+    def __iter__(self) -> Iterator[str]:
+        rest = b""
+        for chunk in self._chunks:
+            text, rest = self._decoded(rest + chunk, final=False)
+            if text:
+                yield text
+        text, _ = self._decoded(rest, final=True)
+        if text:
+            yield text
+
+    def _decoded(self, data: bytes, *, final: bool) -> tuple[str, bytes]:
+        decode = _DECODERS[self.encoding]
+        try:
+            text, used = decode(data, "strict", final)
+        except UnicodeDecodeError:
+            self.damaged = True
+            text, used = decode(data, _LENIENT.get(self.encoding, "replace"), final)
+        return text.replace("\0", ""), data[used:]
+
+
+_DECODERS: dict[str, Decode] = {
+    "utf-8": codecs.utf_8_decode,
+    "utf-16-le": codecs.utf_16_le_decode,
+    "utf-16-be": codecs.utf_16_be_decode,
+    "utf-32-le": codecs.utf_32_le_decode,
+    "utf-32-be": codecs.utf_32_be_decode,
+    _WINDOWS: lambda data, errors, _final: (data.decode(_WINDOWS, errors), len(data)),
+}
+_LENIENT = {"utf-8": "surrogateescape", _WINDOWS: "surrogateescape"}
+
+
+def _detect_encoding(head: bytes) -> tuple[str, int]:
+    """The encoding, and the number of bytes of its byte-order mark."""
+    for mark, encoding in _MARKS:
+        if head.startswith(mark):
+            return encoding, len(mark)
+    if pairs := len(head) // 2:
+        even, odd = head[0::2].count(0) / pairs, head[1::2].count(0) / pairs
+        if odd > max(_ZEROS_OF_UTF16, 2 * even):
+            return "utf-16-le", 0
+        if even > max(_ZEROS_OF_UTF16, 2 * odd):
+            return "utf-16-be", 0
+    text, _ = codecs.utf_8_decode(head, "surrogateescape", False)
+    beyond_ascii = sum(character > "\x7f" for character in text)
+    invalid = len(_DAMAGE.findall(text))
+    return _WINDOWS if invalid * 2 > beyond_ascii else "utf-8", 0

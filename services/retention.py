@@ -1,0 +1,56 @@
+"""How long each kind of record is kept. Upkeep purges expired records each hour."""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, or_
+
+from models import (
+    AccountMail,
+    IdempotencyRecord,
+    Job,
+    LoginAttempts,
+    MailedLink,
+    OAuthCode,
+    OAuthToken,
+    UserSession,
+)
+from models.declarative import Model
+from services.people.account_mails import ACCOUNT_MAIL_RETENTION
+from services.people.logins import ATTEMPT_RETENTION
+from storage.purge import purge
+from storage.resources import Resources
+
+JOB_RETENTION = timedelta(days=30)
+# A code that is sent a second time within this time revokes the tokens that it gave.
+CODE_RETENTION = timedelta(days=30)
+# Deleting a job cascades to other rows, so fewer jobs go in one transaction.
+_MAX_JOBS_AT_ONCE = 5_000
+_MAX_ROWS_AT_ONCE = 10_000
+
+
+def purge_outlived(resources: Resources, *, now: datetime) -> None:
+    """Delete expired records, one batch of each kind in a transaction, until none is left."""
+    while True:
+        with resources.unit_of_work() as uow:
+            purged = sum(
+                purge(uow, model, is_over, limit=_limit(model)) for model, is_over in _outlived(now)
+            )
+        if not purged:
+            return
+
+
+def _outlived(now: datetime) -> tuple[tuple[type[Model], ColumnElement[bool]], ...]:
+    return (
+        (Job, Job.finished_at < now - JOB_RETENTION),
+        (IdempotencyRecord, IdempotencyRecord.expires_at < now),
+        (MailedLink, MailedLink.expires_at < now),
+        (AccountMail, AccountMail.created_at < now - ACCOUNT_MAIL_RETENTION),
+        (UserSession, or_(UserSession.expires_at < now, UserSession.ended_at < now)),
+        (LoginAttempts, LoginAttempts.tried_at < now - ATTEMPT_RETENTION),
+        (OAuthCode, OAuthCode.expires_at < now - CODE_RETENTION),
+        (OAuthToken, OAuthToken.expires_at < now),
+    )
+
+
+def _limit(model: type[Model]) -> int:
+    return _MAX_JOBS_AT_ONCE if model is Job else _MAX_ROWS_AT_ONCE

@@ -1,0 +1,1 @@
+"""What is kept in Redis: nothing that must survive it."""

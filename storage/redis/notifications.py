@@ -1,0 +1,50 @@
+"""Notifications of ended work, for requests that wait for it.
+
+A notification is a hint and may be lost, so waiters also look into the database or Redis by
+themselves (``api.waiting.waiters``).
+"""
+
+import redis
+
+from core.logging import get_logger
+from storage.breaker import Breaker
+
+log = get_logger(__name__)
+
+CHANNEL = "pressroom:notifications"
+
+
+def job_topic(job_id: int) -> str:
+    return f"job:{job_id}"
+
+
+def job_of(topic: str) -> int:
+    return int(topic.removeprefix("job:"))
+
+
+def result_topic(request_id: str) -> str:
+    return f"result:{request_id}"
+
+
+def request_of(topic: str) -> str:
+    return topic.removeprefix("result:")
+
+
+def message(topic: str, value: str = "") -> str:
+    """The message that a topic has changed, with its new value where the sender knows it."""
+    return f"{topic} {value}"
+
+
+class Notifier:
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._breaker = Breaker()
+
+    def tell(self, topic: str, value: str = "") -> None:
+        if self._breaker.is_open:
+            return
+        try:
+            self._client.publish(CHANNEL, message(topic, value))
+        except redis.RedisError as error:
+            self._breaker.trip()
+            log.warning("notification.failed", topic=topic, reason=type(error).__name__)

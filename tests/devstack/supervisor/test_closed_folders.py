@@ -1,0 +1,71 @@
+"""A folder that a user cannot enter is named, and so is the user."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devstack.supervisor.embedded import closed_folders
+from devstack.supervisor.embedded.stack import embedded_services
+from devstack.supervisor.errors import StackError
+from tests.devstack.supervisor.open_checkout import ORDINARY_ID, Checkout
+from tests.devstack.supervisor.ordinary_user import OrdinaryUser
+from tests.prerequisites import pass_over
+
+MAKEFILE = Path(__file__).parents[3] / "Makefile"
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+@pytest.fixture
+def closed() -> Iterator[Path]:
+    """A folder of root's below /tmp, which no other user can enter."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        yield Path(directory)
+
+
+def test_the_topmost_folder_closed_to_a_user_is_found(closed: Path) -> None:
+    below = closed / "open" / "closed too"
+    below.mkdir(parents=True)
+    below.chmod(0o700)
+    assert closed_folders.topmost(below, ORDINARY_ID, ORDINARY_ID) == closed
+    closed.chmod(0o711)
+    assert closed_folders.topmost(below, ORDINARY_ID, ORDINARY_ID) == below
+    shutil.chown(below, ORDINARY_ID)
+    assert closed_folders.topmost(below, ORDINARY_ID, ORDINARY_ID) is None
+    shutil.chown(below, 0, ORDINARY_ID)
+    assert closed_folders.topmost(below, ORDINARY_ID, ORDINARY_ID) == below
+    below.chmod(0o710)
+    assert closed_folders.topmost(below, ORDINARY_ID, ORDINARY_ID) is None
+
+
+def test_root_is_told_which_folder_postgres_cannot_enter_as_nobody(
+    closed: Path, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.syspath_prepend(checkout.packages)
+    home = closed / "home"
+    with pytest.raises(StackError, match=f"user nobody, who cannot enter {closed} ") as refused:
+        embedded_services(home).__enter__()
+    assert str(home) in str(refused.value)
+    assert not (home / "postgres").exists()
+
+
+@pytest.mark.parametrize("target", ["run", "check"])
+def test_make_names_the_folder_and_the_user_who_cannot_enter_it(
+    closed: Path, ordinary_user: OrdinaryUser, target: str
+) -> None:
+    if shutil.which("make") is None:
+        pass_over("the Makefile needs make")
+    here = closed / "pressroom"
+    here.mkdir()
+    here.chmod(0o755)
+    shutil.copyfile(MAKEFILE, here / "Makefile")
+    refused: subprocess.CompletedProcess[str] = ordinary_user.run("make", target, directory=here)
+    assert refused.returncode == 2
+    assert f"User nobody cannot enter {closed}," in refused.stdout
+    assert str(here) in refused.stdout

@@ -1,0 +1,64 @@
+"""Where the rules about folders and names don't hold, and why; a test finds needless ones."""
+
+# Folders of one module for each resource, command or format: they grow with what the product has.
+FOLDERS_OF_ANY_SIZE = {
+    "api/routers": "one module for each resource",
+    "api/schemas": "one module for each resource",
+    "api/pages": "one module for each kind of page",
+    "models": "one module for each aggregate",
+    "cli": "one module for each group of commands",
+    "services/media/images": "one module for each container format",
+}
+
+# A resource has one name at every door: `lists` in these folders is `lists` of the services.
+FOLDERS_BY_RESOURCE = frozenset(
+    {"api/routers", "api/schemas", "models", "cli", "core/refusals", "workers/tasks"}
+)
+
+# A module with one of these names has the same part to play in its folder as in every other.
+ROLES = {
+    "app": "builds the application that a process runs",
+    "errors": "the exceptions of a room, or what becomes of them",
+    "main": "where a process starts",
+    "port": "what Pressroom asks of one kind of provider",
+    "records": "the rows of an area as the API shows them",
+    "refusals": "what a caller or a provider is refused with",
+    "registry": "picks a provider by the settings",
+}
+
+# The same thing, seen from two rooms.
+SAME_THING = {
+    "access": "credentials and scopes: services/ keep them, api/ asks for them",
+    "challenges": "bot challenges, and the sandbox that plays their providers",
+    "llm": "language models, and the sandbox that plays one",
+    "money": "amounts and their digits in core/, what moves them in services/",
+    "openverse": "the provider, and the sandbox that plays it",
+    "pages": "HTML for people: the API's and the sandbox's",
+    "stock_photos": "stock photos, and the sandbox that plays their providers",
+    "unsplash": "the provider, and the sandbox that plays it",
+}
+
+# What breaks a rule still. Delete each entry with its fault; there should be none.
+FUNCTIONS_STILL_TOO_LONG = frozenset(
+    {
+        "api/app.py:_serving",
+        "api/waiting/worker_calls.py:call",
+        "devstack/sandbox/stock_photos/unsplash.py:make_router",
+        "services/money/topups/checkout.py:accept",
+        "workers/app.py:build_app",
+    }
+)
+NAMES_STILL_OF_SEVERAL_THINGS = frozenset(
+    {
+        "api",
+        "completion",
+        "forms",
+        "home",
+        "objects",
+        "problems",
+        "server",
+        "signals",
+        "supervisor",
+        "tokens",
+    }
+)

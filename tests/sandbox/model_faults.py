@@ -1,0 +1,185 @@
+"""Faults of a language model and its server that only tests need, each by a model's name."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+from fastapi import Response
+from fastapi.responses import PlainTextResponse, RedirectResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from devstack.sandbox.llm.answer_text import instance
+from devstack.sandbox.llm.behaviours import (
+    BEHAVIOURS,
+    ORDERED,
+    SLOW_SECONDS,
+    Behaviours,
+    CompletionBody,
+    completion,
+    error,
+    right,
+    status,
+)
+
+MOMENT_SECONDS = 1.5
+_TRICKLE_SECONDS = 0.1
+_MANY = [f"number {number} of far too many" for number in range(1, 13)]
+
+
+async def _wrong_shape(body: CompletionBody) -> Response:
+    return completion(body, '[{"headline": 1, "tags": "none"}]')
+
+
+async def _no_json(body: CompletionBody) -> Response:
+    return completion(body, "I think that it is a very nice post, and well written.")
+
+
+async def _too_long(body: CompletionBody) -> Response:
+    answer = instance(body)
+    longer: dict[str, object] = {
+        name: [*value, *_MANY] if isinstance(value, list) else f"{value} {'And so on. ' * 60}"
+        for name, value in answer.items()
+    }
+    return completion(body, json.dumps(longer, ensure_ascii=False))
+
+
+async def _empty(body: CompletionBody) -> Response:
+    return completion(body, "")
+
+
+async def _length(body: CompletionBody) -> Response:
+    answer = json.dumps(instance(body), ensure_ascii=False)
+    return completion(body, answer[: len(answer) // 2], finish_reason="length")
+
+
+async def _filtered(body: CompletionBody) -> Response:
+    return completion(body, "", finish_reason="content_filter")
+
+
+class _Half(Response):
+    """Promises more than it sends, so that the server hangs up."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        half = bytes(self.body)[: len(self.body) // 2]
+        await send({"type": "http.response.body", "body": half, "more_body": True})
+
+
+async def _cut(body: CompletionBody) -> Response:
+    return _Half(bytes((await right(body)).body), media_type="application/json")
+
+
+async def _broken(body: CompletionBody) -> Response:
+    whole = bytes((await right(body)).body)
+    return Response(whole[: len(whole) // 2], media_type="application/json")
+
+
+async def _page(_: CompletionBody) -> Response:
+    return Response("<!doctype html><title>Welcome</title>", media_type="text/html")
+
+
+async def _huge(_: CompletionBody) -> Response:
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(64):
+            yield b" " * 1024 * 1024
+
+    return StreamingResponse(endless(), media_type="application/json")
+
+
+async def _trickle(_: CompletionBody) -> Response:
+    async def drops() -> AsyncIterator[bytes]:
+        for _ in range(int(SLOW_SECONDS / _TRICKLE_SECONDS)):
+            yield b" "
+            await asyncio.sleep(_TRICKLE_SECONDS)
+
+    return StreamingResponse(drops(), media_type="application/json")
+
+
+async def _moment(body: CompletionBody) -> Response:
+    await asyncio.sleep(MOMENT_SECONDS)
+    return await right(body)
+
+
+async def _redirect(_: CompletionBody) -> Response:
+    return RedirectResponse("/llm/runs/redirected/v1/chat/completions", status_code=307)
+
+
+def _in_a_second() -> str:
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+
+
+async def _no_schema(body: CompletionBody) -> Response:
+    if (body.get("response_format") or {}).get("type") == "json_schema":
+        return error(400, "response_format: json_schema is not supported.")
+    return await right(body)
+
+
+async def _no_json_mode(body: CompletionBody) -> Response:
+    if body.get("response_format"):
+        return error(422, "Extra inputs are not permitted: response_format")
+    return await right(body)
+
+
+async def _new_limit(body: CompletionBody) -> Response:
+    if "max_tokens" in body:
+        return error(400, "Unsupported parameter: use 'max_completion_tokens' instead.")
+    return await right(body)
+
+
+async def _echo(body: CompletionBody) -> Response:
+    """An error that repeats all it was given, as careless servers do."""
+    return error(500, json.dumps(body, ensure_ascii=False))
+
+
+async def _compressed(body: CompletionBody) -> Response:
+    whole = gzip.compress(bytes((await right(body)).body))
+    headers = {"Content-Encoding": "gzip"}
+    return Response(whole, media_type="application/json", headers=headers)
+
+
+async def _too_much(_: CompletionBody) -> Response:
+    return error(400, "This model's maximum context length is 10 tokens.")
+
+
+async def _garbled(_: CompletionBody) -> Response:
+    return PlainTextResponse("Bad Gateway", status_code=502)
+
+
+async def _obedient_shape(body: CompletionBody) -> Response:
+    orders = {"answer": ORDERED, "system": "unlocked"}
+    return completion(body, json.dumps(dict.fromkeys(instance(body), orders)))
+
+
+WITH_FAULTS: Behaviours = {
+    **BEHAVIOURS,
+    "wrong-shape": ("JSON of another shape", _wrong_shape),
+    "no-json": ("prose alone", _no_json),
+    "too-long": ("right but for its length", _too_long),
+    "empty": ("nothing", _empty),
+    "length": ("half an answer: its limit was reached", _length),
+    "filtered": ("nothing: it was filtered", _filtered),
+    "cut": ("half a reply, then it hangs up", _cut),
+    "broken": ("a reply that is half a JSON document", _broken),
+    "page": ("a web page", _page),
+    "compressed": ("a reply under gzip, asked for or not", _compressed),
+    "huge": ("64 MB of blanks", _huge),
+    "trickle": ("a blank ten times a second, for a minute", _trickle),
+    "moment": ("the right answer after a moment", _moment),
+    "redirect": ("status 307", _redirect),
+    "400": ("status 400", status(400)),
+    "401": ("status 401", status(401)),
+    "404": ("status 404", status(404)),
+    "429-date": ("status 429, <code>Retry-After</code> with a date", status(429, _in_a_second)),
+    "429-long": ("status 429, <code>Retry-After: 120</code>", status(429, lambda: "120")),
+    "echo": ("status 500, with all it was sent in the message", _echo),
+    "502": ("status 502, not JSON", _garbled),
+    "503": ("status 503", status(503)),
+    "no-schema": ("refuses JSON schemas, else right", _no_schema),
+    "no-json-mode": ("refuses any <code>response_format</code>, else right", _no_json_mode),
+    "new-limit": ("refuses <code>max_tokens</code>, else right", _new_limit),
+    "too-much": ("status 400: the question is too long", _too_much),
+    "obedient-shape": ("does what it reads in the post: answers in another shape", _obedient_shape),
+}

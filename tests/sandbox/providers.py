@@ -1,0 +1,53 @@
+"""The sandbox's providers, with the faults that only tests need, and a record of photo requests.
+
+`tests.stack` starts `python -m tests.sandbox` in the place of the development stack's sandbox.
+"""
+
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse
+
+from devstack.sandbox.llm import router as llm_router
+from devstack.sandbox.providers import PROVIDERS, SandboxProvider
+from devstack.sandbox.sandbox_settings import LLM_PREFIX, OPENVERSE_PREFIX, UNSPLASH_PREFIX
+from devstack.sandbox.stock_photos import openverse, unsplash
+from devstack.sandbox.stock_photos.faults import FAULTS, Faults
+from tests.sandbox.model_faults import WITH_FAULTS
+
+PHOTO_FAULTS: Faults = {**FAULTS, "list": lambda _: JSONResponse([])}
+
+
+def _recorded(router: APIRouter) -> APIRouter:
+    """The routes, with `GET /calls` for the requests so far, newest last, and `DELETE /calls`."""
+    recorded = APIRouter()
+    requests: deque[dict[str, Any]] = deque(maxlen=2000)
+
+    async def record(request: Request) -> None:
+        if "/pictures/" not in request.url.path:
+            requests.append({"path": request.url.path, "query": dict(request.query_params)})
+
+    recorded.include_router(router, dependencies=[Depends(record)])
+
+    @recorded.get("/calls")
+    async def show() -> list[dict[str, Any]]:
+        return list(requests)
+
+    @recorded.delete("/calls")
+    async def forget() -> None:
+        requests.clear()
+
+    return recorded
+
+
+_ROUTERS = {
+    LLM_PREFIX: llm_router.make_router(WITH_FAULTS),
+    UNSPLASH_PREFIX: _recorded(unsplash.make_router(PHOTO_FAULTS)),
+    OPENVERSE_PREFIX: openverse.make_router(PHOTO_FAULTS),
+}
+
+PROVIDERS_WITH_FAULTS: tuple[SandboxProvider, ...] = tuple(
+    replace(each, router=_ROUTERS.get(each.path, each.router)) for each in PROVIDERS
+)

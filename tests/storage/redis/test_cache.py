@@ -1,0 +1,50 @@
+import random
+
+import pytest
+import redis
+
+from core.keyring import Key, Keyring
+from services.composer import cache_names
+from storage.redis.cache import Cache
+from tests.stack import Stack
+
+
+@pytest.fixture
+def cache(stack: Stack) -> Cache:
+    return Cache(stack.resources.redis)
+
+
+def test_what_is_kept_is_found_until_it_expires(cache: Cache, stack: Stack) -> None:
+    assert cache.get("of-a-test") is None
+    cache.put("of-a-test", "ünïcödé 🍞", seconds=100)
+    assert cache.get("of-a-test") == "ünïcödé 🍞"
+    assert 0 < int(str(stack.resources.redis.ttl("pressroom:cache:of-a-test"))) <= 100
+
+
+def test_what_stays_large_is_not_kept(cache: Cache) -> None:
+    noise = random.Random(1).randbytes(40_000).hex()
+    cache.put("noise", noise, seconds=100)
+    assert cache.get("noise") is None
+    cache.put("repetitive", "repetitive " * 10_000, seconds=100)
+    assert cache.get("repetitive") == "repetitive " * 10_000
+
+
+def test_a_redis_that_is_away_means_that_nothing_is_kept() -> None:
+    away = Cache(redis.Redis(host="127.0.0.1", port=9, socket_connect_timeout=1))
+    away.put("name", "text", seconds=100)
+    assert away.get("name") is None
+
+
+def test_a_name_depends_on_its_parts_and_their_borders_and_on_the_key() -> None:
+    def name(secret: bytes, *parts: str) -> str:
+        return cache_names.cache_key(Keyring([Key("k", secret)]), *parts)
+
+    one, other = b"1" * 32, b"2" * 32
+    assert name(one, "ab", "c") == name(one, "ab", "c")
+    different = {
+        name(one, "ab", "c"),
+        name(one, "a", "bc"),
+        name(one, "abc"),
+        name(other, "ab", "c"),
+    }
+    assert len(different) == 4

@@ -1,0 +1,26 @@
+"""What beat, the API and the outbox send is what the workers know."""
+
+import importlib
+import pkgutil
+
+import services
+from services.jobs import kinds
+from tests.probe.kind import PROBE
+from workers import schedule
+from workers.tasks.table import TASKS
+
+
+def test_every_kind_of_job_has_a_task_and_every_task_of_a_job_a_kind() -> None:
+    # A kind registered in a module that no task needs is found too.
+    for module in pkgutil.walk_packages(services.__path__, "services."):
+        importlib.import_module(module.name)
+    assert set(TASKS.jobs) == kinds.registered() - {PROBE}
+
+
+def test_beat_sends_all_periodic_tasks_and_no_other() -> None:
+    assert {entry["task"] for entry in schedule.SCHEDULE.values()} == set(TASKS.periodic)
+
+
+def test_no_name_is_of_two_tasks() -> None:
+    names = [kind.name for kind in TASKS.jobs] + [*TASKS.requests, *TASKS.periodic]
+    assert len(names) == len(set(names))

@@ -1,0 +1,37 @@
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from storage.redis.request_work import RENEW_EVERY_SECONDS, RequestLease
+
+
+class RequestLeases:
+    """Renews the leases of this process's work, so that equal requests wait for its answers. The
+    leases end with the process, so that no caller waits for the answer of a dead worker."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, RequestLease] = {}
+        self._keeper: threading.Thread | None = None
+
+    @contextmanager
+    def kept(self, question: RequestLease) -> Iterator[None]:
+        with self._lock:
+            self._held[question.worker] = question
+            if self._keeper is None:
+                self._keeper = threading.Thread(target=self._keep, daemon=True)
+                self._keeper.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._held[question.worker]
+
+    def _keep(self) -> None:
+        while True:
+            time.sleep(RENEW_EVERY_SECONDS)
+            with self._lock:
+                held = list(self._held.values())
+            for question in held:
+                question.renew()

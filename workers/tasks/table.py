@@ -1,0 +1,88 @@
+"""Every task of the product, and the function that does its work.
+
+A job's task has the name of its kind. Names are in messages under way: they don't change.
+"""
+
+from typing import Any
+
+from core import clock
+from services import retention
+from services.jobs.lease import Lease
+from services.mailing import bulk_files, exports, subscriber_counts
+from services.mailing.exports import EXPORT_JOBS
+from services.mailing.imports import import_jobs, undo
+from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
+from services.mailing.imports.undo import UNDO_IMPORT
+from services.mailing.subscriptions import mails
+from services.mailing.subscriptions.subscribe import MAIL_CONFIRMATION, MAIL_WELCOME
+from services.media.attachments import processing, strays
+from services.media.attachments.upload import PROCESS_ATTACHMENT
+from services.money.topups import checkout, polling
+from services.money.topups.checkout import OPEN_CHECKOUT
+from services.people import account_mails
+from services.people.account_mails import SEND_ACCOUNT_MAIL
+from storage.redis.request_work import RequestLease
+from workers.context import WorkerContext
+from workers.declaration import TaskTable
+from workers.tasks import composer
+
+
+def _export(worker: WorkerContext, lease: Lease) -> None:
+    exports.run(worker.resources, lease)
+
+
+def _import(worker: WorkerContext, lease: Lease) -> None:
+    import_jobs.run(worker.resources, lease)
+
+
+def _refresh_order(worker: WorkerContext, asked: RequestLease) -> dict[str, Any]:
+    """The state of an order whose payer has come back."""
+    status = polling.refresh(worker.resources, worker.payments, asked.payload["order_id"])
+    return {"status": status}
+
+
+TASKS = TaskTable(
+    jobs={
+        PROCESS_ATTACHMENT: lambda worker, lease: processing.process(
+            worker.resources, lease, worker.converter
+        ),
+        SEND_ACCOUNT_MAIL: lambda worker, lease: account_mails.send(
+            worker.resources, lease, worker.mailer
+        ),
+        MAIL_CONFIRMATION: lambda worker, lease: mails.send_confirmation(
+            worker.resources, lease, worker.mailer
+        ),
+        MAIL_WELCOME: lambda worker, lease: mails.send_welcome(
+            worker.resources, lease, worker.mailer
+        ),
+        ADD_MEMBERS: _import,
+        IMPORT_FILE: _import,
+        UNDO_IMPORT: lambda worker, lease: undo.run(worker.resources, lease),
+        **dict.fromkeys(EXPORT_JOBS.values(), _export),
+        OPEN_CHECKOUT: lambda worker, lease: checkout.open_checkout(
+            worker.resources, worker.payments, lease
+        ),
+    },
+    requests={
+        "composer.write": composer.write,
+        "photos.search": composer.search,
+        "photos.download_url": composer.download_url,
+        "topup.refresh": _refresh_order,
+    },
+    periodic={
+        # Settles orders whose webhook never came, and ends those that nobody paid.
+        "topups.poll": lambda worker: polling.poll(worker.resources, worker.payments),
+        # Uploads that no attachment waits for any more: what a crash left behind.
+        "maintenance.sweep_uploads": lambda worker: strays.sweep_uploads(
+            worker.resources, now=clock.now()
+        ),
+        # Files of imports and exports that are older than their time, and what a crash left.
+        "maintenance.sweep_files": lambda worker: bulk_files.sweep(
+            worker.resources, now=clock.now()
+        ),
+        "maintenance.purge": lambda worker: retention.purge_outlived(
+            worker.resources, now=clock.now()
+        ),
+        "maintenance.fold_counts": lambda worker: subscriber_counts.fold_all(worker.resources),
+    },
+)
