@@ -7,9 +7,8 @@ from storage.redis.request_work import RENEW_EVERY_SECONDS, RequestLease
 
 
 class RequestLeases:
-    """Keeps the leases of what this process works at, so that equal requests wait for its answers
-    rather than for some of their own; and loses them with the process, so that they don't wait in
-    vain."""
+    """Renews the leases of this process's work, so that equal requests wait for its answers. The
+    leases end with the process, so that no caller waits for the answer of a dead worker."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
