@@ -19,6 +19,8 @@ from services.images import process as process_module
 from services.images.conversion import convert
 from tests.services.images.samples import encoded, one_of_each, picture, png, rgba_rows
 
+pytestmark = pytest.mark.stack
+
 ROOT = Path(__file__).parents[3]
 MB = 1024 * 1024
 
