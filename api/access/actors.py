@@ -1,4 +1,4 @@
-"""In whose name a request speaks: its caller's, or that of the person whose trace id it carries."""
+"""The principal of a request: the person whose trace id it carries, otherwise its caller."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ from storage.unit_of_work import UnitOfWork
 class Principal:
     user_id: int
     via: Via
-    # The list that a trace id is for; a login may speak of any.
+    # The list that the trace id is for; ``None`` for a caller, who may act on any list.
     list_id: int | None
 
     def person(self, uow: UnitOfWork, mailing_list: MailingList | None = None) -> User:
@@ -39,9 +39,10 @@ class Principal:
 def identify_principal(
     request: Request, state: State, submission: FormOrJsonBody, scope: Scope
 ) -> Principal:
-    """A trace id counts alone: with one, cookies and other credentials are ignored.
+    """The person of the trace id, if one was sent: credentials are ignored then.
 
-    Raises ``trace.invalid``, or what credentials can break where there is no trace id.
+    Otherwise the caller, whose credential must have the scope. Raises ``trace.invalid``, or the
+    refusals of a missing or bad credential.
     """
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):
@@ -60,8 +61,8 @@ def read_trace(state: State, token: str) -> Trace:
     return trace_ids.read(state.resources.keyring, token)
 
 
-def actor_of_principal(request: Request, speaker: Principal) -> Actor:
-    return _actor(request, ActorKind.USER, speaker.via, speaker.user_id)
+def actor_of_principal(request: Request, principal: Principal) -> Actor:
+    return _actor(request, ActorKind.USER, principal.via, principal.user_id)
 
 
 def owner_actor(request: Request, caller: Caller) -> Actor:
@@ -81,5 +82,5 @@ def _actor(request: Request, kind: ActorKind, via: Via, user_id: int | None) -> 
 
 
 def client_address(request: Request) -> str | None:
-    # The server has put a trusted proxy's word here already.
+    # Behind a trusted proxy, the server has put the proxy's client here already.
     return request.client.host if request.client else None

@@ -2,10 +2,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class PathMiddleware:
-    """A trailing slash is accepted without a redirect, and HEAD works where GET does.
+    """Accepts a trailing slash without a redirect, and HEAD on every route that has GET.
 
-    The server drops the body of an answer to HEAD; a handler that can save itself the work of
-    making one finds ``scope["pressroom.head"]``.
+    The server drops the body of an answer to HEAD. A handler whose body is expensive looks for
+    ``scope["pressroom.head"]`` and leaves it out.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -21,5 +21,5 @@ class PathMiddleware:
         try:
             await self._app(inner, receive, send)
         finally:
-            # Measures, taken further out, are by route.
+            # The metrics middleware is outside of this one and labels by route.
             scope["route"] = inner.get("route")

@@ -117,7 +117,7 @@ async def change_password(request: Request, state: StateOf, form: FormOf) -> Res
         if error.kind not in {Kind.INVALID, Kind.RATE_LIMITED}:
             raise
         return _password_page(state, member, person.email, error)
-    made = await state.hashing.run(partial(passwords.make, form["password"]))
+    made = await state.hashing_pool.run(partial(passwords.make, form["password"]))
     await run_in_threadpool(_set_password, state, member, attempt, made)
     return redirect_to_path(state, f"{ACCOUNT_PATH}?done=password")
 
@@ -227,7 +227,7 @@ async def _proven(request: Request, state: State, email: str, form: FormFields) 
 
     attempt = await run_in_threadpool(begin)
     check = partial(passwords.verify, attempt.password_hash, form.get("current", ""))
-    verdict = await state.hashing.run(check)
+    verdict = await state.hashing_pool.run(check)
     if not verdict.matches:
         raise PASSWORD_WRONG()
     await run_in_threadpool(succeed)

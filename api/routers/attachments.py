@@ -6,7 +6,7 @@ from pydantic import BeforeValidator
 from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import requires_scope
-from api.bodies.boolean_words import boolean_of
+from api.bodies.forms import boolean_of
 from api.bodies.json_route import JsonRoute
 from api.bodies.multipart import file_named, read_form
 from api.middleware.body_limits import release_body

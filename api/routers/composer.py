@@ -118,8 +118,8 @@ async def generate_tweets(
 async def _written(
     request: Request, state: State, asked: MetadataRequest, preference: Preference
 ) -> Response:
-    name = await run_in_threadpool(state.shelf.name, asked)
-    kept = await run_in_threadpool(state.shelf.find, name)
+    name = await run_in_threadpool(state.metadata_cache.name, asked)
+    kept = await run_in_threadpool(state.metadata_cache.find, name)
     if kept is not None:
         return _fields(kept.product, kept.source)
     question = {
@@ -127,8 +127,8 @@ async def _written(
         "content": asked.post.content,
         "wanted": sorted(asked.wanted),
     }
-    seconds = preference.patience(metadata_requests.MAX_WRITING_SECONDS)
-    call = state.calls.call("composer.write", Lane.IO, question, seconds=seconds, same=name)
+    seconds = preference.seconds_at_most(metadata_requests.MAX_WRITING_SECONDS)
+    call = state.worker_calls.call("composer.write", Lane.IO, question, seconds=seconds, same=name)
     answer = await while_connected(request.receive, call)
     return _fields(answer["fields"], answer["source"])
 
@@ -183,8 +183,8 @@ async def search_photos(
     if kept is not None:
         return _payload(kept.product, kept.source)
     question = {"provider": chosen, "query": query, "page": page, "limit": limit}
-    seconds = preference.patience(photos.MAX_PHOTO_SECONDS)
-    call = state.calls.call("photos.search", Lane.IO, question, seconds=seconds, same=name)
+    seconds = preference.seconds_at_most(photos.MAX_PHOTO_SECONDS)
+    call = state.worker_calls.call("photos.search", Lane.IO, question, seconds=seconds, same=name)
     answer = await while_connected(request.receive, call)
     return _payload(answer["payload"], answer["source"])
 
@@ -228,8 +228,8 @@ async def locate_download(
     chosen = provider.named(state.photos.providers.default)
     photo = state.photos.providers.named(chosen).photo_at(endpoint)
     question: dict[str, Any] = {"provider": chosen, "id": photo.id, "mark": photo.mark}
-    seconds = preference.patience(photos.MAX_PHOTO_SECONDS)
-    call = state.calls.call("photos.download_url", Lane.IO, question, seconds=seconds)
+    seconds = preference.seconds_at_most(photos.MAX_PHOTO_SECONDS)
+    call = state.worker_calls.call("photos.download_url", Lane.IO, question, seconds=seconds)
     answer = await while_connected(request.receive, call)
     return envelope(PhotoFile(url=answer["url"]))
 

@@ -11,13 +11,15 @@ from starlette.concurrency import run_in_threadpool
 from api.access.actors import client_address
 from api.access.answer_timing import padded_duration
 from api.access.browsers import local_path
-from api.access.login_cookies import LoginCookies, begin_session, welcome
 from api.access.page_sessions import (
     FormFields,
     FormOf,
+    LoginCookies,
     anonymous_page,
+    begin_session,
     page_session,
     page_session_of_form,
+    redirect_logged_in,
     redirect_to_path,
     require_form_csrf,
 )
@@ -60,7 +62,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     if entered is None:
         problem = "This address and this password don’t belong together."
         return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
-    return welcome(state, entered, local_path(form.get("next")) or ACCOUNT_PATH)
+    return redirect_logged_in(state, entered, local_path(form.get("next")) or ACCOUNT_PATH)
 
 
 @router.post(LOGOUT_PATH, dependencies=[PUBLIC])
@@ -78,7 +80,7 @@ def log_out(request: Request, state: StateOf, form: FormOf) -> Response:
 async def _enter(request: Request, state: State, form: FormFields) -> LoginCookies | None:
     attempt = await run_in_threadpool(_attempt, request, state, form.get("email", ""))
     # Not within a transaction: nobody's connection waits for a turn to hash.
-    verdict = await state.hashing.run(
+    verdict = await state.hashing_pool.run(
         partial(passwords.verify, attempt.password_hash, form.get("password", ""))
     )
     if not verdict.matches:

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator
 
 from api.access import actors
 from api.access.requirements import requires_scope
-from api.bodies.boolean_words import BOOLEAN_WORDS
+from api.bodies.forms import BOOLEAN_WORDS
 from api.bodies.json_route import JsonRoute
 from api.list_answers import list_responses
 from api.openapi import refuses

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from api.access.requirements import ANY_CALLER, PUBLIC
 from api.bodies.media_types import FORM
-from api.bodies.oauth_forms import AskingOf, oauth_response
+from api.bodies.oauth_forms import OAuthRequestOf, oauth_response
 from api.parameters import StateOf
 from api.schemas.oauth import (
     IntrospectionAnswer,
@@ -65,7 +65,7 @@ def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
     dependencies=[PUBLIC],
     openapi_extra=_form("grant_type", _EXCHANGE),
 )
-def give_tokens(state: StateOf, asking: AskingOf) -> Response:
+def give_tokens(state: StateOf, asking: OAuthRequestOf) -> Response:
     """Exchange a code, or the last refresh token, for a new pair of tokens.
 
     A code or refresh token that comes a second time ends all that came of the first.
@@ -80,7 +80,7 @@ def give_tokens(state: StateOf, asking: AskingOf) -> Response:
     dependencies=[PUBLIC],
     openapi_extra=_form("token", _TOKEN),
 )
-def revoke_token(state: StateOf, asking: AskingOf) -> Response:
+def revoke_token(state: StateOf, asking: OAuthRequestOf) -> Response:
     """End a token (RFC 7009). A refresh token ends with every token of the same login."""
     with state.resources.unit_of_work() as uow:
         return oauth_response(_server(state, uow).revoke(asking))
@@ -93,7 +93,7 @@ def revoke_token(state: StateOf, asking: AskingOf) -> Response:
     dependencies=[PUBLIC],
     openapi_extra=_form("token", _TOKEN),
 )
-def introspect_token(state: StateOf, asking: AskingOf) -> Response:
+def introspect_token(state: StateOf, asking: OAuthRequestOf) -> Response:
     """Whether a token still counts, and for what (RFC 7662): for the client that it was given to,
     which has a secret."""
     with state.resources.unit_of_work() as uow:

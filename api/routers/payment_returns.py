@@ -51,7 +51,9 @@ async def return_from_payment(
 async def _asked(state: State, order: PaymentOrder) -> str:
     payload = {"order_id": order.id}
     try:
-        reply = await state.calls.call("topup.refresh", Lane.IO, payload, seconds=ASK_SECONDS)
+        reply = await state.worker_calls.call(
+            "topup.refresh", Lane.IO, payload, seconds=ASK_SECONDS
+        )
     except DomainError as error:
         log.warning("order.not_asked", order_id=order.id, code=error.code)
         return order.status

@@ -13,12 +13,14 @@ from starlette.concurrency import run_in_threadpool
 
 from api.access.actors import client_address
 from api.access.answer_timing import padded_duration
-from api.access.login_cookies import LoginCookies, begin_session, welcome
 from api.access.page_sessions import (
     FormFields,
     FormOf,
+    LoginCookies,
     anonymous_page,
+    begin_session,
     page_session,
+    redirect_logged_in,
     require_form_csrf,
 )
 from api.access.requirements import LOGIN, PUBLIC
@@ -205,7 +207,7 @@ async def _choice(
     """The hash of the chosen password, or the page once more with what is wrong about it."""
     email = await run_in_threadpool(_read, state, read, secret)
     try:
-        return await state.hashing.run(partial(passwords.make, form.get("password", "")))
+        return await state.hashing_pool.run(partial(passwords.make, form.get("password", "")))
     except DomainError as error:
         if error.kind is not Kind.INVALID:
             raise
@@ -220,7 +222,7 @@ def _read(state: State, read: _Read, secret: str) -> str:
 
 async def _finished(request: Request, state: State, finish: _Finish) -> Response:
     entered = await run_in_threadpool(_finish, request, state, finish)
-    return welcome(state, entered, ACCOUNT_PATH)
+    return redirect_logged_in(state, entered, ACCOUNT_PATH)
 
 
 def _finish(request: Request, state: State, finish: _Finish) -> LoginCookies:
