@@ -4,18 +4,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import OF_EXPORT_KIND, UNLIMITED
 from api.bodies.json_route import JsonRoute
-from api.job_answers import job_response, wait_for_job
+from api.job_answers import GOES_ON, job_response, wait_for_job
 from api.openapi import PREFER_PARAMETER, refuses
 from api.parameters import PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
 from api.schemas.envelope import Body, Envelope
 from api.schemas.jobs import JobRecord
 from api.signed_files import require_signed_url
-from api.state import State
 from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
 from core.refusals.mailing import (
     EXPORT_NOT_FOUND,
@@ -46,7 +44,7 @@ class NewExport(Body):
     responses={
         202: {
             "model": Envelope[JobRecord],
-            "description": "The wait ran out; the work goes on. Location leads to its job.",
+            "description": GOES_ON,
         },
         **refuses(
             LIST_NOT_OWNER,
@@ -64,19 +62,18 @@ async def export_list(
     body: NewExport,
     preference: PreferenceOf,
 ) -> JSONResponse:
-    """Write a list to a CSV.gz file; the job's result has its `url` and how many `rows` it has.
+    """Write a list to a CSV.gz file; the job's result has its `url` and its number of `rows`.
 
-    `members`, for the owner: all who are or were subscribed, but for those who were removed.
-    `delivery`, for who sends the list's mail: those who get it, each with a trace id and headers.
+    `members`, for the owner: all present and former members, except those who were removed.
+    `delivery`, for the program that sends the list's mail: all members who get it, each with a
+    trace id and headers.
     """
-    job_id = await run_in_threadpool(_begin, state, caller, list_id, body.kind)
+    request_id = current_request_id()
+    job_id = await state.in_unit_of_work(
+        lambda uow: exports.begin(uow, caller, list_id, body.kind, request_id).id
+    )
     job = await wait_for_job(request, state, job_id, preference.seconds(WAIT_SECONDS))
     return job_response(state, job)
-
-
-def _begin(state: State, caller: Caller, list_id: int, kind: ExportKind) -> int:
-    with state.resources.unit_of_work() as uow:
-        return exports.begin(uow, caller, list_id, kind, current_request_id()).id
 
 
 @router.get(
@@ -89,7 +86,7 @@ def _begin(state: State, caller: Caller, list_id: int, kind: ExportKind) -> int:
     },
 )
 def read_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
-    """The file of an export, by a signed link; it is kept for seven days."""
+    """The file of an export, by its signed URL; it is kept for seven days."""
     require_signed_url(request)
     with state.resources.unit_of_work() as uow:
         export, mailing_list = exports.get_finished(uow, export_id)
