@@ -44,6 +44,19 @@ SESSION_SCHEME = {
     "Writes need our own Origin or the header X-CSRF-Token too. Where the API is reached over http "
     "on its own machine, the name has no __Host-.",
 }
+OAUTH2_SCHEME = {
+    "type": "oauth2",
+    "description": "Authorization code with PKCE (S256), always.",
+    "flows": {
+        "authorizationCode": {
+            # Relative to the API's own address.
+            "authorizationUrl": AUTHORIZE_PATH,
+            "tokenUrl": TOKEN_PATH,
+            "refreshUrl": TOKEN_PATH,
+            "scopes": {str(scope): explanation for scope, explanation in EXPLANATIONS.items()},
+        }
+    },
+}
 WAIT_PARAMETER = {
     "name": "Prefer",
     "in": "header",
@@ -106,28 +119,13 @@ def document(app: FastAPI, *, api_key_header: str) -> dict[str, Any]:
             "bearer": {"type": "http", "scheme": "bearer"},
             "apiKey": {"type": "apiKey", "in": "header", "name": api_key_header},
             "session": SESSION_SCHEME,
-            "oauth2": _oauth2_scheme(),
+            "oauth2": OAUTH2_SCHEME,
         }
         for route in api_routes(app):
             if route.include_in_schema:
                 _complete(schema["paths"][route.path_format], route)
         app.openapi_schema = schema
     return app.openapi_schema
-
-
-def _oauth2_scheme() -> dict[str, Any]:
-    code_flow = {
-        # Relative to the API's own address.
-        "authorizationUrl": AUTHORIZE_PATH,
-        "tokenUrl": TOKEN_PATH,
-        "refreshUrl": TOKEN_PATH,
-        "scopes": {str(scope): explanation for scope, explanation in EXPLANATIONS.items()},
-    }
-    return {
-        "type": "oauth2",
-        "description": "Authorization code with PKCE (S256), always.",
-        "flows": {"authorizationCode": code_flow},
-    }
 
 
 def api_routes(app: FastAPI) -> Iterator[RouteContext]:

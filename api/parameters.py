@@ -18,6 +18,7 @@ from services.jobs.idempotency import IdempotencyKey
 MAX_PAGE_ITEMS = 1000
 
 
+# A coroutine, since FastAPI would run a plain function in a thread.
 async def _shared(request: Request) -> State:
     return state_of(request)
 

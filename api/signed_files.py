@@ -43,6 +43,14 @@ def require_signed_url(request: Request) -> None:
         raise SIGNED_LINK_INVALID()
 
 
+def download_headers(filename: str) -> dict[str, str]:
+    return {
+        "Content-Disposition": f'attachment; filename="{filename}"',
+        "Cache-Control": "private, no-store",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
 def _signed_url(state: State, path: str) -> str:
     url, _expires_at = FILE_URLS.create(
         state.resources.keyring,

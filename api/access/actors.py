@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from api.access.browsers import CSRF_FIELD
-from api.access.identity import count_anonymous, count_trace, identify_and_count
+from api.access.identity import (
+    client_address,
+    count_anonymous,
+    count_trace,
+    identify_and_count,
+)
 from api.bodies.forms import FormOrJsonBody
 from api.limits.rate_limits import RateLimitName
 from api.request_ids import current_request_id
@@ -79,8 +84,3 @@ def stranger_actor(request: Request) -> Actor:
 
 def _actor(request: Request, kind: ActorKind, via: Via, user_id: int | None) -> Actor:
     return Actor(kind, via, user_id, ip=client_address(request), request_id=current_request_id())
-
-
-def client_address(request: Request) -> str | None:
-    # Behind a trusted proxy, the server has put the proxy's client here already.
-    return request.client.host if request.client else None

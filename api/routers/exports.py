@@ -1,5 +1,5 @@
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -8,12 +8,13 @@ from pydantic import Field
 from api.access.requirements import OF_EXPORT_KIND, UNLIMITED
 from api.bodies.json_route import JsonRoute
 from api.job_answers import GOES_ON, job_response, wait_for_job
+from api.middleware.paths import is_head
 from api.openapi import PREFER_PARAMETER, refuses
 from api.parameters import PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
 from api.schemas.envelope import Body, Envelope
 from api.schemas.jobs import JobRecord
-from api.signed_files import require_signed_url
+from api.signed_files import download_headers, require_signed_url
 from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
 from core.refusals.mailing import (
     EXPORT_NOT_FOUND,
@@ -91,13 +92,8 @@ def read_export(request: Request, state: StateOf, export_id: PathId) -> Streamin
     with state.resources.unit_of_work() as uow:
         export, mailing_list = exports.get_finished(uow, export_id)
     assert export.size is not None
-    name = f"{mailing_list.slug}-{export.kind}.csv.gz"
-    headers: dict[str, Any] = {
-        "Content-Disposition": f'attachment; filename="{name}"',
-        "Content-Length": str(export.size),
-        "Cache-Control": "private, no-store",
-        "X-Content-Type-Options": "nosniff",
-    }
+    headers = download_headers(f"{mailing_list.slug}-{export.kind}.csv.gz")
+    headers["Content-Length"] = str(export.size)
     stored = StoredFile(state.resources.objects, export.object_prefix, export.size)
-    content = iter(()) if "pressroom.head" in request.scope else stored.stream()
+    content = iter(()) if is_head(request.scope) else stored.stream()
     return StreamingResponse(content, HTTPStatus.OK, headers, media_type="application/gzip")

@@ -10,13 +10,14 @@ from api.access.requirements import UNLIMITED, requires_scope
 from api.bodies.json_route import JsonRoute
 from api.bodies.upload_stream import store_upload
 from api.job_answers import GOES_ON, count_response, job_response, wait_for_job
+from api.middleware.paths import is_head
 from api.openapi import PREFER_PARAMETER, refuses
 from api.parameters import Limit, Offset, PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobRecord
-from api.signed_files import import_errors_url, require_signed_url
+from api.signed_files import download_headers, import_errors_url, require_signed_url
 from core.refusals.imports import (
     IMPORT_EMPTY_FILE,
     IMPORT_ERRORS_GONE,
@@ -181,13 +182,9 @@ def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[I
 def read_errors(request: Request, state: StateOf, import_id: PathId) -> StreamingResponse:
     """The rows that were not added, each with its line, code and reason; by a signed URL."""
     require_signed_url(request)
-    headers = {
-        "Content-Disposition": f'attachment; filename="import-{import_id}-not-added.csv"',
-        "Cache-Control": "private, no-store",
-        "X-Content-Type-Options": "nosniff",
-    }
+    headers = download_headers(f"import-{import_id}-not-added.csv")
     lines = verdicts.stream_rejects(state.resources, import_id)
-    content = iter(()) if "pressroom.head" in request.scope else lines
+    content = iter(()) if is_head(request.scope) else lines
     return StreamingResponse(content, headers=headers, media_type="text/csv; charset=utf-8")
 
 

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import OF_JOB_KIND
 from api.bodies.json_route import JsonRoute
+from api.middleware.paths import is_head
 from api.openapi import refuses
 from api.parameters import Limit, Offset, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
@@ -95,8 +96,8 @@ async def stream_job_events(
     """The job's state at each change, until it ends. A comment every 15 s keeps the stream open."""
     job = await run_in_threadpool(_read, state, caller, job_id)
     # A HEAD would hold its connection for as long as the job takes, and receive no event.
-    is_head = "pressroom.head" in request.scope
-    events = () if is_head else _events(state, caller, job, _last_event_id(request))
+    last_seen = _last_event_id(request)
+    events = () if is_head(request.scope) else _events(state, caller, job, last_seen)
     return EventStream(state.streams, caller.user_id, events)
 
 

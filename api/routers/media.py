@@ -9,6 +9,7 @@ from api.access.requirements import UNLIMITED
 from api.bodies.byte_ranges import ByteRange, RangeNotSatisfiable, parse_range
 from api.bodies.json_route import JsonRoute
 from api.errors import problem_response
+from api.middleware.paths import is_head
 from api.openapi import refuses
 from api.state import State, state_of
 from core import clock
@@ -58,7 +59,9 @@ def read_media(request: Request, filename: str) -> Response:
     try:
         byte_range = parse_range(_range(request, headers["ETag"]), attachment.size)
     except RangeNotSatisfiable:
-        return _unsatisfiable(attachment)
+        unsatisfiable = problem_response(MEDIA_RANGE_UNSATISFIABLE())
+        unsatisfiable.headers["Content-Range"] = f"bytes */{attachment.size}"
+        return unsatisfiable
     return _file(request, state, attachment, byte_range, headers)
 
 
@@ -101,15 +104,9 @@ def _is_current(request: Request, etag: str) -> bool:
 
 def _range(request: Request, etag: str) -> str | None:
     """The ``Range`` header, unless it is for another version of the file, or in a HEAD request."""
-    if "pressroom.head" in request.scope or request.headers.get("if-range", etag) != etag:
+    if is_head(request.scope) or request.headers.get("if-range", etag) != etag:
         return None
     return request.headers.get("range")
-
-
-def _unsatisfiable(attachment: Attachment) -> Response:
-    response = problem_response(MEDIA_RANGE_UNSATISFIABLE())
-    response.headers["Content-Range"] = f"bytes */{attachment.size}"
-    return response
 
 
 def _file(
@@ -125,7 +122,7 @@ def _file(
     if byte_range:
         headers["Content-Range"] = f"bytes {part.start}-{part.end}/{attachment.size}"
     content: Iterator[bytes] = iter(())
-    if "pressroom.head" not in request.scope:
+    if not is_head(request.scope):
         content = _content(state, attachment, part)
     status = 206 if byte_range else 200
     return StreamingResponse(content, status, headers, media_type=attachment.mime_type)

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from api.access.requirements import PUBLIC
+from api.middleware.paths import is_head
 from api.pages.frame import HEADERS
 from api.parameters import StateOf
 from api.state import State
@@ -41,7 +42,7 @@ async def return_from_payment(
         raise PAYMENT_LINK_INVALID()
     status = found.status
     is_unpaid = status in {OrderStatus.PENDING, OrderStatus.EXPIRED}
-    if is_unpaid and "pressroom.head" not in request.scope:
+    if is_unpaid and not is_head(request.scope):
         status = await _refreshed_status(state, found)
     location = return_urls.add_result(found.redirect_url, found.id, status)
     return Response(status_code=303, headers={**HEADERS, "Location": location})

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.access.actors import client_address
 from api.access.answer_timing import padded_duration
+from api.access.identity import client_address
 from api.access.page_sessions import (
     FormFields,
     FormOf,

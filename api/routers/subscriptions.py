@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from api.access import actors
 from api.access.actors import Principal
 from api.access.answer_timing import padded_duration
+from api.access.identity import client_address
 from api.access.requirements import PUBLIC, requires_scope, requires_scope_or_trace
 from api.bodies.forms import FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
@@ -113,7 +114,7 @@ def _challenge(
         raise _challenge_missing(body)
     if provider != mailing_list.challenge_provider:
         raise CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
-    answer = ChallengeResponse(token, body.challenge_action, actors.client_address(request))
+    answer = ChallengeResponse(token, body.challenge_action, client_address(request))
     return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
 
 
