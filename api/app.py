@@ -1,6 +1,6 @@
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
@@ -9,6 +9,7 @@ import anyio.to_thread
 import psycopg2
 from fastapi import FastAPI
 from fastapi_standalone_docs import StandaloneDocs
+from redis.asyncio import Redis
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
@@ -49,34 +50,31 @@ from api.routers import (
     webhooks,
 )
 from api.state import State
+from api.waiting import finished_jobs
 from api.waiting.event_streams import StreamCounter
 from api.waiting.subscriber import Subscriber
-from api.waiting.waiters import Lookup, Waiters, background_loops
+from api.waiting.waiters import Waiters, background_loops
 from api.waiting.worker_calls import WorkerCalls
 from core.logging import get_logger
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
 from integrations.stock_photos.registry import StockPhotoProviders
-from models import FINISHED
 from services.access.api_keys import LastUseBuffer
 from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos, note_quotas
-from services.jobs import records
-from storage.database import Database
 from storage.redis.client import open_async_redis
-from storage.redis.notifications import job_of
 from storage.resources import Resources, open_resources
 
 log = get_logger(__name__)
 
-# Handlers that speak to a service run in these threads, each with a connection of its own, so
-# that none waits for a connection while it holds a thread.
+# Handlers that block for the database or another server run in these threads. Each thread has a
+# connection of its own, so that no handler waits for a connection while it holds a thread.
 THREADS = 24
 
-_WRITE_USES_SECONDS = 1.0
+_WRITE_LAST_USES_SECONDS = 1.0
 
-# Looked through in this order: those that are asked most, and do least, come first.
+# The router tries these in order: the routes with the most and the cheapest calls come first.
 _RESOURCES = (
     charges,
     credits,
@@ -104,7 +102,7 @@ _RESOURCES = (
     operations,
 )
 
-# What people look at, with a browser.
+# HTML pages for browsers.
 _PAGES = (subscription_pages, payment_returns, login, registration, account_pages, consent)
 
 
@@ -133,8 +131,8 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         middleware=_middleware(settings),
         redirect_slashes=False,
-        # Measures and logs are ours; asking each time whether somebody set up others costs a
-        # twentieth of a small request.
+        # Pressroom has its own metrics and logs; FastAPI's look at each request for a configured
+        # tracer costs a twentieth of a small request.
         telemetry={"tracing": False, "metrics": False, "logs": False},
         redoc_url=None,
     )
@@ -154,71 +152,60 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
     resources = open_resources(settings, concurrency=THREADS, name="api")
     redis = open_async_redis(settings)
-    state = State(
-        resources=resources,
-        key_uses=LastUseBuffer(),
-        challenges=Challenges(settings),
-        payments=PaymentChannels(settings),
-        subscriber=Subscriber(redis),
-        jobs=Waiters(_finished_jobs(resources)),
-        calls=WorkerCalls(resources, redis),
-        shelf=MetadataCache(settings, resources.keyring, resources.cache),
-        photos=_photos(resources),
-        streams=StreamCounter(),
-        cookies=cookies_of(settings),
-        hashing=HashingPool(),
-        rates=RateLimiter(settings),
-    )
-    hearing = state.subscriber
-    with hearing.listening(partial(_hear_job, state.jobs)), hearing.listening(state.calls.hear):
-        writing = _write_uses(state.key_uses, resources.database)
-        async with background_loops(
-            hearing.run(), state.jobs.run(), state.calls.results.run(), writing
-        ):
-            # All that was made so far stays until the end; looking through it for garbage again
-            # and again costs more than a request does.
-            gc.collect()
-            gc.freeze()
-            yield state
+    state = _state(resources, redis)
+    async with _background_work(state):
+        # Everything made so far stays until the process ends; searching it for garbage again and
+        # again costs more than a request does.
+        gc.collect()
+        gc.freeze()
+        yield state
     gc.unfreeze()
     with suppress(psycopg2.Error):
-        state.key_uses.write(resources.database)
-    await state.calls.aclose()
+        state.last_uses.write(resources.database)
+    await state.worker_calls.aclose()
     await state.challenges.aclose()
     await redis.aclose()
-    state.rates.close()
+    state.rate_limiter.close()
     resources.close()
 
 
-async def _write_uses(uses: LastUseBuffer, database: Database) -> None:
+def _state(resources: Resources, redis: Redis) -> State:
+    settings = resources.settings
+    # Workers call the providers; this process only checks what a caller may ask them for.
+    stock_photos = StockPhotoProviders(settings, partial(note_quotas, resources.redis))
+    return State(
+        resources=resources,
+        last_uses=LastUseBuffer(),
+        challenges=Challenges(settings),
+        payments=PaymentChannels(settings),
+        subscriber=Subscriber(redis),
+        jobs=Waiters(finished_jobs.lookup(resources.database)),
+        worker_calls=WorkerCalls(resources, redis),
+        metadata_cache=MetadataCache(settings, resources.keyring, resources.cache),
+        photos=CachedStockPhotos(stock_photos, resources.keyring, resources.cache),
+        streams=StreamCounter(),
+        cookies=cookies_of(settings),
+        hashing_pool=HashingPool(),
+        rate_limiter=RateLimiter(settings),
+    )
+
+
+@asynccontextmanager
+async def _background_work(state: State) -> AsyncIterator[None]:
+    """Hear notifications, fulfil waiting requests and write last uses while the block lasts."""
+    subscriber, calls = state.subscriber, state.worker_calls
+    on_job = partial(finished_jobs.hear, state.jobs)
+    with subscriber.listening(on_job), subscriber.listening(calls.hear):
+        loops = (subscriber.run(), state.jobs.run(), calls.results.run(), _write_last_uses(state))
+        async with background_loops(*loops):
+            yield
+
+
+async def _write_last_uses(state: State) -> None:
     while True:
-        await asyncio.sleep(_WRITE_USES_SECONDS)
+        await asyncio.sleep(_WRITE_LAST_USES_SECONDS)
         try:
-            await run_in_threadpool(uses.write, database)
+            await run_in_threadpool(state.last_uses.write, state.resources.database)
         except psycopg2.Error as error:
-            # Who goes on using a key notes it again.
+            # The next call with the same key notes its use again.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)
-
-
-def _photos(resources: Resources) -> CachedStockPhotos:
-    # Workers do the asking; here is only judged what may be asked.
-    providers = StockPhotoProviders(resources.settings, partial(note_quotas, resources.redis))
-    return CachedStockPhotos(providers, resources.keyring, resources.cache)
-
-
-def _hear_job(waiters: Waiters[bool], topic: str, status: str) -> None:
-    # Only a hint: a deployment that shares the Redis server, in whatever database, is heard too.
-    if status in FINISHED:
-        waiters.nudge(topic)
-
-
-def _finished_jobs(resources: Resources) -> Lookup[bool]:
-    def read(topics: list[str]) -> Mapping[str, bool]:
-        wanted = {topic: job_of(topic) for topic in topics}
-        finished = records.finished_among(resources.database, list(wanted.values()))
-        return {topic: True for topic, job_id in wanted.items() if job_id in finished}
-
-    async def look(topics: list[str]) -> Mapping[str, bool]:
-        return await run_in_threadpool(read, topics)
-
-    return look

@@ -11,7 +11,7 @@ _KNOWN_SECONDS = 365 * 24 * 3600
 
 @dataclass(frozen=True)
 class Cookies:
-    """The names of our cookies. ``__Host-`` keeps other hosts of our domain from setting them."""
+    """Our cookies. The prefix ``__Host-`` keeps other hosts of our domain from setting them."""
 
     prefix: str
     secure: bool
@@ -22,12 +22,12 @@ class Cookies:
 
     @property
     def form(self) -> str:
-        """Ties forms to a browser in which nobody is logged in."""
+        """Ties forms to a browser without a session."""
         return f"{self.prefix}pressroom_form"
 
     @property
     def known(self) -> str:
-        """Says that somebody logged in here before (``services.people.logins``)."""
+        """Proves that a person logged in with this browser before (``services.people.logins``)."""
         return f"{self.prefix}pressroom_known"
 
     def keep_session(self, reply: Response, value: str) -> None:
@@ -55,7 +55,7 @@ class Cookies:
 
 
 def cookies_of(settings: Settings) -> Cookies:
-    # Browsers take Secure cookies over TLS only; who tries us on their own machine has none.
+    # Browsers accept Secure cookies over TLS only, and a trial on one's own machine has no TLS.
     secure = not (settings.public_url.scheme == "http" and _is_loopback(settings))
     return Cookies("__Host-" if secure else "", secure)
 

@@ -50,12 +50,12 @@ STATUS_OF = {
     Kind.TOO_SLOW: 504,
     Kind.DAMAGED: 500,
 }
-# What the router says in HTTP's own words.
+# The router's own errors, by status.
 _ROUTING = {404: ROUTE_NOT_FOUND, 405: ROUTE_METHOD_NOT_ALLOWED}
 
 
 def problem_response(error: DomainError) -> Response:
-    """The reply for a refusal; needs no request, so that middleware can use it too."""
+    """The answer of a refusal; it needs no request, so that middleware can use it too."""
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
@@ -65,7 +65,7 @@ def problem_response(error: DomainError) -> Response:
 
 
 def _challenge(error: DomainError) -> str | None:
-    """What is wrong with the credentials, as OAuth clients read it (RFC 6750, 3)."""
+    """``WWW-Authenticate``: what is wrong with the credentials (RFC 6750, 3)."""
     realm = 'Bearer realm="pressroom"'
     if error.needed_scope is not None:
         return f'{realm}, error="insufficient_scope", scope="{error.needed_scope}"'
@@ -82,8 +82,8 @@ def add_handlers(app: FastAPI) -> None:
         TransientError,
         OperationalError,
         InterfaceError,
-        # The driver's own: of single statements, and where SQLAlchemy takes a connection back whose
-        # server went away after the statement's reply.
+        # The driver's own errors: of single statements, and when SQLAlchemy takes back a connection
+        # whose server went away after the statement's reply.
         psycopg2.OperationalError,
         psycopg2.InterfaceError,
         PoolTimeoutError,
@@ -118,7 +118,7 @@ def _reply(
 
 
 class _Problem(Response):
-    """A refusal in the form for whom it is: a page for people, for programs problem+json."""
+    """A refusal: a page for browsers, problem+json for programs."""
 
     media_type = "application/problem+json"
 
@@ -153,7 +153,7 @@ async def _http_exception(request: Request, error: Exception) -> Response:
 
 
 def _allowed(request: Request) -> str:
-    """Every method of the path; the router names those of the first route that matches."""
+    """Every method of the path; the router's own header names only those of one route."""
     path = request.scope["path"]
     methods = {
         method
@@ -170,7 +170,7 @@ async def _unreachable(_: Request, error: Exception) -> Response:
 
 
 async def _validation_error(_: Request, error: Exception) -> Response:
-    """A bad path or query value, or a body that is no JSON, is 400; any other body 422."""
+    """400 for a bad path or query value and for a body that is no JSON; 422 for any other body."""
     assert isinstance(error, RequestValidationError)
     found = error.errors()
     problems = tuple(FieldProblem(_place(item["loc"]), item["type"], item["msg"]) for item in found)
@@ -183,7 +183,7 @@ async def _validation_error(_: Request, error: Exception) -> Response:
 
 
 def _place(location: tuple[str | int, ...]) -> str:
-    """``("body", "members", 3, "email")`` as ``body.members[3].email``."""
+    """``body.members[3].email`` for ``("body", "members", 3, "email")``."""
     text = str(location[0])
     for part in location[1:]:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"

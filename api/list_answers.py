@@ -9,7 +9,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 def list_responses(uow: UnitOfWork, state: State, lists: Sequence[MailingList]) -> list[Channel]:
-    """Lists as callers see them, with how many subscribe and what a challenge's widget needs."""
+    """The records of lists, with their numbers of subscribers and their challenges' site keys."""
     subscribers = subscriber_counts.count_subscribers(uow, {each.id for each in lists})
     return [Channel.of(each, subscribers[each.id], _site_key(state, each)) for each in lists]
 

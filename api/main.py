@@ -1,4 +1,4 @@
-"""What the server imports: the application with the environment's settings."""
+"""The server's entry point: the application, with the settings of the environment."""
 
 from api.app import create_app
 from core.logging import configure_logging

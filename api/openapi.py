@@ -21,14 +21,14 @@ The back end of a newsletter and publishing platform.
 
 Every successful answer is `{"data": …, "ts": <Unix seconds>}`; every refusal is
 `application/problem+json` with a stable `code`; `/oauth/*` answers as the RFCs of OAuth say. Send
-an API key or an access token as `Authorization: Bearer …`, or the key in `X-API-Key`; who is logged
-in in a browser needs neither. Slow work is done by workers while your call waits;
-`Prefer: respond-async` or `Prefer: wait=N` (seconds, at most 60) says for how long.
+an API key or an access token as `Authorization: Bearer …`, or the key in `X-API-Key`; a browser
+with a session needs neither. Workers do slow work while your call waits; `Prefer: respond-async`
+or `Prefer: wait=N` (seconds, at most 60) says for how long.
 """
 
 _REF = "#/components/schemas/Problem"
 
-# Read by dependencies that ask for the whole request, so FastAPI can't know of these headers.
+# Dependencies read these headers from the whole request, so FastAPI can't know of them.
 PREFER_PARAMETER = {
     "name": "Prefer",
     "in": "header",
@@ -40,14 +40,27 @@ SESSION_SCHEME = {
     "type": "apiKey",
     "in": "cookie",
     "name": "__Host-pressroom_session",
-    "description": "Of somebody who logged in on the page /login; it may do what its user may. "
+    "description": "Of a user who logged in on the page /login; it may do what its user may. "
     "Writes need our own Origin or the header X-CSRF-Token too. Where the API is reached over http "
     "on its own machine, the name has no __Host-.",
+}
+OAUTH2_SCHEME = {
+    "type": "oauth2",
+    "description": "Authorization code with PKCE (S256), always.",
+    "flows": {
+        "authorizationCode": {
+            # Relative to the API's own address.
+            "authorizationUrl": AUTHORIZE_PATH,
+            "tokenUrl": TOKEN_PATH,
+            "refreshUrl": TOKEN_PATH,
+            "scopes": {str(scope): explanation for scope, explanation in EXPLANATIONS.items()},
+        }
+    },
 }
 WAIT_PARAMETER = {
     "name": "Prefer",
     "in": "header",
-    "description": "wait=N: seconds to wait at most. What takes longer is 504, and not done.",
+    "description": "wait=N: seconds to wait at most. Work that takes longer is 504, and not done.",
     "schema": {"type": "string"},
     "example": "wait=10",
 }
@@ -64,7 +77,7 @@ Responses = dict[int | str, dict[str, Any]]
 def json_request_body(
     properties: dict[str, Any], *, required: list[str], parameters: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """``openapi_extra`` of a route that reads the JSON object in its body itself."""
+    """``openapi_extra`` of a route that reads its JSON body itself."""
     schema = {"type": "object", "required": required, "properties": properties}
     return {
         "parameters": parameters,
@@ -73,7 +86,7 @@ def json_request_body(
 
 
 def refuses(*refusals: Refusal) -> Responses:
-    """The ``responses`` of a route that can be refused with these."""
+    """The ``responses`` of a route that can answer with these refusals."""
     responses: Responses = {}
     for refusal in refusals:
         status, sentence = STATUS_OF[refusal.kind], refusal.documented
@@ -106,7 +119,7 @@ def document(app: FastAPI, *, api_key_header: str) -> dict[str, Any]:
             "bearer": {"type": "http", "scheme": "bearer"},
             "apiKey": {"type": "apiKey", "in": "header", "name": api_key_header},
             "session": SESSION_SCHEME,
-            "oauth2": _oauth2_scheme(),
+            "oauth2": OAUTH2_SCHEME,
         }
         for route in api_routes(app):
             if route.include_in_schema:
@@ -115,30 +128,15 @@ def document(app: FastAPI, *, api_key_header: str) -> dict[str, Any]:
     return app.openapi_schema
 
 
-def _oauth2_scheme() -> dict[str, Any]:
-    code_flow = {
-        # Relative to where the API is.
-        "authorizationUrl": AUTHORIZE_PATH,
-        "tokenUrl": TOKEN_PATH,
-        "refreshUrl": TOKEN_PATH,
-        "scopes": {str(scope): explanation for scope, explanation in EXPLANATIONS.items()},
-    }
-    return {
-        "type": "oauth2",
-        "description": "Authorization code with PKCE (S256), always.",
-        "flows": {"authorizationCode": code_flow},
-    }
-
-
 def api_routes(app: FastAPI) -> Iterator[RouteContext]:
-    """Every operation of the application, those of included routers too."""
+    """Every operation of the application, with those of included routers."""
     for route in iter_route_contexts(app.routes):
         if isinstance(route.original_route, APIRoute):
             yield route
 
 
 def access_of(route: RouteContext) -> Access | None:
-    """The access that the route declares; ``None`` where it declares none, or several."""
+    """The access that the route declares; ``None`` if it declares none, or several."""
     declared = [
         dependency.call
         for dependency in route.dependant.dependencies
@@ -173,7 +171,7 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
 
 
 def _add_refusals(responses: dict[str, Any], *refusals: Refusal) -> None:
-    """Announce these beside what the route itself says of the same status."""
+    """Document these refusals beside those that the route itself declares for the same status."""
     for status, response in refuses(*refusals).items():
         known = responses.setdefault(str(status), response)
         if known is not response:
@@ -187,7 +185,7 @@ def _examples(response: dict[str, Any]) -> dict[str, Any]:
 
 
 def _replace_validation_error(operation: dict[str, Any]) -> None:
-    """FastAPI announces its own 422; ours are 400 for path and query, 422 for JSON bodies."""
+    """Replace FastAPI's own 422: ours are 400 for path and query, and 422 for JSON bodies."""
     responses = operation["responses"]
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]

@@ -18,6 +18,7 @@ from services.jobs.idempotency import IdempotencyKey
 MAX_PAGE_ITEMS = 1000
 
 
+# A coroutine, since FastAPI would run a plain function in a thread.
 async def _shared(request: Request) -> State:
     return state_of(request)
 
@@ -26,7 +27,7 @@ StateOf = Annotated[State, Depends(_shared)]
 
 
 def _path_id(value: object) -> int:
-    """An unsigned 64-bit integer; one beyond every id we give becomes 0, which names nothing."""
+    """An unsigned 64-bit integer; one above every id that we give becomes 0, which is no id."""
     text = str(value)
     if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:
         raise ValueError("must be an unsigned 64-bit integer")
@@ -43,8 +44,8 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_ITEMS, description="How many to a
 class Preference:
     """``Prefer`` (RFC 7240): how long to wait for slow work, in seconds.
 
-    ``respond-async`` alone is 0 where work goes on without its caller; beside ``wait=N`` it says
-    what N seconds of waiting say anyway.
+    ``respond-async`` alone means 0 for work that goes on without its caller. Beside ``wait=N`` it
+    adds nothing: after N seconds the answer is asynchronous anyway.
     """
 
     wait: int | None
@@ -55,9 +56,9 @@ class Preference:
             return 0 if self.respond_async else default
         return self.wait
 
-    def patience(self, most: float) -> float:
-        """The same for work that ends with the wait: there is nothing to respond to later."""
-        return most if self.wait is None else min(self.wait, most)
+    def seconds_at_most(self, limit: float) -> float:
+        """The same for work that ends with the wait, and so can't be answered asynchronously."""
+        return limit if self.wait is None else min(self.wait, limit)
 
 
 MAX_WAIT_SECONDS = 60
@@ -67,7 +68,7 @@ _WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,4})\"?\s*\Z", re.IGNORECASE)
 async def preference(request: Request) -> Preference:
     wait: int | None = None
     respond_async = False
-    # RFC 7240: what isn't understood is ignored; the first of a kind counts.
+    # RFC 7240: unknown preferences are ignored; of several with one name, the first counts.
     for part in ",".join(request.headers.getlist("prefer")).split(","):
         name = part.partition(";")[0]
         respond_async |= name.strip().lower() == "respond-async"
@@ -82,7 +83,7 @@ _IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{16,255}\Z")
 
 
 def idempotency_key(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey | None:
-    """The request's ``Idempotency-Key`` with the fingerprint of what was sent under it."""
+    """The request's ``Idempotency-Key``, with the fingerprint of the request."""
     sent = request.headers.get("idempotency-key")
     if sent is None:
         return None

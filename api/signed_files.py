@@ -1,4 +1,4 @@
-"""Files that jobs make, served by signed links."""
+"""Signed URLs of the files that jobs make."""
 
 from typing import Any
 
@@ -14,36 +14,44 @@ from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
 
 
 def import_errors_url(state: State, import_id: int) -> str:
-    """Where the rows of an import that were not added can be fetched, from now on for a while."""
-    return _link(state, f"/imports/{import_id}/errors.csv")
+    """The signed URL of the rows of an import that were not added; it expires."""
+    return _signed_url(state, f"/imports/{import_id}/errors.csv")
 
 
 def result_with_links(state: State, job: Job) -> dict[str, Any] | None:
-    """A job's result with fresh links to what it made."""
+    """A job's result, with fresh signed URLs of the files that the job made."""
     result = job.result
     if result is None:
         return None
     if job.kind in {ADD_MEMBERS.name, IMPORT_FILE.name}:
         return {**result, "errors_url": import_errors_url(state, result["import_id"])}
     if job.kind in {kind.name for kind in exports.EXPORT_JOBS.values()}:
-        return {**result, "url": _link(state, f"/exports/{result['export_id']}/file.csv.gz")}
+        return {**result, "url": _signed_url(state, f"/exports/{result['export_id']}/file.csv.gz")}
     return result
 
 
 def require_signed_url(request: Request) -> None:
-    """Raises ``link.invalid`` unless the request's path was signed and the link still lasts."""
-    fits = FILE_URLS.opens(
+    """Raises ``link.invalid`` unless the request's path is signed and not yet expired."""
+    is_valid = FILE_URLS.opens(
         state_of(request).resources.keyring,
         request.scope["path"],
         expires=request.query_params.get("expires", ""),
         signature=request.query_params.get("signature", ""),
         now=clock.now(),
     )
-    if not fits:
+    if not is_valid:
         raise SIGNED_LINK_INVALID()
 
 
-def _link(state: State, path: str) -> str:
+def download_headers(filename: str) -> dict[str, str]:
+    return {
+        "Content-Disposition": f'attachment; filename="{filename}"',
+        "Cache-Control": "private, no-store",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+def _signed_url(state: State, path: str) -> str:
     url, _expires_at = FILE_URLS.create(
         state.resources.keyring,
         path,

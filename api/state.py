@@ -1,5 +1,8 @@
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
 from api.cookies import Cookies
@@ -15,25 +18,37 @@ from services.access.api_keys import LastUseBuffer
 from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos
 from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class State:
-    """What the handlers of one API process share."""
+    """The objects that all handlers of one API process share."""
 
     resources: Resources
-    key_uses: LastUseBuffer
+    last_uses: LastUseBuffer
     challenges: Challenges
     payments: PaymentChannels
     subscriber: Subscriber
     jobs: Waiters[bool]
-    calls: WorkerCalls
-    shelf: MetadataCache
+    worker_calls: WorkerCalls
+    metadata_cache: MetadataCache
     photos: CachedStockPhotos
     streams: StreamCounter
     cookies: Cookies
-    hashing: HashingPool
-    rates: RateLimiter
+    hashing_pool: HashingPool
+    rate_limiter: RateLimiter
+
+    async def in_unit_of_work(self, work: Callable[[UnitOfWork], T]) -> T:
+        """Do the work in a thread, in a transaction that is committed when it ends well."""
+
+        def run() -> T:
+            with self.resources.unit_of_work() as uow:
+                return work(uow)
+
+        return await run_in_threadpool(run)
 
 
 def state_of(connection: HTTPConnection) -> State:

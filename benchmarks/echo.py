@@ -48,7 +48,7 @@ async def echo_route(
     seconds: float = 0.0,
 ) -> Envelope[dict[str, Any]]:
     """What every route of the request lane does, with no work in between."""
-    call = state.calls.call(TASK, Lane.IO, {"seconds": seconds}, seconds=30)
+    call = state.worker_calls.call(TASK, Lane.IO, {"seconds": seconds}, seconds=30)
     return envelope(await while_connected(request.receive, call))
 
 

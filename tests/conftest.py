@@ -13,6 +13,7 @@ from devstack.sandbox.app import create_app
 from devstack.supervisor.embedded.stack import Services, embedded_services
 from devstack.supervisor.processes.ports import PortPicker
 from tests.faults.size import FULL
+from tests.order import spread
 from tests.sandbox.providers import PROVIDERS_WITH_FAULTS
 from tests.stack import Owner, Stack, eventually, open_stack
 
@@ -27,6 +28,9 @@ settings.register_profile(
 )
 settings.register_profile("new dice", settings.get_profile("same dice"), derandomize=False)
 settings.load_profile("new dice" if FULL else "same dice")
+
+# Of the fixtures, those that start services, programs of ours, or a browser.
+STACK = {"services", "stack", "browser"}
 
 
 @pytest.fixture(scope="session")
@@ -106,6 +110,19 @@ def stranger(stack: Stack) -> Iterator[httpx.Client]:
     """Calls the API without credentials."""
     with stack.client() as client:
         yield client
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what `make unit` leaves out, by the fixtures that a test asks for in the end.
+
+    Tests that start such programs themselves have the mark where they are written.
+    """
+    for item in items:
+        if isinstance(item, pytest.Function) and STACK & set(item.fixturenames):
+            item.add_marker(pytest.mark.stack)
+    if hasattr(config, "workerinput"):
+        items[:] = spread(items)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

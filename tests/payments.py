@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Literal
 
-import httpx
 import uvicorn
 from pydantic import SecretStr
 
@@ -20,7 +19,7 @@ from devstack.sandbox.stripe.keys import StripeKeys
 from devstack.sandbox.stripe.stripe_server import StripeServer
 from integrations.payments.port import Checkout, PaymentChannel
 from integrations.payments.stripe_checkout import StripeCheckout
-from tests.stack import eventually
+from tests.stack import eventually, plain_client
 
 RETURN_URL = "http://127.0.0.1:9/back?order=1"
 _orders = itertools.count(1)
@@ -37,7 +36,7 @@ class SandboxPayments:
     """
 
     def __init__(self, base_url: str) -> None:
-        self._http = httpx.Client(base_url=f"{base_url}/stripe", timeout=60.0, trust_env=False)
+        self._http = plain_client(base_url=f"{base_url}/stripe", trust_env=False)
 
     # -- what a payer does, at the payment page ----------------------------------------------
 

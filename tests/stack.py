@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import httpx
 import psycopg2
+import psycopg2.extensions
 from psycopg2 import sql
 
 from core.keyring import Key
@@ -52,6 +54,14 @@ def eventually(
             return found
         assert time.monotonic() < deadline, f"{what} did not come true within {within:g} s"
         time.sleep(0.02)
+
+
+def plain_client(**options: Any) -> httpx.Client:
+    """A client that speaks HTTP without TLS.
+
+    It has no certificates to check with: to read them takes longer than most tests.
+    """
+    return httpx.Client(**{"timeout": 60.0, "verify": False, **options})
 
 
 @dataclass
@@ -114,6 +124,7 @@ class Stack:
     api_port: int = 0
     sandbox_url: str = ""
     _users: int = 0
+    _idle: list[psycopg2.extensions.connection] = field(default_factory=list)
 
     @property
     def api_url(self) -> str:
@@ -230,25 +241,52 @@ class Stack:
 
     def client(self, key: str | None = None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return httpx.Client(base_url=self.api_url, headers=headers, timeout=60.0)
+        return plain_client(base_url=self.api_url, headers=headers)
 
     def mails(self, to: str) -> list[dict[str, Any]]:
         """What this address was mailed, newest first, as the sandbox's mailbox lists it."""
-        reply = httpx.get(f"{self.sandbox_url}/mail/messages", params={"to": to}, timeout=60.0)
+        with plain_client() as client:
+            reply = client.get(f"{self.sandbox_url}/mail/messages", params={"to": to})
         listed: list[dict[str, Any]] = reply.raise_for_status().json()
         return listed
 
     # -- looking behind ----------------------------------------------------------------------
 
     def query(self, statement: str, *parameters: object) -> list[tuple[object, ...]]:
-        """Rows of one SQL statement on a connection of its own, committed."""
-        link = psycopg2.connect(self.environment["PRESSROOM_DATABASE_URL"])
+        """Rows of one SQL statement, which has been committed; on a connection apart from ours."""
+        connection = self._connected()
         try:
-            with link, link.cursor() as cursor:
+            with connection, connection.cursor() as cursor:
                 cursor.execute(statement, parameters)
-                return cursor.fetchall() if cursor.description else []
-        finally:
-            link.close()
+                rows = cursor.fetchall() if cursor.description else []
+            # Some statements set something for themselves alone.
+            connection.reset()
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return rows
+
+    def _connected(self) -> psycopg2.extensions.connection:
+        # To log in costs both sides ten times a statement, and a test that waits asks often.
+        while self._idle:
+            connection = self._idle.pop()
+            if not _was_closed(connection):
+                return connection
+            connection.close()
+        return psycopg2.connect(self.environment["PRESSROOM_DATABASE_URL"])
+
+    def close(self) -> None:
+        self.stop()
+        while self._idle:
+            self._idle.pop().close()
+
+
+def _was_closed(connection: psycopg2.extensions.connection) -> bool:
+    """Whether there is something to read for an idle connection: its end, or a farewell."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 @contextlib.contextmanager
@@ -277,7 +315,7 @@ def open_stack(
         try:
             yield stack
         finally:
-            stack.stop()
+            stack.close()
     finally:
         resources.close()
         watcher.close()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import httpx
 
 from services.people import accounts
-from tests.stack import Stack, eventually
+from tests.stack import Stack, eventually, plain_client
 
 PASSWORD = "correct horse battery"
 SESSION = "pressroom_session"
@@ -72,7 +72,7 @@ def hidden(page: httpx.Response, form: int = 0) -> dict[str, str]:
 
 @contextmanager
 def a_visitor(stack: Stack) -> Iterator[Visitor]:
-    with httpx.Client(base_url=stack.api_url, timeout=60.0) as client:
+    with plain_client(base_url=stack.api_url) as client:
         yield Visitor(stack, client)
 
 

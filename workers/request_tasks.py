@@ -1,4 +1,4 @@
-"""Request-only work in a worker: take the input, answer, tell those who wait."""
+"""Request-only work in a worker: take the input, answer it, and tell the waiting callers."""
 
 import secrets
 import time
@@ -49,7 +49,7 @@ def _outcome(
         return _refusal(error)
     except TransientError as error:
         return _refusal(SERVICE_UNREACHABLE(reason=error))
-    except Exception:  # the caller waits: untold, a failure would keep them until their time is out
+    except Exception:  # untold, a failure would keep the callers waiting until their time is out
         log.exception("request.broke")
         return _refusal(REQUEST_FAILED())
 

@@ -1,11 +1,16 @@
-"""In whose name a request speaks: its caller's, or that of the person whose trace id it carries."""
+"""The principal of a request: the person whose trace id it carries, otherwise its caller."""
 
 from dataclasses import dataclass
 
 from fastapi import Request
 
 from api.access.browsers import CSRF_FIELD
-from api.access.identity import count_anonymous, count_trace, identify_and_count
+from api.access.identity import (
+    client_address,
+    count_anonymous,
+    count_trace,
+    identify_and_count,
+)
 from api.bodies.forms import FormOrJsonBody
 from api.limits.rate_limits import RateLimitName
 from api.request_ids import current_request_id
@@ -26,7 +31,7 @@ from storage.unit_of_work import UnitOfWork
 class Principal:
     user_id: int
     via: Via
-    # The list that a trace id is for; a login may speak of any.
+    # The list that the trace id is for; ``None`` for a caller, who may act on any list.
     list_id: int | None
 
     def person(self, uow: UnitOfWork, mailing_list: MailingList | None = None) -> User:
@@ -39,9 +44,10 @@ class Principal:
 def identify_principal(
     request: Request, state: State, submission: FormOrJsonBody, scope: Scope
 ) -> Principal:
-    """A trace id counts alone: with one, cookies and other credentials are ignored.
+    """The person of the trace id, if one was sent: credentials are ignored then.
 
-    Raises ``trace.invalid``, or what credentials can break where there is no trace id.
+    Otherwise the caller, whose credential must have the scope. Raises ``trace.invalid``, or the
+    refusals of a missing or bad credential.
     """
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):
@@ -60,8 +66,8 @@ def read_trace(state: State, token: str) -> Trace:
     return trace_ids.read(state.resources.keyring, token)
 
 
-def actor_of_principal(request: Request, speaker: Principal) -> Actor:
-    return _actor(request, ActorKind.USER, speaker.via, speaker.user_id)
+def actor_of_principal(request: Request, principal: Principal) -> Actor:
+    return _actor(request, ActorKind.USER, principal.via, principal.user_id)
 
 
 def owner_actor(request: Request, caller: Caller) -> Actor:
@@ -78,8 +84,3 @@ def stranger_actor(request: Request) -> Actor:
 
 def _actor(request: Request, kind: ActorKind, via: Via, user_id: int | None) -> Actor:
     return Actor(kind, via, user_id, ip=client_address(request), request_id=current_request_id())
-
-
-def client_address(request: Request) -> str | None:
-    # The server has put a trusted proxy's word here already.
-    return request.client.host if request.client else None

@@ -1,7 +1,7 @@
-"""Browsers: their cookies, and whether what they send comes from a page of ours.
+"""Browsers: their cookies, and the check that a write comes from one of our own pages.
 
-A cookie is sent along with whatever a page of anybody asks for, so a write by cookie alone also
-needs our origin, or a token that other pages can't read.
+A browser sends its cookies with every request to us, also when another site's page makes it. So a
+write by cookie also needs our own origin, or a token that other sites' pages can't read.
 """
 
 import re
@@ -28,22 +28,22 @@ def session_cookie(request: Request, state: State) -> str | None:
 def require_csrf(request: Request, state: State, cookie: str | None, token: object = None) -> None:
     """Refuse a write that another site's page may have sent; raises ``auth.csrf``.
 
-    ``token`` is that of a form; a header says it as well.
+    The CSRF token comes in the header, or as ``token`` from a form's field.
     """
     if request.headers.get("origin") == public_origin(state.resources.settings):
         return
     for sent in (token, request.headers.get(CSRF_HEADER)):
-        if cookie and isinstance(sent, str) and is_csrf_token_of(state, cookie, sent):
+        if (
+            cookie
+            and isinstance(sent, str)
+            and sessions.is_csrf_token(state.resources.keyring, cookie, sent)
+        ):
             return
     raise AUTH_CSRF(header=CSRF_HEADER)
 
 
-def is_csrf_token_of(state: State, cookie: str, sent: str) -> bool:
-    return sessions.is_csrf_token(state.resources.keyring, cookie, sent)
-
-
 def public_origin(settings: Settings) -> str:
-    """As browsers write it: without the scheme's own port, a path or a user."""
+    """Our origin as browsers write it: without the scheme's default port, a path or a user."""
     url = settings.public_url
     default = {"http": 80, "https": 443}[url.scheme]
     port = "" if url.port in (None, default) else f":{url.port}"
@@ -51,18 +51,18 @@ def public_origin(settings: Settings) -> str:
 
 
 def form_cookie_value(request: Request, state: State) -> str:
-    """What ties a form to this browser: what its cookie says, or will."""
+    """The value that ties a form to this browser: its form cookie's, or a new one."""
     sent = request.cookies.get(state.cookies.form, "")
     return sent if _FORM_VALUE.match(sent) else secrets.token_urlsafe(32)
 
 
-# Printable ASCII without the backslash, which browsers read as a slash; never a second slash first,
-# after which a host would follow.
+# Printable ASCII without the backslash, which browsers read as a slash. A second slash at the start
+# would make a host of the rest.
 _OWN_PATH = re.compile(r"/(?!/)[!-\[\]-~]{0,8000}\Z")
 
 
 def local_path(sent: object) -> str | None:
-    """Where a page may lead after a login, if that is below our own address."""
+    """The path to open after a login, or ``None`` when it could lead away from our own host."""
     if not isinstance(sent, str) or not _OWN_PATH.match(sent):
         return None
     parts = urlsplit(sent)
@@ -70,7 +70,7 @@ def local_path(sent: object) -> str | None:
 
 
 def browser_name(user_agent: str | None) -> str | None:
-    """Words by which a person knows their browser, such as "Firefox on Linux"."""
+    """A name by which a person recognises their browser, such as "Firefox on Linux"."""
     text = (user_agent or "")[:1000]
     browser = next((name for mark, name in _BROWSERS if mark in text), None)
     system = next((name for mark, name in _SYSTEMS if mark in text), None)
@@ -79,7 +79,7 @@ def browser_name(user_agent: str | None) -> str | None:
     return browser or system
 
 
-# The first that is found counts, since most call themselves by the others' names too.
+# The first match counts, since most browsers also name others in their ``User-Agent``.
 _BROWSERS = (
     ("Edg", "Edge"),
     ("OPR/", "Opera"),

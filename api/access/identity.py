@@ -1,4 +1,4 @@
-"""Who is calling, by whichever credential was sent; and the count of how often they do."""
+"""The caller of a request, identified by its credentials, and the rate limits of its calls."""
 
 from fastapi import Request
 
@@ -20,9 +20,9 @@ def identify_and_count(
     *,
     csrf_token: object = None,
 ) -> Caller | None:
-    """As ``identify``, and the call is counted; raises ``rate.limited`` too.
+    """``identify`` the caller and count the call; raises ``rate.limited`` too.
 
-    What fails counts for the address it came from, so that guessing is bounded.
+    A call with bad credentials counts against its address, so that guessing is bounded.
     """
     try:
         caller = identify(request, csrf_token)
@@ -33,39 +33,43 @@ def identify_and_count(
     if caller is None:
         count_anonymous(request, stranger)
     else:
-        rates = state_of(request).rates
+        rates = state_of(request).rate_limiter
         rates.count(request.scope, RateLimitName.DEFAULT, rate_key_of_caller(caller))
     return caller
 
 
 def count_anonymous(request: Request, rate: RateLimitName | None) -> None:
     if rate is not None:
-        # The server has put a trusted proxy's word here already.
-        address = request.client.host if request.client else None
-        state_of(request).rates.count(request.scope, rate, rate_key_of_address(address))
+        key = rate_key_of_address(client_address(request))
+        state_of(request).rate_limiter.count(request.scope, rate, key)
+
+
+def client_address(request: Request) -> str | None:
+    # Behind a trusted proxy, the server has put the proxy's client here already.
+    return request.client.host if request.client else None
 
 
 def count_trace(request: Request, token: str) -> bool:
-    """Count a call for the person of a trace id; ``False``: it is none of ours.
+    """Count a call against the person of its trace id; ``False`` for a token that is none.
 
-    One-click requests of many people come from the few addresses of their mail provider.
+    Not against the address: a mail provider sends many people's one-click requests from a few.
     """
     state = state_of(request)
     try:
         trace = trace_ids.read(state.resources.keyring, token)
     except DomainError:
         return False
-    state.rates.count(
+    state.rate_limiter.count(
         request.scope, RateLimitName.DEFAULT, f"trace-{trace.list_id}-{trace.user_id}"
     )
     return True
 
 
 def identify(request: Request, csrf_token: object = None) -> Caller | None:
-    """The caller by the credentials sent, ``None`` without any; raises when they are no good.
+    """The caller of the credentials that were sent, ``None`` without any; raises for bad ones.
 
-    A key or token counts before a session's cookie, which only must not be another person's.
-    ``csrf_token`` is what a form says, where the request is one.
+    With a key or token, a session's cookie only must not be another person's. ``csrf_token``: the
+    field of a form, if the request is one.
     """
     state = state_of(request)
     sent = _credentials(request, state.resources.settings.api_key_header)
@@ -75,7 +79,7 @@ def identify(request: Request, csrf_token: object = None) -> Caller | None:
     if sent:
         caller = _by_secret(state, sent.pop())
         if cookie is not None:
-            _require_nobody_else(state, cookie, caller)
+            _require_same_person(state, cookie, caller)
         return caller
     if cookie is None:
         return None
@@ -89,7 +93,7 @@ def _by_secret(state: State, secret: str) -> Caller:
     database = state.resources.database
     if secret.startswith(ACCESS_TOKEN.prefix):
         return tokens.authenticate(database, state.resources.keyring, secret)
-    return api_keys.authenticate(database, state.key_uses, state.resources.keyring, secret)
+    return api_keys.authenticate(database, state.last_uses, state.resources.keyring, secret)
 
 
 def _by_cookie(state: State, cookie: str) -> Caller:
@@ -97,13 +101,13 @@ def _by_cookie(state: State, cookie: str) -> Caller:
     return sessions.authenticate(database, state.resources.keyring, cookie)
 
 
-def _require_nobody_else(state: State, cookie: str, caller: Caller) -> None:
+def _require_same_person(state: State, cookie: str, caller: Caller) -> None:
     try:
-        person = _by_cookie(state, cookie)
+        member = _by_cookie(state, cookie)
     except DomainError:
-        # Browsers go on sending the cookie of a session that is over: it says nothing any more.
+        # Browsers go on sending the cookie of a session that has ended: ignore it.
         return
-    if person.user_id != caller.user_id:
+    if member.user_id != caller.user_id:
         raise AUTH_CREDENTIALS_DISAGREE()
 
 

@@ -1,8 +1,8 @@
-"""What routes ask of their callers, declared where each route is.
+"""The access that each route declares: which credentials its callers need.
 
 Each kind of access checks a request, counts the call and describes itself for the OpenAPI document.
-A test fails for a route that declares none, and for one that answers without the credentials that
-it asks for.
+A test fails for a route that declares none, and for a route that answers without the credentials
+that it declares.
 """
 
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ from core.refusals.refusal import Refusal
 from core.scopes import Scope
 from services.access.caller import Caller, require_scope
 
-# OpenAPI's security requirements: each maps a scheme to the scopes that it needs there.
+# OpenAPI's security requirements: each maps a scheme to the scopes that the scheme needs.
 Security = list[dict[str, list[str]]]
 
 
 @runtime_checkable
 class Access(Protocol):
-    """A dependency of a route that gives the caller, or ``None`` where none is known.
+    """A route's dependency; its value is the caller, or ``None`` when the request has none.
 
     Attributes:
         public: whether credentials are ignored.
@@ -44,12 +44,12 @@ class Access(Protocol):
 
     @property
     def stranger(self) -> RateLimitName | None:
-        """The limit that counts calls without credentials, by address; ``None``: no limit."""
+        """The limit by address for calls without credentials; ``None``: no limit."""
 
     async def __call__(self, request: Request) -> Caller | None: ...
 
     def credential(self) -> str:
-        """A sentence for the document: which credential is needed."""
+        """A sentence for the OpenAPI document: which credential is needed."""
 
     def refusals(self) -> list[Refusal]: ...
 
@@ -58,7 +58,7 @@ class Access(Protocol):
 
 @dataclass(frozen=True)
 class Public:
-    """Credentials are ignored; with ``by_trace`` a call counts for the person of its trace id."""
+    """Credentials are ignored. With ``by_trace``, calls count against their trace id's person."""
 
     stranger: RateLimitName | None = RateLimitName.ANONYMOUS
     by_trace: bool = False
@@ -66,7 +66,7 @@ class Public:
     or_trace: ClassVar[bool] = False
 
     async def __call__(self, request: Request) -> None:
-        if self.stranger and state_of(request).rates.counts(self.stranger):
+        if self.stranger and state_of(request).rate_limiter.counts(self.stranger):
             await run_in_threadpool(self._count, request)
 
     def _count(self, request: Request) -> None:
@@ -107,7 +107,7 @@ class OptionalCredential:
 
 @dataclass(frozen=True)
 class AnyCredential:
-    """A caller with any credential. ``sentence`` tells of a scope that only the service knows."""
+    """A caller with any credential. ``sentence`` names a scope that only the service can check."""
 
     sentence: str = "Scope: any credential."
     stranger: ClassVar[RateLimitName | None] = RateLimitName.ANONYMOUS
@@ -140,7 +140,7 @@ class ScopedCredential:
         return await run_in_threadpool(self.authorise, request)
 
     def authorise(self, request: Request) -> Caller:
-        """The caller, if the scope is theirs; blocks for the database."""
+        """The caller, whose credential must have the scope; blocks for the database."""
         caller = _identified(request)
         require_scope(caller, self.scope)
         return caller
@@ -153,7 +153,7 @@ class ScopedCredential:
         return [AUTH_CREDENTIALS_MISSING, AUTH_INVALID_API_KEY, insufficient]
 
     def security(self) -> Security:
-        # The operator alone gives the scope of deliveries, so no OAuth token has it.
+        # Only the operator grants the scope of deliveries, so no OAuth token has it.
         if self.scope is Scope.DELIVERY:
             return _own_schemes(self.scope)
         return _every_scheme(self.scope)
@@ -161,7 +161,7 @@ class ScopedCredential:
 
 @dataclass(frozen=True)
 class ScopeOrTrace:
-    """A person's trace id, or a credential with the scope; the route checks which (``actors``)."""
+    """A person's trace id, or a credential with the scope; ``actors`` checks which was sent."""
 
     scope: Scope
     stranger: ClassVar[RateLimitName | None] = RateLimitName.ANONYMOUS
@@ -169,7 +169,7 @@ class ScopeOrTrace:
     or_trace: ClassVar[bool] = True
 
     async def __call__(self, request: Request) -> None:
-        """The route counts the call too, since it knows in whose name it is."""
+        """Nothing to check here: the route identifies the principal, and counts the call."""
 
     def credential(self) -> str:
         return f"Credential: a trace id, or a login. Scope: `{self.scope}`."
@@ -189,7 +189,7 @@ class ScopeOrTrace:
 
 @dataclass(frozen=True)
 class UnrestrictedCredential:
-    """A session or an unrestricted API key: a credential that may make and revoke others."""
+    """A session or an unrestricted API key: a credential that may create and revoke others."""
 
     stranger: ClassVar[RateLimitName | None] = RateLimitName.ANONYMOUS
     public: ClassVar[bool] = False
@@ -230,10 +230,10 @@ def _every_scheme(*scopes: Scope) -> Security:
 
 
 PUBLIC = Depends(Public())
-# For routes that few addresses call in the name of many people (a mail provider's image proxy, a
-# CDN, a payment provider), and for those that need a secret or a signature in the request.
+# For routes that a few addresses call for many people (a mail provider's image proxy, a CDN, a
+# payment provider), and for routes whose requests carry a secret or a signature.
 UNLIMITED = Depends(Public(stranger=None))
-# For routes where passwords could be guessed, or where a stranger could have people mailed.
+# For routes where a caller could guess passwords, or could make Pressroom mail other people.
 LOGIN = Depends(Public(stranger=RateLimitName.LOGIN))
 BY_LINK = Depends(Public(by_trace=True))
 OPTIONAL = Depends(OptionalCredential())

@@ -1,14 +1,14 @@
 import re
 from dataclasses import dataclass
 
-# More digits than any size has need not be read as a number.
+# No size has more than 30 digits: such a range is ignored.
 _RANGE = re.compile(r"bytes=\s*([0-9]{0,30})-([0-9]{0,30})\s*\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ByteRange:
     start: int
-    end: int  # of the last byte, as HTTP counts
+    end: int  # of the last byte: HTTP ranges include their end
 
     @property
     def length(self) -> int:
@@ -16,13 +16,13 @@ class ByteRange:
 
 
 class RangeNotSatisfiable(Exception):
-    """A range that begins behind the end."""
+    """The range begins after the end of the file."""
 
 
 def parse_range(header: str | None, size: int) -> ByteRange | None:
-    """The one range asked for (RFC 9110, 14.2), ``None`` for the whole.
+    """The range that was asked for (RFC 9110, 14.2); ``None`` for the whole file.
 
-    What isn't understood, several ranges included, is ignored, as the RFC allows. Raises
+    A header that asks for several ranges, or is malformed, is ignored, as the RFC allows. Raises
     ``RangeNotSatisfiable``.
     """
     match = _RANGE.match(header) if header else None

@@ -1,4 +1,4 @@
-"""What a person sends who answers a mail: a trace id, in whichever way their program can send it.
+"""The body of a request that a mail led to: a form or JSON, and a trace id in the body or query.
 
 Mail clients post forms without credentials (RFC 8058), programs send JSON, links carry a query.
 """
@@ -10,7 +10,6 @@ from urllib.parse import parse_qsl
 import orjson
 from fastapi import Depends, Query, Request
 
-from api.bodies.boolean_words import boolean_of
 from api.bodies.media_types import FORM, MULTIPART, is_json, media_type, without_byte_order_mark
 from api.bodies.multipart import read_form
 from core.refusals.mailing import TRACE_AMBIGUOUS
@@ -28,10 +27,18 @@ _ONE_CLICK = ("List-Unsubscribe", "One-Click")
 
 BodyFields = list[tuple[str, Any]]
 
+# True and false in a query or a form, which hold nothing but text.
+BOOLEAN_WORDS = {"1": True, "true": True, "0": False, "false": False}
+
+
+def boolean_of(value: object) -> bool | None:
+    """``None`` for any other word; upper case counts too."""
+    return BOOLEAN_WORDS.get(str(value).lower())
+
 
 @dataclass(frozen=True)
 class FormOrJsonBody:
-    """The fields of a request's body, whatever its form, and the one trace id of the request."""
+    """The fields of a request's body, and the one trace id of its query and body."""
 
     fields: dict[str, Any]
     is_form: bool
@@ -42,7 +49,7 @@ class FormOrJsonBody:
         return self.is_form and self.fields.get(_ONE_CLICK[0]) == _ONE_CLICK[1]
 
     def flag(self, name: str) -> bool:
-        """A required boolean, in a form one of its words; raises ``body.invalid``."""
+        """A required boolean, in a form one of ``BOOLEAN_WORDS``; raises ``body.invalid``."""
         value = self.fields.get(name)
         if self.is_form and isinstance(value, str):
             value = boolean_of(value)
@@ -58,7 +65,7 @@ async def read_form_or_json(
         Query(description="From a mail of the list; stands for the person it was mailed to"),
     ] = None,
 ) -> FormOrJsonBody:
-    """Raises ``trace.ambiguous`` for two that differ, and what a body of its kind can break."""
+    """Raises ``trace.ambiguous`` for two that differ, and the refusals of a malformed body."""
     fields, is_form = await _body_fields(request)
     sent = {*request.query_params.getlist("trace_id"), *_trace_ids(fields)} - {""}
     if len(sent) > 1:
@@ -77,7 +84,7 @@ def _trace_ids(fields: BodyFields) -> set[str]:
 
 
 async def _body_fields(request: Request) -> tuple[BodyFields, bool]:
-    """In a form, a name may come more than once."""
+    """The fields in their order, in which a name may repeat, and whether they are a form's."""
     content_type = request.headers.get("content-type", "")
     kind = media_type(content_type)
     if kind == MULTIPART:

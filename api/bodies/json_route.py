@@ -12,12 +12,12 @@ from core.refusals.requests import BODY_NO_JSON_TYPE
 
 class JsonRequest(Request):
     async def json(self) -> Any:
-        """By the letter of RFC 8259: no NaN, no other encoding than UTF-8, bounded depth."""
+        """The body, read strictly by RFC 8259: no NaN, only UTF-8, bounded depth."""
         return orjson.loads(without_byte_order_mark(await self.body()))
 
 
 class JsonRoute(APIRoute):
-    """A route whose body, where it has one, is JSON and nothing else."""
+    """A route that refuses a body of another media type than JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

@@ -1,4 +1,4 @@
-"""Which media types count as JSON, and what may stand before the JSON itself."""
+"""The media types of request bodies, and the byte order mark that JSON may begin with."""
 
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
@@ -19,5 +19,5 @@ def is_json(content_type: str) -> bool:
 
 
 def without_byte_order_mark(body: bytes) -> bytes:
-    """Some editors put one first; RFC 8259 lets a reader pass over it."""
+    """Some editors write one; RFC 8259 allows a reader to ignore it."""
     return body.removeprefix(_BYTE_ORDER_MARK)

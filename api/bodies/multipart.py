@@ -8,7 +8,7 @@ from python_multipart.multipart import parse_options_header
 from core.refusals.media import ATTACHMENT_FILE_MISSING, ATTACHMENT_SEVERAL_FILES
 from core.refusals.requests import BODY_MALFORMED_MULTIPART, BODY_NOT_MULTIPART
 
-# Each part costs far more than its bytes; a form of ours needs one.
+# Each part costs far more memory than its bytes; our own forms have one part.
 MAX_MULTIPART_PARTS = 100
 
 
@@ -25,17 +25,17 @@ class MultipartForm:
     fields: list[tuple[str, bytes]] = field(default_factory=list)
 
     def parts(self) -> list[bytes]:
-        """Names and contents in order, as an idempotency key's fingerprint takes them."""
+        """Names and contents in order, for the fingerprint of an idempotency key."""
         named = [(name.encode(), value) for name, value in self.fields]
         named += [(part.name.encode(), part.data) for part in self.files]
         return [piece for pair in named for piece in pair]
 
 
 async def read_form(request: Request) -> MultipartForm:
-    """A multipart body, read as it arrives and held in memory alone.
+    """Read a multipart body while it arrives, into memory only.
 
-    The body limit of the route bounds it; nothing is spooled to a file, so that an upload to be
-    encrypted leaves no plain bytes behind. Raises ``body.not_multipart``, ``body.malformed``.
+    The route's body limit bounds it. Nothing is spooled to a file, so that an upload that is to be
+    encrypted leaves no plain bytes on a disk. Raises ``body.not_multipart``, ``body.malformed``.
     """
     form = MultipartForm()
     parser = _parser(request.headers.get("content-type", ""), form)
@@ -87,5 +87,5 @@ def _file(part: object) -> FilePart:
 
 
 def _text(value: bytes | None) -> str:
-    # A name in another encoding is no reason to refuse the file.
+    # Don't refuse a file for a name in another encoding than UTF-8.
     return (value or b"").decode(errors="replace")

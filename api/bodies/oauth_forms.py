@@ -1,4 +1,4 @@
-"""Requests to the authorization server as its service reads them, and its answers over HTTP."""
+"""Translates HTTP requests for the authorization server's service, and its answers to HTTP."""
 
 from typing import Annotated
 from urllib.parse import parse_qsl
@@ -14,7 +14,7 @@ Pairs = list[tuple[str, str]]
 
 
 async def _read_form(request: Request) -> Pairs:
-    """The fields of a form, each as often as it came; none of what is no form."""
+    """The fields of a form, repeated ones too; none of a body that is no form."""
     if media_type(request.headers.get("content-type", "")) != FORM:
         return []
     try:
@@ -24,12 +24,14 @@ async def _read_form(request: Request) -> Pairs:
         return []
 
 
-async def _asking(request: Request, form: Annotated[Pairs, Depends(_read_form)]) -> OAuthRequest:
+async def _oauth_request(
+    request: Request, form: Annotated[Pairs, Depends(_read_form)]
+) -> OAuthRequest:
     header = ", ".join(request.headers.getlist("authorization"))
     return OAuthRequest(request.method, request.scope["path"], form, header or None)
 
 
-AskingOf = Annotated[OAuthRequest, Depends(_asking)]
+OAuthRequestOf = Annotated[OAuthRequest, Depends(_oauth_request)]
 
 
 def oauth_request_of_query(request: Request) -> OAuthRequest:
@@ -37,7 +39,7 @@ def oauth_request_of_query(request: Request) -> OAuthRequest:
 
 
 def oauth_response(reply: OAuthResponse) -> Response:
-    # A client keeps the tokens; nobody on the way does.
+    # Only the client may keep the tokens, and no cache.
     headers = {"Cache-Control": "no-store", **reply.headers}
     headers.pop("Content-Type", None)
     return JSONResponse(reply.body, reply.status, headers=headers)

@@ -1,5 +1,5 @@
-"""A large file on its way through the API into object storage: held a part at a time, without a
-thread while its sender takes their time."""
+"""Streams a large file through the API into object storage: only one part is in memory at a time,
+and no thread waits while a slow sender sends."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class ReceivedFile:
 async def store_upload(
     request: Request, objects: ObjectStore, prefix: str, filename: str | None
 ) -> ReceivedFile:
-    """Store the body, or its part `file`, as numbered objects; nothing of it stays if it breaks.
+    """Store the body, or its part `file`, as numbered objects; remove them all if that fails.
 
     Raises ``body.malformed``, ``import.file_missing``, ``import.several_files``, ``import.empty``,
     ``import.too_large``.
@@ -43,7 +43,7 @@ async def store_upload(
     try:
         await _store(request, objects, arrived)
     except BaseException:
-        # Cancelled too, when the sender hangs up.
+        # BaseException: a sender who hangs up cancels this.
         await run_in_threadpool(remove_all, objects, prefix)
         raise
     return arrived
@@ -62,7 +62,7 @@ async def _store(request: Request, objects: ObjectStore, arrived: ReceivedFile) 
             await run_in_threadpool(writer.write, bytes(held))
             held.clear()
         if not held:
-            # Of what is no part of the file nothing is kept.
+            # Bytes outside of the file are not held.
             release_body(request.scope)
     await run_in_threadpool(writer.write, bytes(held))
     await run_in_threadpool(writer.close)
@@ -79,7 +79,7 @@ def _content(request: Request, arrived: ReceivedFile) -> AsyncIterator[bytes]:
 
 @dataclass
 class _Parts:
-    """What a multipart parser says, as far as the one file in it is concerned."""
+    """The callbacks of a multipart parser, which keep the one file and skip other parts."""
 
     data: bytearray = field(default_factory=bytearray)
     files: int = 0
@@ -121,7 +121,7 @@ class _Parts:
 
 
 async def _part(request: Request, boundary: bytes, arrived: ReceivedFile) -> AsyncIterator[bytes]:
-    """The content of the part `file`, as it comes."""
+    """The content of the part `file`, while it arrives."""
     parts = _Parts()
     try:
         parser = MultipartParser(boundary, parts.callbacks())  # type: ignore[arg-type]

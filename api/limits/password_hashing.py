@@ -1,4 +1,4 @@
-"""Passwords are hashed a few at a time, since each takes 64 MiB and a core for a while."""
+"""Hashes few passwords at a time, since each hash takes 64 MiB and a core for a while."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -14,14 +14,14 @@ _Result = TypeVar("_Result")
 
 
 class HashingPool:
-    """Runs such work in threads of its own, so that a rush of logins holds up nothing else."""
+    """Threads that only hash passwords, so that a rush of logins delays no other request."""
 
     def __init__(self) -> None:
         self._turns = CapacityLimiter(MAX_CONCURRENT_HASHES)
         self._waiting = 0
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
-        """Raises ``login.busy`` where too many wait already."""
+        """The work's result; raises ``login.busy`` when too many callers wait already."""
         if self._waiting >= MAX_WAITING_HASHES:
             raise LOGIN_BUSY()
         self._waiting += 1

@@ -1,7 +1,7 @@
-"""How often anybody may call: by credential, or by address where there is none.
+"""Rate limits of calls: by credential, or by address for a call without one.
 
-While Redis is away, calls are not counted, but for those that guess at passwords or open orders
-for strangers: each process allows these half as often by a count of its own.
+While Redis is away, calls are not counted, except at the routes where a caller could guess
+passwords or open orders as a stranger: there each process counts by itself, with half the limit.
 """
 
 import ipaddress
@@ -14,19 +14,19 @@ from core.settings import Settings
 from services.access.caller import Caller
 from storage.redis.rate_counters import RateCounters, RateLimitStatus, parse_limits
 
-# One customer of a network has at least this much of IPv6.
+# The smallest IPv6 network that a provider gives to one customer.
 _IPV6_PREFIX = 64
 
 
 class RateLimitName(StrEnum):
-    """Which limit a call counts against; its name in the ``RateLimit`` headers too."""
+    """The limits that a call can count against, by their names in the ``RateLimit`` headers."""
 
     DEFAULT = "default"
     ANONYMOUS = "anonymous"
     LOGIN = "login"
 
 
-# Those that are kept even when Redis is away.
+# The limits that hold even while Redis is away.
 _STRICT = frozenset({RateLimitName.LOGIN})
 
 
@@ -42,17 +42,17 @@ class RateLimiter:
     def counts(self, rate: RateLimitName) -> bool:
         return bool(self._limits[rate])
 
-    def count(self, scope: MutableMapping[str, Any], rate: RateLimitName, who: str) -> None:
-        """Count a call; raises ``rate.limited`` where it is one too many."""
-        standings = []
+    def count(self, scope: MutableMapping[str, Any], rate: RateLimitName, key: str) -> None:
+        """Count a call of the caller with this key; raises ``rate.limited`` beyond the limit."""
+        statuses = []
         for item in self._limits[rate]:
-            standing = self._counters.count(item, rate, who)
-            if standing is None and rate in _STRICT:
-                standing = self._counters.count_here(item, rate, who)
-            if standing is not None:
-                standings.append(standing)
-        scope["pressroom.headers"].extend(_headers(rate, standings))
-        exceeded = [each.reset for each in standings if each.remaining < 0]
+            status = self._counters.count(item, rate, key)
+            if status is None and rate in _STRICT:
+                status = self._counters.count_here(item, rate, key)
+            if status is not None:
+                statuses.append(status)
+        scope["pressroom.headers"].extend(_headers(rate, statuses))
+        exceeded = [each.reset for each in statuses if each.remaining < 0]
         if exceeded:
             raise RATE_LIMITED(retry_after=max(exceeded))
 
@@ -72,7 +72,7 @@ def rate_key_of_caller(caller: Caller) -> str:
 
 
 def rate_key_of_address(address: str | None) -> str:
-    """IPv6 by its network: whoever has one address of it has 2 to the power of 64."""
+    """IPv6 by its network: a customer who has one address of it has 2 to the power of 64."""
     try:
         parsed = ipaddress.ip_address(address or "")
     except ValueError:
@@ -84,12 +84,12 @@ def rate_key_of_address(address: str | None) -> str:
     return str(ipaddress.ip_network((int(parsed), _IPV6_PREFIX), strict=False).network_address)
 
 
-def _headers(rate: RateLimitName, standings: list[RateLimitStatus]) -> list[tuple[bytes, bytes]]:
-    """``RateLimit-Policy`` and ``RateLimit``, as draft-ietf-httpapi-ratelimit-headers has them."""
-    if not standings:
+def _headers(rate: RateLimitName, statuses: list[RateLimitStatus]) -> list[tuple[bytes, bytes]]:
+    """``RateLimit-Policy`` and ``RateLimit`` (draft-ietf-httpapi-ratelimit-headers)."""
+    if not statuses:
         return []
-    names = [rate if len(standings) == 1 else f"{rate}-{each.window}" for each in standings]
-    named = list(zip(names, standings, strict=True))
+    names = [rate if len(statuses) == 1 else f"{rate}-{each.window}" for each in statuses]
+    named = list(zip(names, statuses, strict=True))
     policy = ", ".join(f'"{name}";q={each.limit};w={each.window}' for name, each in named)
     state = ", ".join(f'"{name}";r={max(each.remaining, 0)};t={each.reset}' for name, each in named)
     return [(b"ratelimit-policy", policy.encode()), (b"ratelimit", state.encode())]

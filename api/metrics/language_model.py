@@ -1,4 +1,4 @@
-"""The language model's figures. Workers ask it and this process shows them, so they are read."""
+"""The language model's metrics: workers call it and note the figures, which are read here."""
 
 from collections.abc import Iterable
 
@@ -42,7 +42,7 @@ REGISTRY.register(_USAGE)
 
 
 def collect_llm_usage(client: redis.Redis) -> None:
-    """Of the whole deployment; nothing while Redis is away."""
+    """Read the whole deployment's figures from Redis; none while Redis is away."""
     try:
         _USAGE.sums = model_usage.noted(client)
     except RedisError:

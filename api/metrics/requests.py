@@ -27,6 +27,6 @@ def observe_request(method: str, route: str, status: int, seconds: float) -> Non
     _seconds_of(method, route).observe(seconds)
 
 
-# The library looks each up under a lock, with its labels made text anew.
+# Cached, because the library takes a lock and turns the labels into text at each lookup.
 _count_of = cache(REQUESTS.labels)
 _seconds_of = cache(SECONDS.labels)

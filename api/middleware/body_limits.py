@@ -1,4 +1,4 @@
-"""Bounds on what a request may send, enforced while it is read: nothing larger is ever held."""
+"""Limits of request bodies, enforced while a body is read: no larger body is ever held."""
 
 import asyncio
 import re
@@ -20,23 +20,23 @@ from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
 MEGABYTE = 1024 * 1024
 # Part headers, boundaries and a few small fields around the file.
 MULTIPART_OVERHEAD_BYTES = 64 * 1024
-# Fifty of the largest uploads; a body counts until it is stored.
+# Room for fifty of the largest uploads; a body counts until it is stored.
 MAX_HELD_BODY_BYTES = 256 * MEGABYTE
-# Between two pieces of a body, and for all of it: 5 MB in that time is 60 KB/s.
+# Between two chunks of a body, and for the whole body: 5 MB in that time is 60 KB/s.
 MAX_BODY_SILENCE_SECONDS = 20.0
 MAX_BODY_SECONDS = 90.0
-# A file of members goes on to object storage as it arrives, so it may take its time: 2 GB in four
-# hours are 150 KB/s.
+# A file of members is stored while it arrives and held nowhere, so a slow one does no harm: 2 GB in
+# four hours are 150 KB/s.
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 
 
 @dataclass(frozen=True)
 class BodyLimit:
     path: re.Pattern[str]
-    most_bytes: int
+    max_bytes: int
     refusal: Refusal
-    # For all of the body, however steadily it comes; MOST_SECONDS unless the route has its own.
-    most_seconds: float | None = None
+    # For the whole body, however steadily it arrives.
+    max_seconds: float = MAX_BODY_SECONDS
 
 
 def _json_limit(path: str, megabytes: int) -> BodyLimit:
@@ -44,13 +44,13 @@ def _json_limit(path: str, megabytes: int) -> BodyLimit:
     return BodyLimit(re.compile(path), megabytes * MEGABYTE, refusal)
 
 
-# The first that matches the path counts.
+# The first limit whose pattern matches the path counts.
 LIMITS = (
     BodyLimit(
         re.compile(r"/lists/[^/]+/imports$"),
         MAX_IMPORT_FILE_BYTES + MULTIPART_OVERHEAD_BYTES,
         IMPORT_TOO_LARGE,
-        most_seconds=MAX_IMPORT_FILE_SECONDS,
+        max_seconds=MAX_IMPORT_FILE_SECONDS,
     ),
     _json_limit(r"/auxilia/subscriptions/[^/]+/members/add$", 32),
     BodyLimit(
@@ -70,10 +70,10 @@ def body_limit_of(path: str) -> BodyLimit:
 
 
 class BodyMemoryBudget:
-    """How many bytes of unfinished bodies this process holds at a time, all requests together."""
+    """The bytes of bodies that this process may hold at a time, for all requests together."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._left = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self._left = max_bytes
 
     def take(self, count: int) -> bool:
         if count > self._left:
@@ -86,11 +86,11 @@ class BodyMemoryBudget:
 
 
 class BodyRefused(Exception):
-    """Unwinds whatever was reading; never leaves the middleware."""
+    """Unwinds the handler that was reading the body; never leaves the middleware."""
 
 
 class BoundedBody:
-    """One request's body while it arrives. ``refusal`` says why no more of it is read."""
+    """One request's body while it arrives. Once it has a ``refusal``, no more of it is read."""
 
     def __init__(self, limit: BodyLimit, receive: Receive, budget: BodyMemoryBudget) -> None:
         self._limit = limit
@@ -99,19 +99,17 @@ class BoundedBody:
         self._held = 0
         self._read = 0
         self._complete = False
-        self._deadline = asyncio.get_running_loop().time() + (
-            limit.most_seconds or MAX_BODY_SECONDS
-        )
+        self._deadline = asyncio.get_running_loop().time() + limit.max_seconds
         self.refusal: Refusal | None = None
 
     async def receive(self) -> Message:
         if self._complete:
-            # What comes now is the end of the connection, which may take its time.
+            # The next message is the end of the connection, for which there is no deadline.
             return await self._receive()
         message = await self._next()
         count = len(message.get("body", b""))
         self._read += count
-        if self._read > self._limit.most_bytes:
+        if self._read > self._limit.max_bytes:
             self._refuse(self._limit.refusal)
         if not self._budget.take(count):
             self._refuse(SERVICE_BUSY)
@@ -120,7 +118,7 @@ class BoundedBody:
         return message
 
     def release(self) -> None:
-        """Nobody holds the body any more."""
+        """Give the body's bytes back to the budget: nothing holds them in memory any more."""
         self._budget.give_back(self._held)
         self._held = 0
 
@@ -149,9 +147,8 @@ class BodyLimitMiddleware:
         limit = body_limit_of(scope["path"])
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdigit():
-            refusal = BODY_LENGTH_INVALID()
-            await problem_response(refusal)(scope, receive, send)
-        elif int(declared) > limit.most_bytes:
+            await problem_response(BODY_LENGTH_INVALID())(scope, receive, send)
+        elif int(declared) > limit.max_bytes:
             await problem_response(limit.refusal())(scope, receive, send)
         else:
             await self._bounded(limit, scope, receive, send)
@@ -163,7 +160,7 @@ class BodyLimitMiddleware:
 
         async def watching_send(message: Message) -> None:
             nonlocal started
-            # What the application makes of the broken read is replaced below.
+            # Drop the handler's own answer to the broken read: the refusal below replaces it.
             if body.refusal and not started:
                 return
             started = True
@@ -179,5 +176,5 @@ class BodyLimitMiddleware:
 
 
 def release_body(scope: Scope) -> None:
-    """Say that the request's body is kept nowhere in memory, though its answer takes a while."""
+    """Say that nothing holds the request's body any more, though its answer may take a while."""
     scope["pressroom.body"].release()

@@ -1,4 +1,4 @@
-"""Whom an address is for: programs, from any origin, or people with a browser."""
+"""Cross-origin requests: scripts of any origin may call the API, and none may read the pages."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ _EXPOSED = (
 
 
 class ApiCorsMiddleware:
-    """Opens the API to scripts of any origin, without credentials, and keeps them off the pages."""
+    """Allows scripts of any origin to call the API, without credentials, but not the pages."""
 
     def __init__(self, app: ASGIApp, *, pages: Iterable[APIRouter]) -> None:
         self._app = app
@@ -38,13 +38,9 @@ class ApiCorsMiddleware:
         if scope["type"] == "http" and scope["path"].rstrip("/") in self._paths:
             mark_as_page(scope)
             await self._app(scope, receive, send)
-        elif scope["type"] == "http" and _came_from_no_page(scope):
-            # Most do, and all that is left to say is that scripts of other origins are told more.
+        elif scope["type"] == "http" and all(name != b"origin" for name, _ in scope["headers"]):
+            # The most frequent case: the answer only needs to say that it depends on the origin.
             scope["pressroom.headers"].append((b"vary", b"Origin"))
             await self._app(scope, receive, send)
         else:
             await self._api(scope, receive, send)
-
-
-def _came_from_no_page(scope: Scope) -> bool:
-    return all(name != b"origin" for name, _ in scope["headers"])

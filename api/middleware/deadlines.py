@@ -5,12 +5,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.errors import problem_response
 from core.refusals.requests import REQUEST_TOO_SLOW
 
-# Above the longest time for a body (90 s) and the longest wait a caller may ask for (60 s).
+# Above the sum of the longest time for a body (90 s) and the longest wait that a caller may ask for
+# (60 s).
 DEADLINE_SECONDS = 170.0
 
 
 class DeadlineMiddleware:
-    """An answer begins within the deadline, whatever the handler or a slow sender does."""
+    """Refuses a request whose answer has not begun in time, for a slow handler or a slow sender."""
 
     def __init__(self, app: ASGIApp, seconds: float = DEADLINE_SECONDS) -> None:
         self._app = app
@@ -43,5 +44,5 @@ class DeadlineMiddleware:
 
 
 def extend_deadline(scope: Scope) -> None:
-    """Begin the time anew, for a body that may take longer than it and goes on arriving."""
+    """Restart the deadline: this body may take longer than it, and is still arriving."""
     scope["pressroom.extend_deadline"]()

@@ -8,21 +8,21 @@ _ALWAYS: tuple[_Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 )
-# An answer that is no page has nothing to load, to run or to be framed in.
+# Only pages may load, run or frame anything: other answers get the strictest policy.
 _NO_PAGE: _Header = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
-# A caller's own data. Shared caches know of Authorization, and not that other headers may carry
-# credentials.
+# For a caller's own data. Shared caches respect Authorization, but don't know which other headers
+# carry credentials.
 _PRIVATE: _Header = (b"cache-control", b"no-store")
 _HTTPS_ONLY: _Header = (b"strict-transport-security", b"max-age=31536000")
 
 
 class HeadersMiddleware:
-    """Outermost: what every answer tells browsers and caches, unless it says otherwise itself, and
-    what was put into ``scope["pressroom.headers"]`` on the way to it."""
+    """Adds the headers of every answer for browsers and caches, unless the answer has its own, and
+    the headers that inner layers put into ``scope["pressroom.headers"]``. The outermost layer."""
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
         self._app = app
-        # Whoever reaches us through TLS shall never do without it.
+        # A browser that has reached us over TLS must use TLS from then on (HSTS).
         self._always = _ALWAYS + ((_HTTPS_ONLY,) if settings.public_url.scheme == "https" else ())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

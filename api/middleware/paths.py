@@ -1,11 +1,13 @@
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+_HEAD = "pressroom.head"
+
 
 class PathMiddleware:
-    """A trailing slash is accepted without a redirect, and HEAD works where GET does.
+    """Accepts a trailing slash without a redirect, and HEAD on every route that has GET.
 
-    The server drops the body of an answer to HEAD; a handler that can save itself the work of
-    making one finds ``scope["pressroom.head"]``.
+    The server drops the body of an answer to HEAD; a handler whose body is expensive asks
+    ``is_head`` and leaves it out.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -17,9 +19,14 @@ class PathMiddleware:
             return
         inner = {**scope, "path": scope["path"].rstrip("/") or "/"}
         if scope["method"] == "HEAD":
-            inner |= {"method": "GET", "pressroom.head": True}
+            inner |= {"method": "GET", _HEAD: True}
         try:
             await self._app(inner, receive, send)
         finally:
-            # Measures, taken further out, are by route.
+            # The metrics middleware is outside of this one and labels by route.
             scope["route"] = inner.get("route")
+
+
+def is_head(scope: Scope) -> bool:
+    """Whether the request is a HEAD, which handlers see as a GET."""
+    return _HEAD in scope

@@ -1,6 +1,7 @@
 import time
 
 import structlog
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,7 +15,7 @@ log = get_logger("api.access")
 
 
 class RequestMiddleware:
-    """Gives each request its id, its log line and its measure."""
+    """Gives each request its id, its log line and its metrics."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -23,10 +24,10 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = adopt_request_id(_sent_id(scope))
+        request_id = adopt_request_id(Headers(scope=scope).get("x-request-id"))
         scope["pressroom.headers"].append((b"x-request-id", request_id.encode()))
         exchange = _Exchange(scope, send)
-        # The server gives each request a context of its own, which ends with it.
+        # The server runs each request in a context of its own, which ends with the request.
         structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
             await self._app(scope, receive, exchange.send)
@@ -35,7 +36,7 @@ class RequestMiddleware:
 
 
 class InternalErrorMiddleware:
-    """An answer for a request that broke; inside of CORS, so that pages elsewhere can read it."""
+    """Answers a request whose handler broke. Inside of CORS, so that scripts can read it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -54,9 +55,9 @@ class InternalErrorMiddleware:
         try:
             await self._app(scope, receive, watching_send)
         except (CallerDisconnected, ClientDisconnect):
-            # Nobody is left to answer; the log has it as 499.
+            # The caller has left; the log has the request as 499.
             return
-        except Exception:  # whatever broke, its caller gets an answer that tells nothing of it
+        except Exception:  # the caller of a broken request gets an answer without details
             log.exception("request.broke")
             if not started:
                 await internal_error()(scope, receive, send)
@@ -77,7 +78,7 @@ class _Exchange:
     def record(self) -> None:
         seconds = time.perf_counter() - self._started
         route = getattr(self._scope.get("route"), "path", "unmatched")
-        # A caller who left before the answer is counted as nginx does.
+        # nginx's status for a caller who left before the answer.
         status = self.status or 499
         observe_request(self._scope["method"], route, status, seconds)
         log.info(
@@ -87,7 +88,3 @@ class _Exchange:
             status=status,
             ms=round(seconds * 1000, 1),
         )
-
-
-def _sent_id(scope: Scope) -> bytes | None:
-    return next((value for name, value in scope["headers"] if name == b"x-request-id"), None)

@@ -1,6 +1,7 @@
-"""The frame of every page: its looks, and headers that let nothing in or out that isn't ours.
+"""The frame of every page: its style, and headers that allow no content but our own.
 
-A page's address speaks for the person it was mailed to, so it is kept nowhere and told to nobody.
+A page's URL acts for the person to whom it was mailed, so the headers keep it out of caches, search
+engines and the ``Referer`` of other sites.
 """
 
 import base64
@@ -31,25 +32,25 @@ HEADERS = {
 def page(template: str, *, status: int = 200, form_targets: str = "", **values: object) -> Response:
     """A page from its template; each value is escaped.
 
-    ``form_targets``: where else a form of it may lead in the end.
+    ``form_targets``: the other origins to which a form on the page may lead in the end.
     """
     headers = {**HEADERS, _POLICY: f"{HEADERS[_POLICY]} {form_targets}".strip()}
     return HTMLResponse(_templates().get_template(template).render(values), status, headers=headers)
 
 
 def short_answer(text: str) -> Response:
-    """For programs, which look at the status alone."""
+    """A line of text, for programs that only look at the status."""
     return PlainTextResponse(f"{text}\n", headers=HEADERS)
 
 
 def see_other(query: str) -> Response:
-    """Show the same address anew, by GET and with this query: a reload repeats nothing."""
-    # Relative, so that it holds below whatever path a proxy puts us.
+    """Redirect to the same page with this query, by GET, so that a reload repeats no write."""
+    # Relative, so that it is right below any path that a proxy puts us.
     return Response(status_code=303, headers={**HEADERS, "Location": f"?{query}"})
 
 
 def redirect(address: str) -> Response:
-    """Go on there, by GET."""
+    """Redirect there, by GET."""
     return Response(status_code=303, headers={**HEADERS, "Location": address})
 
 

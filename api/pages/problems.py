@@ -1,4 +1,4 @@
-"""What a person reads where a program gets problem+json: what happened, and what they can do."""
+"""The pages that people get where programs get problem+json: what happened, and what to do."""
 
 from http import HTTPStatus
 
@@ -31,7 +31,7 @@ from core.refusals.requests import RATE_LIMITED
 _OPEN_AGAIN = "Please open the link in your e-mail again, or copy all of it."
 _SIGN_UP_AGAIN = "If you would like to subscribe, please sign up once more: you get a new link."
 _ASK_THE_PROGRAM = (
-    "It wanted access to your account, and got none. Whoever makes the program can put it right."
+    "It wanted access to your account, and got none. The makers of the program can put it right."
 )
 
 _BY_CODE = {
@@ -112,12 +112,12 @@ def problem_page(
 
 
 def mark_as_page(scope: Scope) -> None:
-    """Note that people look at the answer to this request."""
+    """Note that this request's answer is for a browser, a refusal too."""
     scope[_IS_PAGE] = True
 
 
 def is_for_browser(scope: Scope) -> bool:
-    """Whether people look at the answer, a refusal included."""
+    """Whether the answer is for a browser, and so a page."""
     return _IS_PAGE in scope
 
 

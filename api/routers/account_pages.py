@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.access.actors import client_address
 from api.access.answer_timing import padded_duration
+from api.access.identity import client_address
 from api.access.page_sessions import (
     FormFields,
     FormOf,
@@ -41,7 +41,7 @@ from services.people.page_urls import (
     SESSIONS_PATH,
 )
 
-# Not operations of the API, so not in its document either. Each looks at the session itself.
+# No operations of the API, so not in its document. Each page checks the session itself.
 router = APIRouter(include_in_schema=False)
 
 Note = Annotated[str | None, Query()]
@@ -76,7 +76,7 @@ def show_account(request: Request, state: StateOf, done: Note = None) -> Respons
 
 @router.post(SESSIONS_PATH, dependencies=[PUBLIC])
 def end_sessions(request: Request, state: StateOf, form: FormOf) -> Response:
-    """End another session of the person's, or all others."""
+    """End one of the person's other sessions, or all of them."""
     member = page_session_of_form(request, state, form)
     if member is None:
         return redirect_to_login(request, state)
@@ -105,7 +105,7 @@ def show_password(request: Request, state: StateOf) -> Response:
 
 @router.post(PASSWORD_PATH, dependencies=[LOGIN])
 async def change_password(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Set a new password, whoever knows the present one, and end other sessions."""
+    """Set a new password for a person who knows the present one, and end their other sessions."""
     member = await run_in_threadpool(page_session_of_form, request, state, form)
     if member is None:
         return redirect_to_login(request, state)
@@ -117,21 +117,18 @@ async def change_password(request: Request, state: StateOf, form: FormOf) -> Res
         if error.kind not in {Kind.INVALID, Kind.RATE_LIMITED}:
             raise
         return _password_page(state, member, person.email, error)
-    made = await state.hashing.run(partial(passwords.make, form["password"]))
-    await run_in_threadpool(_set_password, state, member, attempt, made)
-    return redirect_to_path(state, f"{ACCOUNT_PATH}?done=password")
-
-
-def _set_password(state: State, member: PageSession, attempt: Attempt, made: str) -> None:
-    with state.resources.unit_of_work() as uow:
-        registration.change_password(
-            uow,
-            member.user_id,
+    made = await state.hashing_pool.run(partial(passwords.make, form["password"]))
+    await state.in_unit_of_work(
+        partial(
+            registration.change_password,
+            user_id=member.user_id,
             expected=attempt.password_hash,
             password_hash=made,
             session_id=member.caller.session_id,
             request_id=current_request_id(),
         )
+    )
+    return redirect_to_path(state, f"{ACCOUNT_PATH}?done=password")
 
 
 @router.get(EMAIL_PATH, dependencies=[PUBLIC])
@@ -146,7 +143,7 @@ def show_email(request: Request, state: StateOf, sent: Note = None) -> Response:
 
 @router.post(EMAIL_PATH, dependencies=[LOGIN])
 async def ask_for_address(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Mail a link to the new address, or that it is taken: answered alike."""
+    """Mail a link to the new address, or word that it is taken; the answer is the same."""
     member = await run_in_threadpool(page_session_of_form, request, state, form)
     if member is None:
         return redirect_to_login(request, state)
@@ -156,7 +153,15 @@ async def ask_for_address(request: Request, state: StateOf, form: FormOf) -> Res
         email = accounts.normalise_email(typed)
         async with padded_duration():
             await _proven(request, state, person.email, form)
-            await run_in_threadpool(_ask_for_address, state, member, email)
+            await state.in_unit_of_work(
+                partial(
+                    account_mails.request_mail,
+                    kind=MailKind.NEW_ADDRESS,
+                    email=email,
+                    user_id=member.user_id,
+                    request_id=current_request_id(),
+                )
+            )
     except DomainError as error:
         if error.kind not in {Kind.INVALID, Kind.RATE_LIMITED}:
             raise
@@ -164,20 +169,9 @@ async def ask_for_address(request: Request, state: StateOf, form: FormOf) -> Res
     return redirect_to_path(state, f"{EMAIL_PATH}?sent=yes")
 
 
-def _ask_for_address(state: State, member: PageSession, email: str) -> None:
-    with state.resources.unit_of_work() as uow:
-        account_mails.request_mail(
-            uow,
-            MailKind.NEW_ADDRESS,
-            email,
-            user_id=member.user_id,
-            request_id=current_request_id(),
-        )
-
-
 @router.get(CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def show_new_address(request: Request, state: StateOf, token: Token = "") -> Response:
-    """Only to the person who asked for it: else somebody could talk another into confirming."""
+    """Only for the person who asked for the change, so that no other can be talked into it."""
     member = page_session(request, state)
     if member is None:
         return redirect_to_login(request, state)
@@ -209,28 +203,22 @@ def change_address(request: Request, state: StateOf, form: FormOf, token: Token 
 
 
 async def _proven(request: Request, state: State, email: str, form: FormFields) -> Attempt:
-    """The person typed their password once more, as counted as at a login.
+    """Check the password that the person typed once more; failures count as at a login.
 
     Raises ``password.wrong`` and ``login.paused``.
     """
     known = request.cookies.get(state.cookies.known)
     client = client_address(request)
 
-    def begin() -> Attempt:
-        with state.resources.unit_of_work() as uow:
-            keyring = state.resources.keyring
-            return logins.begin(uow, keyring, email=email, client=client, known=known)
-
-    def succeed() -> None:
-        with state.resources.unit_of_work() as uow:
-            logins.clear(uow, attempt)
-
-    attempt = await run_in_threadpool(begin)
+    keyring = state.resources.keyring
+    attempt = await state.in_unit_of_work(
+        lambda uow: logins.begin(uow, keyring, email=email, client=client, known=known)
+    )
     check = partial(passwords.verify, attempt.password_hash, form.get("current", ""))
-    verdict = await state.hashing.run(check)
+    verdict = await state.hashing_pool.run(check)
     if not verdict.matches:
         raise PASSWORD_WRONG()
-    await run_in_threadpool(succeed)
+    await state.in_unit_of_work(partial(logins.clear, attempt=attempt))
     return attempt
 
 

@@ -19,7 +19,7 @@ router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 
 @router.get("/users/me")
 def read_me(state: StateOf, caller: Annotated[Caller, ANY_CALLER]) -> Envelope[UserRecord]:
-    """The user whose credentials these are."""
+    """The user to whom the credentials belong."""
     with state.resources.unit_of_work() as uow:
         return envelope(UserRecord.model_validate(accounts.get(uow, caller.user_id)))
 
@@ -61,6 +61,6 @@ def list_api_keys(
 def revoke_api_key(
     state: StateOf, caller: Annotated[Caller, UNRESTRICTED], key_id: PathId
 ) -> Envelope[int]:
-    """Revoke an API key, from the next request on: 1, or 0 when it was revoked already."""
+    """Revoke an API key, from the next request on: 1, or 0 when it was revoked before."""
     with state.resources.unit_of_work() as uow:
         return envelope(api_keys.revoke(uow, key_id=key_id, user_id=caller.user_id))

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator
 from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import requires_scope
-from api.bodies.boolean_words import boolean_of
+from api.bodies.forms import boolean_of
 from api.bodies.json_route import JsonRoute
 from api.bodies.multipart import file_named, read_form
 from api.middleware.body_limits import release_body
@@ -134,10 +134,10 @@ async def upload_attachment(
     *,
     encrypted: Encrypted = False,
 ) -> JSONResponse:
-    """Upload an image and get it back as WebP (ICO: PNG), ready to be shown.
+    """Upload an image and get it back as WebP (an ICO as PNG), ready to be shown.
 
-    The bytes decide the type. Pictures are turned upright, brought to sRGB and stripped of their
-    metadata. The call waits for the conversion, 15 s unless `Prefer: wait=N` says otherwise.
+    The file's bytes decide its type. The picture is turned upright, converted to sRGB and stripped
+    of its metadata. The call waits for the conversion, 15 s unless `Prefer: wait=N` says otherwise.
     """
     accepted = await _accept(request, state, caller, encrypted=encrypted)
     ended = state.jobs.wait(job_topic(accepted.job_id), preference.seconds(WAIT_SECONDS))
@@ -204,7 +204,7 @@ def read_attachment(
 
 @router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
 def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
-    """Delete the record and the file. Copies in browsers and caches live on until they expire."""
+    """Delete the record and the file. Copies in browsers and caches stay until they expire."""
     with state.resources.unit_of_work() as uow:
         return envelope(records.remove(uow, caller, hash_id))
 
@@ -219,7 +219,7 @@ def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) ->
 def create_link(
     state: StateOf, caller: AttachmentCaller, hash_id: str, body: NewLink
 ) -> Envelope[LinkRecord]:
-    """Make a link that shows an encrypted file to whoever has it, for a while."""
+    """Create a signed URL, by which anyone can see an encrypted file until it expires."""
     with state.resources.unit_of_work() as uow:
         attachment = records.get(uow, caller, hash_id)
     url, expires_at = signed_links.create(

@@ -86,10 +86,10 @@ _MEMBERS = TypeAdapter(MembersInput)
 async def add_members(
     request: Request, state: StateOf, caller: Owner, list_id: PathId, preference: PreferenceOf
 ) -> JSONResponse:
-    """Add up to 100,000 members, on the paid plan; answers how many are newly active.
+    """Add up to 100,000 members, on the paid plan; the answer is how many became active.
 
-    Rows that can't be added don't stop the others; the job's result has the counts and a file of
-    what was not added. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
+    A row that can't be added doesn't stop the others; the job's result has the counts and a file of
+    the rows that were not added. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
     accepted = await _accept_members(request, state, caller, list_id)
     job = await wait_for_job(request, state, accepted.job_id, preference.seconds(WAIT_SECONDS))

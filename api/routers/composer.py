@@ -119,7 +119,7 @@ async def generate_tweets(
 async def _written(
     request: Request, state: State, asked: MetadataRequest, preference: Preference
 ) -> Response:
-    key, result = await run_in_threadpool(state.shelf.look_up, asked)
+    key, result = await run_in_threadpool(state.metadata_cache.look_up, asked)
     if result is None:
         answer = await _ask_worker(request, state, asked, preference, same=key)
         result = MetadataResult.from_payload(answer)
@@ -135,8 +135,10 @@ async def _ask_worker(
     *,
     same: str | None = None,
 ) -> dict[str, Any]:
-    seconds = preference.patience(asked.max_seconds)
-    call = state.calls.call(asked.task, Lane.IO, asked.to_payload(), seconds=seconds, same=same)
+    seconds = preference.seconds_at_most(asked.max_seconds)
+    call = state.worker_calls.call(
+        asked.task, Lane.IO, asked.to_payload(), seconds=seconds, same=same
+    )
     return await while_connected(request.receive, call)
 
 

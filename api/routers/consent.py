@@ -1,6 +1,6 @@
 """Pages on which people give programs access to their account, and take it back.
 
-Only the session of the browser counts here: a token or a key can't agree to more than it has.
+Only the browser's session counts here: a token or a key must not agree to more than it may do.
 """
 
 import re
@@ -32,13 +32,13 @@ from services.oauth.server import AuthorizationRequest, OAuthServer
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
-# Not operations of the API, so not in its document either.
+# No operations of the API, so not in its document.
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
 
 
 @router.get(AUTHORIZE_PATH)
 def show_consent(request: Request, state: StateOf) -> Response:
-    """Ask the person. Who asks, and where the answer goes, is checked before anything else."""
+    """Ask the person for consent. The client and its redirect URI are checked before all else."""
     with state.resources.unit_of_work() as uow:
         asked = _ask(request, state, uow)
         if isinstance(asked, OAuthResponse):
@@ -51,7 +51,7 @@ def show_consent(request: Request, state: StateOf) -> Response:
 
 @router.post(AUTHORIZE_PATH)
 def decide(request: Request, state: StateOf, form: FormOf) -> Response:
-    """What was pressed on the page. The request is the address's, and is judged once more."""
+    """Allow or deny, as pressed on the page. The request in the URL is checked once more."""
     member = page_session_of_form(request, state, form)
     if member is None:
         return redirect(f"?{request.url.query}")
@@ -81,7 +81,7 @@ def show_grants(request: Request, state: StateOf) -> Response:
 
 @router.post(GRANTS_PATH)
 def take_back(request: Request, state: StateOf, form: FormOf) -> Response:
-    """End what one of them may do."""
+    """Revoke the grant of one program."""
     member = page_session_of_form(request, state, form)
     if member is None:
         return redirect_to_login(request, state)
@@ -115,7 +115,7 @@ def _consent_page(
         member,
         state,
         "consent.html",
-        # Browsers hold what follows a form to the same rule, and a client may lead on from there.
+        # Browsers hold the redirects after a form to the same rule, and a client may redirect on.
         form_targets=f"{target.scheme}:",
         client_name=asked.client_name,
         address=accounts.get(uow, member.user_id).email,
@@ -126,6 +126,6 @@ def _consent_page(
 
 
 def _sent_back(reply: OAuthResponse) -> Response:
-    # By 303, so that no browser posts to the client what was pressed here.
+    # By 303, so that no browser posts this page's form to the client.
     assert reply.location
     return redirect(reply.location)

@@ -26,7 +26,7 @@ _CURSOR = re.compile(r"[0-9]{1,18}\Z")
 
 @router.get("/auxilia/credits/balance", response_model=Envelope[CreditBalance])
 def read_balance(state: StateOf, caller: Reader) -> Response:
-    """The caller's credits. The first look opens an empty account."""
+    """The caller's credits. The first call opens an empty account."""
     database = state.resources.database
     return decimal_json.decimal_response_of_text(ledger.balance(database, caller.user_id))
 
@@ -45,7 +45,7 @@ def read_ledger(
         str | None, Query(description="next_cursor of the page before, instead of an offset")
     ] = None,
 ) -> Response:
-    """What happened to the caller's credits, newest first."""
+    """The entries of the caller's credit account, newest first."""
     if cursor is not None and not _CURSOR.match(cursor):
         raise CURSOR_INVALID()
     before = None if cursor is None else int(cursor)

@@ -1,21 +1,20 @@
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import OF_EXPORT_KIND, UNLIMITED
 from api.bodies.json_route import JsonRoute
-from api.job_answers import job_response, wait_for_job
+from api.job_answers import GOES_ON, job_response, wait_for_job
+from api.middleware.paths import is_head
 from api.openapi import PREFER_PARAMETER, refuses
 from api.parameters import PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
 from api.schemas.envelope import Body, Envelope
 from api.schemas.jobs import JobRecord
-from api.signed_files import require_signed_url
-from api.state import State
+from api.signed_files import download_headers, require_signed_url
 from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
 from core.refusals.mailing import (
     EXPORT_NOT_FOUND,
@@ -46,7 +45,7 @@ class NewExport(Body):
     responses={
         202: {
             "model": Envelope[JobRecord],
-            "description": "The wait ran out; the work goes on. Location leads to its job.",
+            "description": GOES_ON,
         },
         **refuses(
             LIST_NOT_OWNER,
@@ -64,19 +63,18 @@ async def export_list(
     body: NewExport,
     preference: PreferenceOf,
 ) -> JSONResponse:
-    """Write a list to a CSV.gz file; the job's result has its `url` and how many `rows` it has.
+    """Write a list to a CSV.gz file; the job's result has its `url` and its number of `rows`.
 
-    `members`, for the owner: all who are or were subscribed, but for those who were removed.
-    `delivery`, for who sends the list's mail: those who get it, each with a trace id and headers.
+    `members`, for the owner: all present and former members, except those who were removed.
+    `delivery`, for the program that sends the list's mail: all members who get it, each with a
+    trace id and headers.
     """
-    job_id = await run_in_threadpool(_begin, state, caller, list_id, body.kind)
+    request_id = current_request_id()
+    job_id = await state.in_unit_of_work(
+        lambda uow: exports.begin(uow, caller, list_id, body.kind, request_id).id
+    )
     job = await wait_for_job(request, state, job_id, preference.seconds(WAIT_SECONDS))
     return job_response(state, job)
-
-
-def _begin(state: State, caller: Caller, list_id: int, kind: ExportKind) -> int:
-    with state.resources.unit_of_work() as uow:
-        return exports.begin(uow, caller, list_id, kind, current_request_id()).id
 
 
 @router.get(
@@ -89,18 +87,13 @@ def _begin(state: State, caller: Caller, list_id: int, kind: ExportKind) -> int:
     },
 )
 def read_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
-    """The file of an export, by a signed link; it is kept for seven days."""
+    """The file of an export, by its signed URL; it is kept for seven days."""
     require_signed_url(request)
     with state.resources.unit_of_work() as uow:
         export, mailing_list = exports.get_finished(uow, export_id)
     assert export.size is not None
-    name = f"{mailing_list.slug}-{export.kind}.csv.gz"
-    headers: dict[str, Any] = {
-        "Content-Disposition": f'attachment; filename="{name}"',
-        "Content-Length": str(export.size),
-        "Cache-Control": "private, no-store",
-        "X-Content-Type-Options": "nosniff",
-    }
+    headers = download_headers(f"{mailing_list.slug}-{export.kind}.csv.gz")
+    headers["Content-Length"] = str(export.size)
     stored = StoredFile(state.resources.objects, export.object_prefix, export.size)
-    content = iter(()) if "pressroom.head" in request.scope else stored.stream()
+    content = iter(()) if is_head(request.scope) else stored.stream()
     return StreamingResponse(content, HTTPStatus.OK, headers, media_type="application/gzip")

@@ -19,7 +19,7 @@ router = APIRouter(tags=["OAuth"], route_class=JsonRoute)
 def list_grants(
     state: StateOf, caller: Annotated[Caller, UNRESTRICTED]
 ) -> Envelope[list[GrantRecord]]:
-    """The programs that may act for the caller, newest consent first; at most 1,000."""
+    """The programs that may act for the caller, with the newest consent first; at most 1,000."""
     with state.resources.unit_of_work() as uow:
         given = grants.list_of(uow, caller.user_id)
         return envelope([GrantRecord.model_validate(each) for each in given])
@@ -32,7 +32,7 @@ def list_grants(
 def revoke_grant(
     state: StateOf, caller: Annotated[Caller, UNRESTRICTED], grant_id: PathId
 ) -> Envelope[int]:
-    """Take a grant back with all its tokens, from the next request on: 1, or 0 when it was taken
-    back already."""
+    """Revoke a grant with all its tokens, from the next request on: 1, or 0 when it was revoked
+    before."""
     with state.resources.unit_of_work() as uow:
         return envelope(grants.revoke(uow, grant_id=grant_id, user_id=caller.user_id))

@@ -1,3 +1,4 @@
+from functools import partial
 from typing import Annotated, Literal
 
 import orjson
@@ -9,14 +10,14 @@ from api.access.requirements import UNLIMITED, requires_scope
 from api.bodies.json_route import JsonRoute
 from api.bodies.upload_stream import store_upload
 from api.job_answers import GOES_ON, count_response, job_response, wait_for_job
+from api.middleware.paths import is_head
 from api.openapi import PREFER_PARAMETER, refuses
 from api.parameters import Limit, Offset, PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobRecord
-from api.signed_files import import_errors_url, require_signed_url
-from api.state import State
+from api.signed_files import download_headers, import_errors_url, require_signed_url
 from core.refusals.imports import (
     IMPORT_EMPTY_FILE,
     IMPORT_ERRORS_GONE,
@@ -42,7 +43,7 @@ Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
 Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
 UNDO_WAIT_SECONDS = 30.0
-# An import is watched rather than waited for.
+# An import takes long: its caller watches the job rather than waits.
 IMPORT_WAIT_SECONDS = 0.0
 
 
@@ -109,21 +110,21 @@ async def import_file(
 ) -> JSONResponse:
     """Import members from a file of up to 2 GB: CSV, TSV, JSON Lines, also as .gz or .zip.
 
-    Send it as the part `file` of a form, or as the body itself. Exports of Mailchimp, Substack,
-    Ghost, Buttondown, Kit and beehiiv are read as they are. Answers 202 with the job once the file
-    is stored; `Prefer: wait=N` waits for its end.
+    Send the file as the part `file` of a form, or as the body itself. Exports of Mailchimp,
+    Substack, Ghost, Buttondown, Kit and beehiiv need no changes. Answers 202 with the job once the
+    file is stored; `Prefer: wait=N` waits for the job's end.
     """
     options = ImportOptions(dry_run, on_existing, _mapping(mapping))
-    await run_in_threadpool(_check_owner, state, caller, list_id)
-    arrived = await store_upload(request, state.resources.objects, accept.new_prefix(), filename)
+    await state.in_unit_of_work(partial(accept.check_owner, caller=caller, list_id=list_id))
+    received = await store_upload(request, state.resources.objects, accept.new_prefix(), filename)
     accepted = await run_in_threadpool(
         accept.accept_file,
         state.resources,
         caller.user_id,
         list_id,
-        prefix=arrived.prefix,
-        filename=arrived.filename,
-        size=arrived.size,
+        prefix=received.prefix,
+        filename=received.filename,
+        size=received.size,
         options=options,
         request_id=current_request_id(),
     )
@@ -146,11 +147,6 @@ def _mapping(text: str | None) -> dict[str, str] | None:
     return parsed
 
 
-def _check_owner(state: State, caller: Caller, list_id: int) -> None:
-    with state.resources.unit_of_work() as uow:
-        accept.check_owner(uow, caller, list_id)
-
-
 @router.get("/imports")
 def list_imports(
     state: StateOf,
@@ -168,7 +164,7 @@ def list_imports(
 
 @router.get("/imports/{import_id}", responses=refuses(IMPORT_NOT_FOUND))
 def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[ImportRecord]:
-    """One of the caller's imports: what was asked, how far it is and what came of it."""
+    """One of the caller's imports: its options, its progress and its counts."""
     with state.resources.unit_of_work() as uow:
         task = records.get(uow, caller, import_id)
     return envelope(ImportRecord.of(task, import_errors_url(state, task.id)))
@@ -184,15 +180,11 @@ def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[I
     },
 )
 def read_errors(request: Request, state: StateOf, import_id: PathId) -> StreamingResponse:
-    """The rows that were not added, each with its line, code and reason; by a signed link."""
+    """The rows that were not added, each with its line, code and reason; by a signed URL."""
     require_signed_url(request)
-    headers = {
-        "Content-Disposition": f'attachment; filename="import-{import_id}-not-added.csv"',
-        "Cache-Control": "private, no-store",
-        "X-Content-Type-Options": "nosniff",
-    }
+    headers = download_headers(f"import-{import_id}-not-added.csv")
     lines = verdicts.stream_rejects(state.resources, import_id)
-    content = iter(()) if "pressroom.head" in request.scope else lines
+    content = iter(()) if is_head(request.scope) else lines
     return StreamingResponse(content, headers=headers, media_type="text/csv; charset=utf-8")
 
 
@@ -208,18 +200,16 @@ def read_errors(request: Request, state: StateOf, import_id: PathId) -> Streamin
 async def undo_import(
     request: Request, state: StateOf, caller: Owner, import_id: PathId, preference: PreferenceOf
 ) -> JSONResponse:
-    """Take an import back; answers how many members are as they were before it.
+    """Undo an import; the answer is how many members are as they were before it.
 
-    Whom somebody touched since stays, and is counted as `kept` in the job's result. 0: it was taken
-    back before. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
+    A member who was changed since then stays, and is counted as `kept` in the job's result. 0: the
+    import was undone before. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
-    job_id = await run_in_threadpool(_undo, state, caller, import_id)
+    request_id = current_request_id()
+    job_id = await state.in_unit_of_work(
+        lambda uow: records.undo(uow, caller, import_id, request_id)
+    )
     if job_id is None:
         return JSONResponse(envelope(0).model_dump())
     job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
     return count_response(job, "undone")
-
-
-def _undo(state: State, caller: Caller, import_id: int) -> int | None:
-    with state.resources.unit_of_work() as uow:
-        return records.undo(uow, caller, import_id, current_request_id())

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import OF_JOB_KIND
 from api.bodies.json_route import JsonRoute
+from api.middleware.paths import is_head
 from api.openapi import refuses
 from api.parameters import Limit, Offset, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
@@ -29,7 +30,7 @@ router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
 JobCaller = Annotated[Caller, OF_JOB_KIND]
 
 HEARTBEAT_SECONDS = 15.0
-# Below a change's notification, for one that was lost.
+# How long a lost notification delays an event.
 _LOOK_EVERY_SECONDS = 1.0
 
 _NOT_FOUND = refuses(
@@ -59,7 +60,7 @@ def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobR
 
 @router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
 def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
-    """Cancel: a waiting job ends at once, a running one at its next step. 0: it had ended."""
+    """Cancel a job: a queued one ends at once, a running one at its next step. 0: it had ended."""
     with state.resources.unit_of_work() as uow:
         return envelope(records.cancel(uow, caller, job_id))
 
@@ -72,7 +73,7 @@ def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[in
     },
 )
 def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
-    """Start a failed or cancelled job again, where its kind allows it."""
+    """Start a failed or cancelled job again, if its kind allows that."""
     with state.resources.unit_of_work() as uow:
         return envelope(records.retry(uow, caller, job_id))
 
@@ -82,7 +83,7 @@ def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int
     response_class=StreamingResponse,
     responses={
         200: {
-            "description": "Server-sent events: each the job's present state, its id the version",
+            "description": "Server-sent events: the job's present state, with its version as id",
             "content": {"text/event-stream": {}},
         },
         **_NOT_FOUND,
@@ -92,11 +93,11 @@ def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int
 async def stream_job_events(
     request: Request, state: StateOf, caller: JobCaller, job_id: PathId
 ) -> StreamingResponse:
-    """The job's state whenever it changes, until it ends. A comment each 15 s keeps it open."""
+    """The job's state at each change, until it ends. A comment every 15 s keeps the stream open."""
     job = await run_in_threadpool(_read, state, caller, job_id)
-    # A HEAD would hold the connection for as long as the job takes, and hear nothing.
-    is_head = "pressroom.head" in request.scope
-    events = () if is_head else _events(state, caller, job, _last_event_id(request))
+    # A HEAD would hold its connection for as long as the job takes, and receive no event.
+    last_seen = _last_event_id(request)
+    events = () if is_head(request.scope) else _events(state, caller, job, last_seen)
     return EventStream(state.streams, caller.user_id, events)
 
 
@@ -104,8 +105,8 @@ async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> A
     changed = asyncio.Event()
     topic = job_topic(job.id)
 
-    def listener(told: str, _: str) -> None:
-        if told == topic:
+    def listener(changed_topic: str, _: str) -> None:
+        if changed_topic == topic:
             changed.set()
 
     quiet = 0.0
@@ -124,7 +125,7 @@ async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> A
 
 
 async def _pause(changed: asyncio.Event) -> float:
-    """Until the job changes or a second has gone by; the seconds it took, at most."""
+    """Wait until the job changes, at most a second; returns the most that it can have taken."""
     with suppress(TimeoutError):
         await asyncio.wait_for(changed.wait(), _LOOK_EVERY_SECONDS)
     changed.clear()

@@ -39,7 +39,7 @@ _RULES = (
 
 @router.post("/lists", responses=refuses(*_RULES))
 def create_list(state: StateOf, caller: Editor, body: NewList) -> Envelope[Channel]:
-    """Make a list of the caller's."""
+    """Create a list that the caller owns."""
     with state.resources.unit_of_work() as uow:
         made = lists.create(
             uow,
@@ -56,7 +56,7 @@ def create_list(state: StateOf, caller: Editor, body: NewList) -> Envelope[Chann
 def list_lists(
     state: StateOf, caller: Reader, offset: Offset = 0, limit: Limit = 50
 ) -> Envelope[Page[Channel]]:
-    """The caller's lists, newest first, without archived ones."""
+    """The caller's lists without archived ones, newest first."""
     with state.resources.unit_of_work() as uow:
         found = lists.list_of(uow, caller.user_id, offset=offset, limit=limit)
         return envelope(page(list_responses(uow, state, found), offset=offset, limit=limit))
@@ -67,7 +67,7 @@ def list_lists(
     responses=refuses(LIST_NAME_INVALID, LIST_NOT_FOUND),
 )
 def read_list(state: StateOf, caller: Reader, list_id: str) -> Envelope[Channel]:
-    """A list, by its id or slug; anybody's."""
+    """A list of any owner, by its id or slug."""
     with state.resources.unit_of_work() as uow:
         return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
 
@@ -76,7 +76,7 @@ def read_list(state: StateOf, caller: Reader, list_id: str) -> Envelope[Channel]
 def change_list(
     state: StateOf, caller: Editor, list_id: PathId, body: ListChanges
 ) -> Envelope[Channel]:
-    """Change what is named, and leave the rest."""
+    """Change the fields that the body names; the others stay."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
@@ -86,6 +86,6 @@ def change_list(
 
 @router.delete("/lists/{list_id}", responses=refuses(LIST_NOT_FOUND, LIST_NOT_OWNER))
 def archive_list(state: StateOf, caller: Editor, list_id: PathId) -> Envelope[int]:
-    """Archive a list: it is gone for everybody, but whoever gets its mail can still leave."""
+    """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
     with state.resources.unit_of_work() as uow:
         return envelope(lists.archive(uow, lists.owned(uow, caller, list_id)))

@@ -1,4 +1,4 @@
-"""Logging in and out, by pages alone: programs have keys and tokens."""
+"""The login page and logging out. Programs don't log in: they have keys and tokens."""
 
 from functools import partial
 from http import HTTPStatus
@@ -8,16 +8,18 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.access.actors import client_address
 from api.access.answer_timing import padded_duration
 from api.access.browsers import local_path
-from api.access.login_cookies import LoginCookies, begin_session, welcome
+from api.access.identity import client_address
 from api.access.page_sessions import (
     FormFields,
     FormOf,
+    LoginCookies,
     anonymous_page,
+    begin_session,
     page_session,
     page_session_of_form,
+    redirect_logged_in,
     redirect_to_path,
     require_form_csrf,
 )
@@ -30,7 +32,7 @@ from services.people import logins, passwords
 from services.people.logins import Attempt
 from services.people.page_urls import ACCOUNT_PATH, LOGIN_PATH, LOGOUT_PATH
 
-# Not operations of the API, so not in its document either.
+# No operations of the API, so not in its document.
 router = APIRouter(include_in_schema=False)
 
 
@@ -40,7 +42,7 @@ def show_login(
     state: StateOf,
     next: Annotated[str | None, Query()] = None,  # noqa: A002
 ) -> Response:
-    """The form, or where it would lead whoever is logged in already."""
+    """The form; a person who is logged in already is redirected to where it would lead."""
     if page_session(request, state) is not None:
         return redirect_to_path(state, local_path(next) or ACCOUNT_PATH)
     return _form(request, state, {"next": next or ""})
@@ -48,19 +50,19 @@ def show_login(
 
 @router.post(LOGIN_PATH, dependencies=[LOGIN])
 async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Begin a session. Its answer, and its time, are the same for addresses without an account."""
+    """Begin a session. Answer and duration are the same for an address without an account."""
     require_form_csrf(request, state, form)
     try:
         async with padded_duration():
-            entered = await _enter(request, state, form)
+            cookies = await _log_in(request, state, form)
     except DomainError as error:
         if error.kind is not Kind.RATE_LIMITED:
             raise
         return _paused(request, state, form, error)
-    if entered is None:
+    if cookies is None:
         problem = "This address and this password don’t belong together."
         return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
-    return welcome(state, entered, local_path(form.get("next")) or ACCOUNT_PATH)
+    return redirect_logged_in(state, cookies, local_path(form.get("next")) or ACCOUNT_PATH)
 
 
 @router.post(LOGOUT_PATH, dependencies=[PUBLIC])
@@ -70,31 +72,28 @@ def log_out(request: Request, state: StateOf, form: FormOf) -> Response:
     if member is not None and member.caller.session_id is not None:
         with state.resources.unit_of_work() as uow:
             sessions.end(uow, member.caller.session_id)
-    reply = redirect_to_path(state, f"{LOGIN_PATH}")
+    reply = redirect_to_path(state, LOGIN_PATH)
     state.cookies.drop_session(reply)
     return reply
 
 
-async def _enter(request: Request, state: State, form: FormFields) -> LoginCookies | None:
-    attempt = await run_in_threadpool(_attempt, request, state, form.get("email", ""))
-    # Not within a transaction: nobody's connection waits for a turn to hash.
-    verdict = await state.hashing.run(
+async def _log_in(request: Request, state: State, form: FormFields) -> LoginCookies | None:
+    attempt = await state.in_unit_of_work(
+        partial(
+            logins.begin,
+            keyring=state.resources.keyring,
+            email=form.get("email", ""),
+            client=client_address(request),
+            known=request.cookies.get(state.cookies.known),
+        )
+    )
+    # Outside of a transaction, so that no connection is held while the hash waits for its turn.
+    verdict = await state.hashing_pool.run(
         partial(passwords.verify, attempt.password_hash, form.get("password", ""))
     )
     if not verdict.matches:
         return None
     return await run_in_threadpool(_succeed, request, state, attempt, verdict)
-
-
-def _attempt(request: Request, state: State, email: str) -> Attempt:
-    with state.resources.unit_of_work() as uow:
-        return logins.begin(
-            uow,
-            state.resources.keyring,
-            email=email,
-            client=client_address(request),
-            known=request.cookies.get(state.cookies.known),
-        )
 
 
 def _succeed(

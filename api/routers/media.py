@@ -9,6 +9,7 @@ from api.access.requirements import UNLIMITED
 from api.bodies.byte_ranges import ByteRange, RangeNotSatisfiable, parse_range
 from api.bodies.json_route import JsonRoute
 from api.errors import problem_response
+from api.middleware.paths import is_head
 from api.openapi import refuses
 from api.state import State, state_of
 from core import clock
@@ -25,7 +26,7 @@ from storage.objects import ObjectMissing
 
 router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 
-# What a file may do in a browser: be looked at, and nothing else.
+# A browser may show a file, and do nothing else with it.
 _SAFE = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
 _FOREVER = "public, max-age=31536000, immutable"
 
@@ -46,11 +47,11 @@ _FOREVER = "public, max-age=31536000, immutable"
     },
 )
 def read_media(request: Request, filename: str) -> Response:
-    """The stored file, for whoever has the URL; an encrypted one for its owner or a signed link."""
+    """The stored file. An encrypted one needs its owner's credentials or a signed URL."""
     state = state_of(request)
     with state.resources.unit_of_work() as uow:
         attachment = records.find_media(uow, filename)
-    if attachment.encrypted and not _has_link(request, state, attachment):
+    if attachment.encrypted and not _has_signed_url(request, state, attachment):
         _require_owner(request, attachment)
     headers = _headers(attachment)
     if _is_current(request, headers["ETag"]):
@@ -58,11 +59,13 @@ def read_media(request: Request, filename: str) -> Response:
     try:
         byte_range = parse_range(_range(request, headers["ETag"]), attachment.size)
     except RangeNotSatisfiable:
-        return _unsatisfiable(attachment)
+        unsatisfiable = problem_response(MEDIA_RANGE_UNSATISFIABLE())
+        unsatisfiable.headers["Content-Range"] = f"bytes */{attachment.size}"
+        return unsatisfiable
     return _file(request, state, attachment, byte_range, headers)
 
 
-def _has_link(request: Request, state: State, attachment: Attachment) -> bool:
+def _has_signed_url(request: Request, state: State, attachment: Attachment) -> bool:
     return MEDIA_URLS.opens(
         state.resources.keyring,
         attachment.filename,
@@ -73,7 +76,7 @@ def _has_link(request: Request, state: State, attachment: Attachment) -> bool:
 
 
 def _require_owner(request: Request, attachment: Attachment) -> None:
-    """To everybody else an encrypted file does not exist, whatever credentials they try."""
+    """For all other callers an encrypted file does not exist, whatever credentials they send."""
     try:
         caller = identify(request)
     except DomainError:
@@ -100,17 +103,10 @@ def _is_current(request: Request, etag: str) -> bool:
 
 
 def _range(request: Request, etag: str) -> str | None:
-    """The range asked for, unless it is of another version, or of a HEAD, which has none."""
-    if "pressroom.head" in request.scope or request.headers.get("if-range", etag) != etag:
+    """The ``Range`` header, unless it is for another version of the file, or in a HEAD request."""
+    if is_head(request.scope) or request.headers.get("if-range", etag) != etag:
         return None
     return request.headers.get("range")
-
-
-def _unsatisfiable(attachment: Attachment) -> Response:
-    error = MEDIA_RANGE_UNSATISFIABLE()
-    response = problem_response(error)
-    response.headers["Content-Range"] = f"bytes */{attachment.size}"
-    return response
 
 
 def _file(
@@ -126,14 +122,14 @@ def _file(
     if byte_range:
         headers["Content-Range"] = f"bytes {part.start}-{part.end}/{attachment.size}"
     content: Iterator[bytes] = iter(())
-    if "pressroom.head" not in request.scope:
+    if not is_head(request.scope):
         content = _content(state, attachment, part)
     status = 206 if byte_range else 200
     return StreamingResponse(content, status, headers, media_type=attachment.mime_type)
 
 
 def _content(state: State, attachment: Attachment, part: ByteRange) -> Iterator[bytes]:
-    """The bytes asked for; a missing object is known before the answer begins."""
+    """The bytes of the part. A missing object raises before the answer begins."""
     if attachment.encrypted:
         plain = records.read_decrypted(state.resources, attachment)
         return iter((plain[part.start : part.end + 1],))

@@ -1,4 +1,4 @@
-"""What an owner does with the people on a list."""
+"""The members of a list, for its owner."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from pydantic import BeforeValidator
 
 from api.access import actors
 from api.access.requirements import requires_scope
-from api.bodies.boolean_words import BOOLEAN_WORDS
+from api.bodies.forms import BOOLEAN_WORDS
 from api.bodies.json_route import JsonRoute
 from api.list_answers import list_responses
 from api.openapi import refuses
@@ -85,7 +85,7 @@ def list_subscriptions(
     premium: Premium | None = None,
     status: SubscriptionStatus = SubscriptionStatus.ACTIVE,
 ) -> Response:
-    """A list's subscriptions, newest first; its owner alone sees them."""
+    """A list's subscriptions, newest first; only its owner sees them."""
     filters = MemberFilters(status, email, premium)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
@@ -118,10 +118,10 @@ def transfer_member(
     user_id: PathId,
     dst_list_id: Annotated[PathId, Query(description="Another list of the caller's")],
 ) -> Envelope[int]:
-    """Move a member to another list of the caller's: 1, or 0 for one who was taken off before.
+    """Move a member to another list of the caller's: 1, or 0 for one who was removed before.
 
-    Where that list has them the records merge: the higher tier, the later expiry, and what the
-    person opted out of on either.
+    If the other list has the member already, the records merge: the higher tier, the later expiry,
+    and the opt-outs of both.
     """
     with state.resources.unit_of_work() as uow:
         source, target = lists.owned(uow, caller, list_id), lists.owned(uow, caller, dst_list_id)
@@ -133,7 +133,7 @@ def transfer_member(
 def remove_member(
     request: Request, state: StateOf, caller: Owner, list_id: PathId, user_id: PathId
 ) -> Envelope[int]:
-    """Take a member off the list: 1, or 0 when they were off. They can be added again."""
+    """Remove a member from the list: 1, or 0 for a removed one. They can be added again."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         actor = actors.owner_actor(request, caller)
@@ -155,7 +155,7 @@ def set_member_email(
     user_id: PathId,
     body: EmailSetting,
 ) -> Envelope[int]:
-    """Switch the mail to a member off or on: 1, or 0 when it was so. An opt-out stays."""
+    """Switch the mail to a member off or on: 1, or 0 for no change. An opt-out stays."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         keyring, actor = state.resources.keyring, actors.owner_actor(request, caller)
@@ -173,11 +173,11 @@ def list_member_subscriptions(
         mailing_list = lists.owned(uow, caller, list_id)
         found = members.subscriptions_to_owner(uow, mailing_list, user_id)
         person = accounts.get(uow, user_id)
-        of = list_responses(uow, state, [each for _, each in found])
+        channels = list_responses(uow, state, [each for _, each in found])
         return envelope(
             [
                 SubscriptionRecord.of(record, user=person_record(record, person), channel=each)
-                for (record, _), each in zip(found, of, strict=True)
+                for (record, _), each in zip(found, channels, strict=True)
             ]
         )
 
@@ -191,7 +191,7 @@ def change_member(
     user_id: PathId,
     body: MemberChanges,
 ) -> Envelope[SubscriptionRecord]:
-    """Set the list's own name for a member, their tier and when it ends; what isn't named stays."""
+    """Set the list's own name for a member, their tier and its end; unnamed fields stay."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         actor = actors.owner_actor(request, caller)
@@ -209,7 +209,7 @@ def read_history(
     offset: Offset = 0,
     limit: Limit = 50,
 ) -> Envelope[Page[HistoryEntry]]:
-    """What happened to a member's subscription: by whom, when and from where; newest first."""
+    """The events of a member's subscription: who caused each, when and from where; newest first."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         events = members.history(uow, mailing_list, user_id, offset=offset, limit=limit)

@@ -1,4 +1,4 @@
-"""The authorization server's doors for programs. They answer as the RFCs say, without envelope."""
+"""The authorization server's endpoints for programs. Their answers follow the RFCs: no envelope."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from api.access.requirements import ANY_CALLER, PUBLIC
 from api.bodies.media_types import FORM
-from api.bodies.oauth_forms import AskingOf, oauth_response
+from api.bodies.oauth_forms import OAuthRequestOf, oauth_response
 from api.parameters import StateOf
 from api.schemas.oauth import (
     IntrospectionAnswer,
@@ -49,7 +49,7 @@ _TOKEN = {"token": "Of either kind", "token_type_hint": "Not needed"}
 
 
 def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
-    """The request body of an operation whose form the service reads itself."""
+    """``openapi_extra`` of an operation whose form the service reads itself."""
     properties = {
         name: {"type": "string", "description": description}
         for name, description in {**fields, **_CLIENT}.items()
@@ -65,13 +65,13 @@ def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
     dependencies=[PUBLIC],
     openapi_extra=_form("grant_type", _EXCHANGE),
 )
-def give_tokens(state: StateOf, asking: AskingOf) -> Response:
+def give_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
     """Exchange a code, or the last refresh token, for a new pair of tokens.
 
-    A code or refresh token that comes a second time ends all that came of the first.
+    A code or refresh token that is used twice ends all tokens that its first use gave.
     """
     with state.resources.unit_of_work() as uow:
-        return oauth_response(_server(state, uow).token(asking))
+        return oauth_response(_server(state, uow).token(oauth_request))
 
 
 @router.post(
@@ -80,10 +80,10 @@ def give_tokens(state: StateOf, asking: AskingOf) -> Response:
     dependencies=[PUBLIC],
     openapi_extra=_form("token", _TOKEN),
 )
-def revoke_token(state: StateOf, asking: AskingOf) -> Response:
+def revoke_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
     """End a token (RFC 7009). A refresh token ends with every token of the same login."""
     with state.resources.unit_of_work() as uow:
-        return oauth_response(_server(state, uow).revoke(asking))
+        return oauth_response(_server(state, uow).revoke(oauth_request))
 
 
 @router.post(
@@ -93,16 +93,16 @@ def revoke_token(state: StateOf, asking: AskingOf) -> Response:
     dependencies=[PUBLIC],
     openapi_extra=_form("token", _TOKEN),
 )
-def introspect_token(state: StateOf, asking: AskingOf) -> Response:
-    """Whether a token still counts, and for what (RFC 7662): for the client that it was given to,
-    which has a secret."""
+def introspect_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
+    """Whether a token is still valid, and for what (RFC 7662). Only the client to which it
+    was given may ask, and needs its secret."""
     with state.resources.unit_of_work() as uow:
-        return oauth_response(_server(state, uow).introspect(asking))
+        return oauth_response(_server(state, uow).introspect(oauth_request))
 
 
 @router.get(USERINFO_PATH, response_model_exclude_none=True)
 def read_userinfo(state: StateOf, caller: Annotated[Caller, ANY_CALLER]) -> UserInfo:
-    """Whose token this is."""
+    """The user to whom the token belongs."""
     with state.resources.unit_of_work() as uow:
         user = accounts.get(uow, caller.user_id)
         return UserInfo(sub=str(user.id), email=user.email, name=user.name)
@@ -110,7 +110,7 @@ def read_userinfo(state: StateOf, caller: Annotated[Caller, ANY_CALLER]) -> User
 
 @router.get(METADATA_PATH, dependencies=[PUBLIC])
 async def read_metadata(state: StateOf) -> Metadata:
-    """Where the authorization server is, and what it can do (RFC 8414)."""
+    """The authorization server's endpoints and abilities (RFC 8414)."""
     return Metadata(**metadata(state.resources.settings.public_base))
 
 

@@ -1,4 +1,4 @@
-"""For whoever runs it: is the process alive, are its dependencies, what does it measure."""
+"""For the operator: whether the process and its dependencies are up, and the metrics."""
 
 import secrets
 from collections.abc import Callable
@@ -29,13 +29,13 @@ router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=Js
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """The process answers; says nothing of what it depends on."""
+    """The process is alive; its dependencies are not checked."""
     return {"status": "ok"}
 
 
 @router.get("/readyz", responses={503: {"description": "Which dependency is missing"}})
 def readyz(request: Request) -> JSONResponse:
-    """Each dependency by name: 200 when all of them answer, else 503."""
+    """The status of each dependency by name: 200 when all of them answer, else 503."""
     resources = state_of(request).resources
     checks = {name: _answers(check, resources) for name, check in _CHECKS.items()}
     ready = all(checks.values())
@@ -61,8 +61,8 @@ def metrics(request: Request) -> Response:
     token = state.resources.settings.metrics_token
     scheme, _, sent = request.headers.get("authorization", "").partition(" ")
     expected = token.get_secret_value() if token else ""
-    fits = secrets.compare_digest(sent.strip().encode(), expected.encode())
-    if not expected or scheme.lower() != "bearer" or not fits:
+    is_token = secrets.compare_digest(sent.strip().encode(), expected.encode())
+    if not expected or scheme.lower() != "bearer" or not is_token:
         raise AUTH_METRICS_TOKEN()
     _count_jobs(state)
     _show_quotas(state)
@@ -108,7 +108,7 @@ def _count_jobs(state: State) -> None:
 
 
 def _show_quotas(state: State) -> None:
-    """Workers hear of them, and keep them in Redis; without it there is nothing to show."""
+    """Workers note the providers' quotas in Redis; while Redis is away, none are shown."""
     PHOTO_LIMIT.clear()
     PHOTO_REMAINING.clear()
     with suppress(RedisError):

@@ -1,6 +1,6 @@
-"""Pages by which a person comes to an account, or back into it: each by a mailed link.
+"""Pages for registering, and for a forgotten password: both lead on by a mailed link.
 
-Opening a link changes nothing, since scanners follow links; what is sent from its page does.
+Opening a link changes nothing, since scanners follow links; sending its page's form does.
 """
 
 from collections.abc import Callable
@@ -11,14 +11,16 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.access.actors import client_address
 from api.access.answer_timing import padded_duration
-from api.access.login_cookies import LoginCookies, begin_session, welcome
+from api.access.identity import client_address
 from api.access.page_sessions import (
     FormFields,
     FormOf,
+    LoginCookies,
     anonymous_page,
+    begin_session,
     page_session,
+    redirect_logged_in,
     require_form_csrf,
 )
 from api.access.requirements import LOGIN, PUBLIC
@@ -39,7 +41,7 @@ from services.people.page_urls import (
 )
 from storage.unit_of_work import UnitOfWork
 
-# Not operations of the API, so not in its document either.
+# No operations of the API, so not in its document.
 router = APIRouter(include_in_schema=False)
 
 Sent = Annotated[str | None, Query()]
@@ -75,7 +77,7 @@ def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Res
 
 @router.post(REGISTER_PATH, dependencies=[LOGIN])
 async def ask_to_register(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Mail a link, or that there is an account: answered alike, as all that is asked here."""
+    """Mail a link, or word that the address has an account; the answer is the same."""
     return await _ask(request, state, form, MailKind.REGISTER, _REGISTER)
 
 
@@ -96,7 +98,7 @@ def show_registration(request: Request, state: StateOf, token: Token = "") -> Re
 
 @router.post(REGISTRATION_PATH, dependencies=[LOGIN])
 async def register(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
-    """Make the account of whoever reads that mail, and log them in."""
+    """Create the account of the person who got the mail, and log them in."""
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
     read = registration.read_registration
@@ -118,7 +120,7 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 
 @router.post(RESET_PATH, dependencies=[LOGIN])
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
-    """Set the new password, and log in who has proven by mail that they may, pauses or not."""
+    """Set the new password and log the person in, who has the mail to prove it, despite a pause."""
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
     found = await _choice(request, state, form, registration.read_reset, _RESET, secret)
@@ -156,18 +158,16 @@ async def _ask(
             state,
             "ask_mail.html",
             status=422,
-            problem=f"{error.message}",
+            problem=error.message,
             email=typed,
             **words,
         )
     async with padded_duration():
-        await run_in_threadpool(_ask_for_mail, state, kind, email)
+        request_id = current_request_id()
+        await state.in_unit_of_work(
+            lambda uow: account_mails.request_mail(uow, kind, email, request_id=request_id)
+        )
     return see_other("sent=yes")
-
-
-def _ask_for_mail(state: State, kind: MailKind, email: str) -> None:
-    with state.resources.unit_of_work() as uow:
-        account_mails.request_mail(uow, kind, email, request_id=current_request_id())
 
 
 def _choosing(request: Request, state: State, read: _Read, words: _Words, secret: str) -> Response:
@@ -202,10 +202,10 @@ def _choice_page(
 async def _choice(
     request: Request, state: State, form: FormFields, read: _Read, words: _Words, secret: str
 ) -> str | Response:
-    """The hash of the chosen password, or the page once more with what is wrong about it."""
-    email = await run_in_threadpool(_read, state, read, secret)
+    """The hash of the chosen password, or the page once more with the password's problem."""
+    email = await state.in_unit_of_work(lambda uow: read(uow, state.resources.keyring, secret))
     try:
-        return await state.hashing.run(partial(passwords.make, form.get("password", "")))
+        return await state.hashing_pool.run(partial(passwords.make, form.get("password", "")))
     except DomainError as error:
         if error.kind is not Kind.INVALID:
             raise
@@ -213,22 +213,16 @@ async def _choice(
         return _choice_page(request, state, words, secret, email, name=name, problem=problem)
 
 
-def _read(state: State, read: _Read, secret: str) -> str:
-    with state.resources.unit_of_work() as uow:
-        return read(uow, state.resources.keyring, secret)
-
-
 async def _finished(request: Request, state: State, finish: _Finish) -> Response:
-    entered = await run_in_threadpool(_finish, request, state, finish)
-    return welcome(state, entered, ACCOUNT_PATH)
+    before = await run_in_threadpool(page_session, request, state)
 
-
-def _finish(request: Request, state: State, finish: _Finish) -> LoginCookies:
-    before = page_session(request, state)
-    with state.resources.unit_of_work() as uow:
+    def finish_and_log_in(uow: UnitOfWork) -> LoginCookies:
         changed = finish(uow, state.resources.keyring)
         client = client_address(request)
         logins.reset_attempts(uow, state.resources.keyring, email=changed.email, client=client)
         return begin_session(
             request, state, uow, user_id=changed.user_id, email=changed.email, before=before
         )
+
+    cookies = await state.in_unit_of_work(finish_and_log_in)
+    return redirect_logged_in(state, cookies, ACCOUNT_PATH)

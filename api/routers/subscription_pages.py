@@ -1,7 +1,7 @@
-"""The pages that mail leads to. Opening one changes nothing, since scanners follow links; what is
-pressed there does.
+"""The pages to which mails link. Opening a page changes nothing, since scanners follow links;
+pressing a button does.
 
-Who has the link speaks for the person it was mailed to: cookies and credentials are not looked at.
+The link itself acts for the person to whom it was mailed: cookies and credentials are ignored.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from services.mailing.subscriptions.trace_ids import Trace
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
-# Not operations of the API, so not in its document either.
+# No operations of the API, so not in its document.
 router = APIRouter(dependencies=[BY_LINK], include_in_schema=False)
 
 _Act = Callable[[UnitOfWork, Keyring, MailingList, User, Actor], None]
@@ -49,26 +49,26 @@ _ACTIONS: dict[str, _Act] = {
 
 @router.get(UNSUBSCRIBE_PATH)
 def show_subscription(state: StateOf, submission: FormOrJsonBodyOf) -> Response:
-    """How the person stands with the list, and what they may do about it."""
+    """The person's subscription to the list, and the actions that they have."""
     trace = _trace(state, submission)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, trace.list_id, archived=True)
         person = accounts.get(uow, trace.user_id)
-        standing = own.read(uow, state.resources.keyring, mailing_list, person)
+        subscription = own.read(uow, state.resources.keyring, mailing_list, person)
         return page(
             "unsubscribe.html",
             list_title=mailing_list.title,
             is_open=mailing_list.archived_at is None,
-            own=standing,
-            address=_masked(standing.email),
+            own=subscription,
+            address=_masked(subscription.email),
         )
 
 
 @router.post(UNSUBSCRIBE_PATH)
 def change_subscription(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
-    """What was pressed on the page, or a mail client's one click (RFC 8058), which stops the mail.
+    """Do what was pressed on the page; a mail client's one click (RFC 8058) stops the mail.
 
-    The latter is never answered by a redirect: its standard forbids that.
+    One click is never answered by a redirect: the RFC forbids that.
     """
     if submission.is_one_click:
         _act(request, state, _trace(state, submission), "stop_mail", Via.ONE_CLICK)
@@ -93,7 +93,7 @@ def _action(submission: FormOrJsonBody) -> str:
 def _act(request: Request, state: State, trace: Trace, action: str, via: Via) -> None:
     actor = actors.actor_of_principal(request, Principal(trace.user_id, via, trace.list_id))
     with state.resources.unit_of_work() as uow:
-        # A closed list can be left, and not joined.
+        # A person can leave an archived list, but not join it.
         mailing_list = lists.get(uow, trace.list_id, archived=action in _LEAVING)
         person = accounts.get(uow, trace.user_id)
         _ACTIONS[action](uow, state.resources.keyring, mailing_list, person, actor)
@@ -101,7 +101,7 @@ def _act(request: Request, state: State, trace: Trace, action: str, via: Via) ->
 
 @router.get(CONFIRM_PATH)
 def show_confirmation(state: StateOf, token: Annotated[str | None, Query()] = None) -> Response:
-    """What the mailed link would confirm, or has."""
+    """The subscription that the mailed link confirms, or has confirmed."""
     with state.resources.unit_of_work() as uow:
         found = subscribe.read_confirmation(uow, state.resources.keyring, _secret(token))
         return page(
@@ -124,13 +124,13 @@ def confirm_subscription(
     keyring = state.resources.keyring
     with state.resources.unit_of_work() as uow:
         found = subscribe.read_confirmation(uow, keyring, secret)
-        speaker = Principal(found.record.user_id, Via.CONFIRMATION, found.mailing_list.id)
-        subscribe.confirm(uow, keyring, secret, actors.actor_of_principal(request, speaker))
+        principal = Principal(found.record.user_id, Via.CONFIRMATION, found.mailing_list.id)
+        subscribe.confirm(uow, keyring, secret, actors.actor_of_principal(request, principal))
     return see_other(urlencode({"token": secret}))
 
 
 def _secret(*sent: object) -> str:
-    """The one token of the request."""
+    """The one token of the request; raises for none, and for two that differ."""
     found = {each for each in sent if isinstance(each, str) and each}
     if not found:
         raise LINK_MISSING()
@@ -140,7 +140,7 @@ def _secret(*sent: object) -> str:
 
 
 def _masked(email: str | None) -> str | None:
-    """Enough for the person to know their address by: mail is passed on, its links too."""
+    """Enough for the person to recognise their address, and no more: mails get forwarded."""
     if email is None:
         return None
     local, _, domain = email.rpartition("@")

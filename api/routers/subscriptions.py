@@ -1,13 +1,14 @@
-"""What people do with their own subscriptions, and strangers with the public form."""
+"""Subscriptions for the subscribers themselves, and the public form for strangers."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from starlette.concurrency import run_in_threadpool
 
 from api.access import actors
 from api.access.actors import Principal
 from api.access.answer_timing import padded_duration
+from api.access.identity import client_address
 from api.access.requirements import PUBLIC, requires_scope, requires_scope_or_trace
 from api.bodies.forms import FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
@@ -40,8 +41,8 @@ from services.mailing import lists
 from services.mailing.subscriptions import own
 from services.mailing.subscriptions import subscribe as joining
 from services.mailing.subscriptions import unsubscribe as leaving
-from services.mailing.subscriptions.changes import Actor
 from services.people import accounts
+from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
@@ -49,7 +50,7 @@ Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
 Subscriber = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 BY_TRACE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
 
-# Calls that need no credentials answer this whatever was so before: nobody learns who subscribes.
+# The answer of calls without credentials, whatever they changed: no caller learns who subscribes.
 ACCEPTED = 1
 
 _TRACE_REFUSALS = (
@@ -62,7 +63,7 @@ _TRACE_REFUSALS = (
 
 
 def _body(**properties: Any) -> dict[str, Any]:
-    """The document of a body that may be JSON or a form."""
+    """``openapi_extra`` of a body that may be JSON or a form."""
     trace_id = {"type": "string", "description": "Instead of the query parameter"}
     schema = {"type": "object", "properties": {**properties, "trace_id": trace_id}}
     kinds = ("application/json", FORM, MULTIPART)
@@ -84,25 +85,25 @@ def _body(**properties: Any) -> dict[str, Any]:
 async def subscribe(
     request: Request, state: StateOf, list_id: PathId, body: NewSubscription
 ) -> Envelope[int]:
-    """Subscribe an address, as a stranger; always 1, whoever subscribes already.
+    """Subscribe an address, as a stranger. Always 1, also for an address that is subscribed.
 
-    Where the list says so, the three challenge fields are needed. Where it wants confirmation, and
-    for an address that opted out of it, the subscription is pending until the link that is mailed
-    to that address is confirmed. Who is logged in calls `/no-challenge` instead.
+    A list with a challenge needs the three challenge fields. If the list requires confirmation, or
+    the address opted out of it before, the subscription is pending until a person confirms the link
+    that is mailed to the address. A caller with credentials calls `/no-challenge` instead.
     """
-    mailing_list = await run_in_threadpool(_read_list, state, list_id)
+    mailing_list = await state.in_unit_of_work(partial(lists.get, list_id=list_id))
     if mailing_list.challenge_enabled:
         challenge, answer = _challenge(request, state, mailing_list, body)
         await challenge.check(answer)
     actor = actors.stranger_actor(request)
+    keyring = state.resources.keyring
+
+    def request_subscription(uow: UnitOfWork) -> None:
+        joining.request(uow, keyring, lists.get(uow, list_id), body.email, actor)
+
     async with padded_duration():
-        await run_in_threadpool(_request, state, mailing_list.id, body.email, actor)
+        await state.in_unit_of_work(request_subscription)
     return envelope(ACCEPTED)
-
-
-def _read_list(state: State, list_id: int) -> MailingList:
-    with state.resources.unit_of_work() as uow:
-        return lists.get(uow, list_id)
 
 
 def _challenge(
@@ -113,7 +114,7 @@ def _challenge(
         raise _challenge_missing(body)
     if provider != mailing_list.challenge_provider:
         raise CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
-    answer = ChallengeResponse(token, body.challenge_action, actors.client_address(request))
+    answer = ChallengeResponse(token, body.challenge_action, client_address(request))
     return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
 
 
@@ -127,16 +128,11 @@ def _challenge_missing(body: NewSubscription) -> DomainError:
     return CHALLENGE_MISSING(rules=text, problems=problems)
 
 
-def _request(state: State, list_id: int, email: str, actor: Actor) -> None:
-    with state.resources.unit_of_work() as uow:
-        joining.request(uow, state.resources.keyring, lists.get(uow, list_id), email, actor)
-
-
 @router.post("/subscriptions/{list_id}/no-challenge", responses=refuses(LIST_NOT_FOUND))
 def subscribe_logged_in(
     request: Request, state: StateOf, caller: Subscriber, list_id: PathId
 ) -> Envelope[int]:
-    """Subscribe the caller: 1, or 0 when they were subscribed. Who had left is back by this."""
+    """Subscribe the caller, also one who had left: 1, or 0 when they were subscribed before."""
     with state.resources.unit_of_work() as uow:
         person = accounts.get(uow, caller.user_id)
         actor = actors.user_actor(request, caller)
@@ -153,15 +149,15 @@ def subscribe_logged_in(
 def unsubscribe(
     request: Request, state: StateOf, list_id: str, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
-    """Leave a list, by its id or slug: the person of the trace id, or else the caller. Always 1.
+    """Unsubscribe the person of the trace id, or else the caller, from a list, by its id or slug.
 
-    Only that person can come back; no owner and no import brings them.
+    Always 1. Only that person can subscribe again; no owner and no import can add them.
     """
-    speaker = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)
-        person = speaker.person(uow, mailing_list)
-        actor = actors.actor_of_principal(request, speaker)
+        person = principal.person(uow, mailing_list)
+        actor = actors.actor_of_principal(request, principal)
         leaving.leave(uow, state.resources.keyring, mailing_list, person, actor)
     return envelope(ACCEPTED)
 
@@ -176,8 +172,8 @@ def set_email(
     request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
-    speaker = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
-    _set_email(request, state, list_id, speaker, enabled=submission.flag("enabled"))
+    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    _set_email(request, state, list_id, principal, enabled=submission.flag("enabled"))
     return envelope(ACCEPTED)
 
 
@@ -190,19 +186,19 @@ def set_email(
 def disable_email(
     request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
-    """Switch a list's mail off at one click (RFC 8058), for whom the trace id names. Always 1."""
-    speaker = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
-    _set_email(request, state, list_id, speaker, enabled=False)
+    """Switch a list's mail off by one click (RFC 8058), for the trace id's person. Always 1."""
+    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    _set_email(request, state, list_id, principal, enabled=False)
     return envelope(ACCEPTED)
 
 
 def _set_email(
-    request: Request, state: State, list_id: int, speaker: Principal, *, enabled: bool
+    request: Request, state: State, list_id: int, principal: Principal, *, enabled: bool
 ) -> None:
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id, archived=True)
-        person = speaker.person(uow, mailing_list)
-        actor = actors.actor_of_principal(request, speaker)
+        person = principal.person(uow, mailing_list)
+        actor = actors.actor_of_principal(request, principal)
         keyring = state.resources.keyring
         leaving.set_email(uow, keyring, mailing_list, person, actor, enabled=enabled)
 
@@ -212,24 +208,24 @@ def _set_email(
     responses=refuses(LIST_NAME_INVALID, LIST_NOT_FOUND, SUBSCRIPTION_NOT_FOUND),
 )
 def read_relation(state: StateOf, caller: Reader, list_id: str) -> Envelope[SubscriptionRecord]:
-    """How the caller stands with a list, by its id or slug, whatever the status."""
+    """The caller's subscription to a list, by its id or slug, whatever its status."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)
         record = own.get(uow, mailing_list.id, caller.user_id)
-        of = list_response(uow, state, mailing_list)
-        return envelope(SubscriptionRecord.of(record, channel=of))
+        channel = list_response(uow, state, mailing_list)
+        return envelope(SubscriptionRecord.of(record, channel=channel))
 
 
 @router.get("/subscriptions")
 def list_my_subscriptions(state: StateOf, caller: Reader) -> Envelope[list[SubscriptionRecord]]:
-    """What the caller subscribes to, pending ones too, newest first; at most 1,000."""
+    """The caller's subscriptions, pending ones too, newest first; at most 1,000."""
     with state.resources.unit_of_work() as uow:
         found = own.list_of(uow, caller.user_id)
-        of = list_responses(uow, state, [mailing_list for _, mailing_list in found])
+        channels = list_responses(uow, state, [mailing_list for _, mailing_list in found])
         return envelope(
             [
                 SubscriptionRecord.of(record, channel=each)
-                for (record, _), each in zip(found, of, strict=True)
+                for (record, _), each in zip(found, channels, strict=True)
             ]
         )
 
@@ -249,14 +245,14 @@ def read_opponent(
     submission: FormOrJsonBodyOf,
     list_id: Annotated[PathId | None, Query(description="Which list, for a login")] = None,
 ) -> Envelope[Opponent]:
-    """A list and the person's subscription to it: those of the trace id, or else the caller's."""
-    speaker = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_READ)
-    wanted = speaker.list_id if list_id is None else list_id
+    """A list and a person's subscription to it: the trace id's person, or else the caller."""
+    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_READ)
+    wanted = principal.list_id if list_id is None else list_id
     if wanted is None:
         raise LIST_ID_MISSING()
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, wanted, archived=True)
-        person = speaker.person(uow, mailing_list)
+        person = principal.person(uow, mailing_list)
         record = own.get(uow, mailing_list.id, person.id)
-        of = list_response(uow, state, mailing_list)
-        return envelope(Opponent(list=of, sub=SubscriptionRecord.of(record)))
+        channel = list_response(uow, state, mailing_list)
+        return envelope(Opponent(list=channel, sub=SubscriptionRecord.of(record)))

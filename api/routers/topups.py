@@ -110,19 +110,20 @@ _TOPUP = json_request_body(
 async def topup_credit(
     request: Request, state: StateOf, caller: Payer, preference: PreferenceOf
 ) -> Response:
-    """Order credits and get the page on which they are paid.
+    """Order credits, and get the URL of the page on which a payer pays for them.
 
-    With credentials the credits will be the caller's, and an `Idempotency-Key` counts. Without
-    them whoever has the `claim_token` can claim the order. From `credit_amount` the money is
-    rounded up to what can be paid, from `amount` the credits are rounded down to four decimals.
+    With credentials, the credits will be the caller's, and an `Idempotency-Key` counts. Without
+    credentials, any user who has the `claim_token` can claim the order. For a `credit_amount`, the
+    price is rounded up to the currency's decimals; for an `amount`, the credits are rounded down to
+    four decimals.
     """
     body = await request.body()
-    asked = _asked(decimal_json.read(request.headers.get("content-type", ""), body))
+    wanted = _order_request(decimal_json.read(request.headers.get("content-type", ""), body))
     accepted = await run_in_threadpool(
         checkout.accept,
         state.resources,
         state.payments,
-        asked,
+        wanted,
         user_id=caller.user_id if caller else None,
         key=idempotency_key(request, caller, [body]) if caller else None,
         request_id=current_request_id(),
@@ -133,7 +134,7 @@ async def topup_credit(
     return await run_in_threadpool(_answer, state, accepted)
 
 
-def _asked(fields: dict[str, Any]) -> OrderRequest:
+def _order_request(fields: dict[str, Any]) -> OrderRequest:
     return OrderRequest(
         amount=decimal_json.optional_number(fields, "amount"),
         credit_amount=decimal_json.optional_number(fields, "credit_amount"),
@@ -146,7 +147,7 @@ def _asked(fields: dict[str, Any]) -> OrderRequest:
 def _answer(state: State, accepted: AcceptedJob) -> Response:
     with state.resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, accepted.subject_id)
-    # Whoever ordered wants the page, even where somebody has paid on it meanwhile.
+    # Always with its page, even if a payer has paid the order meanwhile.
     record = record_of(order) | {
         "payment_url": order.payment_url,
         "claim_token": claims.token_of(state.resources.keyring, order),
@@ -165,7 +166,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
     ),
 )
 def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
-    """Take an order that was made without credentials: its credits are the caller's."""
+    """Claim an order that was made without credentials: its credits become the caller's."""
     with state.resources.unit_of_work() as uow:
         order = claims.claim(uow, state.resources.keyring, caller.user_id, body.claim_token)
         uow.session.refresh(order)
@@ -179,7 +180,7 @@ def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
     responses=refuses(ORDER_NOT_FOUND),
 )
 def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
-    """An order as whoever has its `claim_token` sees it."""
+    """The order of a `claim_token`; no credentials are needed."""
     with state.resources.unit_of_work() as uow:
         return decimal_json.decimal_response(
             record_of(claims.find(uow, state.resources.keyring, body.claim_token))

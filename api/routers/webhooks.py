@@ -34,7 +34,7 @@ router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED])
     },
 )
 async def receive_stripe_webhook(request: Request, state: StateOf) -> Envelope[int]:
-    """Take in an event of Stripe's. It may come twice, late, and before what led to it."""
+    """Receive an event of Stripe. It may come twice, late, and before the events that led to it."""
     body = await request.body()
     signature = request.headers.get("stripe-signature", "")
     await run_in_threadpool(webhooks.receive, state.resources, state.payments, body, signature)

@@ -5,7 +5,7 @@ from pydantic import Field
 from api.schemas.envelope import Body, Schema, Timestamp
 from core.scopes import Scope
 
-# Strict, an enum takes its members only, which JSON can't write.
+# In strict mode, an enum accepts only its members, which JSON can't express.
 ScopeName = Annotated[Scope, Field(strict=False)]
 
 

@@ -37,7 +37,7 @@ class AttachmentRecord(Schema):
     @classmethod
     def of(cls, attachment: Attachment, settings: Settings) -> Self:
         pathname = f"media/{attachment.filename}"
-        # A CDN must never see what only the owner may.
+        # A CDN must never see a file that only its owner may see.
         base = settings.public_base if attachment.encrypted else settings.media_base
         stored = {
             name: getattr(attachment, name)
@@ -59,5 +59,5 @@ class NewLink(Body):
 
 
 class LinkRecord(Schema):
-    url: str = Field(description="Shows the file to whoever has it")
+    url: str = Field(description="Anyone who has it can see the file")
     expires_at: Timestamp

@@ -26,7 +26,7 @@ class PostBody(Body):
 
 
 class GeneratedMetadata(BaseModel):
-    """Without what wasn't asked for."""
+    """Only the fields that were asked for."""
 
     slug: str = Field(
         default="", description="1 to 80 of a-z, 0-9 and hyphens", examples=["how-we-bake-bread"]

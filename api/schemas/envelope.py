@@ -27,7 +27,7 @@ class Body(BaseModel):
     @field_validator("*")
     @classmethod
     def _without_nul(cls, value: object) -> object:
-        # Postgres can't store it, and nobody means it.
+        # Postgres can't store a NUL character, and no text needs one.
         if isinstance(value, str) and "\0" in value:
             raise ValueError("must not hold NUL characters")
         return value
@@ -74,18 +74,18 @@ def envelope(data: T) -> Envelope[T]:
 
 
 def enveloped(data: Any) -> Response:
-    """The envelope of plain data, for answers so large that checking each part would show.
+    """The envelope of plain data, for answers so large that validating each part would be slow.
 
-    The route names the model that the data is of, and a test holds it to that.
+    The route declares the model of the data, and a test checks the answers against it.
     """
     content = {"data": data, "ts": int(time.time())}
     return Response(orjson.dumps(content, option=orjson.OPT_UTC_Z), media_type="application/json")
 
 
 def plain_moment(moment: datetime | None) -> datetime | str | None:
-    """A Timestamp for ``enveloped``, in UTC: orjson leaves out microseconds where there are none.
+    """A Timestamp for ``enveloped``, in UTC: orjson leaves out microseconds that are 0.
 
-    It writes the others five times as quickly as we could, half of the work on a large page.
+    It writes other moments five times as fast as Python code: half of the work on a large page.
     """
     if moment is None or moment.microsecond:
         return moment

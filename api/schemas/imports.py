@@ -8,7 +8,7 @@ from models import MemberImport
 
 
 class MemberInput(TypedDict):
-    # Plain types alone: a hundred thousand of them are checked in compiled code.
+    # Only plain types, which compiled code checks: a request has up to a hundred thousand of these.
     email: str
     name: NotRequired[str | None]
 
@@ -38,7 +38,9 @@ class ImportRecord(Schema):
     duplicate: int = Field(description="Came before in the same file")
     updated: int = Field(description="Of the already ones: got another name or tier")
     undone: int = Field(description="Taken back by an undo")
-    kept: int = Field(description="Left alone by the undo, since somebody touched them")
+    kept: int = Field(
+        description="Left alone by the undo, since they were changed after the import"
+    )
     undone_at: Timestamp | None
     errors_url: str = Field(description="CSV of the rows that were not added; lasts 15 minutes")
     created_at: Timestamp

@@ -27,7 +27,7 @@ class JobRecord(Schema):
 
     @classmethod
     def of(cls, job: Job, result: dict[str, Any] | None) -> Self:
-        """``result``: the job's own, with links that are made anew each time."""
+        """``result``: the job's own, with fresh signed URLs."""
         return cls(
             id=job.id,
             kind=job.kind,

@@ -48,7 +48,7 @@ class ListFields(Body):
     confirm_required: bool = False
 
     def sent(self) -> dict[str, Any]:
-        """What the caller named, be it null."""
+        """The fields that the caller named, those with null too."""
         return self.model_dump(exclude_unset=True)
 
 

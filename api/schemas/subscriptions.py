@@ -31,7 +31,7 @@ class Person(Schema):
 
 
 def person_record(record: Subscription, user: User) -> Person:
-    """The member as an owner sees them."""
+    """A member as the list's owner sees them."""
     return Person(id=user.id, name=user.name if record.source == Via.LOGIN else None)
 
 
@@ -63,7 +63,7 @@ _STORED = tuple(name for name in SubscriptionRecord.model_fields if name not in 
 
 
 def member_item(row: dict[str, Any]) -> dict[str, Any]:
-    """A SubscriptionRecord with its person, of a page's row: a page may have a thousand."""
+    """A row of a page as a SubscriptionRecord with its person; a page may have a thousand rows."""
     person = {"id": row["user_id"], "name": row.pop("user_name")}
     moments = {name: plain_moment(row[name]) for name in _MOMENTS}
     return {**row, **moments, "user": person, "list": None}
@@ -114,7 +114,7 @@ class HistoryEntry(Schema):
 
 class NewSubscription(Body):
     email: Address = Field(examples=["reader@example.com"])
-    # Any string: where the list asks for no challenge, what a form sends all the same is ignored.
+    # Any string: a list without a challenge ignores the fields that a form sends all the same.
     challenge_provider: str | None = Field(
         default=None, alias="challenge-provider", examples=["turnstile"]
     )
@@ -127,7 +127,7 @@ class EmailSetting(Body):
 
 
 def _written_moment(value: object) -> object:
-    # Strict JSON has no dates, so text is taken; a number, written or not, would be Unix time.
+    # JSON has no dates, so strict mode refuses them: accept text. A number would mean Unix time.
     if value is not None and not (isinstance(value, str) and _DATE.match(value)):
         raise ValueError("must be an ISO 8601 time with an offset")
     return value
@@ -139,7 +139,7 @@ def _storable(moment: datetime) -> datetime:
     return moment
 
 
-# Nearer to the ends of the calendar, a moment in one time zone is in no year of another.
+# Near the ends of the calendar, a moment of one time zone has no year in another.
 _YEARS = range(1970, 9999)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]", re.ASCII)
 Moment = Annotated[

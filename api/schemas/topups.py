@@ -17,7 +17,7 @@ class OrderRecord(Schema):
     refunded_amount: float = Field(description="What of the amount was given back so far")
     rate_usd_to_credit: float
     payment_url: str | None = Field(description="Where it can be paid, while it can")
-    is_claimed: bool = Field(description="Whether it belongs to somebody")
+    is_claimed: bool = Field(description="Whether it belongs to a user")
     error: dict[str, Any] | None = Field(description="Why it failed")
     expires_at: Timestamp
     paid_at: Timestamp | None

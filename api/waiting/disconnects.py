@@ -8,13 +8,13 @@ T = TypeVar("T")
 
 
 class CallerDisconnected(Exception):
-    """Nobody is there to hear the answer."""
+    """The caller hung up before its answer."""
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Do the work until its caller hangs up, which cancels it and raises ``CallerDisconnected``.
+    """The work's result. If the caller hangs up, cancel the work and raise ``CallerDisconnected``.
 
-    The request's body must have been read: what comes after it is the end of the connection.
+    The request's body must have been read before: the next message is then the connection's end.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnected(receive))

@@ -11,14 +11,14 @@ MAX_STREAMS_PER_USER = 10
 
 
 class StreamCounter:
-    """How many event streams each user holds open on this process."""
+    """Counts the event streams that each user has open on this process."""
 
     def __init__(self) -> None:
         self._open: Counter[int] = Counter()
 
     @contextmanager
     def counted(self, user_id: int) -> Iterator[None]:
-        """One more for as long as the block lasts; raises ``jobs.too_many_streams``."""
+        """Count one more stream while the block lasts; raises ``jobs.too_many_streams``."""
         if self._open[user_id] >= MAX_STREAMS_PER_USER:
             raise JOBS_TOO_MANY_STREAMS(most=MAX_STREAMS_PER_USER)
         self._open[user_id] += 1
@@ -31,7 +31,7 @@ class StreamCounter:
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events, counted from before the first byte until the connection ends."""
+    """Server-sent events, counted as a stream until the connection ends."""
 
     def __init__(
         self, streams: StreamCounter, user_id: int, events: AsyncIterable[str] | Iterable[str]

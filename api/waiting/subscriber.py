@@ -1,4 +1,4 @@
-"""Hears the notifications that other processes send through Redis."""
+"""Receives the notifications that other processes publish through Redis."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,7 +11,7 @@ from storage.redis.notifications import CHANNEL
 
 log = get_logger(__name__)
 
-# A connection that died without a word is given up after it.
+# A connection counts as dead after so many seconds without a message or a ping's answer.
 _MAX_SILENCE_SECONDS = 4
 _PAUSE_BEFORE_RECONNECTING_SECONDS = 0.3
 
@@ -19,11 +19,11 @@ Listener = Callable[[str, str], None]
 
 
 class NotificationsSilent(Exception):
-    """The connection does not even answer a ping."""
+    """The connection is silent, and does not answer pings."""
 
 
 class Subscriber:
-    """Hears every notification of the deployment and passes topic and value on."""
+    """Receives every notification of the deployment and passes topic and value to listeners."""
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self._client = client
@@ -44,7 +44,7 @@ class Subscriber:
                     topic, _, value = message.partition(" ")
                     for listener in tuple(self._listeners):
                         listener(topic, value)
-            except Exception as error:  # noqa: BLE001 - whatever it heard, it must go on listening
+            except Exception as error:  # noqa: BLE001 - no failure may end the subscription
                 log.warning("subscriber.reconnecting", reason=type(error).__name__)
                 await asyncio.sleep(_PAUSE_BEFORE_RECONNECTING_SECONDS)
 
@@ -56,7 +56,7 @@ class Subscriber:
                 message = await pubsub.get_message(timeout=1.0)
                 if message is None:
                     silent += 1
-                    # The answer is a message too: only a dead connection stays silent.
+                    # A ping's answer counts as a message, so only a dead connection stays silent.
                     await pubsub.ping()
                     continue
                 silent = 0

@@ -1,9 +1,9 @@
 """Waiting for a worker without holding a thread.
 
-A request that waits is a future in a map. One subscriber per process hears what has changed and
-one loop per kind of thing looks it up, a single query for all that wait, so that 500 waiting
-requests cost no more than one. Notifications are only hints: the loop also looks by itself every
-300 ms, so that a lost one (a subscriber's connection can die without a word) costs no more.
+A waiting request is a future in a map. One subscriber per process receives notifications, and one
+loop per kind of topic looks up results, with a single query for all waiting requests: 500 of them
+cost no more queries than one. Notifications are only hints: the loop also looks every 300 ms, so
+that a lost one (a subscriber's connection can die silently) delays an answer by no more than that.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ Lookup = Callable[[list[str]], Awaitable[Mapping[str, V]]]
 
 
 class Waiters(Generic[V]):
-    """Futures by topic, fulfilled by one loop that asks ``look`` for all of them at once.
+    """Futures by topic, fulfilled by one loop that calls ``look`` with many topics at once.
 
-    ``look`` answers for those topics that are done, and leaves the others out.
+    ``look`` returns the values of the topics that are done, and leaves the others out.
     """
 
     def __init__(self, look: Lookup[V]) -> None:
@@ -39,7 +39,7 @@ class Waiters(Generic[V]):
         self._wake = asyncio.Event()
 
     async def wait(self, topic: str, seconds: float) -> V | None:
-        """What ``look`` found for the topic, or ``None`` when the time ran out.
+        """The value that ``look`` found for the topic, or ``None`` when the time ran out.
 
         Raises ``queue.too_many_waiters``.
         """
@@ -48,7 +48,7 @@ class Waiters(Generic[V]):
             return await result_within(future, seconds)
 
     def nudge(self, topic: str) -> None:
-        """Something may have happened to the topic: look at once."""
+        """Look the topic up at once, since it may be done."""
         if topic in self._futures:
             self._nudged.add(topic)
             self._wake.set()
@@ -75,7 +75,7 @@ class Waiters(Generic[V]):
     async def _fulfil(self, topics: list[str]) -> None:
         try:
             found = await self._look(topics)
-        except Exception as error:  # noqa: BLE001 - this loop must outlive whatever it looks at
+        except Exception as error:  # noqa: BLE001 - no failed lookup may end the loop
             log.warning("waiting.look_failed", reason=type(error).__name__)
             await asyncio.sleep(LOOK_EVERY_SECONDS)
             return
@@ -99,7 +99,7 @@ class Waiters(Generic[V]):
 
 
 async def result_within(future: asyncio.Future[V], seconds: float) -> V | None:
-    """What the future is fulfilled with, or ``None`` when the time runs out."""
+    """The future's value, or ``None`` when the time runs out."""
     with suppress(TimeoutError):
         return await asyncio.wait_for(future, seconds)
     return None
@@ -107,7 +107,7 @@ async def result_within(future: asyncio.Future[V], seconds: float) -> V | None:
 
 @asynccontextmanager
 async def background_loops(*loops: Awaitable[None]) -> AsyncIterator[None]:
-    """Run endless loops for as long as the block lasts."""
+    """Run endless loops while the block lasts."""
     tasks = [asyncio.ensure_future(loop) for loop in loops]
     try:
         yield

@@ -1,12 +1,15 @@
-"""Asking a worker and waiting for its answer, for work that nobody does once its callers are gone.
+"""Calls to a worker for request-only work: the call waits for the worker's result, and the work
+ends when its last caller has left.
 
-Callers who ask the same question at the same time, in whichever process, share one answer.
+Callers that ask for the same work at the same time, in whichever process, share one run of it.
 """
 
 import asyncio
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import redis.asyncio
@@ -23,6 +26,17 @@ from storage.redis.request_work import RequestWork, result_key
 from storage.resources import Resources
 
 log = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class _Call:
+    task: str
+    lane: Lane
+    payload: dict[str, Any]
+    # Of the work, which several callers may share.
+    request_id: str
+    caller_id: str
+    seconds: float
 
 
 class WorkerCalls:
@@ -48,78 +62,71 @@ class WorkerCalls:
     ) -> dict[str, Any]:
         """The task's result.
 
-        Calls with the same ``same`` at the same time are one: name in it whatever decides the
-        answer. Raises ``request.too_slow`` when there is none in time, ``queue.unavailable`` when
-        the broker takes no work, and what the task itself raised.
+        Calls with the same ``same`` at the same time share one run of the task: name in it
+        everything that decides the result. Raises ``request.too_slow`` when there is no result in
+        time, ``queue.unavailable`` when the broker takes no message, and what the task raised.
         """
-        asker = secrets.token_urlsafe(12)
-        request_id = same or asker
+        caller_id = secrets.token_urlsafe(12)
+        call = _Call(task, lane, payload, same or caller_id, caller_id, seconds)
         result = None
         if seconds > 0:
-            topic = result_topic(request_id)
-            submitting: asyncio.Future[None] | None = None
-            try:
-                # Listening before anything is sent: the answer can't come too early to be heard.
-                with self.results.registered(topic) as future:
-                    submitting = asyncio.ensure_future(
-                        run_in_threadpool(
-                            self._submit,
-                            task,
-                            lane,
-                            payload,
-                            request_id=request_id,
-                            asker=asker,
-                            seconds=seconds,
-                        )
-                    )
-                    await asyncio.shield(submitting)
+            # Listen before anything is sent, so that no result comes too early to be heard.
+            with self.results.registered(result_topic(call.request_id)) as future:
+                async with self._joined(call):
                     result = await result_within(future, seconds)
-            except RedisError:
-                raise QUEUE_UNAVAILABLE() from None
-            finally:
-                if submitting is not None:
-                    # The caller is answered now, and need not wait until all is cleared up.
-                    leaving = asyncio.ensure_future(self._leave(request_id, asker, submitting))
-                    self._leaving.add(leaving)
-                    leaving.add_done_callback(self._leaving.discard)
         if result is None:
             raise REQUEST_TOO_SLOW(seconds=seconds)
         return _unwrapped(json.loads(result))
 
+    @asynccontextmanager
+    async def _joined(self, call: _Call) -> AsyncIterator[None]:
+        """Be one of the work's callers while the block lasts: the work ends with its last one.
+
+        The caller joins before the block begins. It leaves however the block ends, cancelled too,
+        and also when joining failed or was cancelled half-way. Raises ``queue.unavailable``.
+        """
+        submitting = asyncio.ensure_future(run_in_threadpool(self._submit, call))
+        try:
+            await asyncio.shield(submitting)
+            yield
+        except RedisError:
+            raise QUEUE_UNAVAILABLE() from None
+        finally:
+            # In a task of its own: the caller gets its answer now and does not wait for this.
+            leaving = asyncio.ensure_future(self._leave(call, submitting))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+
     def hear(self, topic: str, value: str) -> None:
-        """Take the result that a notification brings, or word that there is one."""
+        """Take the result that a notification brings, or look for it when the value is empty."""
         if value:
             self.results.fulfil(topic, value)
         else:
             self.results.nudge(topic)
 
-    def _submit(
-        self,
-        task: str,
-        lane: Lane,
-        payload: dict[str, Any],
-        *,
-        request_id: str,
-        asker: str,
-        seconds: float,
-    ) -> None:
-        if not self._work.join(request_id, asker, payload, seconds):
+    def _submit(self, call: _Call) -> None:
+        if not self._work.join(call.request_id, call.caller_id, call.payload, call.seconds):
             return
-        # Each has a message of its own, which expires with it: the first that is taken is the run,
-        # and none depends on another's.
+        # Each caller sends a message of its own, which expires with its wait: the first message
+        # that a worker takes starts the run, and no caller depends on another's message.
         sent = self._broker.send(
-            task, lane, {"request_id": request_id}, task_id=asker, expires=seconds
+            call.task,
+            call.lane,
+            {"request_id": call.request_id},
+            task_id=call.caller_id,
+            expires=call.seconds,
         )
         if not sent:
             raise QUEUE_UNAVAILABLE()
 
-    async def _leave(self, request_id: str, asker: str, submitting: asyncio.Future[None]) -> None:
-        # A thread can't be cancelled: to leave before it has joined would be in vain.
+    async def _leave(self, call: _Call, submitting: asyncio.Future[None]) -> None:
+        # The submitting thread can't be cancelled, so wait until it has joined: leaving before
+        # that would have no effect.
         await asyncio.wait({submitting})
         try:
-            await run_in_threadpool(self._work.leave, request_id, asker)
+            await run_in_threadpool(self._work.leave, call.request_id, call.caller_id)
         except RedisError as error:
-            # Its patience ends by itself; until then somebody may work for it.
+            # The caller's entry expires by itself; until then a worker may still do its work.
             log.warning("request.not_left", reason=type(error).__name__)
 
     async def _look(self, topics: list[str]) -> Mapping[str, str | bytes]:

@@ -1,123 +1,84 @@
 """Members that come in bulk, in a file or in a body."""
 
-from core.errors import Kind
-from core.refusals.refusal import Refusal
+from core.refusals.refusal import conflict, invalid, malformed, not_found, too_large
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 
-IMPORT_NOT_FOUND = Refusal(Kind.NOT_FOUND, "import.not_found", "There is no such import.")
-IMPORT_ERRORS_GONE = Refusal(
-    Kind.NOT_FOUND, "import.errors_gone", "There is no such file, or not any more."
-)
-IMPORT_RUNNING = Refusal(
-    Kind.CONFLICT, "import.running", "The import still runs; cancel its job first."
-)
+IMPORT_NOT_FOUND = not_found("import.not_found", "There is no such import.")
+IMPORT_ERRORS_GONE = not_found("import.errors_gone", "There is no such file, or not any more.")
+IMPORT_RUNNING = conflict("import.running", "The import still runs; cancel its job first.")
 
-IMPORT_FILE_MISSING = Refusal(
-    Kind.MALFORMED, "import.file_missing", "The part 'file' with a file is missing."
+IMPORT_FILE_MISSING = malformed("import.file_missing", "The part 'file' with a file is missing.")
+IMPORT_SEVERAL_FILES = malformed("import.several_files", "Send one file in the part 'file'.")
+IMPORT_TOO_LARGE = too_large(
+    "import.too_large", f"A file has at most 2 GB ({MAX_IMPORT_FILE_BYTES:,} bytes)."
 )
-IMPORT_SEVERAL_FILES = Refusal(
-    Kind.MALFORMED, "import.several_files", "Send one file in the part 'file'."
-)
-IMPORT_TOO_LARGE = Refusal(
-    Kind.TOO_LARGE,
-    "import.too_large",
-    f"A file has at most 2 GB ({MAX_IMPORT_FILE_BYTES:,} bytes).",
-)
-IMPORT_FILE = Refusal(
-    Kind.MALFORMED,
+IMPORT_FILE = malformed(
     "import.file",
     "{file}: {reason}",
     examples={"file": "members.csv", "reason": "No such file or directory"},
 )
 
 # The first is of no bytes at all, found before a job is made of it.
-IMPORT_EMPTY_FILE = Refusal(Kind.MALFORMED, "import.empty", "The file is empty.")
-IMPORT_EMPTY = Refusal(Kind.INVALID, "import.empty", "There is nothing in the file.")
-IMPORT_EMPTY_ARCHIVE = Refusal(Kind.INVALID, "import.empty", "There is no file in the zip file.")
-IMPORT_NO_ROWS = Refusal(Kind.INVALID, "import.empty", "There are no rows in the file.")
+IMPORT_EMPTY_FILE = malformed("import.empty", "The file is empty.")
+IMPORT_EMPTY = invalid("import.empty", "There is nothing in the file.")
+IMPORT_EMPTY_ARCHIVE = invalid("import.empty", "There is no file in the zip file.")
+IMPORT_NO_ROWS = invalid("import.empty", "There are no rows in the file.")
 
-IMPORT_UNKNOWN_FORMAT = Refusal(
-    Kind.INVALID,
+IMPORT_UNKNOWN_FORMAT = invalid(
     "import.unknown_format",
     "This is {what}. Send CSV or JSON Lines, plain or in a gzip or zip file.",
     examples={"what": "a PDF"},
 )
-IMPORT_JSON_ARRAY = Refusal(
-    Kind.INVALID,
+IMPORT_JSON_ARRAY = invalid(
     "import.json_array",
     "JSON is read one object per line (JSON Lines), not as one array or document.",
 )
-IMPORT_EXPANDS_TOO_MUCH = Refusal(
-    Kind.INVALID,
+IMPORT_EXPANDS_TOO_MUCH = invalid(
     "import.expands_too_much",
     "The file expands to {how}.",
     examples={"how": "more than 200 times its size"},
 )
-IMPORT_DAMAGED = Refusal(
-    Kind.INVALID,
-    "import.damaged",
-    "The {container} file is damaged.",
-    examples={"container": "gzip"},
+IMPORT_DAMAGED = invalid(
+    "import.damaged", "The {container} file is damaged.", examples={"container": "gzip"}
 )
-IMPORT_TRUNCATED = Refusal(
-    Kind.INVALID,
-    "import.truncated",
-    "The {container} file ends too early.",
-    examples={"container": "zip"},
+IMPORT_TRUNCATED = invalid(
+    "import.truncated", "The {container} file ends too early.", examples={"container": "zip"}
 )
-IMPORT_ARCHIVE_MANY_FILES = Refusal(
-    Kind.INVALID,
+IMPORT_ARCHIVE_MANY_FILES = invalid(
     "import.archive_many_files",
     "The zip file holds {count} files ({names}); send one with a single file.",
     examples={"count": 2, "names": "a.csv, b.csv"},
 )
-IMPORT_ARCHIVE_DIRECTORY = Refusal(
-    Kind.INVALID, "import.archive_many_files", "The zip file's directory is too large."
+IMPORT_ARCHIVE_DIRECTORY = invalid(
+    "import.archive_many_files", "The zip file's directory is too large."
 )
-IMPORT_ARCHIVE_ENCRYPTED = Refusal(
-    Kind.INVALID, "import.archive_encrypted", "The zip file asks for a password."
-)
+IMPORT_ARCHIVE_ENCRYPTED = invalid("import.archive_encrypted", "The zip file asks for a password.")
 
-IMPORT_MAPPING = Refusal(
-    Kind.MALFORMED, "import.mapping", "query.mapping must be a JSON object of strings."
-)
-IMPORT_MAPPING_OPTION = Refusal(
-    Kind.MALFORMED, "import.mapping", "--mapping must be a JSON object of strings."
-)
-IMPORT_MAPPING_COLUMN = Refusal(
-    Kind.INVALID,
+IMPORT_MAPPING = malformed("import.mapping", "query.mapping must be a JSON object of strings.")
+IMPORT_MAPPING_OPTION = malformed("import.mapping", "--mapping must be a JSON object of strings.")
+IMPORT_MAPPING_COLUMN = invalid(
     "import.mapping_column",
     "The mapping names {column!r}, which the file has not. {columns}",
     examples={"column": "Mail", "columns": "The columns are: 'First', 'Phone'."},
 )
-IMPORT_MAPPING_ROLE = Refusal(
-    Kind.INVALID,
+IMPORT_MAPPING_ROLE = invalid(
     "import.mapping_role",
     "{role!r} is no role of a column; those are {roles}.",
     examples={"role": "mail", "roles": "email, name, ignore"},
 )
-IMPORT_MAPPING_ROLE_TWICE = Refusal(
-    Kind.INVALID,
-    "import.mapping_role",
-    "The mapping names two columns as {role}.",
-    examples={"role": "email"},
+IMPORT_MAPPING_ROLE_TWICE = invalid(
+    "import.mapping_role", "The mapping names two columns as {role}.", examples={"role": "email"}
 )
-IMPORT_NO_EMAIL_COLUMN = Refusal(
-    Kind.INVALID,
+IMPORT_NO_EMAIL_COLUMN = invalid(
     "import.no_email_column",
     "No column is known to hold e-mail addresses. {columns} Name one in the mapping, or call it "
     "email.",
     examples={"columns": "The columns are: 'First', 'Phone'."},
 )
 
-MEMBERS_TOO_MANY = Refusal(
-    Kind.TOO_LARGE,
-    "members.too_many",
-    "A request has at most {most:,} members.",
-    examples={"most": 100_000},
+MEMBERS_TOO_MANY = too_large(
+    "members.too_many", "A request has at most {most:,} members.", examples={"most": 100_000}
 )
-MEMBERS_ALL_INVALID = Refusal(
-    Kind.INVALID,
-    "members.all_invalid",
-    "None of the members has a valid e-mail address.",
+MEMBERS_ALL_INVALID = invalid(
+    "members.all_invalid", "None of the members has a valid e-mail address."
 )

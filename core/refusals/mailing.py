@@ -1,113 +1,84 @@
 """Lists, subscriptions, challenges and exports."""
 
-from core.errors import Kind
-from core.refusals.refusal import Refusal
+from core.refusals.refusal import conflict, forbidden, invalid, malformed, not_found, unavailable
 
-LIST_NOT_FOUND = Refusal(Kind.NOT_FOUND, "list.not_found", "There is no such list.")
-LIST_NOT_OWNER = Refusal(Kind.FORBIDDEN, "list.not_owner", "This list belongs to somebody else.")
-LIST_NAME_INVALID = Refusal(
-    Kind.MALFORMED, "list.name_invalid", "A list is named by its numeric id or its slug."
-)
-LIST_ID_MISSING = Refusal(
-    Kind.MALFORMED, "list_id.missing", "query.list_id is required without a trace_id"
-)
-LIST_TITLE = Refusal(
-    Kind.INVALID,
+LIST_NOT_FOUND = not_found("list.not_found", "There is no such list.")
+LIST_NOT_OWNER = forbidden("list.not_owner", "This list belongs to somebody else.")
+LIST_NAME_INVALID = malformed("list.name_invalid", "A list is named by its numeric id or its slug.")
+LIST_ID_MISSING = malformed("list_id.missing", "query.list_id is required without a trace_id")
+LIST_TITLE = invalid(
     "list.title",
     "A title has 1 to {most} characters in one line.",
     field="body.title",
     examples={"most": 200},
 )
-LIST_SLUG = Refusal(
-    Kind.INVALID,
+LIST_SLUG = invalid(
     "list.slug",
     "A slug has 1 to 80 of a-z, 0-9 and '-', begins with a letter or digit and is never all "
     "digits.",
     field="body.slug",
 )
-LIST_SLUG_TAKEN = Refusal(
-    Kind.CONFLICT, "list.slug_taken", "The slug {slug!r} is taken.", examples={"slug": "weekly"}
+LIST_SLUG_TAKEN = conflict(
+    "list.slug_taken", "The slug {slug!r} is taken.", examples={"slug": "weekly"}
 )
-LIST_IMAGE_URL = Refusal(
-    Kind.INVALID,
+LIST_IMAGE_URL = invalid(
     "list.image_url",
     "{name} must be an absolute http or https address of at most {most} characters.",
     field="body.{name}",
     examples={"name": "avatar_image_url", "most": 2048},
 )
-LIST_CHALLENGE_PROVIDER = Refusal(
-    Kind.INVALID,
+LIST_CHALLENGE_PROVIDER = invalid(
     "list.challenge_provider",
     "challenge_provider must be one that is set up here: {able}.",
     field="body.challenge_provider",
     examples={"able": "hcaptcha, turnstile"},
 )
-LIST_EMAIL_CHANNEL_DISABLED = Refusal(
-    Kind.CONFLICT, "list.email_channel_disabled", "This list is not sent by mail."
+LIST_EMAIL_CHANNEL_DISABLED = conflict(
+    "list.email_channel_disabled", "This list is not sent by mail."
 )
 
-SUBSCRIPTION_NOT_FOUND = Refusal(
-    Kind.NOT_FOUND, "subscription.not_found", "There is no subscription to this list."
+SUBSCRIPTION_NOT_FOUND = not_found(
+    "subscription.not_found", "There is no subscription to this list."
 )
-SUBSCRIPTION_NOT_PENDING = Refusal(
-    Kind.CONFLICT, "subscription.not_pending", "This subscription is not waiting any more."
+SUBSCRIPTION_NOT_PENDING = conflict(
+    "subscription.not_pending", "This subscription is not waiting any more."
 )
-SUBSCRIPTION_CHANGED = Refusal(
-    Kind.CONFLICT,
-    "subscription.changed",
-    "The subscription changed meanwhile; try again.",
+SUBSCRIPTION_CHANGED = conflict(
+    "subscription.changed", "The subscription changed meanwhile; try again."
 )
-SUBSCRIPTION_OPTED_OUT = Refusal(
-    Kind.CONFLICT,
-    "subscription.opted_out",
-    "This person opted out; only they can take it back.",
+SUBSCRIPTION_OPTED_OUT = conflict(
+    "subscription.opted_out", "This person opted out; only they can take it back."
 )
-MEMBER_NOT_FOUND = Refusal(
-    Kind.NOT_FOUND, "member.not_found", "There is no such member on this list."
-)
-TRANSFER_SAME_LIST = Refusal(
-    Kind.MALFORMED, "transfer.same_list", "query.dst_list_id must name another list."
-)
-PLAN_REQUIRED = Refusal(
-    Kind.FORBIDDEN, "plan.required", "Adding members in bulk needs the paid plan."
-)
+MEMBER_NOT_FOUND = not_found("member.not_found", "There is no such member on this list.")
+TRANSFER_SAME_LIST = malformed("transfer.same_list", "query.dst_list_id must name another list.")
+PLAN_REQUIRED = forbidden("plan.required", "Adding members in bulk needs the paid plan.")
 
-TRACE_MISSING = Refusal(Kind.MALFORMED, "trace.missing", "A trace_id is required.")
-TRACE_AMBIGUOUS = Refusal(
-    Kind.MALFORMED, "trace.ambiguous", "The request carries trace ids that differ."
-)
-TRACE_INVALID = Refusal(Kind.FORBIDDEN, "trace.invalid", "The trace id is not valid for this list.")
+TRACE_MISSING = malformed("trace.missing", "A trace_id is required.")
+TRACE_AMBIGUOUS = malformed("trace.ambiguous", "The request carries trace ids that differ.")
+TRACE_INVALID = forbidden("trace.invalid", "The trace id is not valid for this list.")
 
-CHALLENGE_MISSING = Refusal(
-    Kind.INVALID,
+CHALLENGE_MISSING = invalid(
     "challenge.missing",
     "{rules}",
     examples={"rules": "body.challenge-token: is required for this list"},
 )
-CHALLENGE_PROVIDER_MISMATCH = Refusal(
-    Kind.INVALID,
+CHALLENGE_PROVIDER_MISMATCH = invalid(
     "challenge.provider_mismatch",
     "body.challenge-provider: this list uses {provider}",
     field="body.challenge-provider",
     examples={"provider": "turnstile"},
 )
-CHALLENGE_FAILED = Refusal(
-    Kind.FORBIDDEN, "challenge.failed", "The challenge was not passed. Solve a new one."
-)
-CHALLENGE_UNAVAILABLE = Refusal(
-    Kind.UNAVAILABLE,
+CHALLENGE_FAILED = forbidden("challenge.failed", "The challenge was not passed. Solve a new one.")
+CHALLENGE_UNAVAILABLE = unavailable(
     "challenge.unavailable",
     "The challenge can't be checked at the moment. Try again with a new one.",
     retry_after=5,
 )
-CHALLENGE_NOT_CONFIGURED = Refusal(
-    Kind.UNAVAILABLE,
+CHALLENGE_NOT_CONFIGURED = unavailable(
     "challenge.not_configured",
     "Challenges of {provider} are not set up here.",
     retry_after=60,
     examples={"provider": "turnstile"},
 )
 
-EXPORT_NOT_FOUND = Refusal(
-    Kind.NOT_FOUND, "export.not_found", "There is no such file, or not any more."
-)
+EXPORT_NOT_FOUND = not_found("export.not_found", "There is no such file, or not any more.")

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Self
 
 from core.errors import DomainError, FieldProblem, Kind
@@ -69,3 +70,23 @@ class Refusal:
     def documented(self) -> str:
         """The sentence as the document shows it, with example values."""
         return self.sentence.format(**self.examples) if self.examples else self.sentence
+
+
+# One a kind, so that an entry of the catalogue reads ``not_found("list.not_found", "…")``.
+conflict = partial(Refusal, Kind.CONFLICT)
+damaged = partial(Refusal, Kind.DAMAGED)
+forbidden = partial(Refusal, Kind.FORBIDDEN)
+invalid = partial(Refusal, Kind.INVALID)
+malformed = partial(Refusal, Kind.MALFORMED)
+not_allowed = partial(Refusal, Kind.NOT_ALLOWED)
+not_found = partial(Refusal, Kind.NOT_FOUND)
+payment_needed = partial(Refusal, Kind.PAYMENT_NEEDED)
+provider_failed = partial(Refusal, Kind.PROVIDER_FAILED)
+range_refused = partial(Refusal, Kind.RANGE)
+rate_limited = partial(Refusal, Kind.RATE_LIMITED)
+stalled = partial(Refusal, Kind.STALLED)
+too_large = partial(Refusal, Kind.TOO_LARGE)
+too_slow = partial(Refusal, Kind.TOO_SLOW)
+unauthenticated = partial(Refusal, Kind.UNAUTHENTICATED)
+unavailable = partial(Refusal, Kind.UNAVAILABLE)
+unsupported_type = partial(Refusal, Kind.UNSUPPORTED_TYPE)

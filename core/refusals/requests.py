@@ -1,57 +1,54 @@
 """What is wrong with a request whatever it asks for, or with the service that should answer it."""
 
-from core.errors import DomainError, FieldProblem, Kind
-from core.refusals.refusal import Refusal
-
-BODY_NOT_JSON = Refusal(Kind.MALFORMED, "body.not_json", "The body is not JSON.")
-BODY_NOT_MULTIPART = Refusal(
-    Kind.MALFORMED,
-    "body.not_multipart",
-    "Send multipart/form-data with one file in the part 'file'.",
+from core.errors import DomainError, FieldProblem
+from core.refusals.refusal import (
+    conflict,
+    invalid,
+    malformed,
+    not_allowed,
+    not_found,
+    provider_failed,
+    rate_limited,
+    stalled,
+    too_large,
+    too_slow,
+    unavailable,
+    unsupported_type,
 )
-BODY_MALFORMED_FORM = Refusal(Kind.MALFORMED, "body.malformed", "The form can't be read.")
-BODY_MALFORMED_MULTIPART = Refusal(
-    Kind.MALFORMED,
+
+BODY_NOT_JSON = malformed("body.not_json", "The body is not JSON.")
+BODY_NOT_MULTIPART = malformed(
+    "body.not_multipart", "Send multipart/form-data with one file in the part 'file'."
+)
+BODY_MALFORMED_FORM = malformed("body.malformed", "The form can't be read.")
+BODY_MALFORMED_MULTIPART = malformed(
     "body.malformed",
     "The multipart body is malformed, cut short or over {most} parts.",
     examples={"most": 100},
 )
 # Of a file that is stored while it arrives, where the two can be told apart.
-BODY_MALFORMED_UPLOAD = Refusal(
-    Kind.MALFORMED, "body.malformed", "The multipart body is malformed."
-)
-BODY_CUT_SHORT = Refusal(Kind.MALFORMED, "body.malformed", "The multipart body is cut short.")
-BODY_LENGTH_INVALID = Refusal(
-    Kind.MALFORMED, "body.length_invalid", "Content-Length must be a number."
-)
-BODY_TOO_SLOW = Refusal(Kind.STALLED, "body.too_slow", "The body arrives too slowly.")
-BODY_TOO_LARGE = Refusal(
-    Kind.TOO_LARGE,
+BODY_MALFORMED_UPLOAD = malformed("body.malformed", "The multipart body is malformed.")
+BODY_CUT_SHORT = malformed("body.malformed", "The multipart body is cut short.")
+BODY_LENGTH_INVALID = malformed("body.length_invalid", "Content-Length must be a number.")
+BODY_TOO_SLOW = stalled("body.too_slow", "The body arrives too slowly.")
+BODY_TOO_LARGE = too_large(
     "body.too_large",
     "The body of this request has at most {megabytes} MB.",
     examples={"megabytes": 2},
 )
-BODY_NO_JSON_TYPE = Refusal(
-    Kind.UNSUPPORTED_TYPE,
-    "body.unsupported_type",
-    "Send JSON, with 'Content-Type: application/json'.",
+BODY_NO_JSON_TYPE = unsupported_type(
+    "body.unsupported_type", "Send JSON, with 'Content-Type: application/json'."
 )
-BODY_NO_FORM_TYPE = Refusal(Kind.UNSUPPORTED_TYPE, "body.unsupported_type", "Send a form.")
-BODY_NO_JSON_OR_FORM_TYPE = Refusal(
-    Kind.UNSUPPORTED_TYPE, "body.unsupported_type", "Send JSON or a form."
-)
-BODY_INVALID = Refusal(
-    Kind.INVALID,
+BODY_NO_FORM_TYPE = unsupported_type("body.unsupported_type", "Send a form.")
+BODY_NO_JSON_OR_FORM_TYPE = unsupported_type("body.unsupported_type", "Send JSON or a form.")
+BODY_INVALID = invalid(
     "body.invalid",
     "{field}: {rule}",
     examples={"field": "body.name", "rule": "Input should be a valid string"},
 )
-BODY_CHARACTER_INVALID = Refusal(
-    Kind.INVALID, "body.invalid", "A field has a character that is none."
-)
+BODY_CHARACTER_INVALID = invalid("body.invalid", "A field has a character that is none.")
 
-REQUEST_INVALID = Refusal(
-    Kind.MALFORMED,
+REQUEST_INVALID = malformed(
     "request.invalid",
     "{field}: {rule}",
     examples={
@@ -59,74 +56,53 @@ REQUEST_INVALID = Refusal(
         "rule": "Input should be less than or equal to 1000",
     },
 )
-REQUEST_TOO_SLOW = Refusal(
-    Kind.TOO_SLOW, "request.too_slow", "No answer within {seconds:g} s.", examples={"seconds": 45}
+REQUEST_TOO_SLOW = too_slow(
+    "request.too_slow", "No answer within {seconds:g} s.", examples={"seconds": 45}
 )
-REQUEST_FAILED = Refusal(Kind.PROVIDER_FAILED, "request.failed", "The work failed unexpectedly.")
+REQUEST_FAILED = provider_failed("request.failed", "The work failed unexpectedly.")
 
-ROUTE_NOT_FOUND = Refusal(Kind.NOT_FOUND, "route.not_found", "Not Found")
-ROUTE_METHOD_NOT_ALLOWED = Refusal(
-    Kind.NOT_ALLOWED, "route.method_not_allowed", "Method Not Allowed"
-)
+ROUTE_NOT_FOUND = not_found("route.not_found", "Not Found")
+ROUTE_METHOD_NOT_ALLOWED = not_allowed("route.method_not_allowed", "Method Not Allowed")
 
-QUEUE_UNAVAILABLE = Refusal(
-    Kind.UNAVAILABLE,
-    "queue.unavailable",
-    "The queue takes no work at the moment.",
-    retry_after=1,
+QUEUE_UNAVAILABLE = unavailable(
+    "queue.unavailable", "The queue takes no work at the moment.", retry_after=1
 )
-QUEUE_TOO_MANY_WAITERS = Refusal(
-    Kind.UNAVAILABLE,
-    "queue.too_many_waiters",
-    "Too many requests wait for a worker.",
-    retry_after=1,
+QUEUE_TOO_MANY_WAITERS = unavailable(
+    "queue.too_many_waiters", "Too many requests wait for a worker.", retry_after=1
 )
-SERVICE_BUSY = Refusal(
-    Kind.UNAVAILABLE, "service.busy", "Too much is being uploaded at the moment.", retry_after=1
+SERVICE_BUSY = unavailable(
+    "service.busy", "Too much is being uploaded at the moment.", retry_after=1
 )
-SERVICE_UNAVAILABLE = Refusal(
-    Kind.UNAVAILABLE,
-    "service.unavailable",
-    "A part of the service is not reachable.",
-    retry_after=1,
+SERVICE_UNAVAILABLE = unavailable(
+    "service.unavailable", "A part of the service is not reachable.", retry_after=1
 )
 # What a worker could not reach, in the words of the failure.
-SERVICE_UNREACHABLE = Refusal(
-    Kind.UNAVAILABLE,
-    "service.unavailable",
-    "{reason}",
-    examples={"reason": "object store: ConnectTimeoutError"},
+SERVICE_UNREACHABLE = unavailable(
+    "service.unavailable", "{reason}", examples={"reason": "object store: ConnectTimeoutError"}
 )
-DATABASE_UNUSABLE = Refusal(
-    Kind.UNAVAILABLE,
+DATABASE_UNUSABLE = unavailable(
     "service.unavailable",
     "The database is not usable: {reason}",
     retry_after=1,
     examples={"reason": "connection refused"},
 )
 
-IDEMPOTENCY_KEY_INVALID = Refusal(
-    Kind.MALFORMED,
-    "idempotency.key_invalid",
-    "An Idempotency-Key has 16 to 255 printable characters.",
+IDEMPOTENCY_KEY_INVALID = malformed(
+    "idempotency.key_invalid", "An Idempotency-Key has 16 to 255 printable characters."
 )
-IDEMPOTENCY_KEY_REUSED = Refusal(
-    Kind.INVALID,
+IDEMPOTENCY_KEY_REUSED = invalid(
     "idempotency.key_reused",
     "This Idempotency-Key was used for another request in the last 24 hours.",
 )
-IDEMPOTENCY_IN_PROGRESS = Refusal(
-    Kind.CONFLICT,
-    "idempotency.in_progress",
-    "A request with this Idempotency-Key is still under way.",
+IDEMPOTENCY_IN_PROGRESS = conflict(
+    "idempotency.in_progress", "A request with this Idempotency-Key is still under way."
 )
 
-RATE_LIMITED = Refusal(Kind.RATE_LIMITED, "rate.limited", "Too many requests; try again later.")
-CURSOR_INVALID = Refusal(
-    Kind.MALFORMED, "cursor.invalid", "query.cursor must be a next_cursor of an earlier page."
+RATE_LIMITED = rate_limited("rate.limited", "Too many requests; try again later.")
+CURSOR_INVALID = malformed(
+    "cursor.invalid", "query.cursor must be a next_cursor of an earlier page."
 )
-FILE_NOT_WRITTEN = Refusal(
-    Kind.MALFORMED,
+FILE_NOT_WRITTEN = malformed(
     "file.not_written",
     "{target}: {reason}",
     examples={"target": "members.csv", "reason": "Permission denied"},

@@ -11,7 +11,7 @@ class ChallengeProviderName(StrEnum):
 
 @dataclass(frozen=True)
 class ChallengeResponse:
-    """What a person's browser got from the provider's widget, and where it came from."""
+    """The token that the provider's widget gave to a browser, and that browser's IP address."""
 
     token: str
     action: str

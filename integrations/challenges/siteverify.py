@@ -1,7 +1,7 @@
 """The siteverify protocol, which the three providers share but for details.
 
-One POST of a form, one JSON object back. The details are data: a ``SiteVerifyProfile`` for each
-provider.
+A call is one POST of a form, and its reply one JSON object. The details are data: each provider has
+a ``SiteVerifyProfile``.
 Sources: developers.cloudflare.com/turnstile/get-started/server-side-validation, docs.hcaptcha.com,
 developers.google.com/recaptcha/docs/verify and /docs/v3.
 """
@@ -28,12 +28,12 @@ from integrations.http_client import (
 BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024)
 _RETRY_AFTER_SECONDS = 5
 _MIN_SCORE = 0.5
-# Some servers tell of a problem with status 400 and the usual object.
+# Some servers report a problem with status 400 and the usual object.
 _READABLE = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
 _HEADERS = {"Accept": "application/json"}
 
-# What providers say of a token that is not, or no longer, good. Every other code is about our
-# secret, our request or their service, and no person in front of a widget can mend that.
+# The codes of a token that is not, or no longer, good. Every other code is about our secret, our
+# request or the provider's service, and no person in front of a widget can mend that.
 _ABOUT_THE_TOKEN = frozenset(
     {
         "already-seen-response",
@@ -62,13 +62,13 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True)
 class SiteVerifyProfile:
-    """What sets a provider apart.
+    """The differences of one provider.
 
     Attributes:
         max_token_characters: Turnstile documents 2,048. The others promise no limit, and
             tokens of hCaptcha with more than 4,000 characters have been seen.
-        reports_action: so that a reply without one is about a widget that was shown without one.
-        may_score: a reply without a score is then of a version that knows no action either.
+        reports_action: a reply without an action then means that the widget was shown without one.
+        may_score: a reply without a score then comes from a version that knows no action either.
         sends_site_key: hCaptcha's secret is that of an account: without the site key it accepts
             tokens of all the account's sites.
     """
@@ -121,11 +121,15 @@ class SiteVerify:
     async def check(self, answer: ChallengeResponse) -> None:
         try:
             self._require_likely(answer.token)
-            self._judge(_read(await self._ask(answer)), answer)
+            form = self._form(answer)
+            reply = await self._client.send("POST", self._url, data=form, headers=_HEADERS)
+            self._judge(_read(reply), answer)
         except _Refused as refused:
             raise self._failed(str(refused)) from None
         except _Unanswered as unanswered:
             raise self._unavailable(str(unanswered)) from None
+        except HttpFailure as failure:
+            raise self._unavailable(reason_of(failure)) from None
 
     def _require_likely(self, token: str) -> None:
         """Refuse what no provider has made, without asking one."""
@@ -135,14 +139,6 @@ class SiteVerify:
             raise _Refused("token too long")
         if not token.isascii() or not token.isprintable():
             raise _Refused("token of strange characters")
-
-    async def _ask(self, answer: ChallengeResponse) -> HttpReply:
-        try:
-            return await self._client.send(
-                "POST", self._url, data=self._form(answer), headers=_HEADERS
-            )
-        except HttpFailure as failure:
-            raise _Unanswered(reason_of(failure)) from None
 
     def _form(self, answer: ChallengeResponse) -> dict[str, str]:
         form = {"secret": self._secret.get_secret_value(), "response": answer.token}
@@ -156,7 +152,9 @@ class SiteVerify:
         _require_success(reply)
         score = reply.get("score") if self._profile.may_score else None
         self._require_action(_text(reply, "action"), answer.action, is_scored=score is not None)
-        self._require_hostname(_text(reply, "hostname"))
+        hostname = _text(reply, "hostname").lower()
+        if self._hostnames and hostname and hostname not in self._hostnames:
+            raise _Refused("another hostname")
         if score is not None:
             _require_score(score)
 
@@ -164,10 +162,6 @@ class SiteVerify:
         is_due = self._profile.reports_action and (is_scored or not self._profile.may_score)
         if (reported or is_due) and reported != expected:
             raise _Refused("another action" if reported else "no action")
-
-    def _require_hostname(self, reported: str) -> None:
-        if self._hostnames and reported and reported.lower() not in self._hostnames:
-            raise _Refused("another hostname")
 
     def _failed(self, reason: str) -> DomainError:
         _log.info("challenge failed", provider=self._profile.provider, reason=reason)
@@ -201,7 +195,7 @@ def _require_success(reply: dict[str, object]) -> None:
     listed = codes if isinstance(codes, list) else [codes] if codes else []
     named = {code if isinstance(code, str) else "" for code in listed}
     known = sorted(named & (_ABOUT_THE_TOKEN | _ABOUT_US))
-    # Unknown codes are not logged: who knows what is in them.
+    # Unknown codes are not logged: they may hold anything.
     reason = ", ".join([*known, "an unknown code"] if len(known) < len(named) else known)
     if named <= _ABOUT_THE_TOKEN:
         raise _Refused(reason or "no reason given")

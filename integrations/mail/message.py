@@ -36,7 +36,7 @@ _POLICY = _AsWritten(linesep="\r\n")
 
 
 def compose(mail: Mail, sender: MailSender, address: str) -> bytes:
-    """The whole message to one address; raises ``mail.refused`` for what can't be written."""
+    """The whole message to one address; raises ``mail.refused`` if it can't be written."""
     message = EmailMessage(_POLICY)
     message["From"] = formataddr((sender.name, sender.address))
     message["To"] = address
@@ -69,7 +69,7 @@ def _checked(name: str, value: str) -> str:
 
 
 def _written(name: str, value: str) -> str:
-    """The value in ASCII; what is not, or looks encoded already, becomes encoded words."""
+    """The value in ASCII; other text, or text that looks encoded, becomes encoded words."""
     if value.isascii() and "=?" not in value:
         if len(name) + len(": ") + len(value) > _MAX_LINE_BYTES:
             raise MAIL_UNWRITABLE(what="A header")

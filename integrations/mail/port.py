@@ -13,14 +13,15 @@ class Mail:
     html: str
     # Such as List-Unsubscribe; From, To, Subject, Date and Message-ID are the adapter's.
     headers: Mapping[str, str] = field(default_factory=dict)
-    # The same at every attempt, so that whoever gets it twice can tell; letters, digits and "-".
+    # The same at every attempt, so that a recipient who gets the mail twice can tell. Letters,
+    # digits and "-".
     key: str | None = None
 
 
 class Mailer(Protocol):
     def send(self, mail: Mail) -> None:
-        """Hand the mail to whoever delivers it.
+        """Hand the mail to the server that delivers it.
 
-        Raises ``TransientError`` when trying again may help, a ``DomainError`` ``mail.refused``
-        when it won't: the address or the message was refused for good.
+        Raises ``TransientError`` when another try may help, and ``mail.refused`` when it won't: the
+        address or the message was refused for good.
         """

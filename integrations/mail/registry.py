@@ -1,4 +1,4 @@
-"""Picks who sends mail."""
+"""The mailer that the settings name."""
 
 from core.errors import TransientError
 from core.settings import Settings
@@ -8,14 +8,14 @@ from integrations.mail.smtp import SmtpMailer
 
 
 class UnconfiguredMailer:
-    """Sends nothing and loses nothing: the mail is tried again, and goes out once there is one."""
+    """Sends nothing and loses nothing: mail is tried again until a server is configured."""
 
     def send(self, mail: Mail) -> None:
         raise TransientError("PRESSROOM_MAIL_URL is not set: mail waits until it is")
 
 
 def mailer(settings: Settings) -> Mailer:
-    """Whoever the settings name; make it once a process."""
+    """Make it once a process."""
     if settings.mail_url is None:
         return UnconfiguredMailer()
     server = MailServer.parse(settings.mail_url.get_secret_value())

@@ -1,6 +1,6 @@
-"""Mail over SMTP (RFC 5321), a connection each.
+"""Mail over SMTP (RFC 5321), each on a connection of its own.
 
-Nothing raised or logged here repeats what a server said: its replies quote addresses.
+No error or log line repeats a server's words: its replies quote addresses.
 """
 
 import smtplib
@@ -23,11 +23,11 @@ from core.settings.mail_server import MailSecurity, MailSender, MailServer
 from integrations.mail.message import compose
 from integrations.mail.port import Mail
 
-# Each wait for the server. A call ends by it even when the network swallows everything.
+# The limit of each wait for the server: a call ends even when the network swallows everything.
 _TIMEOUT_SECONDS = 20.0
 
 _PERMANENT = range(500, 600)
-# RFC 4954: what is refused is the login, or that there was none. An operator can mend that.
+# RFC 4954: the login was refused or missing. An operator can mend that.
 _LOGIN_REFUSED = frozenset({530, 534, 535, 538})
 _TOO_LARGE = 552
 
@@ -46,16 +46,16 @@ class SmtpMailer:
         message = compose(mail, self.sender, address)
         options = [] if address.isascii() else ["SMTPUTF8", "BODY=8BITMIME"]
         try:
-            with closing(self._connect()) as link:
-                self._log_in(link)
-                _require_extensions(link, options)
-                link.sendmail(self.sender.address, [address], message, options)
-                # It is theirs now, whatever they answer to this.
+            with closing(self._connect()) as connection:
+                self._log_in(connection)
+                _require_extensions(connection, options)
+                connection.sendmail(self.sender.address, [address], message, options)
+                # The server has the mail now, whatever it answers to this.
                 with suppress(smtplib.SMTPException):
-                    link.quit()
+                    connection.quit()
         except smtplib.SMTPException as error:
             raise _verdict(error) from None
-        # ValueError: what smtplib makes of a login's challenge that can't be decoded.
+        # smtplib raises ValueError for a login's challenge that can't be decoded.
         except (OSError, ValueError) as error:
             raise TransientError(f"mail server: {type(error).__name__}") from None
 
@@ -64,23 +64,24 @@ class SmtpMailer:
         return ssl.create_default_context()
 
     def _connect(self) -> smtplib.SMTP:
-        # Named after the sender: looking up this machine's own name can take longer than any call.
+        # We introduce ourselves by the sender's domain: the lookup of this machine's own name can
+        # take longer than any call.
         name = self.sender.domain
         host, port, timeout = self.server.host, self.server.port, self.timeout
         if self.server.security is MailSecurity.TLS:
             return smtplib.SMTP_SSL(host, port, name, timeout=timeout, context=self._tls)
         return smtplib.SMTP(host, port, name, timeout=timeout)
 
-    def _log_in(self, link: smtplib.SMTP) -> None:
+    def _log_in(self, connection: smtplib.SMTP) -> None:
         if self.server.security is MailSecurity.STARTTLS:
-            link.starttls(context=self._tls)
+            connection.starttls(context=self._tls)
         if self.server.login is not None:
-            link.login(self.server.login.user, self.server.login.password)
+            connection.login(self.server.login.user, self.server.login.password)
 
 
-def _require_extensions(link: smtplib.SMTP, options: list[str]) -> None:
-    link.ehlo_or_helo_if_needed()
-    if "SMTPUTF8" in options and not link.has_extn("smtputf8"):
+def _require_extensions(connection: smtplib.SMTP, options: list[str]) -> None:
+    connection.ehlo_or_helo_if_needed()
+    if "SMTPUTF8" in options and not connection.has_extn("smtputf8"):
         raise MAIL_RECIPIENT_NOT_ASCII()
 
 
@@ -92,7 +93,7 @@ def _recipient(address: str) -> ValidatedEmail:
 
 
 def _verdict(error: smtplib.SMTPException) -> Exception:
-    """What a failed conversation means for the mail: another try, or the end."""
+    """The error of a failed conversation: one that is worth another try, or a refusal."""
     if isinstance(error, smtplib.SMTPNotSupportedError):
         return TransientError("mail server: offers no STARTTLS, or no login")
     code = _code(error)

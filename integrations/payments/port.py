@@ -1,8 +1,8 @@
-"""What Pressroom asks of a payment provider, and what it may learn from one.
+"""The port of payment providers: Pressroom's calls, and the facts that it may learn.
 
-A provider tells of a payment in many ways: a webhook, a page that a payer returns to, an answer to
-a question. Each becomes the same `Evidence`: facts that, once true, stay true, so that it doesn't
-matter in which order they arrive, or how often.
+A provider tells of a payment in many ways: by a webhook, by a page that the payer returns to, by
+the reply to a call. Each becomes the same `Evidence`: facts that, once true, stay true, so that
+neither their order nor their number matters.
 """
 
 from dataclasses import dataclass
@@ -48,44 +48,44 @@ class DisputeStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the provider said about one payment. A fact that it didn't mention is absent."""
+    """The facts that the provider named about one payment; ``None``: not named."""
 
-    # Which order: by our number, by the checkout's, or by the payment's own. One at least.
+    # The order, by at least one of: our number, the checkout's, the payment's own.
     order_id: int | None = None
     session_id: str | None = None
     payment_id: str | None = None
-    # What was asked for, in the minor unit, and in which currency, where the provider says it.
+    # The amount of the order in the minor unit, and its currency, where the provider says them.
     amount_minor: int | None = None
     currency: str | None = None
-    # The money is there; not merely promised.
+    # Whether the money has come, and isn't merely promised.
     paid: bool = False
-    # A promised payment (a bank debit, say) fell through: this checkout can't be paid any more.
+    # Whether a promised payment (a bank debit, say) fell through: the checkout can't be paid then.
     failed: bool = False
     expired: bool = False
     # Given back so far, in the minor unit.
     refunded_minor: int | None = None
     dispute: DisputeStatus | None = None
-    # What a dispute is about, in the minor unit: the whole payment or a part of it.
+    # The disputed amount in the minor unit: the whole payment or a part of it.
     disputed_minor: int | None = None
 
 
 @dataclass(frozen=True)
 class Event:
-    """One webhook's content, whose signature has been checked."""
+    """The content of a webhook whose signature has been checked."""
 
-    # Of the provider; the same for each delivery of one event.
+    # The provider's id; the same for each delivery of one event.
     id: str
     type: str
     created_at: datetime
-    # None for what is of no concern to orders.
+    # None for an event that doesn't concern orders.
     evidence: Evidence | None
 
 
 class Payments(Protocol):
     """One account at one provider. Every call has a time limit.
 
-    Calls raise ``TransientError`` for what may pass by itself (the provider is away, slow, or
-    limits us) and ``payments.refused`` (``provider_failed``) for what the provider refuses.
+    Calls raise ``TransientError`` for trouble that may pass by itself (the provider is away, slow,
+    or limits us) and ``payments.refused`` (``provider_failed``) for calls that it refuses.
     """
 
     channel: PaymentChannel
@@ -97,10 +97,10 @@ class Payments(Protocol):
         """All that the provider knows about a checkout now, refunds and disputes included."""
 
     def close(self, session_id: str) -> None:
-        """Let nobody pay from now on; a checkout that was paid or is closed stays what it is."""
+        """Accept no payment from now on; a checkout that was paid or is closed stays as it is."""
 
     def order_of(self, payment_id: str) -> int | None:
-        """Our number for the order a payment is for; none if it isn't one of ours."""
+        """Our number of the order that a payment is for; none if it isn't one of ours."""
 
     def event(self, body: bytes, signature: str) -> Event:
         """Read a webhook's raw body.

@@ -1,4 +1,4 @@
-"""Picks the accounts at payment providers that the settings name."""
+"""The accounts at payment providers that the settings name."""
 
 from functools import cached_property
 from threading import Lock
@@ -19,7 +19,7 @@ _RETRY_AFTER_SECONDS = 60
 class PaymentChannels:
     """The channels for which the settings have keys; make it once a process.
 
-    It costs nothing until somebody pays: Stripe's library is loaded at the first use.
+    It costs nothing until a payment: Stripe's library is loaded at the first use.
     """
 
     def __init__(self, given: Settings) -> None:
@@ -64,7 +64,7 @@ class PaymentChannels:
         raise TOPUP_CHANNEL_UNAVAILABLE(channel=channel)
 
     def event(self, body: bytes, signature: str) -> tuple[Payments, Event]:
-        """Read a webhook of whichever account it is signed for; raises as ``Payments.event``."""
+        """Read a webhook of the account that it is signed for; raises as ``Payments.event``."""
         refusal: DomainError | None = None
         for channel in self._accounts:
             account = self.channel(channel)

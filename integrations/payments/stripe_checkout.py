@@ -33,13 +33,13 @@ _TOLERANCE_SECONDS = 300
 # Stripe's bounds are 30 minutes and 24 hours by its own clock; ours may differ a little.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
 _MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
-# What else may be answered, or nothing at all, passes by itself.
+# Any other status, or no reply at all, is trouble that passes by itself.
 _REFUSALS = range(300, 500)
 _PASSING = frozenset(
     {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS}
 )
 
-# It logs whole answers for debugging, with what payers wrote into Stripe's page.
+# For debugging, the library logs whole replies, with the payers' input on Stripe's page.
 logging.getLogger("stripe").setLevel(logging.WARNING)
 
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class StripeCheckout:
         secret = self._webhook_secret.get_secret_value()
         try:
             stripe.WebhookSignature.verify_header(body, signature, secret, _TOLERANCE_SECONDS)
-        # The other two: what the library makes of a body or a header that is no text.
+        # The library raises the other two for a body or a header that is no text.
         except (stripe.SignatureVerificationError, ValueError, TypeError):
             raise WEBHOOK_SIGNATURE_INVALID() from None
 
@@ -168,7 +168,7 @@ class StripeCheckout:
 
 
 def _order(checkout: Checkout) -> Any:
-    """The parameters of a session. Any, since the library's type for them is a maze."""
+    """The parameters of a session; the library's type for them is a maze."""
     marks = facts.order_metadata(checkout.order_id)
     price = {
         "currency": checkout.currency.lower(),
@@ -205,7 +205,7 @@ def _moment(seconds: int) -> datetime:
 
 
 def _verdict(error: stripe.StripeError) -> Exception:
-    """What a failed call means: another try, or the end."""
+    """The error of a failed call: one that is worth another try, or a refusal."""
     status = error.http_status
     if status not in _REFUSALS or status in _PASSING:
         return TransientError(f"payments: {type(error).__name__} {status or ''}".rstrip())

@@ -1,4 +1,4 @@
-"""What Stripe's objects say about a payment, as evidence.
+"""Reads Stripe's objects as evidence about a payment.
 
 Sources: docs.stripe.com/api and docs.stripe.com/payments/checkout/fulfill-orders. Objects come from
 answers and from webhooks, whose API version is that of the endpoint; what is read here has been the
@@ -11,7 +11,7 @@ from typing import Any
 
 from integrations.payments.port import DisputeStatus, Evidence
 
-# Other shops may use the same account at Stripe, and count their orders too.
+# Other shops may use the same account at Stripe, and number their orders as we do.
 APPLICATION = "pressroom"
 
 Fields = Mapping[str, Any]
@@ -81,7 +81,7 @@ def charge_evidence(charge: Fields) -> Evidence | None:
 
 
 def dispute_evidence(dispute: Fields) -> Evidence | None:
-    """It names the payment alone, and not what was paid: so nothing of that is evidence here."""
+    """A dispute names the payment but not the amount paid, so that is no evidence here."""
     state = _DISPUTES.get(dispute.get("status", ""))
     payment_id = identifier(dispute.get("payment_intent"))
     if state is None or payment_id is None:
@@ -90,7 +90,7 @@ def dispute_evidence(dispute: Fields) -> Evidence | None:
 
 
 def worst_dispute(disputes: Iterable[Fields]) -> tuple[DisputeStatus | None, int | None]:
-    """One payment's disputes as one: lost if any is, else open if any is; and about how much."""
+    """The state and the sum of a payment's disputes: lost if any is, else open if any is."""
     found = [each for each in map(dispute_evidence, disputes) if each is not None]
     for state in (DisputeStatus.LOST, DisputeStatus.OPEN, DisputeStatus.WON):
         about = [each.disputed_minor or 0 for each in found if each.dispute is state]
@@ -100,7 +100,7 @@ def worst_dispute(disputes: Iterable[Fields]) -> tuple[DisputeStatus | None, int
 
 
 def identifier(value: object) -> str | None:
-    """The id of an object that is there in full or as its id alone."""
+    """The id of an object that Stripe gave in full or as its id alone."""
     if isinstance(value, Mapping):
         value = value.get("id")
     return value if isinstance(value, str) else None

@@ -12,7 +12,7 @@ from integrations.stock_photos.exchange import Exchange, QuotaReport
 from integrations.stock_photos.file_urls import file_url_of
 from integrations.stock_photos.port import Photo, PhotoProviderName
 
-# Who asks for more without an account is refused. Every page is then of this size, none is skipped.
+# Larger pages are refused without an account. Every page then has this size, so none is skipped.
 _MAX_PAGE_PHOTOS = 20
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 

@@ -10,7 +10,7 @@ class PhotoProviderName(StrEnum):
 
 @dataclass(frozen=True)
 class Quota:
-    """How many requests the provider grants in a window of time, as it said last."""
+    """The number of requests that a provider grants in a window of time, as it said last."""
 
     window: str
     limit: int
@@ -28,10 +28,10 @@ class Photo:
 class StockPhotos(Protocol):
     """Raises ``stockphoto.limit_reached`` (unavailable, with the provider's ``Retry-After``),
     ``stockphoto.unavailable``, ``stockphoto.too_slow``, ``stockphoto.failed`` (provider_failed) and
-    ``stockphoto.refused`` (malformed) for a request that the provider finds no sense in."""
+    ``stockphoto.refused`` (malformed) for a request that makes no sense to the provider."""
 
     name: PhotoProviderName
-    # Where its API is; the same for what has the same answers.
+    # The base URL of its API; part of the key of a cached search.
     origin: str
 
     def search(self, query: str, *, page: int, limit: int) -> str:
@@ -44,7 +44,7 @@ class StockPhotos(Protocol):
         """
 
     def download_url(self, photo: Photo) -> str:
-        """Tell the provider that the photo is used, and learn where its file is.
+        """Report the use of a photo, and get the URL of its file.
 
         Raises ``stockphoto.not_found``.
         """

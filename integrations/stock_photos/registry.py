@@ -22,7 +22,7 @@ class StockPhotoProviders:
             )
 
     def named(self, name: PhotoProviderName) -> StockPhotos:
-        """Raises ``stockphoto.not_configured`` (unavailable): who asks can't mend it."""
+        """Raises ``stockphoto.not_configured`` (unavailable): the caller can't mend it."""
         if name not in self._adapters:
             raise STOCKPHOTO_NOT_CONFIGURED(provider=name)
         return self._adapters[name]

@@ -1,7 +1,7 @@
 """Unsplash (unsplash.com/documentation).
 
-Its rules: photos are shown from its own addresses, each use is told to the ``download_location`` of
-the photo with the ``ixid`` it came with, and whoever took the photo is named.
+Its rules: photos are shown from Unsplash's own URLs, each use is reported to the photo's
+``download_location`` with the ``ixid`` that the search gave, and the photographer is named.
 """
 
 import re

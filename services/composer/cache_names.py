@@ -1,13 +1,13 @@
-"""What the composer keeps for a while, under names that tell nothing of what was asked."""
+"""Keys of the composer's cache, which tell nothing of the text that they stand for."""
 
 from core.keyring import Keyring
 
-# Keyed, so that a reader of Redis can't find out whether a text they guess was asked about.
+# Keyed, so that a reader of Redis can't check whether a post with a guessed text was sent.
 _PURPOSE = "composer-cache"
 
 
 def cache_key(keyring: Keyring, *parts: str) -> str:
-    """A name for what these parts decide. It says nothing of who asks: it is the same for all."""
+    """The cache key of a result that these parts alone decide; all callers share the entry."""
     message = bytearray()
     for part in parts:
         text = part.encode("utf-8", "surrogatepass")

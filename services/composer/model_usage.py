@@ -1,4 +1,4 @@
-"""How much the language model was used, summed over every worker in Redis."""
+"""Sums of the language model's use over all workers, kept in Redis."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from integrations.llm.port import Usage
 log = get_logger(__name__)
 
 _SUMS = "pressroom:llm-usage"
-# So that a model's name, which may hold any character but a space, ends where the rest begins.
+# A model's name may hold any character but this one.
 _APART = " "
 CALLS, TOKENS, SECONDS = "calls", "tokens", "seconds"
 
 
 def note(client: redis.Redis, usage: Usage) -> None:
-    """Never raises: a count that is lost is no reason to lose an answer."""
+    """Never raises: a lost count is no reason to lose an answer."""
     try:
         with client.pipeline(transaction=False) as together:
             together.hincrby(_SUMS, _name(CALLS, usage.outcome, usage.model), 1)
@@ -30,9 +30,9 @@ def note(client: redis.Redis, usage: Usage) -> None:
 
 
 def noted(client: redis.Redis) -> dict[tuple[str, str, str], float]:
-    """By what is counted, its outcome or direction, and the model."""
-    found = {}
+    """The sums by what is counted, its outcome or direction, and the model."""
     sums: dict[Any, Any] = client.hgetall(_SUMS)
+    found = {}
     for name, value in sums.items():
         what, which, model = name.decode().split(_APART, 2)
         found[what, which, model] = float(value)

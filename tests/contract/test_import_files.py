@@ -239,12 +239,12 @@ def test_a_file_is_counted_to_the_byte_while_it_comes(monkeypatch: pytest.Monkey
 
 def test_the_limit_of_an_import_is_two_gigabytes_whatever_is_declared() -> None:
     limit = next(each for each in LIMITS if each.path.match("/lists/7/imports"))
-    assert limit.most_bytes == 2 * 1024**3 + body_limits.MULTIPART_OVERHEAD_BYTES
-    assert (limit.refusal.code, limit.most_seconds) == ("import.too_large", 4 * 3600)
+    assert limit.max_bytes == 2 * 1024**3 + body_limits.MULTIPART_OVERHEAD_BYTES
+    assert (limit.refusal.code, limit.max_seconds) == ("import.too_large", 4 * 3600)
     assert not limit.path.match("/lists/7/imports/x")
 
     async def run() -> BoundedBody:
-        pieces = iter([limit.most_bytes - 1, 1, 1])
+        pieces = iter([limit.max_bytes - 1, 1, 1])
 
         class Piece(bytes):
             def __len__(self) -> int:

@@ -292,6 +292,7 @@ def test_committed_document_is_the_applications(document: dict[str, Any]) -> Non
     )
 
 
+@pytest.mark.slow
 def test_document_is_written_without_any_setting() -> None:
     written = subprocess.run(
         [sys.executable, "-m", "cli.openapi_document"],

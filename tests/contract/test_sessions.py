@@ -10,7 +10,7 @@ from services import erasure
 from services.access import sessions
 from tests.contract.conftest import KEY_HEADER
 from tests.contract.replies import data, problem
-from tests.stack import Owner, Stack
+from tests.stack import Owner, Stack, plain_client
 from tests.visiting import SESSION, Visitor, a_visitor, new_account, user_id_of
 
 ME = "/users/me"
@@ -133,7 +133,7 @@ def test_browsers_of_other_sites_read_nothing(member: Visitor) -> None:
 
 @pytest.mark.parametrize("value", ["", "x", "A" * 42, "A" * 43, "A" * 44, "é" * 43, "A" * 4000])
 def test_what_is_no_session_is_401(stack: Stack, value: str) -> None:
-    with httpx.Client(base_url=stack.api_url, timeout=60.0) as client:
+    with plain_client(base_url=stack.api_url) as client:
         cookie = f"{SESSION}={value}".encode("latin-1")
         code = "auth.invalid_credentials" if value else "auth.credentials_missing"
         problem(client.get(ME, headers=[(b"Cookie", cookie)]), 401, code)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.deployment import files
 
-pytestmark = pytest.mark.check
+pytestmark = [pytest.mark.check, pytest.mark.slow]
 
 # What each process loads by name as it starts, beside what its own modules import.
 PRODUCTION = (

@@ -91,9 +91,9 @@ class Poisoned:
     poison: list[int]
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def poisoned(make_stack: Callable[[str], Stack]) -> Poisoned:
-    """Apart from the others and begun with the first: losing three leases takes its time."""
+    """Apart from the others, and begun before those of its file: losing three leases takes long."""
     bench = make_bench(make_stack("poison"))
     worker = bench.start_worker(concurrency=2)
     neighbour = bench.enqueue(sleep=12)

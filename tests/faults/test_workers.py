@@ -12,6 +12,9 @@ from tests.probe.bench import Bench
 from tests.services.jobs.conftest import change
 from tests.stack import eventually
 
+# From the first test of this file on.
+pytestmark = pytest.mark.usefixtures("poisoned")
+
 
 def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(bench: Bench) -> None:
     paused = bench.start_worker(concurrency=1)

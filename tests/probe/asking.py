@@ -71,7 +71,7 @@ async def ask(
     seconds: float = 20.0,
 ) -> Envelope[dict[str, Any]]:
     question = {"text": text, "sleep": sleep, "steps": steps, "end": end}
-    call = state.calls.call(TASK, Lane.IO, question, seconds=seconds, same=same)
+    call = state.worker_calls.call(TASK, Lane.IO, question, seconds=seconds, same=same)
     return envelope(await while_connected(request.receive, call))
 
 

@@ -70,6 +70,7 @@ def test_a_login_takes_as_long_for_a_known_address_as_for_an_unknown_one(
     assert 0.5 < known / unknown < 2, sorted(timed)
 
 
+@pytest.mark.slow
 def test_as_much_is_hashed_where_there_is_no_password(a_hash: str) -> None:
     passwords.verify(None, "as it is once the first has come")
     spent = {}

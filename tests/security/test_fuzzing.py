@@ -99,6 +99,7 @@ def test_every_answer_is_one_that_the_document_tells_of(
     answers()
 
 
+@pytest.mark.stack
 def test_as_many_calls_were_made_as_was_meant() -> None:
     if len(CALLED) < len(OPERATIONS):
         pytest.skip("only some of the operations were chosen for this run")

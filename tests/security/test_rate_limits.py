@@ -24,7 +24,7 @@ from tests.contract.replies import problem
 from tests.contract.subscribers import trace_for
 from tests.faults.proxy import Proxy, proxied
 from tests.security.people import new_list
-from tests.stack import Stack, eventually
+from tests.stack import Stack, eventually, plain_client
 
 # By the day: windows are those of the clock, and a test must not see one end.
 MOST = {RateLimitName.DEFAULT: 8, RateLimitName.ANONYMOUS: 6, RateLimitName.LOGIN: 4}
@@ -75,7 +75,7 @@ def limited(stack: Stack, home: Path, redis: Proxy) -> Iterator[Callable[..., ht
         if key:
             headers["Authorization"] = f"Bearer {key}"
         url = f"http://{LOOPBACK}:{port}"
-        made.append(httpx.Client(base_url=url, headers=headers, timeout=30.0))
+        made.append(plain_client(base_url=url, headers=headers))
         return made[-1]
 
     yield make

@@ -85,6 +85,7 @@ def test_mails_are_forgotten_on_demand(mailbox: Mailbox) -> None:
     assert "There is no mail" in call(mailbox).text
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_bounded_in_number_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     mailbox = Mailbox()
     for number in range(MAX_MAILS + 2):

@@ -35,6 +35,8 @@ with embedded_services(Path(sys.argv[1])) as services:
     time.sleep(600)
 """
 
+pytestmark = pytest.mark.stack
+
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Path]:

@@ -24,6 +24,8 @@ from integrations.mail.smtp import SmtpMailer
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
 from tests.devstack.supervisor.waiting import runs, until, users_of
 
+pytestmark = pytest.mark.stack
+
 PROCESSES = {
     "postgres", "valkey", "s3", "api", "worker-io", "worker-media", "worker-bulk",
     "beat", "flower", "sandbox", "supervisor",

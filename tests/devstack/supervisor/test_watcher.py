@@ -51,6 +51,7 @@ def supervisor(tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
     return process, [int(word) for word in process.stdout.readline().split()]
 
 
+@pytest.mark.slow
 def test_a_killed_supervisor_leaves_no_process_not_even_grandchildren(
     supervisor: tuple[subprocess.Popen[str], list[int]],
 ) -> None:

@@ -92,6 +92,7 @@ def test_an_account_is_opened_once_whoever_asks_first(keys: StripeKeys) -> None:
     assert len(found) == 1
 
 
+@pytest.mark.slow
 def test_a_process_that_sees_no_money_does_not_load_the_library() -> None:
     check = (
         "import sys; import api.app, workers.app, integrations.payments.registry; "
@@ -101,6 +102,7 @@ def test_a_process_that_sees_no_money_does_not_load_the_library() -> None:
     subprocess.run([sys.executable, "-c", check], check=True)
 
 
+@pytest.mark.slow
 def test_events_of_the_running_sandbox_find_their_account(
     sandbox: SandboxPayments,
     sandbox_url: str,

@@ -13,7 +13,7 @@ from devstack.sandbox.stripe.keys import StripeKeys
 from devstack.sandbox.stripe.records import CheckoutSession
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.payments import SandboxPayments, an_order
-from tests.stack import eventually
+from tests.stack import eventually, plain_client
 from tests.webhooks import Receiver
 
 ORDER = {
@@ -30,7 +30,7 @@ ORDER = {
 @pytest.fixture
 def http(sandbox_url: str, keys: StripeKeys) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {keys.secret_key}"}
-    with httpx.Client(base_url=f"{sandbox_url}/stripe/v1", headers=headers, timeout=30) as client:
+    with plain_client(base_url=f"{sandbox_url}/stripe/v1", headers=headers) as client:
         yield client
 
 

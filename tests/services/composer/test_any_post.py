@@ -17,6 +17,7 @@ generated = settings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(sized(120, 7200))
 @generated
 @given(posts)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,6 +70,7 @@ def unless_refused(write: Callable[[], Product]) -> Product | None:
         return None
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(post=posts, answer=_answers)
 def test_any_answer_about_any_post_keeps_the_rules_or_is_refused(post: Post, answer: str) -> None:

@@ -78,6 +78,7 @@ def test_mentions_are_handles_and_no_mail_addresses() -> None:
     assert plain.mentions == {"@anna", "@bob"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     "[ ![ []( ** *a_ ` > - <div> <b> <font><p> <table><td> <!-- <![CDATA[ <a &amp; & <p>a</p>\n "

@@ -131,6 +131,7 @@ def agree(candidates: list[str]) -> int:
     return sum(not isinstance(one, InvalidAddress) for one in found)
 
 
+@pytest.mark.slow
 def test_verdict_and_spelling_equal_the_librarys_on_a_large_corpus() -> None:
     taken = agree(corpus(CORPUS))
 

@@ -160,6 +160,7 @@ def test_bomb_is_refused_once_it_passes_its_ratio(kind: str) -> None:
     assert "200 times" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gzip", "zip"])
 def test_small_repetitive_file_is_no_bomb(kind: str) -> None:
     data = b"email\n" + b"member@example.com\n" * 50_000
@@ -177,6 +178,7 @@ def test_more_than_the_limit_is_refused_while_it_comes(
     refused(FILE if kind == "plain" else bomb(kind, FILE), "import.expands_too_much")
 
 
+@pytest.mark.slow
 def test_bomb_is_not_expanded_further_than_its_limit() -> None:
     given = 0
 

@@ -63,6 +63,7 @@ def lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
     return who, draw(st.booleans()), Line("", name, tier, expiry, left)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=sized(16, 2000),
     database=None,

@@ -87,6 +87,7 @@ def peak_of(read: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_memory_stays_bounded_whatever_the_file(shape: str) -> None:
     file = Generated(SHAPES[shape]())

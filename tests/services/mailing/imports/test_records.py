@@ -144,6 +144,7 @@ def test_long_cell_over_many_lines_is_read_whole() -> None:
     assert row.cells[1] == note
 
 
+@pytest.mark.slow
 def test_file_of_nothing_but_stray_quotes_is_read_in_one_go() -> None:
     line = 'a"b,"c@example.com\n'
 

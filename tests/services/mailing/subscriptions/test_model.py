@@ -3,6 +3,7 @@ subscriptions, through the public interface, against the rules in plain words (`
 
 from typing import ClassVar
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -361,6 +362,7 @@ class Subscriptions(RuleBasedStateMachine):
         return observe(self.acting.resources, list(self.ids.values()), self.known())
 
 
+@pytest.mark.slow
 def test_no_sequence_of_acts_goes_against_what_a_person_said(acting: Acting) -> None:
     Subscriptions.acting = acting
     Subscriptions.owners = [acting.stack.new_owner(), acting.stack.new_owner()]

@@ -19,6 +19,8 @@ from services.media.images import converter as process_module
 from services.media.images.conversion import convert
 from tests.services.media.images.samples import encoded, one_of_each, picture, png, rgba_rows
 
+pytestmark = pytest.mark.stack
+
 ROOT = Path(__file__).parents[4]
 MB = 1024 * 1024
 

@@ -104,6 +104,7 @@ def chosen(name: str) -> bool:
     return FULL or listed or special or zlib.crc32(name.encode()) % 3 == 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_public_image_is_refused_or_looks_as_pillow_reads_it(
     public_images: dict[str, Path],

@@ -1,6 +1,6 @@
 import pytest
 
-from api.bodies.boolean_words import boolean_of
+from api.bodies.forms import boolean_of
 
 
 @pytest.mark.parametrize(
