@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from services.composer.offline.tokens import tokenizer
+from services.composer.offline.tokenizers import tokenizer
 from services.composer.text.words import fold_word, words_of
 
 _CHARACTER = re.compile(r"[\u3400-\u9fff]|[^\W_]+")

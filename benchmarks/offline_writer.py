@@ -13,7 +13,7 @@ from Stemmer import Stemmer
 from benchmarks.corpus import LANGUAGES, samples
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from services.composer import offline
-from services.composer.offline.tokens import tokenizer
+from services.composer.offline.tokenizers import tokenizer
 from services.composer.post import MetadataField, PlainPost, Post
 from services.composer.text.markup import read
 from services.composer.text.words import sentences_of, words_of

@@ -8,7 +8,7 @@ from benchmarks.corpus import LANGUAGES, Sample, samples
 from benchmarks.likeness import precision, rouge_l
 from benchmarks.measure import Finding
 from services.composer import offline, rules
-from services.composer.offline.tokens import tokenizer
+from services.composer.offline.tokenizers import tokenizer
 from services.composer.post import MetadataField, PlainPost
 from services.composer.text.markup import read
 from services.composer.text.words import sentences_of

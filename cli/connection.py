@@ -32,9 +32,9 @@ def _attach_to_running_stack() -> None:
     if "PRESSROOM_DATABASE_URL" in os.environ or find_spec("devstack") is None:
         return
     from devstack.supervisor import run_settings
-    from devstack.supervisor.home import home
+    from devstack.supervisor.home import home_folder
 
-    for name, value in run_settings.settings_of(home.from_environment()).items():
+    for name, value in run_settings.settings_of(home_folder.from_environment()).items():
         os.environ.setdefault(name, value)
 
 

@@ -47,9 +47,9 @@ def reset(
 ) -> None:
     """Stop the stack and delete its data: database, queues, images, keys and logs."""
     from devstack.supervisor import commands
-    from devstack.supervisor.home import home
+    from devstack.supervisor.home import home_folder
 
-    place = home.from_environment()
+    place = home_folder.from_environment()
     if not yes:
         typer.confirm(f"Delete all data in {place.path}?", abort=True, err=True)
     raise typer.Exit(commands.reset(as_json=as_json))

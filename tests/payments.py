@@ -16,7 +16,7 @@ from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
 from devstack.sandbox.providers import payments
 from devstack.sandbox.stripe.keys import StripeKeys
-from devstack.sandbox.stripe.server import StripeServer
+from devstack.sandbox.stripe.stripe_server import StripeServer
 from integrations.payments.port import Checkout, PaymentChannel
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.stack import eventually, plain_client

@@ -15,8 +15,8 @@ from services.composer import model_usage
 from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos, note_quotas
 from services.media.images import ConverterProcess
+from storage.redis.request_leases import RequestLeases
 from storage.resources import open_resources
-from workers.request_leases import RequestLeases
 
 if TYPE_CHECKING:
     from services.composer.writers import MetadataWriter

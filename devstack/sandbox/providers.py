@@ -9,7 +9,7 @@ from devstack.sandbox.llm import router as llm_router
 from devstack.sandbox.mailbox import Mailbox
 from devstack.sandbox.stock_photos import openverse, unsplash
 from devstack.sandbox.stripe.keys import StripeKeys
-from devstack.sandbox.stripe.server import StripeServer
+from devstack.sandbox.stripe.stripe_server import StripeServer
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from devstack.supervisor import supervisor
+from devstack.supervisor import supervision
 from devstack.supervisor.display import Display, print_json, show_run
 from devstack.supervisor.embedded.stack import services_lock
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home import run_file
-from devstack.supervisor.home.home import (
+from devstack.supervisor.home.home_folder import (
     MAX_STOP_SECONDS,
     Home,
     Lock,
@@ -53,8 +53,8 @@ def supervise(*, as_json: bool) -> int:
     """Run the stack in this process until it is told to stop."""
     home = from_environment()
     try:
-        supervisor.run(home, Display(as_json=as_json))
-    except supervisor.AlreadyRunningError:
+        supervision.run(home, Display(as_json=as_json))
+    except supervision.AlreadyRunningError:
         return _show_running(home, as_json=as_json)
     except StackError as error:
         return _fail(error)

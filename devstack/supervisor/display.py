@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from devstack.supervisor.home.run_file import Run
-from devstack.supervisor.processes.child import Child, ChildState
+from devstack.supervisor.processes.supervised_child import Child, ChildState
 
 _STYLES = {
     ChildState.WAITING: ("·", "dim"),

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from core.errors import TransientError
 from core.settings import SettingsError, load_settings
 from devstack.sandbox.stock_photos.pictures import draw
-from devstack.supervisor.home import demo, home, secrets_file
+from devstack.supervisor.home import demo, home_folder, secrets_file
 from storage.migrations.run import migrate
 from storage.resources import open_resources
 
@@ -23,7 +23,7 @@ _SAMPLE_PHOTO_PIXELS = (4000, 3000)
 
 
 def main() -> int:
-    place = home.from_environment()
+    place = home_folder.from_environment()
     if not place.sample_photo.exists():
         unfinished = place.sample_photo.with_suffix(".part")
         unfinished.write_bytes(draw("sample", *_SAMPLE_PHOTO_PIXELS))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from devstack import LOOPBACK
 from devstack.sandbox.sandbox_settings import WEBHOOK_PATH
-from devstack.supervisor.home.home import Home
+from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.processes.program import Program
 
 LANES = ("io", "media", "bulk")

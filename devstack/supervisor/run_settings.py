@@ -2,7 +2,7 @@ from devstack.sandbox.sandbox_settings import llm_settings
 from devstack.supervisor.embedded.stack import common_settings
 from devstack.supervisor.home import run_file
 from devstack.supervisor.home.environment import own_settings
-from devstack.supervisor.home.home import Home
+from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.home.secrets_file import load_or_create
 
 

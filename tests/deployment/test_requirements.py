@@ -36,7 +36,7 @@ PRODUCTION = (
     *("psycopg2", "httptools", "uvicorn.protocols.http.httptools_impl", "rich.table"),
 )
 DEVELOPMENT = (
-    "devstack.supervisor.supervisor",
+    "devstack.supervisor.supervision",
     "devstack.supervisor.commands",
     "devstack.supervisor.prepare",
     "devstack.sandbox.__main__",

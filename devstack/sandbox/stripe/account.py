@@ -3,14 +3,14 @@
 from collections import OrderedDict
 from collections.abc import Callable
 
-from devstack.sandbox.stripe.objects import (
+from devstack.sandbox.stripe.records import CheckoutSession, Dispute, Payment, Refund
+from devstack.sandbox.stripe.stripe_objects import (
     Object,
     charge_object,
     dispute_object,
     payment_object,
     session_object,
 )
-from devstack.sandbox.stripe.records import CheckoutSession, Dispute, Payment, Refund
 
 MAX_SESSIONS = 2_000
 

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from devstack.sandbox.stripe.account import Account, ActionNotPossible
 from devstack.sandbox.stripe.gateway import InjectedFailure, StripeGateway
-from devstack.sandbox.stripe.objects import Object
 from devstack.sandbox.stripe.records import CheckoutSession
+from devstack.sandbox.stripe.stripe_objects import Object
 from devstack.sandbox.stripe.webhook_sender import (
     DeliveryMode,
     DeliveryVariant,

@@ -14,11 +14,11 @@ from fastapi import Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from devstack.sandbox.stripe.forms import Params, decode
 from devstack.sandbox.stripe.keys import StripeKeys
-from devstack.sandbox.stripe.objects import API_VERSION, Object
-from devstack.sandbox.stripe.problems import StripeProblem
 from devstack.sandbox.stripe.records import new_id
+from devstack.sandbox.stripe.stripe_forms import Params, decode
+from devstack.sandbox.stripe.stripe_objects import API_VERSION, Object
+from devstack.sandbox.stripe.stripe_problems import StripeProblem
 
 _MAX_KEPT_KEYS = 5_000
 _MAX_BODY_BYTES = 64 * 1024

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, Field
 
 from devstack.sandbox.stripe.keys import StripeKeys
-from devstack.sandbox.stripe.objects import API_VERSION, Object
 from devstack.sandbox.stripe.records import new_id, now
+from devstack.sandbox.stripe.stripe_objects import API_VERSION, Object
 
 if TYPE_CHECKING:
     import httpx2

@@ -17,7 +17,7 @@ from devstack.supervisor.embedded import closed_folders
 from devstack.supervisor.embedded.packages import directory_of, missing
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home import environment
-from devstack.supervisor.home.home import Home
+from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.home.private_files import write_private
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.spawn import run_to_end

@@ -13,7 +13,7 @@ from minio.error import MinioException
 from devstack import LOOPBACK
 from devstack.supervisor.embedded.packages import file_of
 from devstack.supervisor.home import environment
-from devstack.supervisor.home.home import Home
+from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.home.private_files import write_private
 from devstack.supervisor.processes.ports import PortPicker, is_free
 from devstack.supervisor.processes.program import Program

@@ -13,7 +13,7 @@ from devstack.supervisor.embedded.postgres import Postgres
 from devstack.supervisor.embedded.s3 import S3, pick_ports
 from devstack.supervisor.embedded.valkey import Valkey
 from devstack.supervisor.errors import StackError
-from devstack.supervisor.home.home import MAX_STOP_SECONDS, Home, Lock
+from devstack.supervisor.home.home_folder import MAX_STOP_SECONDS, Home, Lock
 from devstack.supervisor.home.secrets_file import Secrets, load_or_create
 from devstack.supervisor.processes.group import Group
 from devstack.supervisor.processes.ports import PortPicker

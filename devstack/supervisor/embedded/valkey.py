@@ -7,7 +7,7 @@ from pathlib import Path
 from devstack import LOOPBACK
 from devstack.supervisor.embedded.packages import directory_of, missing
 from devstack.supervisor.home import environment
-from devstack.supervisor.home.home import Home
+from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.processes.program import Program
 
 

@@ -1,7 +1,7 @@
 """Demo data: an owner on the paid plan, their API key and a list."""
 
 from core.errors import DomainError
-from devstack.supervisor.home.home import Home
+from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.home.private_files import read_json_object, write_private_json
 from models import Plan, User
 from services.access import api_keys

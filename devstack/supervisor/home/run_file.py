@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from devstack.supervisor.home.home import Home
+from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.home.private_files import write_private
 
 

@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass, field
 
 from devstack.supervisor.errors import StackError
-from devstack.supervisor.home.home import Home
+from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.home.private_files import read_json_object, write_private_json
 
 

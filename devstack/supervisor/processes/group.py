@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from devstack.supervisor.errors import StackError
-from devstack.supervisor.processes.child import Child, ChildState
 from devstack.supervisor.processes.program import Program
+from devstack.supervisor.processes.supervised_child import Child, ChildState
 from devstack.supervisor.processes.watcher_client import Watcher
 
 _MAX_START_ATTEMPTS = 3

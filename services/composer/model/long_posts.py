@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from integrations.llm.port import CompletionRequest, LanguageModel
-from services.composer.model import answers, prompts, tokens
+from services.composer.model import answers, prompts, token_estimates
 from services.composer.model.time_budget import MAX_CALL_SECONDS, MIN_CALL_SECONDS, TimeBudget
 from services.composer.post import PlainPost
 
@@ -18,19 +18,19 @@ def material(plain: PlainPost, llm: LanguageModel, budget: TimeBudget) -> str:
     room -= prompts.OVERHEAD_TOKENS + prompts.REPAIR_TOKENS
     head = _head(plain)
     body = "\n\n".join(plain.paragraphs)
-    left = room - tokens.estimate(head)
-    if tokens.estimate(body) <= left:
+    left = room - token_estimates.estimate(head)
+    if token_estimates.estimate(body) <= left:
         return f"{head}{body}"
     parts = _chosen(list(_parts(plain, room)))
     condensed = [_condensed(part, llm, budget) for part in parts]
     return head + "\n\n".join(
-        tokens.truncate_to_tokens(each, left // len(parts) - 2) for each in condensed
+        token_estimates.truncate_to_tokens(each, left // len(parts) - 2) for each in condensed
     )
 
 
 def _head(plain: PlainPost) -> str:
-    title = tokens.truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)
-    headings = tokens.truncate_to_tokens("\n".join(plain.headings), _MAX_HEADING_TOKENS)
+    title = token_estimates.truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)
+    headings = token_estimates.truncate_to_tokens("\n".join(plain.headings), _MAX_HEADING_TOKENS)
     return "".join(f"{each}\n\n" for each in (f"Title: {title}" if title else "", headings) if each)
 
 
@@ -39,8 +39,8 @@ def _parts(plain: PlainPost, room: int) -> Iterator[str]:
     gathered: list[str] = []
     size = 0
     for paragraph in plain.paragraphs:
-        for piece in tokens.split_by_tokens(paragraph, room):
-            more = tokens.estimate(piece) + 1
+        for piece in token_estimates.split_by_tokens(paragraph, room):
+            more = token_estimates.estimate(piece) + 1
             if gathered and size + more > room:
                 yield "\n\n".join(gathered)
                 gathered, size = [], 0
@@ -60,7 +60,7 @@ def _chosen(parts: list[str]) -> list[str]:
 
 def _condensed(part: str, llm: LanguageModel, budget: TimeBudget) -> str:
     """A part's main points; its beginning when time is short or the answer can't be read."""
-    beginning = tokens.truncate_to_tokens(part, prompts.MAX_PART_TOKENS)
+    beginning = token_estimates.truncate_to_tokens(part, prompts.MAX_PART_TOKENS)
     # The question about the whole needs its time.
     spare = budget.left - MAX_CALL_SECONDS
     if spare < MIN_CALL_SECONDS:

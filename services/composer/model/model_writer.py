@@ -9,7 +9,7 @@ from core.errors import DomainError
 from core.refusals.composer import COMPOSER_ANSWER_UNUSABLE
 from integrations.llm.port import CompletionRequest, LanguageModel
 from services.composer import rules
-from services.composer.model import answers, long_posts, prompts, tokens
+from services.composer.model import answers, long_posts, prompts, token_estimates
 from services.composer.model.time_budget import TimeBudget
 from services.composer.post import MetadataField, PlainPost, PostMetadata
 
@@ -99,7 +99,7 @@ def _asked(
     mark, given = prompts.delimited(material)
     told = prompts.instructions(task.prompt, mark)
     if failed is not None:
-        answer = tokens.truncate_to_tokens(failed.text, prompts.REPAIR_TOKENS // 2)
+        answer = token_estimates.truncate_to_tokens(failed.text, prompts.REPAIR_TOKENS // 2)
         more, report = prompts.repair_prompt(failed.faults, answer)
         told, given = f"{told}\n\n{more}", f"{given}\n\n{report}"
     reply = llm.ask(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from services.composer.offline.language import language_of
-from services.composer.offline.tokens import Word, tokenizer
+from services.composer.offline.tokenizers import Word, tokenizer
 from services.composer.post import PlainPost
 from services.composer.text.words import sentences_of
 

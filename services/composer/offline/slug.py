@@ -1,7 +1,7 @@
 import re
 
 from services.composer.offline.document import Document
-from services.composer.offline.tokens import japanese_readings
+from services.composer.offline.tokenizers import japanese_readings
 from services.composer.post import PlainPost
 from services.composer.rules import fit_slug
 from services.composer.text.characters import transliterate

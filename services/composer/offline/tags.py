@@ -10,7 +10,7 @@ from math import log1p, sqrt
 
 from services.composer.offline import cues
 from services.composer.offline.document import Document
-from services.composer.offline.tokens import Word
+from services.composer.offline.tokenizers import Word
 from services.composer.post import PlainPost
 from services.composer.rules import MIN_TAGS, fit_tags
 from services.composer.text.words import content_words, words_of

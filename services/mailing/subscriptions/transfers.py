@@ -50,23 +50,27 @@ def transfer(
     there = changes.find(uow, target.id, user_id)
     merged = merge(leaving, there, opted_out)
     if there is None:
-        arriving = Subscription(
-            list_id=target.id,
-            user_id=user_id,
-            name=leaving.name,
-            email=leaving.email,
-            source="transfer",
-            confirmation_asked_at=leaving.confirmation_asked_at,
-            **asdict(merged),
-        )
-        there = changes.add(uow, arriving, "transferred_in", actor)
+        there = changes.add(uow, _arriving(leaving, target, merged), "transferred_in", actor)
     else:
         changes.change(uow, there, "transferred_in", actor, **asdict(merged))
     if leaving.status == SubscriptionStatus.PENDING:
         _move_confirmation(uow, leaving, there, actor)
-    removed = SubscriptionStatus.REMOVED
-    changes.change(uow, leaving, "transferred_away", actor, status=removed)
+    changes.change(uow, leaving, "transferred_away", actor, status=SubscriptionStatus.REMOVED)
     return 1
+
+
+def _arriving(
+    leaving: Subscription, target: MailingList, merged: MergedSubscription
+) -> Subscription:
+    return Subscription(
+        list_id=target.id,
+        user_id=leaving.user_id,
+        name=leaving.name,
+        email=leaving.email,
+        source="transfer",
+        confirmation_asked_at=leaving.confirmation_asked_at,
+        **asdict(merged),
+    )
 
 
 def _carry_opt_outs(

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from devstack.sandbox.stripe.forms import decode
-from devstack.sandbox.stripe.problems import StripeProblem
+from devstack.sandbox.stripe.stripe_forms import decode
+from devstack.sandbox.stripe.stripe_problems import StripeProblem
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from core.keyring import Keyring
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home import secrets_file
-from devstack.supervisor.home.home import Home, Lock, from_environment, supervisor_pid
+from devstack.supervisor.home.home_folder import Home, Lock, from_environment, supervisor_pid
 from devstack.supervisor.home.private_files import write_private, write_private_json
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from services.composer.model import answers, tokens
+from services.composer.model import answers, token_estimates
 from services.composer.post import MetadataField, PostMetadata
 
 SUMMARY = frozenset({MetadataField.SUMMARY})
@@ -59,13 +59,13 @@ def test_blank_items_are_none() -> None:
 
 @pytest.mark.parametrize("text", ["", "bees", "Пчёлы живут", "蜜蜂住在桑给巴尔", "🐝" * 50])
 def test_a_clipped_text_is_a_beginning_that_fits(text: str) -> None:
-    clipped = tokens.truncate_to_tokens(text * 50, 40)
+    clipped = token_estimates.truncate_to_tokens(text * 50, 40)
     assert (text * 50).startswith(clipped)
-    assert tokens.estimate(clipped) <= 40
+    assert token_estimates.estimate(clipped) <= 40
 
 
 @pytest.mark.parametrize("text", ["bees live here " * 100, "蜜" * 1000, "a" * 1000])
 def test_pieces_are_the_whole_text_in_order(text: str) -> None:
-    pieces = list(tokens.split_by_tokens(text, 50))
+    pieces = list(token_estimates.split_by_tokens(text, 50))
     assert "".join("".join(pieces).split()) == "".join(text.split())
-    assert all(0 < tokens.estimate(piece) <= 50 for piece in pieces)
+    assert all(0 < token_estimates.estimate(piece) <= 50 for piece in pieces)

@@ -1,3 +1,5 @@
+"""Keeps the leases of request-only work while a process works at it."""
+
 import threading
 import time
 from collections.abc import Iterator
@@ -7,8 +9,11 @@ from storage.redis.request_work import RENEW_EVERY_SECONDS, RequestLease
 
 
 class RequestLeases:
-    """Renews the leases of this process's work, so that equal requests wait for its answers. The
-    leases end with the process, so that no caller waits for the answer of a dead worker."""
+    """Renews the leases of the requests that this process works at.
+
+    While a lease holds, equal requests wait for this process's result instead of starting a run of
+    their own. The leases end with the process, so that no request waits for a process that is gone.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

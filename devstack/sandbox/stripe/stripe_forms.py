@@ -4,7 +4,7 @@ import re
 from typing import Any
 from urllib.parse import parse_qsl
 
-from devstack.sandbox.stripe.problems import StripeProblem
+from devstack.sandbox.stripe.stripe_problems import StripeProblem
 
 _NAME = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)\Z")
 _MAX_FIELDS = 200

@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from devstack.sandbox.stripe import objects
+from devstack.sandbox.stripe import stripe_objects
 from devstack.sandbox.stripe.account import Account, ActionNotPossible
-from devstack.sandbox.stripe.forms import Params
 from devstack.sandbox.stripe.gateway import StripeGateway
-from devstack.sandbox.stripe.objects import Object
-from devstack.sandbox.stripe.problems import StripeProblem, missing
 from devstack.sandbox.stripe.records import CheckoutSession, Payment
+from devstack.sandbox.stripe.stripe_forms import Params
+from devstack.sandbox.stripe.stripe_objects import Object
+from devstack.sandbox.stripe.stripe_problems import StripeProblem, missing
 from devstack.sandbox.stripe.webhook_sender import WebhookSender
 
 _KNOWN = frozenset(
@@ -34,9 +34,9 @@ class StripeOperations:
         self._account = account
         self._sender = sender
         self._by_name = {
-            "payment_intent": lambda an_id: objects.payment_object(self.payment(an_id)),
-            "latest_charge": lambda an_id: objects.charge_object(self.payment(an_id)),
-            "charge": lambda an_id: objects.charge_object(self.payment(an_id)),
+            "payment_intent": lambda an_id: stripe_objects.payment_object(self.payment(an_id)),
+            "latest_charge": lambda an_id: stripe_objects.charge_object(self.payment(an_id)),
+            "charge": lambda an_id: stripe_objects.charge_object(self.payment(an_id)),
         }
 
     def session(self, session_id: str) -> CheckoutSession:
@@ -59,10 +59,10 @@ class StripeOperations:
             session.expires_at - time.time() + 1,
             lambda: self._account.expire_due(int(time.time())),
         )
-        return objects.session_object(session)
+        return stripe_objects.session_object(session)
 
     def show_session(self, session_id: str, given: Params) -> Object:
-        return self._expanded(objects.session_object(self.session(session_id)), given)
+        return self._expanded(stripe_objects.session_object(self.session(session_id)), given)
 
     def expire(self, session_id: str, _: Params) -> Object:
         session = self.session(session_id)
@@ -72,13 +72,13 @@ class StripeOperations:
                 f"This Checkout Session has a status of `{session.status}`."
             )
         self._account.expire(session)
-        return objects.session_object(session)
+        return stripe_objects.session_object(session)
 
     def show_payment(self, payment_id: str, given: Params) -> Object:
-        return self._expanded(objects.payment_object(self.payment(payment_id)), given)
+        return self._expanded(stripe_objects.payment_object(self.payment(payment_id)), given)
 
     def show_charge(self, charge_id: str, given: Params) -> Object:
-        return self._expanded(objects.charge_object(self.payment(charge_id)), given)
+        return self._expanded(stripe_objects.charge_object(self.payment(charge_id)), given)
 
     def refund(self, given: Params) -> Object:
         payment = self.payment(given.get("payment_intent") or _text(given, "charge"))
@@ -90,19 +90,21 @@ class StripeOperations:
             spent = payment.is_paid and payment.refunded == payment.amount
             code = "charge_already_refunded" if spent else None
             raise StripeProblem(str(refusal), code=code, param="amount") from None
-        return objects.refund_object(payment, refund)
+        return stripe_objects.refund_object(payment, refund)
 
     def disputes(self, given: Params) -> Object:
         payment = self.payment(_text(given, "payment_intent"))
-        shown = [objects.dispute_object(payment, each) for each in reversed(payment.disputes)]
-        return objects.list_object("/v1/disputes", shown)
+        shown = [
+            stripe_objects.dispute_object(payment, each) for each in reversed(payment.disputes)
+        ]
+        return stripe_objects.list_object("/v1/disputes", shown)
 
     def events(self, _: Params) -> Object:
         shown = [each.event for each in reversed(self._sender.events())]
-        return objects.list_object("/v1/events", shown[:100])
+        return stripe_objects.list_object("/v1/events", shown[:100])
 
     def _expanded(self, shown: Object, given: Params) -> Object:
-        return objects.expand(shown, _listed(given, "expand"), self._by_name)
+        return stripe_objects.expand(shown, _listed(given, "expand"), self._by_name)
 
 
 def make_router(gateway: StripeGateway, operations: StripeOperations) -> APIRouter:

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from devstack.sandbox.stripe import api, control, pages
+from devstack.sandbox.stripe import control, pages, stripe_api
 from devstack.sandbox.stripe.account import Account
 from devstack.sandbox.stripe.gateway import StripeGateway
 from devstack.sandbox.stripe.keys import StripeKeys
@@ -20,7 +20,9 @@ class StripeServer:
         """All routes, for mounting at ``/stripe``."""
         router = pages.make_router(self.account, self.sender)
         router.include_router(
-            api.make_router(self.gateway, api.StripeOperations(self.account, self.sender))
+            stripe_api.make_router(
+                self.gateway, stripe_api.StripeOperations(self.account, self.sender)
+            )
         )
         router.include_router(control.make_router(self.account, self.sender, self.gateway))
         return router

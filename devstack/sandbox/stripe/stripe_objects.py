@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from devstack.sandbox.stripe.problems import StripeProblem
 from devstack.sandbox.stripe.records import CheckoutSession, Dispute, Payment, Refund
+from devstack.sandbox.stripe.stripe_problems import StripeProblem
 
 API_VERSION = "2026-10-28.endive"
 

@@ -23,12 +23,12 @@ from devstack.supervisor.embedded.stack import (
 )
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home import environment, run_file
-from devstack.supervisor.home.home import Home, Lock
+from devstack.supervisor.home.home_folder import Home, Lock
 from devstack.supervisor.home.private_files import read_json_object
 from devstack.supervisor.home.secrets_file import load_or_create
 from devstack.supervisor.processes.group import Group
 from devstack.supervisor.processes.ports import PortPicker, port_from_setting
-from devstack.supervisor.processes.signals import StopRequests
+from devstack.supervisor.processes.stop_requests import StopRequests
 from devstack.supervisor.processes.watcher_client import Watcher
 
 _MAX_START_SECONDS = 120.0
