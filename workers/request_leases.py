@@ -7,9 +7,11 @@ from storage.redis.request_work import RENEW_EVERY_SECONDS, RequestLease
 
 
 class RequestLeases:
-    """Keeps the leases of what this process works at, so that equal requests wait for its answers
-    rather than for some of their own; and loses them with the process, so that they don't wait in
-    vain."""
+    """Renews the leases of the requests that this process works on.
+
+    While a lease is held, equal requests wait for its answer. When the process dies, its leases
+    run out, so no request waits in vain.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -17,9 +19,9 @@ class RequestLeases:
         self._keeper: threading.Thread | None = None
 
     @contextmanager
-    def kept(self, question: RequestLease) -> Iterator[None]:
+    def kept(self, lease: RequestLease) -> Iterator[None]:
         with self._lock:
-            self._held[question.worker] = question
+            self._held[lease.worker] = lease
             if self._keeper is None:
                 self._keeper = threading.Thread(target=self._keep, daemon=True)
                 self._keeper.start()
@@ -27,12 +29,12 @@ class RequestLeases:
             yield
         finally:
             with self._lock:
-                del self._held[question.worker]
+                del self._held[lease.worker]
 
     def _keep(self) -> None:
         while True:
             time.sleep(RENEW_EVERY_SECONDS)
             with self._lock:
                 held = list(self._held.values())
-            for question in held:
-                question.renew()
+            for lease in held:
+                lease.renew()

@@ -45,7 +45,6 @@ FUNCTIONS_STILL_TOO_LONG = frozenset(
         "api/waiting/worker_calls.py:call",
         "devstack/sandbox/stock_photos/unsplash.py:make_router",
         "services/money/topups/checkout.py:accept",
-        "workers/app.py:build_app",
     }
 )
 NAMES_STILL_OF_SEVERAL_THINGS = frozenset(
