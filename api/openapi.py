@@ -14,7 +14,7 @@ from api.schemas.envelope import FieldProblemSchema, Problem
 from core.refusals.refusal import Refusal
 from core.refusals.requests import BODY_INVALID, BODY_NOT_JSON, RATE_LIMITED, REQUEST_INVALID
 from core.scopes import EXPLANATIONS
-from services.oauth.metadata import AUTHORIZE_PATH, TOKEN_PATH
+from services.oauth.endpoints import AUTHORIZE_PATH, TOKEN_PATH
 
 DESCRIPTION = """
 The back end of a newsletter and publishing platform.

@@ -59,7 +59,12 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     # Jobs before imports, as a worker locks them: no import continues without its job.
     jobs = _delete(uow, delete(Job).where(Job.user_id == person.id))
     _remove_bulk_files(uow, person)
-    _blank_orders(uow, person)
+    # The payer's URLs and claim token go; the order and the payment stay.
+    uow.session.execute(
+        update(PaymentOrder)
+        .where(PaymentOrder.user_id == person.id)
+        .values(redirect_url=None, payment_url=None, claim_token_hmac=None)
+    )
     erased = ErasureSummary(
         user_id=person.id,
         subscriptions=_blank_subscriptions(uow, person),
@@ -147,15 +152,6 @@ def _blank_lists(uow: UnitOfWork, person: User) -> int:
         )
     )
     return len(uow.session.execute(blanked.returning(MailingList.id)).all())
-
-
-def _blank_orders(uow: UnitOfWork, person: User) -> None:
-    """Blank the payer's URLs and claim token; the order and the payment stay."""
-    uow.session.execute(
-        update(PaymentOrder)
-        .where(PaymentOrder.user_id == person.id)
-        .values(redirect_url=None, payment_url=None, claim_token_hmac=None)
-    )
 
 
 def _delete_attachments(uow: UnitOfWork, person: User) -> int:

@@ -1,4 +1,4 @@
-"""What a worker process holds: connections, a converter, clients of providers."""
+"""The state of a worker process: connections, a converter, clients of providers."""
 
 import os
 from functools import partial
@@ -27,7 +27,7 @@ _CONNECTIONS_PER_JOB = 2
 
 
 class WorkerContext:
-    """One for a process; its threads share it. Nothing connects or starts before its first use."""
+    """One for a process, shared by its threads. Nothing connects or starts before its first use."""
 
     def __init__(self, settings: Settings, lane: Lane) -> None:
         self.settings = settings
@@ -51,23 +51,21 @@ class WorkerContext:
     def writer(self) -> "MetadataWriter":
         with self._lock:
             if self._writer is None:
-                self._writer = self._new_writer()
+                # Imported here, since the writers' libraries take seconds and memory that workers
+                # of other lanes don't need.
+                from services.composer.writers import MetadataWriter
+
+                resources = self.resources
+                cache = MetadataCache(self.settings, resources.keyring, resources.cache)
+                llm = language_model(self.settings, partial(model_usage.note, resources.redis))
+                self._writer = MetadataWriter(self.settings, cache, llm)
             return self._writer
-
-    def _new_writer(self) -> "MetadataWriter":
-        # The writers' libraries take seconds and memory, which the other lanes' workers are spared.
-        from services.composer.writers import MetadataWriter
-
-        resources = self.resources
-        kept = MetadataCache(self.settings, resources.keyring, resources.cache)
-        llm = language_model(self.settings, partial(model_usage.note, resources.redis))
-        return MetadataWriter(self.settings, kept, llm)
 
 
 class ProcessContext:
     """Gives each process its own context, made at the first use and so after any fork.
 
-    Beat and Flower work on no lane: they know the tasks and run none.
+    Beat and Flower have no lane: they know the tasks and run none.
     """
 
     def __init__(self, settings: Settings, lane: Lane | None) -> None:
@@ -75,11 +73,11 @@ class ProcessContext:
         self._settings = settings
         self._lock = Lock()
         self._pid = 0
-        self._made: WorkerContext | None = None
+        self._context: WorkerContext | None = None
 
     def get(self) -> WorkerContext:
         with self._lock:
-            if self._made is None or self._pid != os.getpid():
+            if self._context is None or self._pid != os.getpid():
                 assert self.lane is not None
-                self._made, self._pid = WorkerContext(self._settings, self.lane), os.getpid()
-            return self._made
+                self._context, self._pid = WorkerContext(self._settings, self.lane), os.getpid()
+            return self._context

@@ -1,7 +1,9 @@
-"""Declaring tasks: one typed door, since Celery silently accepts a misspelt option."""
+"""The declaration of tasks in typed tables, since Celery silently accepts a misspelt option."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from celery import Celery
 
@@ -20,8 +22,8 @@ class TaskTable:
     Attributes:
         jobs: durable work, called with the lease of a claimed job.
         requests: request-only work by the task's name, from the caller's payload to its result.
-        periodic: what beat sends, by the task's name: harmless when it runs twice, or not at all
-            for a while.
+        periodic: work that beat sends, by the task's name. It is harmless when it runs twice, or
+            does not run for a while.
     """
 
     jobs: Mapping[JobKind, JobWork] = field(default_factory=dict)
@@ -31,29 +33,15 @@ class TaskTable:
     def bind(self, app: Celery, process: ProcessContext) -> None:
         """Register the tasks with an application, which runs them in this process's context."""
         for kind, work in self.jobs.items():
-            app.task(_job_task(process, work), name=kind.name)
+            app.task(_task(process, partial(run_job, work=work)), name=kind.name)
         for name, answer in self.requests.items():
-            app.task(_request_task(process, answer), name=name)
+            app.task(_task(process, partial(answer_request, answer=answer)), name=name)
         for name, tend in self.periodic.items():
-            app.task(_periodic_task(process, tend), name=name)
+            app.task(_task(process, tend), name=name)
 
 
-def _job_task(process: ProcessContext, work: JobWork) -> Callable[..., None]:
-    def task(*, job_id: int) -> None:
-        run_job(process.get(), job_id, work)
-
-    return task
-
-
-def _request_task(process: ProcessContext, answer: RequestHandler) -> Callable[..., None]:
-    def task(*, request_id: str) -> None:
-        answer_request(process.get(), request_id, answer)
-
-    return task
-
-
-def _periodic_task(process: ProcessContext, tend: PeriodicWork) -> Callable[..., None]:
-    def task() -> None:
-        tend(process.get())
+def _task(process: ProcessContext, run: Callable[..., object]) -> Callable[..., None]:
+    def task(**arguments: Any) -> None:
+        run(process.get(), **arguments)
 
     return task

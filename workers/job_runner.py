@@ -1,4 +1,4 @@
-"""The life of one job in a worker: claim, hold, work, end."""
+"""One job in a worker, from its claim to its end."""
 
 import random
 import threading
@@ -30,12 +30,11 @@ _MAX_RETRY_SECONDS = 60.0
 # A database that restarts, or is out of connections, is no fault of the job.
 _MAY_PASS = (TransientError, OperationalError, InterfaceError, PoolTimeoutError)
 
-
 JobWork = Callable[[WorkerContext, Lease], None]
 
 
-def run_job(context: WorkerContext, job_id: int, work: JobWork) -> None:
-    """Do the job unless another worker does or did: a second delivery ends at the claim."""
+def run_job(context: WorkerContext, *, job_id: int, work: JobWork) -> None:
+    """Do the job. A second delivery of its message ends at the claim."""
     resources = context.resources
     with resources.unit_of_work() as uow:
         lease = leases.claim(uow, job_id)
@@ -58,10 +57,12 @@ def _work(context: WorkerContext, lease: Lease, work: JobWork) -> None:
             lease.check_cancelled()
             work(context, lease)
         except SystemExit:
-            # How a pool process learns that the worker's shutdown waited long enough; or that it
-            # hangs, which counts as a crash.
+            # The pool ends a process at the end of the worker's grace, or when the task has run
+            # past its hard time limit; only the latter counts as a crash.
             if time.monotonic() - began < current_task.time_limit:
-                _hand_back(context.resources, lease)
+                with suppress(LeaseLost, SQLAlchemyError), context.resources.unit_of_work() as uow:
+                    leases.hand_back(uow, lease)
+                    log.info("job.handed_back")
             raise
         except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
             _end_badly(context.resources, lease, error)
@@ -69,12 +70,6 @@ def _work(context: WorkerContext, lease: Lease, work: JobWork) -> None:
         log.warning("job.lease_lost")
     else:
         log.info("job.ended")
-
-
-def _hand_back(resources: Resources, lease: Lease) -> None:
-    with suppress(LeaseLost, SQLAlchemyError), resources.unit_of_work() as uow:
-        leases.hand_back(uow, lease)
-        log.info("job.handed_back")
 
 
 def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
@@ -103,7 +98,7 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _backoff(retries: int) -> timedelta:
-    """Exponential, half of it chance, so that what failed together does not return together."""
+    """Exponential, half of it random, so that jobs that failed together don't return together."""
     longest = min(_MIN_RETRY_SECONDS * 2 ** min(retries, 10), _MAX_RETRY_SECONDS)
     return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret
 
@@ -126,7 +121,7 @@ def _renew(resources: Resources, lease: Lease, stop: threading.Event) -> None:
             with resources.unit_of_work() as uow:
                 leases.renew(uow, lease)
         except LeaseLost:
-            # The work's own write finds out too; until then it may go on in vain.
+            # The work's next write raises too; until then it goes on in vain.
             return
         except SQLAlchemyError as error:
             log.warning("lease.not_renewed", job_id=lease.job_id, reason=type(error).__name__)

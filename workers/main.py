@@ -14,7 +14,7 @@ def run(lane: Lane, concurrency: int | None, *more: TaskTable) -> None:
     options = ["--pool", profile.pool, "--queues", queue_name(lane), "--hostname", f"{lane}@%h"]
     if concurrency or profile.concurrency:
         options += ["--concurrency", str(concurrency or profile.concurrency)]
-    # Gossip and mingle let workers know of each other, which ours have no use for.
+    # Gossip and mingle are messages between workers, and no worker here uses them.
     options += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
     transport.install()
     build_app(load_settings(), *more, lane=lane).worker_main(["worker", *options])

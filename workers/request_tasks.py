@@ -1,4 +1,4 @@
-"""Request-only work in a worker: take the input, answer it, and tell the waiting callers."""
+"""Request-only work in a worker: take the payload, do the work, answer the callers that wait."""
 
 import secrets
 import time
@@ -8,11 +8,7 @@ from typing import Any
 from core.errors import DomainError, TransientError
 from core.logging import get_logger
 from core.refusals.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
-from storage.redis.request_work import (
-    AllCallersLeft,
-    RequestLease,
-    RequestWork,
-)
+from storage.redis.request_work import AllCallersLeft, RequestLease, RequestWork
 from workers.context import WorkerContext
 
 log = get_logger(__name__)
@@ -20,7 +16,7 @@ log = get_logger(__name__)
 RequestHandler = Callable[[WorkerContext, RequestLease], dict[str, Any]]
 
 
-def answer_request(context: WorkerContext, request_id: str, answer: RequestHandler) -> None:
+def answer_request(context: WorkerContext, *, request_id: str, answer: RequestHandler) -> None:
     work = RequestWork(context.resources.redis)
     worker = secrets.token_urlsafe(12)
     taken = work.take(request_id, worker)
@@ -28,30 +24,22 @@ def answer_request(context: WorkerContext, request_id: str, answer: RequestHandl
         log.info("request.dropped", work=request_id)
         return
     until = time.monotonic() + taken.seconds
-    question = RequestLease(taken.payload, work, request_id, worker, until)
+    lease = RequestLease(taken.payload, work, request_id, worker, until)
+    outcome: dict[str, Any]
     try:
-        with context.request_leases.kept(question):
-            outcome = _outcome(context, answer, question)
+        with context.request_leases.kept(lease):
+            outcome = {"result": answer(context, lease)}
     except AllCallersLeft:
         log.info("request.abandoned", work=request_id)
         return
-    work.finish(request_id, worker, outcome)
-
-
-def _outcome(
-    context: WorkerContext, answer: RequestHandler, question: RequestLease
-) -> dict[str, Any]:
-    try:
-        return {"result": answer(context, question)}
-    except AllCallersLeft:
-        raise
     except DomainError as error:
-        return _refusal(error)
+        outcome = _refusal(error)
     except TransientError as error:
-        return _refusal(SERVICE_UNREACHABLE(reason=error))
-    except Exception:  # untold, a failure would keep the callers waiting until their time is out
+        outcome = _refusal(SERVICE_UNREACHABLE(reason=error))
+    except Exception:  # without an answer, the callers would wait until their time is over
         log.exception("request.broke")
-        return _refusal(REQUEST_FAILED())
+        outcome = _refusal(REQUEST_FAILED())
+    work.finish(request_id, worker, outcome)
 
 
 def _refusal(error: DomainError) -> dict[str, Any]:

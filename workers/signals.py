@@ -1,4 +1,4 @@
-"""What happens at turns of a worker's life, beside its tasks."""
+"""The work at the start of a worker and of its pool processes."""
 
 import gc
 from functools import partial
@@ -24,16 +24,16 @@ def _set_up_logging(**_: Any) -> None:
 
 
 def _keep_shared(**_: Any) -> None:
-    """Before a fork: what the child inherits stays in memory that both share.
+    """Before a fork: keep the objects that the child inherits in memory that both share.
 
-    Looking for garbage writes to every object that it looks at, and so copies its page.
+    A garbage collection writes to every object that it visits, and so copies its page.
     """
     gc.collect()
     gc.freeze()
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:
-    """In a new pool process: make what the first job would wait for."""
+    """In a new pool process: start the converter that the first job would wait for."""
     context = process.get()
     if context.lane is Lane.MEDIA:
         context.converter.start()
@@ -41,7 +41,7 @@ def _warm_up(process: ProcessContext, **_: Any) -> None:
 
 def _say_ready(process: ProcessContext, **_: Any) -> None:
     if process.lane is Lane.IO:
-        # Here and not at the first request, which would wait for the writers' libraries.
+        # Not at the first request, which would wait for the writers' libraries.
         process.get().writer()
     ready_file = load_settings().ready_file
     if ready_file:

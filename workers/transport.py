@@ -1,9 +1,10 @@
-"""kombu's Redis transport, made fit to survive the loss of its connection.
+"""kombu's Redis transport, changed so that it survives the loss of its connection.
 
-A closed channel that is asked to acknowledge a message, or to put one back, tries to connect with
-the settings of a connection that it no longer has. kombu 5.7 lets the ``AttributeError`` of that
-end the worker's main loop, which leaves a process that neither works nor exits. As an error of the
-connection it is what everybody there expects, and the sweep sends again what was not put back.
+A closed channel that must acknowledge a message, or put one back, tries to connect with the
+settings of a connection that it no longer has. In kombu 5.7 the ``AttributeError`` of that attempt
+ends the worker's main loop, which leaves a process that neither works nor exits. Raised as a
+connection error, it is handled like any lost connection, and the sweep sends again the messages
+that were not put back.
 """
 
 from typing import Any
@@ -23,6 +24,6 @@ class RedisTransport(redis.Transport):
 
 
 def install() -> None:
-    """From now on a ``redis`` URL means this transport."""
+    """Use this transport for ``redis`` URLs from now on."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{RedisTransport.__name__}"

@@ -27,7 +27,7 @@ from core.refusals.requests import BODY_INVALID
 from core.scopes import EXPLANATIONS, Scope
 from services.oauth import grants
 from services.oauth.adapters import OAuthResponse
-from services.oauth.metadata import AUTHORIZE_PATH, GRANTS_PATH
+from services.oauth.endpoints import AUTHORIZE_PATH, GRANTS_PATH
 from services.oauth.server import AuthorizationRequest, OAuthServer
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork

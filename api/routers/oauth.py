@@ -18,7 +18,7 @@ from api.schemas.oauth import (
 )
 from api.state import State
 from services.access.caller import Caller
-from services.oauth.metadata import (
+from services.oauth.endpoints import (
     INTROSPECT_PATH,
     METADATA_PATH,
     REVOKE_PATH,

@@ -8,11 +8,7 @@ from sqlalchemy import any_, bindparam, func, select, update
 
 from core import clock
 from core.keyring import Keyring
-from core.refusals.access import (
-    API_KEY_NAME,
-    API_KEY_NOT_FOUND,
-    AUTH_INVALID_API_KEY,
-)
+from core.refusals.access import API_KEY_NAME, API_KEY_NOT_FOUND, AUTH_INVALID_API_KEY
 from core.scopes import EVERYTHING_OF_A_USER, Scope, effective
 from core.secret_form import API_KEY
 from models import ApiKey

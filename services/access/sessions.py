@@ -8,14 +8,7 @@ import re
 import secrets
 from datetime import timedelta
 
-from sqlalchemy import (
-    ColumnElement,
-    any_,
-    bindparam,
-    func,
-    select,
-    update,
-)
+from sqlalchemy import any_, bindparam, func, select, update
 
 from core import clock
 from core.keyring import Keyring
@@ -69,7 +62,13 @@ def is_well_formed(value: str) -> bool:
 
 def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[UserSession]:
     """The user's open sessions, the one used last first."""
-    query = select(UserSession).where(UserSession.user_id == user_id, *_open())
+    now = clock.now()
+    query = select(UserSession).where(
+        UserSession.user_id == user_id,
+        UserSession.ended_at.is_(None),
+        UserSession.expires_at > now,
+        UserSession.last_used_at > now - IDLE_LIFETIME,
+    )
     query = query.order_by(UserSession.last_used_at.desc(), UserSession.id.desc())
     return list(uow.session.scalars(query.limit(limit)))
 
@@ -112,15 +111,6 @@ def is_csrf_token(keyring: Keyring, value: str, sent: str) -> bool:
 def _csrf_message(value: str) -> bytes:
     # No cookie has a colon, so this is never the message whose digest is stored.
     return b"csrf:" + value.encode()
-
-
-def _open() -> tuple[ColumnElement[bool], ...]:
-    now = clock.now()
-    return (
-        UserSession.ended_at.is_(None),
-        UserSession.expires_at > now,
-        UserSession.last_used_at > now - IDLE_LIFETIME,
-    )
 
 
 _LIVE = Statement(

@@ -56,21 +56,16 @@ def once(
     Raises what ``find_record`` and ``record`` do, and what ``accept`` does.
     """
     while True:
-        if key is not None and (earlier := _find_earlier(resources, key)):
-            return earlier
+        if key is not None:
+            with resources.unit_of_work() as uow:
+                found = find_record(uow, key)
+                if found is not None and found.job_id is not None:
+                    return _accepted(uow.session.get_one(Job, found.job_id), replayed=True)
         try:
             return _accepted(accept())
         except EqualRequestCommitted:
             # The next round finds its job, or the key is free again since that job failed.
             continue
-
-
-def _find_earlier(resources: Resources, key: IdempotencyKey) -> AcceptedJob | None:
-    with resources.unit_of_work() as uow:
-        found = find_record(uow, key)
-        if found is None or found.job_id is None:
-            return None
-        return _accepted(uow.session.get_one(Job, found.job_id), replayed=True)
 
 
 def _accepted(job: Job, *, replayed: bool = False) -> AcceptedJob:

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import any_, bindparam, func, select
@@ -117,18 +116,13 @@ def finished_among(database: Database, job_ids: Collection[int]) -> set[int]:
 
 def progress_of(job: Job) -> Progress:
     """The work done, its mean rate since the start, and the seconds left at that rate."""
-    rate = _rate(job, job.finished_at or clock.now())
-    eta = None
+    rate = eta = None
+    if job.started_at is not None and job.progress_done:
+        seconds = ((job.finished_at or clock.now()) - job.started_at).total_seconds()
+        rate = round(job.progress_done / seconds, 1) if seconds > 0 else None
     if rate and job.progress_total is not None and job.finished_at is None:
         eta = round(max(job.progress_total - job.progress_done, 0) / rate, 1)
     return Progress(job.progress_done, job.progress_total, rate, eta)
-
-
-def _rate(job: Job, until: datetime) -> float | None:
-    if job.started_at is None or not job.progress_done:
-        return None
-    seconds = (until - job.started_at).total_seconds()
-    return round(job.progress_done / seconds, 1) if seconds > 0 else None
 
 
 _FINISHED_AMONG = Statement(

@@ -50,7 +50,10 @@ def transition(
         return None
     uow.after_commit(lambda: uow.notifier.tell(job_topic(job.id), job.status))
     if to in (JobStatus.FAILED, JobStatus.CANCELLED):
-        _abandon(uow, job, ends_subject=ends_subject)
+        on_abandoned = kind_named(job.kind).on_abandoned
+        if on_abandoned is not None and ends_subject:
+            on_abandoned(uow, job)
+        uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))
     return job
 
 
@@ -75,16 +78,7 @@ def _columns(to: JobStatus | None, error: DomainError | None) -> dict[str, Any]:
         "status": to,
         "lease_expires_at": lease_end() if to == JobStatus.RUNNING else None,
         "finished_at": func.now() if to in FINISHED else None,
-        "error": None if error is None else _stored(error),
+        "error": None
+        if error is None
+        else {"kind": error.kind, "code": error.code, "message": error.message},
     }
-
-
-def _stored(error: DomainError) -> dict[str, str]:
-    return {"kind": error.kind, "code": error.code, "message": error.message}
-
-
-def _abandon(uow: UnitOfWork, job: Job, *, ends_subject: bool) -> None:
-    on_abandoned = kind_named(job.kind).on_abandoned if ends_subject else None
-    if on_abandoned is not None:
-        on_abandoned(uow, job)
-    uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))

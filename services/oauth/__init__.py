@@ -1,3 +1,3 @@
-"""The authorization server: people let other programs act for them, within scopes, until they take
-it back. Authlib knows the RFCs; what is stored, and when it counts, is ours.
+"""The authorization server: people let other programs act for them, within scopes, until they
+revoke it. Authlib implements the RFCs; this folder decides what is stored and when it is valid.
 """

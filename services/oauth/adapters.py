@@ -1,8 +1,8 @@
-"""Our records as Authlib asks for them, and requests as it reads them."""
+"""Adapters between Authlib and Pressroom: requests, clients, codes and tokens."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from authlib.oauth2.rfc6749 import (
     AuthorizationCodeMixin,
@@ -13,11 +13,22 @@ from authlib.oauth2.rfc6749 import (
 )
 from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 
+from core.keyring import Keyring
 from models import OAuthClient, OAuthCode, OAuthToken
 from services.oauth import redirect_uris
-from services.oauth.tokens import Found, TokenOrigin
+from services.oauth.tokens import FoundToken, TokenOrigin
+from storage.unit_of_work import UnitOfWork
 
 GRANT_TYPES = ("authorization_code", "refresh_token")
+CLIENT_METHODS = ("client_secret_basic", "client_secret_post", "none")
+
+
+class AuthlibServer(Protocol):
+    """The server of one request, as Authlib's grants and endpoints use it."""
+
+    uow: UnitOfWork
+    keyring: Keyring
+    issuer: str
 
 
 @dataclass(frozen=True)
@@ -42,16 +53,16 @@ class OAuthResponse:
 
 
 class AuthlibRequest(OAuth2Request):
-    """Authlib's request. Its address is the one that we are known by, whatever a proxy passes on.
+    """Authlib's request. Its URL is built from the public base, whatever host a proxy passes on.
 
-    Raises ``InvalidRequestError``: each parameter comes once, and one without a value not at all
+    A parameter without a value counts as absent; a repeated one raises ``InvalidRequestError``
     (RFC 6749, 3.1 and 3.2).
     """
 
-    def __init__(self, asking: OAuthRequest, public_base: str) -> None:
-        headers = {"Authorization": asking.authorization} if asking.authorization else {}
-        super().__init__(asking.method, public_base + asking.path, headers=headers)
-        sent = [(name, value) for name, value in asking.parameters if value]
+    def __init__(self, received: OAuthRequest, public_base: str) -> None:
+        headers = {"Authorization": received.authorization} if received.authorization else {}
+        super().__init__(received.method, public_base + received.path, headers=headers)
+        sent = [(name, value) for name, value in received.parameters if value]
         if len({name for name, _ in sent}) != len(sent):
             raise InvalidRequestError("A parameter is repeated.")
         if any("\0" in value for _, value in sent):
@@ -74,7 +85,7 @@ class AuthlibClient(ClientMixin):
         return redirect_uris.is_registered(redirect_uri, self.record.redirect_uris)
 
     def get_allowed_scope(self, scope: str | None) -> str | None:
-        """All that is asked for, or nothing; who doesn't ask means what the client is for."""
+        """All the scopes that were asked for, or ``None``; without any, all of the client's."""
         asked = set((scope or "").split()) or set(self.record.scopes)
         return " ".join(sorted(asked)) if asked <= set(self.record.scopes) else None
 
@@ -101,7 +112,7 @@ class AuthlibCode(AuthorizationCodeMixin):
 
 
 class AuthlibRefreshToken(TokenMixin):
-    """One that was looked for among its client's, and is held."""
+    """A refresh token whose grant is locked; it was looked up among its client's tokens."""
 
     def __init__(self, record: OAuthToken) -> None:
         self.record = record
@@ -117,7 +128,7 @@ class AuthlibRefreshToken(TokenMixin):
 class AuthlibToken(TokenMixin):
     """A token that its client revokes or asks about."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: FoundToken) -> None:
         self.found = found
 
     def get_scope(self) -> str:

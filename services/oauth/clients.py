@@ -1,4 +1,4 @@
-"""Programs that people may let act for them. The operator registers them."""
+"""OAuth clients: programs that people may let act for them. The operator registers them."""
 
 import hmac
 from collections.abc import Iterable
@@ -35,13 +35,27 @@ def create(
     public: bool,
 ) -> tuple[OAuthClient, str | None]:
     """A new client and its secret, which is shown this once; a public client has none."""
+    name = name.strip()
+    # People decide by the name, so every character of it must be visible.
+    if not 1 <= len(name) <= MAX_CLIENT_NAME_CHARACTERS or not name.isprintable():
+        raise OAUTH_CLIENT_NAME(most=MAX_CLIENT_NAME_CHARACTERS)
+    uris = list(dict.fromkeys(redirect_uris))
+    if not uris:
+        raise OAUTH_CLIENT_REDIRECT_URI_MISSING()
+    for uri in uris:
+        redirects.require_registrable(uri)
+    chosen = set(scopes)
+    if not chosen:
+        raise OAUTH_CLIENT_SCOPES_MISSING()
+    if chosen - GRANTABLE:
+        raise OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(chosen - GRANTABLE)))
     secret = None if public else CLIENT_SECRET.generate()
     client = OAuthClient(
         client_id=random_hash_id(_ID_CHARACTERS),
-        name=_name(name),
+        name=name,
         secret_hmac=None if secret is None else keyring.signer(_PURPOSE).digest(secret.encode()),
-        redirect_uris=_redirect_uris(redirect_uris),
-        scopes=_scopes(scopes),
+        redirect_uris=uris,
+        scopes=sorted(chosen),
     )
     uow.session.add(client)
     uow.session.flush()
@@ -57,7 +71,7 @@ def find(uow: UnitOfWork, client_id: str) -> OAuthClient | None:
 
 
 def is_secret(keyring: Keyring, client: OAuthClient | None, sent: str) -> bool:
-    """Whether it is the client's secret. Takes as long where there is no such client."""
+    """Whether it is the client's secret. The check takes as long when there is no such client."""
     known = client.secret_hmac if client is not None and client.secret_hmac else bytes(32)
     matches = [
         hmac.compare_digest(known, each) for each in keyring.signer(_PURPOSE).digests(sent.encode())
@@ -72,7 +86,7 @@ def list_of(uow: UnitOfWork, *, limit: int = 1000) -> list[OAuthClient]:
 
 
 def revoke(uow: UnitOfWork, client_id: str) -> int:
-    """End a client with all that it was given: 1, or 0 when it was revoked already.
+    """Revoke a client, and so its grants and tokens: 1, or 0 when it was revoked already.
 
     Raises ``oauth_client.not_found``.
     """
@@ -84,29 +98,3 @@ def revoke(uow: UnitOfWork, client_id: str) -> int:
         .values(revoked_at=func.now())
     )
     return len(uow.session.execute(statement.returning(OAuthClient.client_id)).all())
-
-
-def _name(name: str) -> str:
-    name = name.strip()
-    # People decide by it, so it can't hide what it says.
-    if not 1 <= len(name) <= MAX_CLIENT_NAME_CHARACTERS or not name.isprintable():
-        raise OAUTH_CLIENT_NAME(most=MAX_CLIENT_NAME_CHARACTERS)
-    return name
-
-
-def _redirect_uris(uris: Iterable[str]) -> list[str]:
-    unique = list(dict.fromkeys(uris))
-    if not unique:
-        raise OAUTH_CLIENT_REDIRECT_URI_MISSING()
-    for uri in unique:
-        redirects.require_registrable(uri)
-    return unique
-
-
-def _scopes(scopes: Iterable[Scope]) -> list[str]:
-    chosen = set(scopes)
-    if not chosen:
-        raise OAUTH_CLIENT_SCOPES_MISSING()
-    if chosen - GRANTABLE:
-        raise OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(chosen - GRANTABLE)))
-    return sorted(chosen)

@@ -1,4 +1,4 @@
-"""Authorization codes: they live for a minute and count once, whatever comes of it."""
+"""Authorization codes. A code is valid for a minute and for one exchange, even a failed one."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -26,7 +26,7 @@ def store_code(
     redirect_uri: str,
     challenge: str,
 ) -> None:
-    """Let this new secret count as a code."""
+    """Store a new code of the grant, by the HMAC of its secret."""
     uow.session.add(
         OAuthCode(
             grant_id=grant.id,
@@ -40,10 +40,9 @@ def store_code(
 
 
 def redeem(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) -> OAuthCode | None:
-    """Use the client's code up; ``None`` for one that does not count.
+    """Use up the client's code; ``None`` when it is not valid.
 
-    A code that comes a second time was seen by somebody whom it wasn't meant for: what it gave is
-    revoked.
+    A code that is used a second time counts as stolen, so the tokens that it gave are revoked.
     """
     if not AUTHORIZATION_CODE.matches(secret):
         return None
@@ -62,11 +61,7 @@ def redeem(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) ->
     if code.used_at is not None:
         tokens.revoke_family(uow, code.id)
         return None
-    return code if _use(uow, code) else None
-
-
-def _use(uow: UnitOfWork, code: OAuthCode) -> bool:
-    """Whether the code was still good, by the database's clock."""
+    # By the database's clock, as the expiry was set.
     code.used_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
-    return code.used_at is not None and code.used_at < code.expires_at
+    return code if code.used_at is not None and code.used_at < code.expires_at else None

@@ -1,22 +1,38 @@
-"""What a client may ask about tokens that it was given: RFC 7009 and RFC 7662."""
+"""The paths of the authorization server, its metadata, and its endpoints for issued tokens:
+revocation (RFC 7009) and introspection (RFC 7662).
+"""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from authlib.oauth2.rfc6749 import InvalidRequestError
 from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 
+from core.scopes import EXPLANATIONS
 from models import TokenKind
 from services.oauth import tokens
-from services.oauth.adapters import AuthlibClient, AuthlibRequest, AuthlibToken
+from services.oauth.adapters import (
+    CLIENT_METHODS,
+    GRANT_TYPES,
+    AuthlibClient,
+    AuthlibRequest,
+    AuthlibServer,
+    AuthlibToken,
+)
 
-if TYPE_CHECKING:
-    from services.oauth.server import OAuthServer
+AUTHORIZE_PATH = "/oauth/authorize"
+TOKEN_PATH = "/oauth/token"  # noqa: S105 - a path
+REVOKE_PATH = "/oauth/revoke"
+INTROSPECT_PATH = "/oauth/introspect"
+USERINFO_PATH = "/oauth/userinfo"
+# On this page people see and revoke their grants.
+GRANTS_PATH = "/account/grants"
+METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 
 class Revocation(RevocationEndpoint):
-    CLIENT_AUTH_METHODS = ("client_secret_basic", "client_secret_post", "none")
-    server: "OAuthServer"
+    CLIENT_AUTH_METHODS = CLIENT_METHODS
+    server: AuthlibServer
 
     def authenticate_token(
         self, request: AuthlibRequest, client: AuthlibClient
@@ -28,9 +44,9 @@ class Revocation(RevocationEndpoint):
 
 
 class Introspection(IntrospectionEndpoint):
-    # Whoever asks must be known, or stolen tokens could be tried out here (RFC 7662, 2.1).
+    # The client must authenticate, or stolen tokens could be tried out here (RFC 7662, 2.1).
     CLIENT_AUTH_METHODS = ("client_secret_basic", "client_secret_post")
-    server: "OAuthServer"
+    server: AuthlibServer
 
     def authenticate_token(
         self, request: AuthlibRequest, client: AuthlibClient
@@ -52,11 +68,32 @@ class Introspection(IntrospectionEndpoint):
 
 
 def _find(
-    server: "OAuthServer", request: AuthlibRequest, client: AuthlibClient
+    server: AuthlibServer, request: AuthlibRequest, client: AuthlibClient
 ) -> AuthlibToken | None:
-    """A token of this client. Its kind shows, so a hint, right or wrong, makes no difference."""
+    """The client's token. Its prefix tells its kind, so a ``token_type_hint`` is not needed."""
     secret = request.form.get("token")
     if secret is None:
         raise InvalidRequestError("The token is missing.")
     found = tokens.find(server.uow, server.keyring, secret, client_id=client.client_id)
     return None if found is None else AuthlibToken(found)
+
+
+def metadata(public_base: str) -> dict[str, Any]:
+    """What clients may know of the server beforehand (RFC 8414)."""
+    return {
+        "issuer": public_base,
+        "authorization_endpoint": public_base + AUTHORIZE_PATH,
+        "token_endpoint": public_base + TOKEN_PATH,
+        "revocation_endpoint": public_base + REVOKE_PATH,
+        "introspection_endpoint": public_base + INTROSPECT_PATH,
+        "userinfo_endpoint": public_base + USERINFO_PATH,
+        "scopes_supported": [str(scope) for scope in EXPLANATIONS],
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": list(GRANT_TYPES),
+        "token_endpoint_auth_methods_supported": list(CLIENT_METHODS),
+        "revocation_endpoint_auth_methods_supported": list(Revocation.CLIENT_AUTH_METHODS),
+        "introspection_endpoint_auth_methods_supported": list(Introspection.CLIENT_AUTH_METHODS),
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,
+    }

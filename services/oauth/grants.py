@@ -1,5 +1,7 @@
-"""What people let clients do. Whoever gives out a secret under a grant holds it first, and so does
-whoever ends one: they take turns, and nothing is given out past an end.
+"""Grants: what people let clients do.
+
+A request that issues a code or token under a grant, or revokes its tokens, locks the grant first.
+So these requests take turns, and no secret is issued after the grant was revoked.
 """
 
 from collections.abc import Collection
@@ -31,8 +33,11 @@ class GrantSummary:
 def grant_scopes(
     uow: UnitOfWork, *, user_id: int, client_id: str, scopes: Collection[Scope]
 ) -> OAuthGrant:
-    """The person's grant for the client, which has these scopes too from now on."""
-    _hold_person(uow, user_id)
+    """The person's grant for the client, with these scopes added."""
+    # One consent of a person at a time, and none from a page that was open when they were erased.
+    person = select(User.id).where(User.id == user_id, User.erased_at.is_(None))
+    if uow.session.scalar(person.with_for_update(key_share=True)) is None:
+        raise USER_NOT_FOUND()
     grant = uow.session.scalar(
         select(OAuthGrant).where(
             OAuthGrant.user_id == user_id,
@@ -49,15 +54,8 @@ def grant_scopes(
     return grant
 
 
-def _hold_person(uow: UnitOfWork, user_id: int) -> None:
-    """One consent of a person at a time, and none by a page that was open when they were erased."""
-    query = select(User.id).where(User.id == user_id, User.erased_at.is_(None))
-    if uow.session.scalar(query.with_for_update(key_share=True)) is None:
-        raise USER_NOT_FOUND()
-
-
 def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
-    """The grant, held until the transaction ends; ``None`` once it was revoked."""
+    """The grant, locked until the transaction ends; ``None`` once it was revoked."""
     query = select(OAuthGrant).where(OAuthGrant.id == grant_id, OAuthGrant.revoked_at.is_(None))
     return uow.session.scalar(
         query.with_for_update(key_share=True), execution_options={"populate_existing": True}
@@ -65,7 +63,7 @@ def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
 
 
 def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[GrantSummary]:
-    """Who may act for the person, newest first."""
+    """The person's grants that are in force, newest first."""
     query = (
         select(OAuthGrant, OAuthClient.name)
         .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
@@ -91,7 +89,7 @@ def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[GrantSu
 
 
 def revoke(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
-    """End the user's grant with all its tokens: 1, or 0 when it was revoked already.
+    """Revoke the user's grant, and so its tokens: 1, or 0 when it was revoked already.
 
     Raises ``grant.not_found``.
     """

@@ -1,4 +1,4 @@
-"""Where a browser may be sent back to: exactly where the client said when it was registered."""
+"""Redirect URIs: a browser is sent back only to a URI that the client was registered with."""
 
 import re
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -6,17 +6,17 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from core.refusals.oauth import OAUTH_CLIENT_REDIRECT_URI
 
 MAX_REDIRECT_URI_CHARACTERS = 2000
-# Programs on a person's own device listen on whichever port is free (RFC 8252, 7.3), at these
-# addresses; "localhost" may be another machine, so its port counts like any other.
+# A program on a person's own device listens at one of these addresses, on any free port (RFC 8252,
+# 7.3). "localhost" may be another machine, so its port must match like any other host's.
 _LOOPBACK = {"127.0.0.1", "::1"}
-# Printable ASCII of RFC 3986; a backslash is a slash to browsers and no part of a URI.
+# Printable ASCII of RFC 3986. Browsers read a backslash as a slash, and no URI has one.
 _CHARACTERS = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]+\Z")
-# A scheme of one's own is a domain name turned round (RFC 8252, 7.1), so that it is nobody else's.
+# A private scheme is a reversed domain name (RFC 8252, 7.1), so that no other program has it.
 _OWN_SCHEME = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+\Z")
 
 
 def require_registrable(uri: str) -> None:
-    """Raises ``oauth_client.redirect_uri`` for what no client may be sent to."""
+    """Raises ``oauth_client.redirect_uri`` for a URI that no client may register."""
     parts = _split(uri)
     if parts is None or not _CHARACTERS.match(uri) or len(uri) > MAX_REDIRECT_URI_CHARACTERS:
         raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="is no plain URI")
@@ -40,7 +40,7 @@ def _require_web_address(uri: str, parts: SplitResult) -> None:
 
 
 def is_registered(uri: str, registered: list[str]) -> bool:
-    """Whether the browser may be sent there: compared letter by letter, but for loopback ports."""
+    """Whether the client registered the URI: compared by characters, but for loopback ports."""
     return uri in registered or any(_differs_by_port(uri, each) for each in registered)
 
 
@@ -49,7 +49,7 @@ def _differs_by_port(uri: str, registered: str) -> bool:
     if sent is None or known is None or known.scheme != "http" or known.hostname not in _LOOPBACK:
         return False
     host = f"[{known.hostname}]" if known.hostname == "::1" else known.hostname
-    # The whole is put together anew, so that nothing but the port can differ.
+    # Built anew from the registered URI, so that only the port can differ.
     return sent.port is not None and uri == urlunsplit(known._replace(netloc=f"{host}:{sent.port}"))
 
 

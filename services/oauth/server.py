@@ -1,6 +1,7 @@
-"""Authlib's authorization server over our tables. One is made for a request and its transaction.
+"""Authlib's authorization server over Pressroom's tables. Each request makes one, with its unit of
+work.
 
-It answers what it refuses rather than raise it, so that what a refusal revokes is committed.
+A refusal is returned, not raised, so that the transaction that revokes stolen tokens is committed.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -8,11 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from authlib.common.urls import add_params_to_uri
-from authlib.oauth2.rfc6749 import (
-    AuthorizationServer,
-    InvalidRequestError,
-    OAuth2Error,
-)
+from authlib.oauth2.rfc6749 import AuthorizationServer, InvalidRequestError, OAuth2Error
 from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant, RefreshTokenGrant
 
 from core.errors import DomainError, Kind
@@ -22,6 +19,7 @@ from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from models import OAuthGrant, TokenKind
 from services.oauth import authentication, clients, codes, grants, tokens
 from services.oauth.adapters import (
+    CLIENT_METHODS,
     GRANT_TYPES,
     AuthlibClient,
     AuthlibCode,
@@ -30,17 +28,15 @@ from services.oauth.adapters import (
     OAuthRequest,
     OAuthResponse,
 )
+from services.oauth.authentication import ProofKey
 from services.oauth.endpoints import Introspection, Revocation
-from services.oauth.proof import ProofKey
 from services.oauth.tokens import TokenPair
 from storage.unit_of_work import UnitOfWork
-
-CLIENT_METHODS = ("client_secret_basic", "client_secret_post", "none")
 
 
 @dataclass(frozen=True)
 class Consent:
-    """What a person agreed to."""
+    """A person's consent to some of the scopes that a client asked for."""
 
     user_id: int
     scopes: Collection[Scope]
@@ -84,7 +80,7 @@ class _CodeGrant(AuthorizationCodeGrant):
         return None if found is None else AuthlibCode(found)
 
     def delete_authorization_code(self, authorization_code: AuthlibCode) -> None:
-        """It was used up before it was looked at."""
+        """Nothing is left to do: ``query_authorization_code`` used it up."""
 
     def authenticate_user(self, authorization_code: AuthlibCode) -> int | None:
         return self.server.user_of(authorization_code.origin.grant_id)
@@ -123,23 +119,25 @@ class OAuthServer(AuthorizationServer):
         self.register_endpoint(Revocation)
         self.register_endpoint(Introspection)
 
-    # -- what callers ask --------------------------------------------------------------------
+    # -- called by the API -------------------------------------------------------------------
 
-    def token(self, asking: OAuthRequest) -> OAuthResponse:
-        return self._answered(self.create_token_response, asking)
+    def token(self, received: OAuthRequest) -> OAuthResponse:
+        return self._answered(self.create_token_response, received)
 
-    def revoke(self, asking: OAuthRequest) -> OAuthResponse:
-        return self._answered(self.create_endpoint_response, "revocation", asking)
+    def revoke(self, received: OAuthRequest) -> OAuthResponse:
+        return self._answered(self.create_endpoint_response, "revocation", received)
 
-    def introspect(self, asking: OAuthRequest) -> OAuthResponse:
-        return self._answered(self.create_endpoint_response, "introspection", asking)
+    def introspect(self, received: OAuthRequest) -> OAuthResponse:
+        return self._answered(self.create_endpoint_response, "introspection", received)
 
-    def ask(self, asking: OAuthRequest) -> "AuthorizationRequest | OAuthResponse":
-        """What a person would be asked. A refusal is sent back to the client, once it is known that
-        it is the client's; before that it is raised: ``oauth.invalid_client`` and the like.
+    def ask(self, received: OAuthRequest) -> "AuthorizationRequest | OAuthResponse":
+        """The request that a person is asked to allow, or a refusal as a redirect to the client.
+
+        Until the redirect URI is known to be the client's, a refusal is raised instead, such as
+        ``oauth.invalid_client``.
         """
         try:
-            return AuthorizationRequest(self, self.get_consent_grant(asking))
+            return AuthorizationRequest(self, self.get_consent_grant(received))
         except OAuth2Error as error:
             if error.redirect_uri is None:
                 code, reason = f"oauth.{error.error}", error.get_error_description()
@@ -155,7 +153,7 @@ class OAuthServer(AuthorizationServer):
     def _refusal(self, error: OAuth2Error) -> OAuthResponse:
         return self.handle_response(*error())
 
-    # -- what Authlib asks of us -------------------------------------------------------------
+    # -- called by Authlib -------------------------------------------------------------------
 
     def create_oauth2_request(self, request: OAuthRequest | AuthlibRequest) -> AuthlibRequest:
         return (
@@ -167,12 +165,12 @@ class OAuthServer(AuthorizationServer):
     ) -> OAuthResponse:
         named = dict(headers)
         if "Location" in named:
-            # Tells a client of several servers which one this is from (RFC 9207).
+            # A client of several servers sees which of them answers (RFC 9207).
             named["Location"] = add_params_to_uri(named["Location"], [("iss", self.issuer)])
         return OAuthResponse(status, body or {}, named)
 
     def send_signal(self, name: str, *args: object, **kwargs: object) -> None:
-        """Nobody listens."""
+        """No part of Pressroom listens to Authlib's signals."""
 
     def query_client(self, client_id: str) -> AuthlibClient | None:
         found = clients.find(self.uow, client_id)
@@ -233,7 +231,7 @@ class OAuthServer(AuthorizationServer):
 
 
 class AuthorizationRequest:
-    """A request for access that is in order, and waits for the person's word."""
+    """A valid request for access, which the person allows or denies."""
 
     def __init__(self, server: OAuthServer, grant: Any) -> None:
         self._server = server
@@ -243,7 +241,7 @@ class AuthorizationRequest:
         self.scopes = [Scope(each) for each in grant.request.scope.split()]
 
     def allow(self, user_id: int, scopes: Collection[Scope]) -> OAuthResponse:
-        """Those of the scopes asked for that the person agrees to."""
+        """Grant those of the requested scopes that are in ``scopes``; without any, deny."""
         agreed = [scope for scope in self.scopes if scope in scopes]
         return self._answer(Consent(user_id, agreed) if agreed else None)
 

@@ -1,19 +1,10 @@
-"""Access and refresh tokens: opaque, so that taking one back counts on the next request."""
+"""Access and refresh tokens. They are opaque, so a revoked token fails on the next request."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVarTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    and_,
-    any_,
-    bindparam,
-    func,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Select, and_, any_, bindparam, func, select, update
 
 from core.keyring import Keyring
 from core.refusals.access import AUTH_INVALID_ACCESS_TOKEN
@@ -36,17 +27,17 @@ _PURPOSE = "oauth-token"
 
 @dataclass(frozen=True)
 class TokenOrigin:
-    """What a new pair of tokens comes from."""
+    """The grant and the code that a new pair of tokens comes from."""
 
     grant_id: int
     family: int
-    # All that may ever come of it; an access token may have less.
+    # The most that its tokens may have; an access token may have fewer.
     scopes: list[str]
 
 
 @dataclass(frozen=True)
 class TokenPair:
-    """New tokens, which are shown once."""
+    """The secrets of new tokens, which are shown once."""
 
     access: str
     refresh: str
@@ -54,8 +45,8 @@ class TokenPair:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A token that its client asks about."""
+class FoundToken:
+    """A token that its client refreshes, revokes or introspects."""
 
     token: OAuthToken
     client_id: str
@@ -76,7 +67,7 @@ def authenticate(database: Database, keyring: Keyring, secret: str) -> Caller:
 
 
 def store_tokens(uow: UnitOfWork, keyring: Keyring, origin: TokenOrigin, new: TokenPair) -> None:
-    """Let these new secrets count as tokens; whoever calls this holds the grant."""
+    """Store new tokens by the HMACs of their secrets. The caller has locked the grant."""
     for kind, secret, scopes in (
         (TokenKind.ACCESS, new.access, new.access_scopes),
         (TokenKind.REFRESH, new.refresh, origin.scopes),
@@ -96,10 +87,10 @@ def store_tokens(uow: UnitOfWork, keyring: Keyring, origin: TokenOrigin, new: To
 def lock_refresh(
     uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str
 ) -> OAuthToken | None:
-    """The client's refresh token, held until the transaction ends; ``None`` if it does not count.
+    """The client's refresh token, its grant locked; ``None`` when the token is not valid.
 
-    One that was rotated already was seen by somebody whom it wasn't meant for. Who of the two sends
-    it now can't be told, so the whole family is revoked.
+    A token that was rotated already counts as stolen. Whether the client or the thief sends it now
+    can't be told, so the whole family is revoked.
     """
     found = find(uow, keyring, secret, client_id=client_id)
     if found is None or found.token.kind != TokenKind.REFRESH:
@@ -115,13 +106,13 @@ def lock_refresh(
 
 
 def rotate(uow: UnitOfWork, token: OAuthToken) -> None:
-    """Use up a refresh token that is held."""
+    """Use up a refresh token whose grant is locked."""
     token.rotated_at = uow.session.scalar(select(func.clock_timestamp()))
     uow.session.flush()
 
 
-def find(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) -> Found | None:
-    """A token of either kind that this client was given, and whether it still counts."""
+def find(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) -> FoundToken | None:
+    """A token of either kind that was issued to this client, and whether it is still valid."""
     if not (ACCESS_TOKEN.matches(secret) or REFRESH_TOKEN.matches(secret)):
         return None
     is_active = and_(*_live_token(), *_live_surroundings(), OAuthToken.rotated_at.is_(None))
@@ -130,11 +121,11 @@ def find(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) -> F
         OAuthGrant.client_id == client_id,
     )
     row = uow.session.execute(query).one_or_none()
-    return None if row is None else Found(row[0], client_id, row[1], row[2])
+    return None if row is None else FoundToken(row[0], client_id, row[1], row[2])
 
 
 def revoke(uow: UnitOfWork, token: OAuthToken) -> None:
-    """End an access token, or a refresh token with all that came of the same code."""
+    """Revoke an access token, or a refresh token with all tokens that came from its code."""
     if token.kind == TokenKind.REFRESH:
         grants.lock_grant(uow, token.grant_id)
         revoke_family(uow, token.family)
@@ -144,7 +135,7 @@ def revoke(uow: UnitOfWork, token: OAuthToken) -> None:
 
 
 def revoke_family(uow: UnitOfWork, family: int) -> None:
-    """End all that came of one code; whoever calls this holds the grant."""
+    """Revoke all tokens that came from one code. The caller has locked the grant."""
     statement = update(OAuthToken).where(
         OAuthToken.family == family, OAuthToken.revoked_at.is_(None)
     )

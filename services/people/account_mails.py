@@ -1,16 +1,16 @@
-"""The mail that an account causes, sent by durable jobs.
+"""The mails about an account, sent by durable jobs.
 
-Whoever asks for one is told the same, whoever the address is of, after the same work: only the
-worker looks who that is. So neither the answer nor its time says who has an account.
+The request does the same work and gets the same answer for each address: only the worker looks up
+whose address it is. So neither the answer nor its time reveals who has an account.
 """
 
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 
 from sqlalchemy import func, select
 
-from core.settings import Settings
-from integrations.mail.port import Mail, Mailer
+from integrations.mail.port import Mailer
 from models import AccountMail, User
 from services.jobs import lease as leases
 from services.jobs import outbox
@@ -39,11 +39,10 @@ class MailKind(StrEnum):
     ADDRESS_CHANGED = "address_changed"
 
 
-# A stranger can ask for anybody's address, so that person is not written to again and again.
+# A stranger can enter another person's address, so the mails to an address are limited.
 MAIL_LIMIT_WINDOW = timedelta(hours=1)
 MAX_MAILS_PER_ADDRESS = 3
 ACCOUNT_MAIL_RETENTION = timedelta(days=1)
-
 
 SEND_ACCOUNT_MAIL = mail_kind("account.mail")
 
@@ -56,9 +55,9 @@ def request_mail(
     user_id: int | None = None,
     request_id: str | None = None,
 ) -> None:
-    """Mail what this address is to get, unless somebody asked for it again and again.
+    """Send a mail to this address, unless it got as many of this kind as the limit allows.
 
-    ``email`` is normalised; ``user_id`` is whose request it is, where they showed who they are.
+    ``email`` is normalised; ``user_id`` is the user who sent the request, when they are logged in.
     """
     lately = select(func.count()).where(
         AccountMail.email == email,
@@ -78,7 +77,7 @@ def enqueue_mail(
     user_id: int | None,
     request_id: str | None,
 ) -> None:
-    """Mail what the person must hear, however often."""
+    """Send a mail that the person must get, without a limit."""
     asked = AccountMail(kind=kind, email=email, user_id=user_id)
     uow.session.add(asked)
     uow.session.flush()
@@ -88,10 +87,13 @@ def enqueue_mail(
 def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     with resources.unit_of_work() as uow:
         asked = uow.session.get(AccountMail, lease.subject_id)
-        mail = None if asked is None else _mail(uow, resources, asked, f"job-{lease.job_id}")
-        if asked is None or mail is None:
+        filled = None if asked is None else _template(uow, resources, asked)
+        if asked is None or filled is None:
             leases.succeed(uow, lease, {"sent": False})
             return
+        template, values = filled
+        key = f"job-{lease.job_id}"
+        mail = render(template, to=asked.email, key=key, headers=None, **values)
     mailer.send(mail)
     with resources.unit_of_work() as uow:
         sent = uow.session.get(AccountMail, asked.id)
@@ -100,86 +102,35 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         leases.succeed(uow, lease, {"sent": True})
 
 
-def _mail(uow: UnitOfWork, resources: Resources, asked: AccountMail, key: str) -> Mail | None:
-    person = uow.session.scalar(select(User).where(User.email == asked.email))
-    found = _template(uow, resources, asked, person)
-    if found is None:
-        return None
-    template, values = found
-    return render(template, to=asked.email, key=key, headers=None, **values)
-
-
-_Found = tuple[str, dict[str, str]] | None
-
-
 def _template(
-    uow: UnitOfWork, resources: Resources, asked: AccountMail, person: User | None
-) -> _Found:
-    """The mail's template and what is filled into it; ``None``: nothing is sent."""
+    uow: UnitOfWork, resources: Resources, asked: AccountMail
+) -> tuple[str, dict[str, str]] | None:
+    """The mail's template and the values filled into it; ``None``: nothing is sent."""
+    person = uow.session.scalar(select(User).where(User.email == asked.email))
+    has_account = person is not None and person.password_hash is not None
+    link: tuple[Purpose, str, int | None] | None = None
     match MailKind(asked.kind):
-        case MailKind.REGISTER:
-            return _register(uow, resources, asked, person)
-        case MailKind.FORGOTTEN_PASSWORD:
-            return _forgotten(uow, resources, asked, person)
+        case MailKind.REGISTER if has_account:
+            template = "account_exists"
+        case MailKind.FORGOTTEN_PASSWORD if person is None:
+            return None
+        case MailKind.FORGOTTEN_PASSWORD if person is not None and has_account:
+            template, link = "new_password", (Purpose.RESET_PASSWORD, RESET_PATH, person.id)
+        case MailKind.REGISTER | MailKind.FORGOTTEN_PASSWORD:
+            # Also for a reader without a password: opening the link proves that they have the
+            # address.
+            template, link = "register", (Purpose.REGISTER, REGISTRATION_PATH, None)
+        case MailKind.NEW_ADDRESS if person is not None:
+            template = "address_taken"
         case MailKind.NEW_ADDRESS:
-            return _new_address(uow, resources, asked, person)
-        case MailKind.PASSWORD_CHANGED:
-            return "password_changed", _ways_in(resources.settings, asked.email)
-        case MailKind.ADDRESS_CHANGED:
-            return "address_changed", {}
-
-
-def _register(
-    uow: UnitOfWork, resources: Resources, asked: AccountMail, person: User | None
-) -> _Found:
-    if person is not None and person.password_hash is not None:
-        return "account_exists", _ways_in(resources.settings, asked.email)
-    # Of a person who is only known as a reader too: opening it proves that they have the address.
-    secret = mailed_tokens.make(
-        uow,
-        resources.keyring,
-        Purpose.REGISTER,
-        user_id=None,
-        email=asked.email,
-    )
-    return "register", {"url": page_url(resources.settings, REGISTRATION_PATH, token=secret)}
-
-
-def _forgotten(
-    uow: UnitOfWork, resources: Resources, asked: AccountMail, person: User | None
-) -> _Found:
-    if person is None:
-        return None
-    if person.password_hash is None:
-        return _register(uow, resources, asked, person)
-    secret = mailed_tokens.make(
-        uow,
-        resources.keyring,
-        Purpose.RESET_PASSWORD,
-        user_id=person.id,
-        email=asked.email,
-    )
-    return "new_password", {"url": page_url(resources.settings, RESET_PATH, token=secret)}
-
-
-def _new_address(
-    uow: UnitOfWork, resources: Resources, asked: AccountMail, person: User | None
-) -> _Found:
-    if person is not None:
-        return "address_taken", _ways_in(resources.settings, asked.email)
-    secret = mailed_tokens.make(
-        uow,
-        resources.keyring,
-        Purpose.CHANGE_ADDRESS,
-        user_id=asked.user_id,
-        email=asked.email,
-    )
-    return "new_address", {"url": page_url(resources.settings, CONFIRM_EMAIL_PATH, token=secret)}
-
-
-def _ways_in(settings: Settings, email: str) -> dict[str, str]:
-    return {
-        "email": email,
-        "login_url": page_url(settings, LOGIN_PATH),
-        "forgotten_url": page_url(settings, FORGOTTEN_PATH),
-    }
+            link = (Purpose.CHANGE_ADDRESS, CONFIRM_EMAIL_PATH, asked.user_id)
+            template = "new_address"
+        case MailKind.PASSWORD_CHANGED | MailKind.ADDRESS_CHANGED as kind:
+            template = kind.value
+    page = partial(page_url, resources.settings)
+    if link is None:
+        ways_in = {"login_url": page(LOGIN_PATH), "forgotten_url": page(FORGOTTEN_PATH)}
+        return template, {"email": asked.email, **ways_in}
+    purpose, path, user_id = link
+    secret = mailed_tokens.make(uow, resources.keyring, purpose, user_id=user_id, email=asked.email)
+    return template, {"url": page(path, token=secret)}

@@ -10,7 +10,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 def normalise_email(address: str) -> str:
-    """The one spelling of an address (``addresses.normalise``). Raises ``email.invalid``."""
+    """The one spelling of an address (``email_addresses.normalise``). Raises ``email.invalid``."""
     return email_addresses.normalise(address)
 
 
@@ -34,13 +34,13 @@ def create_user(
 
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:
-    """The user of a normalised address; made without a password where there is none."""
+    """The person with a normalised address; a new one has no password."""
     while True:
-        # Exactly once by the constraint, whoever else makes the same person at this moment.
+        # The constraint lets one of several transactions make the person.
         statement = insert(User).values(id=ids.random_id(), email=email)
         uow.session.execute(statement.on_conflict_do_nothing(index_elements=["email"]))
         found = uow.session.scalar(select(User).where(User.email == email))
-        # Nobody, if who was there has been erased between the two.
+        # None when the person was erased between the two statements.
         if found is not None:
             return found
 

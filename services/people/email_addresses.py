@@ -1,8 +1,8 @@
 """E-mail addresses: one rule for all of the product, fast enough for files of millions.
 
-email-validator is the rule, and two short cuts give its answer sooner. They only ever say yes:
-whatever they do not recognise, valid or not, goes to the library. A test on generated addresses
-shows that they take nothing that the library refuses, and spell it alike.
+email-validator is the rule, and two shortcuts give its answer sooner. They only ever accept: an
+address that they don't recognise, valid or not, goes to the library. A test on generated addresses
+shows that they accept none that the library refuses, and spell each like the library.
 """
 
 import re
@@ -15,16 +15,16 @@ from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, valida
 
 from core.refusals.people import EMAIL_INVALID
 
-# In UTF-8. Nothing longer is an address, and the library's time grows with what it refuses.
+# In UTF-8. No longer text is an address, and the library's time grows with the text's length.
 MAX_ADDRESS_BYTES = 254
-# Domains that the library judged lately; a list has few that are not plain ASCII.
+# Domains that the library checked lately; a list has few that are not plain ASCII.
 MAX_CACHED_DOMAINS = 4096
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"
 # Without "--", which leaves Punycode and reserved labels to the library.
 _LABEL = r"[a-zA-Z0-9]++(?:-[a-zA-Z0-9]++)*+"
 _SPECIAL_USE = "|".join(re.escape(name) for name in SPECIAL_USE_DOMAIN_NAMES)
-# At most 64 characters in all, so that no limit on the length of a label or a domain is passed.
+# At most 64 characters in all, so that no limit on the length of a label or a domain is exceeded.
 _PLAIN = re.compile(
     rf"(?=.{{1,64}}\Z){_ATOM}(?:\.{_ATOM})*+"
     rf"@(?!(?:[^@]*\.)?(?i:{_SPECIAL_USE})\Z)"
@@ -36,7 +36,7 @@ _WORDS = re.compile(r"([\w+-]++(?:\.[\w+-]++)*+)@([^@]+)\Z")
 
 
 class InvalidAddress(NamedTuple):
-    """Why an address is none, in words for its owner."""
+    """Why a text is no e-mail address, in words for the person who typed it."""
 
     reason: str
 
@@ -49,7 +49,7 @@ class _Domain(NamedTuple):
 def normalise(address: str) -> str:
     """The one spelling of an address: NFC, lower case, the domain in its Unicode form.
 
-    Dots and plus tags stay as they are. Nothing is looked up in the network.
+    Dots and plus tags stay as they are. The network is not asked.
     Raises ``email.invalid``.
     """
     (found,) = normalise_all([address])
@@ -59,20 +59,20 @@ def normalise(address: str) -> str:
 
 
 def normalise_all(addresses: Iterable[str]) -> list[str | InvalidAddress]:
-    """``normalise`` of each, in order; what is no address is ``InvalidAddress``."""
+    """``normalise`` of each text, in order; ``InvalidAddress`` for a text that is no address."""
     plain = _PLAIN.match
     return [
-        address.lower() if plain(address) else _of_words(address) or _by_library(address)
+        address.lower() if plain(address) else _by_cached_domain(address) or _by_library(address)
         for address in addresses
     ]
 
 
-def _of_words(address: str) -> str | None:
-    """The spelling, where a well-known domain and the length of the parts settle it."""
+def _by_cached_domain(address: str) -> str | None:
+    """The spelling, when a domain in the cache and the length of the parts decide it."""
     parts = _WORDS.match(address)
     if parts is None or len(address) > MAX_ADDRESS_BYTES or not is_normalized("NFC", parts[1]):
         return None
-    local, domain = parts[1], _judged(parts[2])
+    local, domain = parts[1], _checked_domain(parts[2])
     if domain is None:
         return None
     found = f"{local}@{domain.name}"
@@ -81,12 +81,12 @@ def _of_words(address: str) -> str | None:
 
 
 def _bytes(text: str) -> int:
-    # A lone surrogate is no character; the library refuses it.
+    # A lone surrogate is no character: strict UTF-8 would raise, and the library refuses it.
     return len(text.encode("utf-8", "surrogatepass"))
 
 
 @lru_cache(MAX_CACHED_DOMAINS)
-def _judged(domain: str) -> _Domain | None:
+def _checked_domain(domain: str) -> _Domain | None:
     try:
         found = validate_email(f"a@{domain}", check_deliverability=False)
     except EmailNotValidError:

@@ -1,21 +1,20 @@
-"""Logging in, and how often that may fail.
+"""Logins, and the pauses after failed attempts.
 
-Attempts are counted before the password is looked at, so that many at once are not more than one
-after the other, and a login that succeeds clears what it counted. While there is a pause nothing is
-looked at and nothing counts: a right password says nothing either, or else guessing went on
-behind the pause, and whoever keeps on asking doesn't make it longer.
+An attempt is counted before its password is checked, so that parallel attempts gain nothing, and a
+login that succeeds clears its counts. During a pause no password is checked and no attempt is
+counted: a right password is refused too, or else an attacker could guess on during the pause, and
+more attempts don't make the pause longer.
 
-Three counts keep a stranger from holding an owner out. That of an address and a client has long
-pauses, which are the client's own. That of an address alone, against many clients, has short
-ones, and doesn't hold for a browser in which the person logged in before, which has a count of its
-own. And a mailed link to a new password lets its reader in past all of them.
+Separate counts keep a stranger from locking an owner out. The count of an address and a client has
+long pauses, which hold for that client alone. The count of an address alone, against many clients,
+has short pauses. It does not hold for a browser in which the person logged in before, which has a
+count of its own. And a mailed link to a new password clears the counts for its reader.
 """
 
 import secrets
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from ipaddress import IPv6Address, ip_address
-from typing import Any
 
 from sqlalchemy import case, delete, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert
@@ -29,17 +28,17 @@ from services.people import accounts
 from services.people.passwords import PasswordCheck
 from storage.unit_of_work import UnitOfWork
 
-# After this long without an attempt it is as if there had been none.
+# After this long without an attempt the count starts again.
 ATTEMPT_RETENTION = timedelta(days=1)
 _PURPOSE = "login"
 
 
 @dataclass(frozen=True)
 class LoginThrottle:
-    """After so many attempts each next one doubles the pause, from a second up to the longest."""
+    """After ``free`` attempts each next one doubles the pause, from a second to ``max_pause``."""
 
     free: int
-    longest: timedelta
+    max_pause: timedelta
 
 
 CLIENT_THROTTLE = LoginThrottle(5, timedelta(minutes=15))
@@ -48,7 +47,7 @@ ADDRESS_THROTTLE = LoginThrottle(50, timedelta(minutes=1))
 
 @dataclass(frozen=True)
 class Attempt:
-    """Who would log in, and what is counted of it."""
+    """An attempt to log in, and the counts that it is part of."""
 
     email: str
     counted: tuple[tuple[bytes, LoginThrottle], ...]
@@ -61,13 +60,12 @@ def begin(
 ) -> Attempt:
     """Count an attempt, whether or not the address is known; raises ``login.paused``.
 
-    Commit it before the password is looked at. ``known`` is what ``known_browser_token`` gave the
-    browser.
+    Commit it before the password is checked. ``known`` is the browser's ``known_browser_token``.
     """
     email = _spelt(email)
     counted = _counted(keyring, email, client, known)
-    for subject, patience in counted:
-        _count(uow, subject, patience)
+    for subject, throttle in counted:
+        _count(uow, subject, throttle)
     found = uow.session.execute(
         select(User.id, User.password_hash).where(User.email == email)
     ).one_or_none()
@@ -76,11 +74,11 @@ def begin(
     return Attempt(email, counted, found.id, found.password_hash)
 
 
-def succeed(uow: UnitOfWork, attempt: Attempt, verdict: PasswordCheck) -> int | None:
-    """Let the person in: their id, or ``None`` if the password was changed meanwhile."""
+def succeed(uow: UnitOfWork, attempt: Attempt, check: PasswordCheck) -> int | None:
+    """Log the person in: their id, or ``None`` if the password was changed meanwhile."""
     assert attempt.user_id is not None
-    assert verdict.matches
-    kept = verdict.renewed or attempt.password_hash
+    assert check.matches
+    kept = check.renewed or attempt.password_hash
     statement = (
         update(User)
         .where(User.id == attempt.user_id, User.password_hash == attempt.password_hash)
@@ -95,23 +93,23 @@ def succeed(uow: UnitOfWork, attempt: Attempt, verdict: PasswordCheck) -> int | 
 
 
 def clear(uow: UnitOfWork, attempt: Attempt) -> None:
-    """Forget what was counted for who turned out to be who they say."""
+    """Clear the counts of an attempt whose person proved who they are."""
     _clear(uow, [subject for subject, _ in attempt.counted])
 
 
 def reset_attempts(uow: UnitOfWork, keyring: Keyring, *, email: str, client: str | None) -> None:
-    """Forget what failed for this address: its reader has proven themselves by mail."""
+    """Clear the counts of this address: its reader has proven by mail that it is theirs."""
     _clear(uow, [subject for subject, _ in _counted(keyring, email, client, None)])
 
 
 def known_browser_token(keyring: Keyring, email: str) -> str:
-    """What the browser keeps to show that this person logged in there."""
+    """A token for the browser's cookie: it shows that this person logged in there before."""
     nonce = secrets.token_urlsafe(16)
     return f"{nonce}.{keyring.signer(_PURPOSE).sign(_known_message(nonce, _spelt(email)))}"
 
 
 def _spelt(email: str) -> str:
-    """One spelling of what was typed, which need not be an address to be counted."""
+    """One spelling of the typed text, which is counted even when it is no address."""
     try:
         return accounts.normalise_email(email.strip())
     except DomainError:
@@ -141,7 +139,7 @@ def _subject(keyring: Keyring, kind: str, who: str, email: str) -> bytes:
 
 
 def _network(client: str | None) -> str:
-    """A client's address; of IPv6 the network, since a client has all the addresses in one."""
+    """The client's IP address; for IPv6 its /64 network, all of which one client may use."""
     try:
         address = ip_address(client or "")
     except ValueError:
@@ -151,37 +149,28 @@ def _network(client: str | None) -> str:
     return str(address)
 
 
-def _count(uow: UnitOfWork, subject: bytes, patience: LoginThrottle) -> None:
+def _count(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> None:
     now = clock.now()
     kept = LoginAttempts
     attempts = case((kept.tried_at < now - ATTEMPT_RETENTION, 1), else_=kept.attempts + 1)
-    first: dict[str, Any] = {"attempts": 1, "paused_until": now, "tried_at": now}
-    next_one = {"attempts": attempts, "paused_until": _pause(now, attempts, patience)}
+    beyond = func.least(attempts - throttle.free, 30)
+    seconds = func.least(func.power(2, beyond), throttle.max_pause.total_seconds())
+    later = literal(now) + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+    paused_until = case((attempts < throttle.free, now), else_=later)
     statement = (
         insert(kept)
-        .values(subject=subject, **first)
+        .values(subject=subject, attempts=1, paused_until=now, tried_at=now)
         .on_conflict_do_update(
             index_elements=[kept.subject],
-            set_={**next_one, "tried_at": now},
+            set_={"attempts": attempts, "paused_until": paused_until, "tried_at": now},
             where=kept.paused_until <= now,
         )
         .returning(kept.subject)
     )
     if uow.session.scalar(statement) is None:
         until = uow.session.scalar(select(kept.paused_until).where(kept.subject == subject))
-        raise _paused(until or now, now)
-
-
-def _pause(now: datetime, attempts: Any, patience: LoginThrottle) -> Any:
-    beyond = func.least(attempts - patience.free, 30)
-    seconds = func.least(func.power(2, beyond), patience.longest.total_seconds())
-    later = literal(now) + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
-    return case((attempts < patience.free, now), else_=later)
-
-
-def _paused(until: datetime, now: datetime) -> DomainError:
-    seconds = max(1, round((until - now).total_seconds()))
-    return LOGIN_PAUSED(retry_after=seconds)
+        left = 0 if until is None else round((until - now).total_seconds())
+        raise LOGIN_PAUSED(retry_after=max(1, left))
 
 
 def _clear(uow: UnitOfWork, subjects: list[bytes]) -> None:

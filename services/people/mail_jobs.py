@@ -3,8 +3,8 @@ from core.scopes import Scope
 from services.jobs import kinds
 from services.jobs.kinds import JobKind
 
-# A day's worth at one a minute: a mail server may be away for a while.
-_PATIENT = 1500
+# A day at one retry a minute, since a mail server may be away for hours.
+_MAX_RETRIES = 1500
 
 
 def mail_kind(name: str) -> JobKind:
@@ -15,6 +15,6 @@ def mail_kind(name: str) -> JobKind:
             lane=Lane.IO,
             scope=Scope.SUBSCRIPTION_FULL,
             retryable=True,
-            max_retries=_PATIENT,
+            max_retries=_MAX_RETRIES,
         )
     )

@@ -1,8 +1,8 @@
-"""Links that are mailed to a person: whoever opens one reads that person's mail. Each works once.
+"""Mailed tokens: secrets in links that are mailed to a person. Each works once.
 
-The secret is 256 random bits that only the mail has; the database keeps an HMAC. It is made when
-the mail is about to be sent, so that it rests nowhere, and does nothing until the page that it
-leads to is confirmed: scanners follow links.
+A person who has the token can read the mail of its address. The token is 256 random bits, and the
+database keeps only an HMAC of it. It is made just before the mail is sent, so it is stored nowhere.
+Opening its page changes nothing until the person confirms, since mail scanners follow links.
 """
 
 import secrets
@@ -53,7 +53,7 @@ def make(
     list_id: int | None = None,
     email: str | None = None,
 ) -> str:
-    """The secret of a new link, about a person, an address, or both."""
+    """The secret of a new token for a person, an address, or both."""
     secret = secrets.token_urlsafe(32)
     uow.session.add(
         MailedLink(
@@ -69,7 +69,7 @@ def make(
 
 
 def read(uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str) -> MailedToken:
-    """What the link is for; changes nothing. Raises ``link.invalid``."""
+    """The token behind a secret; changes nothing. Raises ``link.invalid``."""
     found = uow.session.scalar(
         select(MailedLink).where(
             MailedLink.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode())),
@@ -84,7 +84,7 @@ def read(uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str) -> Ma
 
 
 def use(uow: UnitOfWork, opened: MailedToken) -> None:
-    """Use the link up; raises ``link.used`` when somebody did."""
+    """Use the token up; raises ``link.used`` when it was used before."""
     statement = (
         update(MailedLink)
         .where(MailedLink.id == opened.link_id, MailedLink.used_at.is_(None))
@@ -96,7 +96,7 @@ def use(uow: UnitOfWork, opened: MailedToken) -> None:
 
 
 def move_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
-    """Let the person's unused links for one list lead to another; returns how many there were."""
+    """Move the person's unused tokens from one list to another; returns their number."""
     statement = (
         update(MailedLink)
         .where(

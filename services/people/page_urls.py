@@ -1,4 +1,4 @@
-"""Where the pages of accounts are, which mails lead to."""
+"""The paths and URLs of the account pages, which mails link to."""
 
 from urllib.parse import urlencode
 

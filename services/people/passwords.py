@@ -1,6 +1,6 @@
 """Passwords as argon2id hashes, with the parameters that RFC 9106 recommends second (64 MiB).
 
-Each call takes a core and that memory for a while; who calls sees to it that few run at once.
+Each call takes a core and that memory for a while; the caller lets only a few run at once.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _hasher = PasswordHasher()
 @dataclass(frozen=True)
 class PasswordCheck:
     matches: bool
-    # To be kept in place of a hash that was made with older parameters.
+    # A new hash, to store in place of one that was made with older parameters.
     renewed: str | None = None
 
 
@@ -37,27 +37,23 @@ def make(password: str) -> str:
 
 
 def verify(kept: str | None, password: str) -> PasswordCheck:
-    """Whether it is the password. Without a hash it takes as long, and never is."""
+    """Whether the password matches. Without a hash it never does, and the check takes as long."""
     if len(password) > MAX_PASSWORD_CHARACTERS:
         password = ""
-    matches = _matches(kept or _nobodys(), password) and kept is not None
+    try:
+        matches = _hasher.verify(kept or _unused_hash(), _bytes(password)) and kept is not None
+    except (Argon2Error, InvalidHashError):
+        matches = False
     if matches and kept is not None and _hasher.check_needs_rehash(kept):
         return PasswordCheck(matches, _hasher.hash(_bytes(password)))
     return PasswordCheck(matches)
 
 
-def _matches(kept: str, password: str) -> bool:
-    try:
-        return _hasher.verify(kept, _bytes(password))
-    except (Argon2Error, InvalidHashError):
-        return False
-
-
 def _bytes(password: str) -> bytes:
-    # A form may have what is no text at all.
+    # A form may hold lone surrogates, which strict UTF-8 would refuse.
     return password.encode("utf-8", "surrogatepass")
 
 
 @lru_cache(maxsize=1)
-def _nobodys() -> str:
-    return _hasher.hash("a password that nobody has")
+def _unused_hash() -> str:
+    return _hasher.hash("a password that no person has")

@@ -1,8 +1,8 @@
-"""How a person comes to an account, gets back into it, and takes it to another address.
+"""Registration, password reset and change of address, each by a mailed token.
 
-All of it goes by a link that was mailed to the address that it is about. A person who was only
-subscribed or imported takes over their own record so, and nobody else can: what is typed before the
-link is opened counts for nothing, so nobody sets a password for somebody else to confirm.
+The token is mailed to the address that the change is about. So a person who was only subscribed or
+imported takes over their own record, and no other person can. The password is typed after the link
+is opened, so no stranger can set one that the address's owner then confirms.
 """
 
 from dataclasses import dataclass
@@ -30,16 +30,16 @@ MAX_USER_NAME_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class AccountIdentity:
-    """Whose account it is, at which address."""
+    """The user of an account, and its address."""
 
     user_id: int
     email: str
 
 
 def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
-    """The address that a link would make an account of; changes nothing.
+    """The address that a link would register; changes nothing.
 
-    Raises ``account_link.invalid``, or ``account_link.used`` where there is an account by now.
+    Raises ``account_link.invalid``, or ``account_link.used`` when the address has an account.
     """
     opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
     person = accounts.find_by_email(uow, email)
@@ -51,13 +51,13 @@ def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
 def register(
     uow: UnitOfWork, keyring: Keyring, secret: str, *, name: str, password_hash: str
 ) -> AccountIdentity:
-    """Make the account, or let the person who has no password yet have one.
+    """Make the account, or set the password of a person who has none.
 
-    Raises what ``read_registration`` does.
+    Raises what ``read_registration`` raises.
     """
     opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
-    person = _hold(uow, accounts.find_or_create_person(uow, email).id)
-    # Erased at this moment, they let go of the address; a new link is for whoever is there then.
+    person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
+    # A person who was just erased no longer has the address, which then needs a new link.
     if person.email != email or person.password_hash is not None:
         raise ACCOUNT_LINK_USED()
     _use(uow, opened)
@@ -69,7 +69,7 @@ def register(
 def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     """The address of the account whose password a link would set; changes nothing.
 
-    Raises ``account_link.invalid``, also where the account has another address by now, and
+    Raises ``account_link.invalid``, also when the account has another address by now, and
     ``account_link.used``.
     """
     opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
@@ -84,12 +84,13 @@ def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
 def reset(
     uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str, request_id: str | None
 ) -> AccountIdentity:
-    """Set a new password, end every session, and say so by mail; raises what ``read_reset`` does.
+    """Set a new password, end all sessions, and mail a notice; raises what ``read_reset`` raises.
 
-    Other links to a new password, and to a new address, work no more.
+    The person's other links to a new password or a new address stop working.
     """
     opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
-    person = _hold(uow, _person_of(opened))
+    assert opened.user_id is not None
+    person = _lock_person(uow, opened.user_id)
     if person.email != email:
         raise ACCOUNT_LINK_INVALID()
     _use(uow, opened)
@@ -106,11 +107,11 @@ def change_password(
     session_id: int | None,
     request_id: str | None,
 ) -> None:
-    """Set a new password in place of the one that was looked at, and end other sessions.
+    """Set a new password in place of the one that was checked, and end other sessions.
 
-    Raises ``password.changed`` where that one is not the account's any more.
+    Raises ``password.changed`` when the account's password was changed since the check.
     """
-    person = _hold(uow, user_id)
+    person = _lock_person(uow, user_id)
     if person.password_hash != expected:
         raise PASSWORD_CHANGED()
     _set_password(uow, person, password_hash, request_id=request_id, but=session_id)
@@ -119,7 +120,7 @@ def change_password(
 def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int) -> str:
     """The address that a link would give this person's account; changes nothing.
 
-    Raises ``account_link.invalid``, also for a link of somebody else's, and ``account_link.used``.
+    Raises ``account_link.invalid``, also for another person's link, and ``account_link.used``.
     """
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != user_id:
@@ -132,15 +133,15 @@ def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: in
 def change_address(
     uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int, *, request_id: str | None
 ) -> str:
-    """Give the account its new address, and tell the old one.
+    """Give the account its new address, and mail a notice to the old one.
 
-    Opt-outs are kept under the address of then too, and go on holding for both. Raises what
-    ``read_new_address`` does, and ``user.exists`` where the address is somebody's by now.
+    Opt-outs are also kept under the old address, and still hold for both. Raises what
+    ``read_new_address`` raises, and ``user.exists`` when another person has the address by now.
     """
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != user_id:
         raise ACCOUNT_LINK_INVALID()
-    person = _hold(uow, user_id)
+    person = _lock_person(uow, user_id)
     _use(uow, opened)
     old = person.email
     _use_up(uow, person, Purpose.CHANGE_ADDRESS, Purpose.RESET_PASSWORD)
@@ -160,6 +161,7 @@ def change_address(
 def _open(
     uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str
 ) -> tuple[MailedToken, str]:
+    # Links of accounts have refusals of their own, since they tell people something else.
     try:
         opened = mailed_tokens.read(uow, keyring, purpose, secret)
     except DomainError:
@@ -168,12 +170,7 @@ def _open(
     return opened, opened.email
 
 
-def _person_of(opened: MailedToken) -> int:
-    assert opened.user_id is not None
-    return opened.user_id
-
-
-def _hold(uow: UnitOfWork, user_id: int) -> User:
+def _lock_person(uow: UnitOfWork, user_id: int) -> User:
     query = select(User).where(User.id == user_id, User.erased_at.is_(None)).with_for_update()
     person = uow.session.scalar(query.execution_options(populate_existing=True))
     if person is None:
@@ -204,6 +201,3 @@ def _use(uow: UnitOfWork, opened: MailedToken) -> None:
         mailed_tokens.use(uow, opened)
     except DomainError:
         raise ACCOUNT_LINK_USED() from None
-
-
-# Links of accounts have codes of their own, since people are told something else of them.

@@ -21,9 +21,9 @@ class RequestLeases:
         self._keeper: threading.Thread | None = None
 
     @contextmanager
-    def kept(self, question: RequestLease) -> Iterator[None]:
+    def kept(self, lease: RequestLease) -> Iterator[None]:
         with self._lock:
-            self._held[question.worker] = question
+            self._held[lease.worker] = lease
             if self._keeper is None:
                 self._keeper = threading.Thread(target=self._keep, daemon=True)
                 self._keeper.start()
@@ -31,12 +31,12 @@ class RequestLeases:
             yield
         finally:
             with self._lock:
-                del self._held[question.worker]
+                del self._held[lease.worker]
 
     def _keep(self) -> None:
         while True:
             time.sleep(RENEW_EVERY_SECONDS)
             with self._lock:
                 held = list(self._held.values())
-            for question in held:
-                question.renew()
+            for lease in held:
+                lease.renew()

@@ -6,7 +6,7 @@ import pkgutil
 import services
 from services.jobs import kinds
 from tests.probe.kind import PROBE
-from workers import schedule
+from workers.app import SCHEDULE
 from workers.tasks.table import TASKS
 
 
@@ -18,7 +18,7 @@ def test_every_kind_of_job_has_a_task_and_every_task_of_a_job_a_kind() -> None:
 
 
 def test_beat_sends_all_periodic_tasks_and_no_other() -> None:
-    assert {entry["task"] for entry in schedule.SCHEDULE.values()} == set(TASKS.periodic)
+    assert {entry["task"] for entry in SCHEDULE.values()} == set(TASKS.periodic)
 
 
 def test_no_name_is_of_two_tasks() -> None:

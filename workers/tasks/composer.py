@@ -6,16 +6,16 @@ from storage.redis.request_work import RequestLease
 from workers.context import WorkerContext
 
 
-def write(context: WorkerContext, question: RequestLease) -> dict[str, Any]:
-    request = MetadataRequest.from_payload(question.payload)
-    return context.writer().write(request, question.seconds_left).to_payload()
+def write(context: WorkerContext, lease: RequestLease) -> dict[str, Any]:
+    request = MetadataRequest.from_payload(lease.payload)
+    return context.writer().write(request, lease.seconds_left).to_payload()
 
 
-def search(context: WorkerContext, question: RequestLease) -> dict[str, Any]:
-    request = PhotoSearch.from_payload(question.payload)
-    return context.photos.search(request, question.seconds_left).to_payload()
+def search(context: WorkerContext, lease: RequestLease) -> dict[str, Any]:
+    request = PhotoSearch.from_payload(lease.payload)
+    return context.photos.search(request, lease.seconds_left).to_payload()
 
 
-def download_url(context: WorkerContext, question: RequestLease) -> dict[str, Any]:
-    use = PhotoUse.from_payload(question.payload)
-    return {"url": context.photos.download_url(use, question.seconds_left)}
+def download_url(context: WorkerContext, lease: RequestLease) -> dict[str, Any]:
+    use = PhotoUse.from_payload(lease.payload)
+    return {"url": context.photos.download_url(use, lease.seconds_left)}

@@ -1,6 +1,6 @@
 """Every task of the product, and the function that does its work.
 
-A job's task has the name of its kind. Names are in messages under way: they don't change.
+A job's task has the name of its kind. Messages under way carry these names: they don't change.
 """
 
 from typing import Any
@@ -27,17 +27,13 @@ from workers.declaration import TaskTable
 from workers.tasks import composer
 
 
-def _export(worker: WorkerContext, lease: Lease) -> None:
-    exports.run(worker.resources, lease)
-
-
 def _import(worker: WorkerContext, lease: Lease) -> None:
     import_jobs.run(worker.resources, lease)
 
 
-def _refresh_order(worker: WorkerContext, asked: RequestLease) -> dict[str, Any]:
+def _refresh_order(worker: WorkerContext, lease: RequestLease) -> dict[str, Any]:
     """The state of an order whose payer has come back."""
-    status = polling.refresh(worker.resources, worker.payments, asked.payload["order_id"])
+    status = polling.refresh(worker.resources, worker.payments, lease.payload["order_id"])
     return {"status": status}
 
 
@@ -58,7 +54,9 @@ TASKS = TaskTable(
         ADD_MEMBERS: _import,
         IMPORT_FILE: _import,
         UNDO_IMPORT: lambda worker, lease: undo.run(worker.resources, lease),
-        **dict.fromkeys(EXPORT_JOBS.values(), _export),
+        **dict.fromkeys(
+            EXPORT_JOBS.values(), lambda worker, lease: exports.run(worker.resources, lease)
+        ),
         OPEN_CHECKOUT: lambda worker, lease: checkout.open_checkout(
             worker.resources, worker.payments, lease
         ),
@@ -70,13 +68,13 @@ TASKS = TaskTable(
         "topup.refresh": _refresh_order,
     },
     periodic={
-        # Settles orders whose webhook never came, and ends those that nobody paid.
+        # Settles orders whose webhook never came, and ends orders that were not paid in time.
         "topups.poll": lambda worker: polling.poll(worker.resources, worker.payments),
-        # Uploads that no attachment waits for any more: what a crash left behind.
+        # Removes uploads that no attachment waits for any more, such as after a crash.
         "maintenance.sweep_uploads": lambda worker: strays.sweep_uploads(
             worker.resources, now=clock.now()
         ),
-        # Files of imports and exports that are older than their time, and what a crash left.
+        # Removes files of imports and exports past their time, and files that a crash left.
         "maintenance.sweep_files": lambda worker: bulk_files.sweep(
             worker.resources, now=clock.now()
         ),
