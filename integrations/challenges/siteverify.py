@@ -13,20 +13,12 @@ from http import HTTPStatus
 import orjson
 from pydantic import SecretStr
 
-from core.errors import DomainError
 from core.logging import get_logger
 from core.refusals.mailing import CHALLENGE_FAILED, CHALLENGE_UNAVAILABLE
+from integrations import http_client
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
-from integrations.http_client import (
-    AsyncHttpClient,
-    HttpBounds,
-    HttpFailure,
-    HttpReply,
-    reason_of,
-)
 
-BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024)
-_RETRY_AFTER_SECONDS = 5
+BOUNDS = http_client.HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024)
 _MIN_SCORE = 0.5
 # Some servers tell of a problem with status 400 and the usual object.
 _READABLE = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
@@ -103,7 +95,7 @@ class SiteVerify:
 
     def __init__(
         self,
-        client: AsyncHttpClient,
+        client: http_client.AsyncHttpClient,
         profile: SiteVerifyProfile,
         *,
         url: str,
@@ -121,11 +113,14 @@ class SiteVerify:
     async def check(self, answer: ChallengeResponse) -> None:
         try:
             self._require_likely(answer.token)
-            self._judge(_read(await self._ask(answer)), answer)
+            self._judge(await self._ask(answer), answer)
         except _Refused as refused:
-            raise self._failed(str(refused)) from None
+            _log.info("challenge failed", provider=self._profile.provider, reason=str(refused))
+            raise CHALLENGE_FAILED() from None
         except _Unanswered as unanswered:
-            raise self._unavailable(str(unanswered)) from None
+            reason = str(unanswered)
+            _log.warning("challenge unavailable", provider=self._profile.provider, reason=reason)
+            raise CHALLENGE_UNAVAILABLE() from None
 
     def _require_likely(self, token: str) -> None:
         """Refuse what no provider has made, without asking one."""
@@ -136,49 +131,35 @@ class SiteVerify:
         if not token.isascii() or not token.isprintable():
             raise _Refused("token of strange characters")
 
-    async def _ask(self, answer: ChallengeResponse) -> HttpReply:
-        try:
-            return await self._client.send(
-                "POST", self._url, data=self._form(answer), headers=_HEADERS
-            )
-        except HttpFailure as failure:
-            raise _Unanswered(reason_of(failure)) from None
-
-    def _form(self, answer: ChallengeResponse) -> dict[str, str]:
+    async def _ask(self, answer: ChallengeResponse) -> dict[str, object]:
         form = {"secret": self._secret.get_secret_value(), "response": answer.token}
         if answer.remote_ip:
             form["remoteip"] = answer.remote_ip
         if self._profile.sends_site_key:
             form["sitekey"] = self.site_key
-        return form
+        try:
+            return _read(await self._client.send("POST", self._url, data=form, headers=_HEADERS))
+        except http_client.HttpFailure as failure:
+            raise _Unanswered(http_client.reason_of(failure)) from None
 
     def _judge(self, reply: dict[str, object], answer: ChallengeResponse) -> None:
         _require_success(reply)
         score = reply.get("score") if self._profile.may_score else None
-        self._require_action(_text(reply, "action"), answer.action, is_scored=score is not None)
-        self._require_hostname(_text(reply, "hostname"))
-        if score is not None:
-            _require_score(score)
-
-    def _require_action(self, reported: str, expected: str, *, is_scored: bool) -> None:
-        is_due = self._profile.reports_action and (is_scored or not self._profile.may_score)
-        if (reported or is_due) and reported != expected:
-            raise _Refused("another action" if reported else "no action")
-
-    def _require_hostname(self, reported: str) -> None:
-        if self._hostnames and reported and reported.lower() not in self._hostnames:
+        action, hostname = _text(reply, "action"), _text(reply, "hostname")
+        is_due = self._profile.reports_action and (score is not None or not self._profile.may_score)
+        if (action or is_due) and action != answer.action:
+            raise _Refused("another action" if action else "no action")
+        if self._hostnames and hostname and hostname.lower() not in self._hostnames:
             raise _Refused("another hostname")
-
-    def _failed(self, reason: str) -> DomainError:
-        _log.info("challenge failed", provider=self._profile.provider, reason=reason)
-        return CHALLENGE_FAILED()
-
-    def _unavailable(self, reason: str) -> DomainError:
-        _log.warning("challenge unavailable", provider=self._profile.provider, reason=reason)
-        return CHALLENGE_UNAVAILABLE()
+        if score is None:
+            return
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            raise _Unanswered("score is no number")
+        if score < _MIN_SCORE:
+            raise _Refused("low score")
 
 
-def _read(reply: HttpReply) -> dict[str, object]:
+def _read(reply: http_client.HttpReply) -> dict[str, object]:
     """The reply's object, which says success only with status 200."""
     status = reply.status
     if status not in _READABLE:
@@ -206,13 +187,6 @@ def _require_success(reply: dict[str, object]) -> None:
     if named <= _ABOUT_THE_TOKEN:
         raise _Refused(reason or "no reason given")
     raise _Unanswered(reason)
-
-
-def _require_score(score: object) -> None:
-    if isinstance(score, bool) or not isinstance(score, int | float):
-        raise _Unanswered("score is no number")
-    if score < _MIN_SCORE:
-        raise _Refused("low score")
 
 
 def _text(reply: dict[str, object], name: str) -> str:
