@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Row, exists, func, select, text
+from sqlalchemy import Row, exists, func, select, text
 
 from core import clock, ids
 from core.lanes import Lane
@@ -134,7 +134,15 @@ def run(resources: Resources, lease: Lease) -> None:
     else:
         line = _roster_line(resources, lease, mailing_list)
         sheet = _Sheet(_ROSTER_HEADER, _roster(mailing_list.id), line)
-    rows = _write(resources, lease, sheet, parts)
+    rows = 0
+    # The gzip header has no name and no time, so the same list gives the same file.
+    with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
+        packed.write(_csv([sheet.header]))
+        for batch in _batches(resources, sheet):
+            lease.check_cancelled()
+            packed.write(_csv(map(sheet.line, batch)))
+            rows += len(batch)
+    parts.close()
     with resources.unit_of_work() as uow:
         export = uow.session.get_one(MemberExport, export.id)
         export.rows, export.size, export.finished_at = rows, parts.size, func.now()
@@ -148,32 +156,15 @@ class _Sheet:
     line: Callable[[AnyRow], Iterable[str | int]]
 
 
-def _write(resources: Resources, lease: Lease, sheet: _Sheet, parts: PartWriter) -> int:
-    rows = 0
-    # The gzip header has no name and no time, so the same list gives the same file.
-    with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
-        packed.write(_csv([sheet.header]))
-        for batch in _batches(resources, sheet):
-            lease.check_cancelled()
-            packed.write(_csv(map(sheet.line, batch)))
-            rows += len(batch)
-    parts.close()
-    return rows
-
-
 def _batches(resources: Resources, sheet: _Sheet) -> Iterator[list[AnyRow]]:
     engine = resources.database.engine.execution_options(isolation_level="REPEATABLE READ")
     with engine.connect() as connection:
-        _allow_time(connection)
+        # The default time limits are meant for the statements of a request.
+        connection.execute(text(f"SET LOCAL statement_timeout = '{_TIMEOUT}'"))
+        connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '5min'"))
+        connection.execute(text("SET TRANSACTION READ ONLY"))
         result = connection.execution_options(stream_results=True).execute(sheet.query)
         yield from map(list, result.partitions(_ROWS_AT_ONCE))
-
-
-def _allow_time(connection: Connection) -> None:
-    # The default time limits are meant for the statements of a request.
-    connection.execute(text(f"SET LOCAL statement_timeout = '{_TIMEOUT}'"))
-    connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '5min'"))
-    connection.execute(text("SET TRANSACTION READ ONLY"))
 
 
 def _csv(lines: Iterable[Iterable[str | int]]) -> bytes:

@@ -35,9 +35,8 @@ def transfer(
 ) -> int:
     """Move a member to another list: 1, or 0 for a member who was removed from the source already.
 
-    The source keeps the record as removed. If the target has a record of the person, the two are
-    merged. The person's opt-outs from either list hold on the target. Raises ``member.not_found``,
-    ``transfer.same_list``.
+    The source keeps the record as removed; a record on the target is merged with it. The person's
+    opt-outs from either hold on the target. Raises ``member.not_found``, ``transfer.same_list``.
     """
     if source.id == target.id:
         raise TRANSFER_SAME_LIST()
@@ -46,9 +45,8 @@ def transfer(
     leaving = members.get(uow, source, user_id)
     if leaving.status == SubscriptionStatus.REMOVED:
         return 0
-    opted_out = _carry_opt_outs(uow, keyring, source, target, user_id)
     there = changes.find(uow, target.id, user_id)
-    merged = merge(leaving, there, opted_out)
+    values = asdict(merge(leaving, there, _carry_opt_outs(uow, keyring, source, target, user_id)))
     if there is None:
         arriving = Subscription(
             list_id=target.id,
@@ -57,15 +55,14 @@ def transfer(
             email=leaving.email,
             source="transfer",
             confirmation_asked_at=leaving.confirmation_asked_at,
-            **asdict(merged),
+            **values,
         )
         there = changes.add(uow, arriving, "transferred_in", actor)
     else:
-        changes.change(uow, there, "transferred_in", actor, **asdict(merged))
+        changes.change(uow, there, "transferred_in", actor, **values)
     if leaving.status == SubscriptionStatus.PENDING:
         _move_confirmation(uow, leaving, there, actor)
-    removed = SubscriptionStatus.REMOVED
-    changes.change(uow, leaving, "transferred_away", actor, status=removed)
+    changes.change(uow, leaving, "transferred_away", actor, status=SubscriptionStatus.REMOVED)
     return 1
 
 
@@ -97,22 +94,16 @@ def merge(
         status = SubscriptionStatus.PENDING
     else:
         status = SubscriptionStatus.UNSUBSCRIBED
+    paid = [each.paid_expiry for each in both if each.type != Tier.FREE]
+    known = [each.paid_expiry for each in both if each.paid_expiry is not None]
     return MergedSubscription(
         status=status,
         type=max((Tier(each.type) for each in both), key=_TIERS.index),
-        paid_expiry=_later_expiry(both),
+        # A paid tier without an expiry never ends.
+        paid_expiry=None if None in paid else max(known, default=None),
         email_enabled=OptOutKind.EMAIL not in opted_out
         and all(each.email_enabled for each in both),
     )
-
-
-def _later_expiry(records: list[Subscription]) -> datetime | None:
-    """The later expiry; a paid tier without an expiry never ends."""
-    paid = [each.paid_expiry for each in records if each.type != Tier.FREE]
-    if None in paid:
-        return None
-    known = [each.paid_expiry for each in records if each.paid_expiry is not None]
-    return max(known, default=None)
 
 
 def _move_confirmation(
