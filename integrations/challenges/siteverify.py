@@ -112,7 +112,6 @@ class SiteVerify:
 
     async def check(self, answer: ChallengeResponse) -> None:
         try:
-            self._require_likely(answer.token)
             self._judge(await self._ask(answer), answer)
         except _Refused as refused:
             _log.info("challenge failed", provider=self._profile.provider, reason=str(refused))
@@ -122,17 +121,16 @@ class SiteVerify:
             _log.warning("challenge unavailable", provider=self._profile.provider, reason=reason)
             raise CHALLENGE_UNAVAILABLE() from None
 
-    def _require_likely(self, token: str) -> None:
-        """Refuse what no provider has made, without asking one."""
+    async def _ask(self, answer: ChallengeResponse) -> dict[str, object]:
+        """The provider's reply. It is not asked about a token that no provider has made."""
+        token = answer.token
         if not token.strip():
             raise _Refused("blank token")
         if len(token) > self._profile.max_token_characters:
             raise _Refused("token too long")
         if not token.isascii() or not token.isprintable():
             raise _Refused("token of strange characters")
-
-    async def _ask(self, answer: ChallengeResponse) -> dict[str, object]:
-        form = {"secret": self._secret.get_secret_value(), "response": answer.token}
+        form = {"secret": self._secret.get_secret_value(), "response": token}
         if answer.remote_ip:
             form["remoteip"] = answer.remote_ip
         if self._profile.sends_site_key:

@@ -92,8 +92,9 @@ class StripeCheckout:
             raise _refused("the session is not of an order", None)
         if facts.has_fallen_through(session):
             return replace(found, failed=True)
-        charge = _latest_charge(session)
-        if found.payment_id is None or not found.paid or charge is None:
+        intent = session.get("payment_intent")
+        charge = intent.get("latest_charge") if isinstance(intent, Mapping) else None
+        if found.payment_id is None or not found.paid or not isinstance(charge, Mapping):
             return found
         dispute, disputed = None, None
         if charge.get("disputed"):
@@ -182,12 +183,6 @@ def _order(checkout: Checkout) -> Any:
         "success_url": checkout.return_url,
         "cancel_url": checkout.return_url,
     }
-
-
-def _latest_charge(session: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    payment = session.get("payment_intent")
-    charge = payment.get("latest_charge") if isinstance(payment, Mapping) else None
-    return charge if isinstance(charge, Mapping) else None
 
 
 def _moment(seconds: int) -> datetime:

@@ -33,6 +33,8 @@ _ABOUT_THE_REQUEST = frozenset(
     }
 )
 
+_FILE_URL = re.compile(r"https?://[^\s/]")
+
 log = get_logger(__name__)
 
 QuotaReport = Callable[[PhotoProviderName, tuple[Quota, ...]], None]
@@ -115,3 +117,11 @@ def _quotas(headers: http_client.HttpHeaders) -> tuple[Quota, ...]:
         if remaining and (limit := _NUMBER.match(value)):
             quotas.append(Quota(window or "hour", int(limit[0]), int(remaining[0])))
     return tuple(quotas)
+
+
+def file_url_of(reply: dict[str, object]) -> str:
+    """The URL of the photo's file in the reply of either provider."""
+    url = reply.get("url")
+    if not isinstance(url, str) or not _FILE_URL.match(url):
+        raise refusals.STOCKPHOTO_FAILED(provider="The provider")
+    return url

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Row, exists, func, select, text
+from sqlalchemy import Connection, Row, exists, func, select, text
 
 from core import clock, ids
 from core.lanes import Lane
@@ -54,8 +54,9 @@ def _end_with_job(uow: UnitOfWork, job: Job) -> None:
         uow.after_commit(partial(remove_all, uow.objects, export.object_prefix))
 
 
-def _register(kind: ExportKind, scope: Scope) -> kinds.JobKind:
-    return kinds.register(
+_SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
+EXPORT_JOBS = {
+    kind: kinds.register(
         kinds.JobKind(
             name=f"export.{kind}",
             # An export holds one view of the database from first to last, so it can't take turns.
@@ -65,11 +66,7 @@ def _register(kind: ExportKind, scope: Scope) -> kinds.JobKind:
             on_abandoned=_end_with_job,
         )
     )
-
-
-EXPORT_JOBS = {
-    ExportKind.MEMBERS: _register(ExportKind.MEMBERS, Scope.SUBSCRIPTION_READ),
-    ExportKind.DELIVERY: _register(ExportKind.DELIVERY, Scope.DELIVERY),
+    for kind, scope in _SCOPES.items()
 }
 
 
@@ -159,12 +156,16 @@ class _Sheet:
 def _batches(resources: Resources, sheet: _Sheet) -> Iterator[list[AnyRow]]:
     engine = resources.database.engine.execution_options(isolation_level="REPEATABLE READ")
     with engine.connect() as connection:
-        # The default time limits are meant for the statements of a request.
-        connection.execute(text(f"SET LOCAL statement_timeout = '{_TIMEOUT}'"))
-        connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '5min'"))
-        connection.execute(text("SET TRANSACTION READ ONLY"))
+        _allow_time(connection)
         result = connection.execution_options(stream_results=True).execute(sheet.query)
         yield from map(list, result.partitions(_ROWS_AT_ONCE))
+
+
+def _allow_time(connection: Connection) -> None:
+    # The default time limits are meant for the statements of a request.
+    connection.execute(text(f"SET LOCAL statement_timeout = '{_TIMEOUT}'"))
+    connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '5min'"))
+    connection.execute(text("SET TRANSACTION READ ONLY"))
 
 
 def _csv(lines: Iterable[Iterable[str | int]]) -> bytes:

@@ -61,9 +61,21 @@ def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list
 
 
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
-    """Delete the attachment, then its objects; raises ``attachment.not_found``."""
+    """Cancel the attachment's job, delete it, then its objects; raises ``attachment.not_found``."""
     attachment = get(uow, caller, hash_id)
-    _cancel_processing(uow, attachment)
+    processing = (
+        select(Job)
+        .where(
+            Job.user_id == attachment.user_id,
+            Job.kind == PROCESS_ATTACHMENT.name,
+            Job.subject_id == attachment.id,
+            Job.finished_at.is_(None),
+        )
+        .with_for_update()
+    )
+    for job in uow.session.scalars(processing):
+        # A worker that runs it finds its lease gone.
+        records.end_with_subject(uow, job, refusals.ATTACHMENT_DELETED())
     uow.session.delete(attachment)
     for key in (media_key(attachment), original_key(attachment)):
         uow.after_commit(partial(uow.objects.remove, key))
@@ -90,19 +102,3 @@ def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
         raise refusals.MEDIA_NOT_FOUND() from None
     except Tampered as error:
         raise refusals.MEDIA_DAMAGED() from error
-
-
-def _cancel_processing(uow: UnitOfWork, attachment: Attachment) -> None:
-    """Cancel the attachment's job; a worker that runs it finds its lease gone."""
-    jobs = uow.session.scalars(
-        select(Job)
-        .where(
-            Job.user_id == attachment.user_id,
-            Job.kind == PROCESS_ATTACHMENT.name,
-            Job.subject_id == attachment.id,
-            Job.finished_at.is_(None),
-        )
-        .with_for_update()
-    )
-    for job in jobs:
-        records.end_with_subject(uow, job, refusals.ATTACHMENT_DELETED())

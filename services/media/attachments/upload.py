@@ -11,7 +11,7 @@ from core.scopes import Scope
 from core.upload_limits import MAX_IMAGE_BYTES
 from models import Attachment, AttachmentStatus, Job
 from services.access.caller import Caller
-from services.jobs import idempotency, kinds, outbox
+from services.jobs import idempotency, kinds
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.jobs.records import error_shown
 from services.media.attachments.files import original_key, seal
@@ -75,7 +75,7 @@ def accept(
         sealed = seal(upload.data, data_key, stored)
         resources.objects.put(stored, sealed, "application/octet-stream")
         try:
-            return _commit(resources, attachment, key, request_id)
+            return idempotency.commit(resources, attachment, PROCESS_ATTACHMENT, key, request_id)
         except (EqualRequestCommitted, DomainError):
             resources.objects.remove(stored)
             raise
@@ -136,21 +136,3 @@ def _new_record(
         original_checksum=hashlib.sha256(upload.data).hexdigest(),
     )
     return attachment, data_key
-
-
-def _commit(
-    resources: Resources, attachment: Attachment, key: IdempotencyKey | None, request_id: str | None
-) -> Job:
-    with resources.unit_of_work() as uow:
-        uow.session.add(attachment)
-        uow.session.flush()
-        job = outbox.enqueue(
-            uow,
-            PROCESS_ATTACHMENT,
-            user_id=attachment.user_id,
-            subject_id=attachment.id,
-            request_id=request_id,
-        )
-        if key is not None:
-            idempotency.record(uow, key, job_id=job.id)
-    return job

@@ -88,7 +88,12 @@ def _pictures(reader: _Reader, palette: bytes) -> tuple[list[_Picture], int]:
             if label == _CONTROL:
                 control = reader.skip_blocks()
             elif label == _APPLICATION:
-                plays = _plays(reader, plays)
+                name = reader.take(reader.take(1)[0])
+                body = reader.skip_blocks()
+                # The loop count n says to repeat the frames n times, so to show them n + 1 times.
+                if name in _LOOP_BLOCKS and body[:1] == b"\x01":
+                    again = _u16(body, 1)
+                    plays = min(again + 1, bounds.MAX_PLAYS) if again else 0  # 0: for ever
             else:
                 reader.skip_blocks()
         elif introducer == b",":
@@ -98,19 +103,6 @@ def _pictures(reader: _Reader, palette: bytes) -> tuple[list[_Picture], int]:
         elif introducer != b"\0":
             raise unreadable(f"The GIF has no block at byte {reader.at - 1:,}.")
     return pictures, plays
-
-
-def _plays(reader: _Reader, plays: int) -> int:
-    """Return how often the frames are shown; a loop count says how often to repeat them.
-
-    So n means n + 1 showings, and 0 means for ever.
-    """
-    name = reader.take(reader.take(1)[0])
-    body = reader.skip_blocks()
-    if name not in _LOOP_BLOCKS or body[:1] != b"\x01":
-        return plays
-    again = _u16(body, 1)
-    return min(again + 1, bounds.MAX_PLAYS) if again else 0
 
 
 def _picture(reader: _Reader, palette: bytes, control: bytes) -> _Picture:

@@ -13,7 +13,7 @@ from core.scopes import Scope
 from integrations.payments.port import Checkout, OpenedCheckout, PaymentChannel, Payments
 from integrations.payments.registry import PaymentChannels
 from models import Job, OrderStatus, OrderVia, PaymentOrder
-from services.jobs import idempotency, kinds, outbox
+from services.jobs import idempotency, kinds
 from services.jobs import lease as leases
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.lease import Lease
@@ -72,23 +72,9 @@ def accept(
 
     def store() -> Job:
         order = _new(resources.keyring, terms, channel, request.redirect_url, user_id)
-        return _commit(resources, order, key, request_id)
+        return idempotency.commit(resources, order, OPEN_CHECKOUT, key, request_id)
 
     return idempotency.once(resources, key, store)
-
-
-def _commit(
-    resources: Resources, order: PaymentOrder, key: IdempotencyKey | None, request_id: str | None
-) -> Job:
-    with resources.unit_of_work() as uow:
-        uow.session.add(order)
-        uow.session.flush()
-        job = outbox.enqueue(
-            uow, OPEN_CHECKOUT, user_id=order.user_id, subject_id=order.id, request_id=request_id
-        )
-        if key is not None:
-            idempotency.record(uow, key, job_id=job.id)
-    return job
 
 
 def _new(

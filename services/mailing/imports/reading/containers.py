@@ -4,7 +4,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from itertools import chain
-from typing import IO, NamedTuple, cast
+from typing import IO, cast
 
 from core.refusals import imports as refusals
 from services.mailing.imports.reading.sources import READ_BYTES, CountedSource, Seekable
@@ -31,20 +31,18 @@ _FOREIGN = {
 _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError, OverflowError)
 
 
-class OpenedContainer(NamedTuple):
-    container: str
-    chunks: Iterator[bytes]
+def open_container(source: CountedSource) -> tuple[str, Iterator[bytes]]:
+    """The container's name, and the bytes inside.
 
-
-def open_container(source: CountedSource) -> OpenedContainer:
-    """The bytes inside. Raises at once ``import.unknown_format`` and what ``_unzip`` raises."""
+    Raises at once ``import.unknown_format`` and what ``_unzip`` raises.
+    """
     head = source.head(_MAGIC_BYTES)
     if head.startswith(b"\x1f\x8b"):
-        return OpenedContainer("gzip", _flat(_gunzip(chain([head], source.chunks()))))
+        return "gzip", _flat(_gunzip(chain([head], source.chunks())))
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return OpenedContainer("zip", _flat(_unzip(source)))
+        return "zip", _flat(_unzip(source))
     _refuse_foreign(head)
-    return OpenedContainer("plain", _bounded(chain([head], source.chunks())))
+    return "plain", _bounded(chain([head], source.chunks()))
 
 
 def _flat(chunks: Iterator[bytes]) -> Iterator[bytes]:
