@@ -110,17 +110,15 @@ def retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | N
     """Seconds from now by a ``Retry-After`` of seconds or of a date; None if it is neither."""
     text = (header or "").strip()
     try:
-        seconds = float(text) if text.isascii() and text[:1].isdigit() else _seconds_until(text)
+        if text.isascii() and text[:1].isdigit():
+            seconds = float(text)
+        else:
+            date = parsedate_to_datetime(text)
+            moment = date if date.tzinfo else date.replace(tzinfo=UTC)
+            seconds = (moment - datetime.now(UTC)).total_seconds()
     except (ValueError, OverflowError):
         return None
     return min(max(seconds, 0.0), max_seconds) if math.isfinite(seconds) else None
-
-
-def _seconds_until(date: str) -> float:
-    moment = parsedate_to_datetime(date)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - datetime.now(UTC)).total_seconds()
 
 
 def async_library_client(bounds: HttpBounds) -> httpx2.AsyncClient:
@@ -128,14 +126,14 @@ def async_library_client(bounds: HttpBounds) -> httpx2.AsyncClient:
 
     Such a library reads replies decompressed, so compressed ones are refused.
     """
+
+    async def refuse_compressed(reply: httpx2.Response) -> None:
+        if reply.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+            raise ReplyRefused("compressed reply")
+
     client = _async_client(bounds)
-    client.event_hooks["response"].append(_refuse_compressed)
+    client.event_hooks["response"].append(refuse_compressed)
     return client
-
-
-async def _refuse_compressed(reply: httpx2.Response) -> None:
-    if reply.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-        raise ReplyRefused("compressed reply")
 
 
 class _CountedStream(httpx2.AsyncByteStream):

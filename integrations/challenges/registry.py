@@ -1,16 +1,8 @@
 from core.refusals.mailing import CHALLENGE_NOT_CONFIGURED
 from core.settings import Settings
 from integrations.challenges.port import Challenge, ChallengeProviderName
-from integrations.challenges.siteverify import (
-    BOUNDS,
-    HCAPTCHA,
-    RECAPTCHA,
-    TURNSTILE,
-    SiteVerify,
-)
+from integrations.challenges.siteverify import BOUNDS, HCAPTCHA, RECAPTCHA, TURNSTILE, SiteVerify
 from integrations.http_client import AsyncHttpClient
-
-_RETRY_AFTER_SECONDS = 60
 
 
 class Challenges:

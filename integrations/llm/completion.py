@@ -8,12 +8,8 @@ from integrations.llm.circuit import Health
 from integrations.llm.failure import Failure
 from integrations.llm.port import CompletionReply
 
-
-def _count(value: object) -> int:
-    return value if type(value) is int and value >= 0 else 0
-
-
-_Count = Annotated[int, BeforeValidator(_count)]
+# Anything but a count of tokens counts as none.
+_Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0 else 0)]
 
 
 class _Message(BaseModel):
@@ -40,10 +36,17 @@ class Completion(BaseModel):
         choice, usage = self.choices[0], self.usage or _Usage()
         tokens = usage.prompt_tokens, usage.completion_tokens
         text = choice.message.content or ""
-        reason = _uselessness(choice, text)
-        if reason:
-            raise Failure(reason, health=Health.WORKS, tokens=tokens)
-        return CompletionReply(text, model, *tokens)
+        if choice.message.refusal:
+            reason = "refusal"
+        elif choice.finish_reason == "content_filter":
+            reason = "filtered"
+        elif choice.finish_reason == "length":
+            reason = "longer than allowed"
+        elif not text.strip():
+            reason = "empty answer"
+        else:
+            return CompletionReply(text, model, *tokens)
+        raise Failure(reason, health=Health.WORKS, tokens=tokens)
 
 
 def read(body: bytes) -> Completion:
@@ -52,13 +55,3 @@ def read(body: bytes) -> Completion:
         return Completion.model_validate_json(body)
     except ValidationError:
         raise Failure("not a completion") from None
-
-
-def _uselessness(choice: _Choice, text: str) -> str | None:
-    if choice.message.refusal:
-        return "refusal"
-    if choice.finish_reason == "content_filter":
-        return "filtered"
-    if choice.finish_reason == "length":
-        return "longer than allowed"
-    return None if text.strip() else "empty answer"

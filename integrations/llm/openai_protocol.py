@@ -49,9 +49,25 @@ class OpenAIProtocol:
         try:
             reply = self._guarded(question)
         except Failure as failure:
-            self._note_failure(failure, time.monotonic() - began)
+            seconds = time.monotonic() - began
+            self._report(Usage(self._model, failure.outcome, *failure.tokens, seconds))
+            _log.warning(
+                "language model failed",
+                model=self._model,
+                outcome=failure.outcome,
+                reason=failure.reason,
+                seconds=round(seconds, 3),
+            )
             raise failure.told() from None
-        self._note_reply(reply, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        self._report(Usage(self._model, "answered", reply.tokens_in, reply.tokens_out, seconds))
+        _log.info(
+            "language model answered",
+            model=self._model,
+            tokens_in=reply.tokens_in,
+            tokens_out=reply.tokens_out,
+            seconds=round(seconds, 3),
+        )
         return reply
 
     def _guarded(self, question: CompletionRequest) -> CompletionReply:
@@ -65,7 +81,7 @@ class OpenAIProtocol:
         health = Health.UNKNOWN
         try:
             # Each call has a loop of its own: cancelling is what bounds a reply that trickles.
-            reply = asyncio.run(self._in_time(question))
+            reply = asyncio.run(self._negotiated(question))
             health = Health.WORKS
         except Failure as failure:
             health = failure.health
@@ -74,19 +90,16 @@ class OpenAIProtocol:
             circuit.leave(health, is_probe=is_probe)
         return reply
 
-    async def _in_time(self, question: CompletionRequest) -> CompletionReply:
-        try:
-            async with asyncio.timeout(question.seconds):
-                return await self._negotiated(question, time.monotonic() + question.seconds)
-        except TimeoutError:
-            raise Failure("timeout", CallOutcome.TOO_SLOW) from None
-
-    async def _negotiated(self, question: CompletionRequest, deadline: float) -> CompletionReply:
+    async def _negotiated(self, question: CompletionRequest) -> CompletionReply:
         """Ask in the format that the server accepted last, then in looser ones."""
+        deadline = time.monotonic() + question.seconds
         form: RequestFormat = self._server.formats.get(self._model, RequestFormat())
         while True:
             try:
-                body = await self._tried_twice(question, form, deadline)
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    body = await self._tried_twice(question, form, deadline)
+            except TimeoutError:
+                raise Failure("timeout", CallOutcome.TOO_SLOW) from None
             except RequestRejected as refusal:
                 following = form.after(refusal)
                 if following is None:
@@ -117,23 +130,3 @@ class OpenAIProtocol:
         body = form.body(question, self._model)
         question.before_sending()
         return await wire.send(self._target, body, max(deadline - time.monotonic(), 0.1))
-
-    def _note_reply(self, reply: CompletionReply, seconds: float) -> None:
-        self._report(Usage(self._model, "answered", reply.tokens_in, reply.tokens_out, seconds))
-        _log.info(
-            "language model answered",
-            model=self._model,
-            tokens_in=reply.tokens_in,
-            tokens_out=reply.tokens_out,
-            seconds=round(seconds, 3),
-        )
-
-    def _note_failure(self, failure: Failure, seconds: float) -> None:
-        self._report(Usage(self._model, failure.outcome, *failure.tokens, seconds))
-        _log.warning(
-            "language model failed",
-            model=self._model,
-            outcome=failure.outcome,
-            reason=failure.reason,
-            seconds=round(seconds, 3),
-        )

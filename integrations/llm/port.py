@@ -5,9 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
-def _nothing() -> None: ...
-
-
 @dataclass(frozen=True)
 class CompletionRequest:
     """``instructions`` are ours; ``material`` is the post's, and never followed."""
@@ -22,7 +19,7 @@ class CompletionRequest:
     seconds: float
     # Called before each request that is sent for it, a retry included. An exception from it ends
     # the call: by then the caller may have left.
-    before_sending: Callable[[], object] = field(default=_nothing, compare=False)
+    before_sending: Callable[[], object] = field(default=lambda: None, compare=False)
 
 
 @dataclass(frozen=True)

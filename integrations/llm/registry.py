@@ -20,22 +20,18 @@ def language_model(given: Settings, report: Report = ignore_usage) -> LanguageMo
     """
     if given.llm_provider == "offline" or given.llm_model is None:
         return None
-    key = (given.llm_base_url, given.llm_api_key, given.llm_model, given.llm_context_tokens)
-    with _lock:
-        if key not in _models:
-            _models[key] = _open(given, given.llm_model, report)
-        return _models[key]
-
-
-def _open(given: Settings, model: str, report: Report) -> LanguageModel:
     # The library takes its time to import, which processes that ask nothing are spared.
     from integrations.llm import openai_protocol, wire
 
     url = str(given.llm_base_url)
-    return openai_protocol.OpenAIProtocol(
-        wire.Target(url, given.llm_api_key),
-        _servers.setdefault(url, openai_protocol.LlmServerState()),
-        model=model,
-        context_tokens=given.llm_context_tokens,
-        report=report,
-    )
+    key = (url, given.llm_api_key, given.llm_model, given.llm_context_tokens)
+    with _lock:
+        if key not in _models:
+            _models[key] = openai_protocol.OpenAIProtocol(
+                wire.Target(url, given.llm_api_key),
+                _servers.setdefault(url, openai_protocol.LlmServerState()),
+                model=given.llm_model,
+                context_tokens=given.llm_context_tokens,
+                report=report,
+            )
+        return _models[key]

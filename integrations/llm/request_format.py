@@ -47,10 +47,16 @@ class RequestFormat:
 
     def body(self, question: CompletionRequest, model: str) -> dict[str, Any]:
         thinking = _THINKING_TOKENS if self.limit == _NEWER_LIMIT else 0
+        instructions = question.instructions
+        if self.form is not ResponseFormat.SCHEMA:
+            instructions += (
+                "\n\nAnswer with one JSON object and nothing else. It is an instance of this JSON "
+                f"schema:\n{orjson.dumps(question.schema).decode()}"
+            )
         body: dict[str, Any] = {
             "model": model,
             "messages": [
-                {"role": "system", "content": self._instructions(question)},
+                {"role": "system", "content": instructions},
                 {"role": "user", "content": question.material},
             ],
             self.limit: question.max_tokens + thinking,
@@ -61,11 +67,3 @@ class RequestFormat:
         elif self.form is ResponseFormat.OBJECT:
             body["response_format"] = {"type": "json_object"}
         return body
-
-    def _instructions(self, question: CompletionRequest) -> str:
-        if self.form is ResponseFormat.SCHEMA:
-            return question.instructions
-        return (
-            f"{question.instructions}\n\nAnswer with one JSON object and nothing else. It is an "
-            f"instance of this JSON schema:\n{orjson.dumps(question.schema).decode()}"
-        )

@@ -12,13 +12,7 @@ import httpx2
 import openai
 from pydantic import SecretStr
 
-from integrations.http_client import (
-    HttpBounds,
-    HttpFailure,
-    ReplyRefused,
-    async_library_client,
-    retry_after,
-)
+from integrations import http_client
 from integrations.llm.failure import CallOutcome, Failure, RequestRejected
 
 _MAX_CONNECT_SECONDS = 5.0
@@ -41,11 +35,14 @@ async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
 
     Raises ``Failure``, or ``RequestRejected`` when it is the request that the server finds wrong.
     """
+    # The library takes these two from the environment, which says nothing about this server.
+    left_out = ["OpenAI-Organization", "OpenAI-Project"]
+    left_out += [] if target.api_key else ["Authorization"]
+    headers: dict[str, Any] = {name: openai.Omit() for name in left_out}
     async with _client(target, seconds) as client:
         try:
-            reply = await client.chat.completions.with_raw_response.create(
-                **body, extra_headers=_headers(target)
-            )
+            create = client.chat.completions.with_raw_response.create
+            reply = await create(**body, extra_headers=headers)
         except openai.APIStatusError as error:
             _raise_status(error)
         except openai.APITimeoutError:
@@ -54,31 +51,20 @@ async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
             raise _unconnected(error.__cause__) from None
         except openai.OpenAIError as error:
             raise Failure(type(error).__name__) from None
-        except (HttpFailure, httpx2.InvalidURL, httpx2.StreamError) as error:
+        except (http_client.HttpFailure, httpx2.InvalidURL, httpx2.StreamError) as error:
             raise _unconnected(error) from None
         return bytes(reply.content)
 
 
 def _client(target: Target, seconds: float) -> openai.AsyncOpenAI:
-    bounds = HttpBounds(seconds, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES)
+    bounds = http_client.HttpBounds(seconds, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES)
     return openai.AsyncOpenAI(
         api_key=target.api_key.get_secret_value() if target.api_key else "none",
         base_url=target.base_url,
         max_retries=0,
         timeout=bounds.timeout,
-        http_client=async_library_client(bounds),
+        http_client=http_client.async_library_client(bounds),
     )
-
-
-def _headers(target: Target) -> dict[str, Any]:
-    # The library takes these two from the environment, which says nothing about this server.
-    left_out: dict[str, Any] = {
-        "OpenAI-Organization": openai.Omit(),
-        "OpenAI-Project": openai.Omit(),
-    }
-    if target.api_key is None:
-        left_out["Authorization"] = openai.Omit()
-    return left_out
 
 
 def _raise_status(error: openai.APIStatusError) -> NoReturn:
@@ -92,12 +78,12 @@ def _raise_status(error: openai.APIStatusError) -> NoReturn:
         f"status {status}",
         outcome,
         may_pass=status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR,
-        retry_after=retry_after(error.response.headers.get("Retry-After")),
+        retry_after=http_client.retry_after(error.response.headers.get("Retry-After")),
     ) from None
 
 
 def _unconnected(cause: BaseException | None) -> Failure:
-    if isinstance(cause, ReplyRefused):
+    if isinstance(cause, http_client.ReplyRefused):
         return Failure(str(cause))
     if isinstance(cause, httpx2.ConnectError):
         return Failure("no connection", CallOutcome.UNAVAILABLE)

@@ -42,30 +42,21 @@ def compose(mail: Mail, sender: MailSender, address: str) -> bytes:
     message["To"] = address
     message["Subject"] = _written("Subject", _CONTROLS.sub(" ", mail.subject))
     message["Date"] = format_datetime(clock.now())
-    message["Message-ID"] = _message_id(mail, sender)
+    if mail.key is not None and not _KEY.match(mail.key):
+        raise MAIL_UNWRITABLE(what="The key")
+    made_up = make_msgid(domain=sender.domain)
+    message["Message-ID"] = f"<{mail.key}@{sender.domain}>" if mail.key else made_up
     for name, value in mail.headers.items():
-        message[name] = _checked(name, value)
+        is_ours = name.lower() in _OURS or name.lower().startswith("content-")
+        if is_ours or not _NAME.match(name) or _CONTROLS.search(value):
+            raise MAIL_UNWRITABLE(what="A header")
+        message[name] = _written(name, value)
     try:
         message.set_content(mail.text, cte="quoted-printable")
         message.add_alternative(mail.html, subtype="html", cte="quoted-printable")
     except UnicodeError:
         raise MAIL_UNWRITABLE(what="The text") from None
     return message.as_bytes()
-
-
-def _message_id(mail: Mail, sender: MailSender) -> str:
-    if mail.key is None:
-        return make_msgid(domain=sender.domain)
-    if not _KEY.match(mail.key):
-        raise MAIL_UNWRITABLE(what="The key")
-    return f"<{mail.key}@{sender.domain}>"
-
-
-def _checked(name: str, value: str) -> str:
-    is_ours = name.lower() in _OURS or name.lower().startswith("content-")
-    if is_ours or not _NAME.match(name) or _CONTROLS.search(value):
-        raise MAIL_UNWRITABLE(what="A header")
-    return _written(name, value)
 
 
 def _written(name: str, value: str) -> str:

@@ -9,16 +9,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 
-from email_validator import EmailNotValidError, ValidatedEmail, validate_email
+from email_validator import EmailNotValidError, validate_email
 
 from core.errors import TransientError
-from core.refusals.mail import (
-    MAIL_MESSAGE_REFUSED,
-    MAIL_RECIPIENT_INVALID,
-    MAIL_RECIPIENT_NOT_ASCII,
-    MAIL_RECIPIENT_REFUSED,
-    MAIL_TOO_LARGE,
-)
+from core.refusals import mail as refusals
 from core.settings.mail_server import MailSecurity, MailSender, MailServer
 from integrations.mail.message import compose
 from integrations.mail.port import Mail
@@ -41,14 +35,22 @@ class SmtpMailer:
     timeout: float = _TIMEOUT_SECONDS
 
     def send(self, mail: Mail) -> None:
-        recipient = _recipient(mail.to)
+        try:
+            recipient = validate_email(mail.to, check_deliverability=False)
+        except EmailNotValidError:
+            raise refusals.MAIL_RECIPIENT_INVALID() from None
         address = f"{recipient.ascii_local_part or recipient.local_part}@{recipient.ascii_domain}"
         message = compose(mail, self.sender, address)
         options = [] if address.isascii() else ["SMTPUTF8", "BODY=8BITMIME"]
         try:
             with closing(self._connect()) as connection:
-                self._log_in(connection)
-                _require_extensions(connection, options)
+                if self.server.security is MailSecurity.STARTTLS:
+                    connection.starttls(context=self._tls)
+                if self.server.login is not None:
+                    connection.login(self.server.login.user, self.server.login.password)
+                connection.ehlo_or_helo_if_needed()
+                if options and not connection.has_extn("smtputf8"):
+                    raise refusals.MAIL_RECIPIENT_NOT_ASCII()
                 connection.sendmail(self.sender.address, [address], message, options)
                 # The server has the mail now, whatever it answers to this.
                 with suppress(smtplib.SMTPException):
@@ -72,49 +74,25 @@ class SmtpMailer:
             return smtplib.SMTP_SSL(host, port, name, timeout=timeout, context=self._tls)
         return smtplib.SMTP(host, port, name, timeout=timeout)
 
-    def _log_in(self, connection: smtplib.SMTP) -> None:
-        if self.server.security is MailSecurity.STARTTLS:
-            connection.starttls(context=self._tls)
-        if self.server.login is not None:
-            connection.login(self.server.login.user, self.server.login.password)
-
-
-def _require_extensions(connection: smtplib.SMTP, options: list[str]) -> None:
-    connection.ehlo_or_helo_if_needed()
-    if "SMTPUTF8" in options and not connection.has_extn("smtputf8"):
-        raise MAIL_RECIPIENT_NOT_ASCII()
-
-
-def _recipient(address: str) -> ValidatedEmail:
-    try:
-        return validate_email(address, check_deliverability=False)
-    except EmailNotValidError:
-        raise MAIL_RECIPIENT_INVALID() from None
-
 
 def _verdict(error: smtplib.SMTPException) -> Exception:
     """The error of a failed conversation: one that is worth another try, or a refusal."""
     if isinstance(error, smtplib.SMTPNotSupportedError):
         return TransientError("mail server: offers no STARTTLS, or no login")
-    code = _code(error)
+    code = None
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        [(code, _)] = error.recipients.values()
+    elif isinstance(error, smtplib.SMTPResponseException):
+        code = error.smtp_code
     what = f"mail server: {type(error).__name__} {code or ''}".rstrip()
     if code not in _PERMANENT or code in _LOGIN_REFUSED:
         return TransientError(what)
     match error:
         case smtplib.SMTPRecipientsRefused():
-            return MAIL_RECIPIENT_REFUSED(status=code)
+            return refusals.MAIL_RECIPIENT_REFUSED(status=code)
         case smtplib.SMTPDataError():
-            return MAIL_MESSAGE_REFUSED(status=code)
+            return refusals.MAIL_MESSAGE_REFUSED(status=code)
         case smtplib.SMTPSenderRefused() if code == _TOO_LARGE:
-            return MAIL_TOO_LARGE(status=code)
+            return refusals.MAIL_TOO_LARGE(status=code)
     # The greeting, the login or the sender: the settings are wrong, not the mail.
     return TransientError(what)
-
-
-def _code(error: smtplib.SMTPException) -> int | None:
-    if isinstance(error, smtplib.SMTPRecipientsRefused):
-        [(code, _)] = error.recipients.values()
-        return int(code)
-    if isinstance(error, smtplib.SMTPResponseException):
-        return error.smtp_code
-    return None

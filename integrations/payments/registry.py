@@ -4,16 +4,9 @@ from functools import cached_property
 from threading import Lock
 
 from core.errors import DomainError
-from core.refusals.money import (
-    TOPUP_CHANNEL_UNAVAILABLE,
-    TOPUP_NO_CHANNEL,
-    TOPUP_NO_SANDBOX,
-    WEBHOOK_SIGNATURE_INVALID,
-)
+from core.refusals import money as refusals
 from core.settings import Settings
 from integrations.payments.port import Event, PaymentChannel, Payments
-
-_RETRY_AFTER_SECONDS = 60
 
 
 class PaymentChannels:
@@ -58,10 +51,11 @@ class PaymentChannels:
         development stack alone, unavailable for one that the operator can set up.
         """
         if channel in self._accounts:
-            return self._adapters[channel]
+            with self._lock:
+                return self._opened[channel]
         if channel is PaymentChannel.SANDBOX and self._accounts:
-            raise TOPUP_NO_SANDBOX()
-        raise TOPUP_CHANNEL_UNAVAILABLE(channel=channel)
+            raise refusals.TOPUP_NO_SANDBOX()
+        raise refusals.TOPUP_CHANNEL_UNAVAILABLE(channel=channel)
 
     def event(self, body: bytes, signature: str) -> tuple[Payments, Event]:
         """Read a webhook of the account that it is signed for; raises as ``Payments.event``."""
@@ -71,15 +65,10 @@ class PaymentChannels:
             try:
                 return account, account.event(body, signature)
             except DomainError as error:
-                if error.code != WEBHOOK_SIGNATURE_INVALID.code:
+                if error.code != refusals.WEBHOOK_SIGNATURE_INVALID.code:
                     raise
                 refusal = error
-        raise refusal or TOPUP_NO_CHANNEL()
-
-    @property
-    def _adapters(self) -> dict[PaymentChannel, Payments]:
-        with self._lock:
-            return self._opened
+        raise refusal or refusals.TOPUP_NO_CHANNEL()
 
     @cached_property
     def _opened(self) -> dict[PaymentChannel, Payments]:

@@ -92,12 +92,17 @@ class StripeCheckout:
             raise _refused("the session is not of an order", None)
         if facts.has_fallen_through(session):
             return replace(found, failed=True)
-        charge = _latest_charge(session)
-        if found.payment_id is None or not found.paid or charge is None:
+        intent = session.get("payment_intent")
+        charge = intent.get("latest_charge") if isinstance(intent, Mapping) else None
+        if found.payment_id is None or not found.paid or not isinstance(charge, Mapping):
             return found
         dispute, disputed = None, None
         if charge.get("disputed"):
-            dispute, disputed = facts.worst_dispute(self._disputes(found.payment_id))
+            payment = found.payment_id
+            listed = self._call(
+                lambda: self._api.disputes.list({"payment_intent": payment, "limit": 100})
+            )
+            dispute, disputed = facts.worst_dispute([each.to_dict() for each in listed.data])
         refunded = charge.get("amount_refunded") or None
         return replace(found, refunded_minor=refunded, dispute=dispute, disputed_minor=disputed)
 
@@ -119,46 +124,34 @@ class StripeCheckout:
         return facts.order_of(payment.to_dict())
 
     def event(self, body: bytes, signature: str) -> Event:
-        self._check(body, signature)
-        try:
-            return self._read(orjson.loads(body))
-        except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
-            raise WEBHOOK_UNREADABLE() from None
-
-    def _check(self, body: bytes, signature: str) -> None:
         secret = self._webhook_secret.get_secret_value()
         try:
             stripe.WebhookSignature.verify_header(body, signature, secret, _TOLERANCE_SECONDS)
         # The library raises the other two for a body or a header that is no text.
         except (stripe.SignatureVerificationError, ValueError, TypeError):
             raise WEBHOOK_SIGNATURE_INVALID() from None
+        try:
+            return self._read(orjson.loads(body))
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
+            raise WEBHOOK_UNREADABLE() from None
 
     def _read(self, sent: Mapping[str, Any]) -> Event:
         if sent["object"] != "event":
             raise ValueError("not an event")
         kind, fields = str(sent["type"]), sent["data"]["object"]
         reader = facts.READERS.get(kind)
-        evidence = reader(fields) if reader and self._is_of_our_mode(sent) else None
-        return Event(str(sent["id"]), kind, _moment(sent["created"]), evidence)
-
-    def _is_of_our_mode(self, sent: Mapping[str, Any]) -> bool:
-        """Test payments move no money: with a live key they count for nothing, nor the reverse."""
-        is_ours = bool(sent["livemode"]) is self._is_live
-        if not is_ours:
+        # Test payments move no money: with a live key they count for nothing, nor the reverse.
+        if reader and bool(sent["livemode"]) is not self._is_live:
             _log.warning("event of the other mode ignored", channel=self.channel, id=sent["id"])
-        return is_ours
+            reader = None
+        evidence = reader(fields) if reader else None
+        return Event(str(sent["id"]), kind, _moment(sent["created"]), evidence)
 
     def _session(self, session_id: str, expand: list[str] | None = None) -> dict[str, Any]:
         session = self._call(
             lambda: self._api.checkout.sessions.retrieve(session_id, {"expand": expand or []})
         )
         return session.to_dict()
-
-    def _disputes(self, payment_id: str) -> list[dict[str, Any]]:
-        listed = self._call(
-            lambda: self._api.disputes.list({"payment_intent": payment_id, "limit": 100})
-        )
-        return [each.to_dict() for each in listed.data]
 
     def _call(self, ask: Callable[[], T]) -> T:
         try:
@@ -170,6 +163,9 @@ class StripeCheckout:
 def _order(checkout: Checkout) -> Any:
     """The parameters of a session; the library's type for them is a maze."""
     marks = facts.order_metadata(checkout.order_id)
+    earliest, latest = (
+        clock.now() + away for away in (_MIN_CHECKOUT_LIFETIME, _MAX_CHECKOUT_LIFETIME)
+    )
     price = {
         "currency": checkout.currency.lower(),
         "unit_amount": checkout.amount_minor,
@@ -183,21 +179,10 @@ def _order(checkout: Checkout) -> Any:
         "payment_intent_data": {"metadata": marks, "description": checkout.description},
         # Otherwise Stripe may ask for the payer's own currency, and the amounts would differ.
         "adaptive_pricing": {"enabled": False},
-        "expires_at": int(_within_bounds(checkout.expires_at).timestamp()),
+        "expires_at": int(min(max(checkout.expires_at, earliest), latest).timestamp()),
         "success_url": checkout.return_url,
         "cancel_url": checkout.return_url,
     }
-
-
-def _within_bounds(expires_at: datetime) -> datetime:
-    now = clock.now()
-    return min(max(expires_at, now + _MIN_CHECKOUT_LIFETIME), now + _MAX_CHECKOUT_LIFETIME)
-
-
-def _latest_charge(session: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    payment = session.get("payment_intent")
-    charge = payment.get("latest_charge") if isinstance(payment, Mapping) else None
-    return charge if isinstance(charge, Mapping) else None
 
 
 def _moment(seconds: int) -> datetime:

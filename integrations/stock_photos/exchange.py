@@ -10,25 +10,8 @@ import orjson
 
 from core.errors import DomainError
 from core.logging import get_logger
-from core.refusals.composer import (
-    STOCKPHOTO_FAILED,
-    STOCKPHOTO_LIMIT_REACHED,
-    STOCKPHOTO_NOT_FOUND,
-    STOCKPHOTO_REFUSED,
-    STOCKPHOTO_TOO_SLOW,
-    STOCKPHOTO_UNAVAILABLE,
-)
-from integrations.http_client import (
-    HttpBounds,
-    HttpClient,
-    HttpFailure,
-    HttpHeaders,
-    HttpReply,
-    HttpTimeout,
-    ReplyRefused,
-    reason_of,
-    retry_after,
-)
+from core.refusals import composer as refusals
+from integrations import http_client
 from integrations.stock_photos.port import PhotoProviderName, Quota
 
 _MAX_CALL_SECONDS = 10.0
@@ -49,6 +32,8 @@ _ABOUT_THE_REQUEST = frozenset(
         HTTPStatus.UNPROCESSABLE_ENTITY,
     }
 )
+
+_FILE_URL = re.compile(r"https?://[^\s/]")
 
 log = get_logger(__name__)
 
@@ -72,76 +57,71 @@ class Exchange:
         content: dict[str, Any] = {"params": params or None, "headers": self._headers}
         try:
             reply = self._http.send("GET", self._base + path, **content)
-        except HttpTimeout:
-            raise STOCKPHOTO_TOO_SLOW(provider=self._name) from None
-        except ReplyRefused as refused:
+        except http_client.HttpTimeout:
+            raise refusals.STOCKPHOTO_TOO_SLOW(provider=self._name) from None
+        except http_client.ReplyRefused as refused:
             raise self._failed(str(refused)) from None
-        except HttpFailure as failure:
-            log.warning("stockphoto.unreachable", reason=reason_of(failure))
-            raise STOCKPHOTO_UNAVAILABLE(provider=self._name) from None
+        except http_client.HttpFailure as failure:
+            log.warning("stockphoto.unreachable", reason=http_client.reason_of(failure))
+            raise refusals.STOCKPHOTO_UNAVAILABLE(provider=self._name) from None
         quotas = _quotas(reply.headers)
         self._report(self._name, quotas)
         if reply.status != HTTPStatus.OK:
             raise self._refusal(reply, quotas)
-        return self._object(reply.body)
-
-    @cached_property
-    def _http(self) -> HttpClient:
-        # Opened at the first call: a process that only names providers needs none.
-        return HttpClient(HttpBounds(_MAX_CALL_SECONDS, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES))
-
-    def _object(self, body: bytes) -> tuple[str, dict[str, Any]]:
         try:
-            found: object = orjson.loads(body)
+            found: object = orjson.loads(reply.body)
         except orjson.JSONDecodeError:
             raise self._failed("not JSON") from None
         if not isinstance(found, dict):
             raise self._failed("not an object")
-        return body.decode(), found
+        return reply.body.decode(), found
 
-    def _refusal(self, reply: HttpReply, quotas: tuple[Quota, ...]) -> DomainError:
+    @cached_property
+    def _http(self) -> http_client.HttpClient:
+        # Opened at the first call: a process that only names providers needs none.
+        return http_client.HttpClient(
+            http_client.HttpBounds(_MAX_CALL_SECONDS, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES)
+        )
+
+    def _refusal(self, reply: http_client.HttpReply, quotas: tuple[Quota, ...]) -> DomainError:
         status = reply.status
         spent = any(quota.remaining == 0 for quota in quotas)
         # Unsplash answers 403 both when no requests are left and when the caller may not ask.
         if status == HTTPStatus.TOO_MANY_REQUESTS or (status == HTTPStatus.FORBIDDEN and spent):
             log.warning("stockphoto.limit_reached", provider=self._name)
-            return STOCKPHOTO_LIMIT_REACHED(
-                provider=self._name, retry_after=_retry_after(reply.headers)
-            )
+            header = reply.headers.get("Retry-After")
+            seconds = http_client.retry_after(header, max_seconds=_MAX_RETRY_AFTER_SECONDS)
+            # Unsplash doesn't say.
+            after = _RETRY_AFTER_SECONDS if seconds is None else int(max(seconds, 1))
+            return refusals.STOCKPHOTO_LIMIT_REACHED(provider=self._name, retry_after=after)
         if status == HTTPStatus.NOT_FOUND:
-            return STOCKPHOTO_NOT_FOUND(provider=self._name)
+            return refusals.STOCKPHOTO_NOT_FOUND(provider=self._name)
         if status in _ABOUT_THE_REQUEST:
-            return STOCKPHOTO_REFUSED(provider=self._name)
+            return refusals.STOCKPHOTO_REFUSED(provider=self._name)
         return self._failed(f"status {status}")
 
     def _failed(self, reason: str) -> DomainError:
         log.warning("stockphoto.failed", provider=self._name, reason=reason)
-        return STOCKPHOTO_FAILED(provider=self._name)
+        return refusals.STOCKPHOTO_FAILED(provider=self._name)
 
 
-def _quotas(headers: HttpHeaders) -> tuple[Quota, ...]:
+def _quotas(headers: http_client.HttpHeaders) -> tuple[Quota, ...]:
     quotas = []
     for name, value in headers.items():
         match = _LIMIT.match(name.lower())
         if not match:
             continue
         window = match["window"]
-        remaining = _remaining(headers, window)
-        limit = _NUMBER.match(value)
-        if limit and remaining is not None:
-            quotas.append(Quota(window or "hour", int(limit[0]), remaining))
+        left = [headers.get(f"{name}-{window}" if window else name, "") for name in _REMAINING]
+        remaining = next(filter(None, map(_NUMBER.match, left)), None)
+        if remaining and (limit := _NUMBER.match(value)):
+            quotas.append(Quota(window or "hour", int(limit[0]), int(remaining[0])))
     return tuple(quotas)
 
 
-def _remaining(headers: HttpHeaders, window: str | None) -> int | None:
-    for name in _REMAINING:
-        number = _NUMBER.match(headers.get(f"{name}-{window}" if window else name, ""))
-        if number:
-            return int(number[0])
-    return None
-
-
-def _retry_after(headers: HttpHeaders) -> int:
-    seconds = retry_after(headers.get("Retry-After"), max_seconds=_MAX_RETRY_AFTER_SECONDS)
-    # Unsplash doesn't say.
-    return _RETRY_AFTER_SECONDS if seconds is None else int(max(seconds, 1))
+def file_url_of(reply: dict[str, object]) -> str:
+    """The URL of the photo's file in the reply of either provider."""
+    url = reply.get("url")
+    if not isinstance(url, str) or not _FILE_URL.match(url):
+        raise refusals.STOCKPHOTO_FAILED(provider="The provider")
+    return url

@@ -8,8 +8,7 @@ licence and the credit that the licence asks for.
 import re
 
 from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
-from integrations.stock_photos.exchange import Exchange, QuotaReport
-from integrations.stock_photos.file_urls import file_url_of
+from integrations.stock_photos.exchange import Exchange, QuotaReport, file_url_of
 from integrations.stock_photos.port import Photo, PhotoProviderName
 
 # Larger pages are refused without an account. Every page then has this size, so none is skipped.

@@ -5,8 +5,6 @@ from integrations.stock_photos.openverse import Openverse
 from integrations.stock_photos.port import PhotoProviderName, StockPhotos
 from integrations.stock_photos.unsplash import Unsplash
 
-_RETRY_AFTER_SECONDS = 60
-
 
 class StockPhotoProviders:
     """The providers that the settings name; one for a process. Connects at the first request."""

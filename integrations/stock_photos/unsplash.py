@@ -9,8 +9,7 @@ import re
 from pydantic import SecretStr
 
 from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
-from integrations.stock_photos.exchange import Exchange, QuotaReport
-from integrations.stock_photos.file_urls import file_url_of
+from integrations.stock_photos.exchange import Exchange, QuotaReport, file_url_of
 from integrations.stock_photos.port import Photo, PhotoProviderName
 
 _ID = r"[A-Za-z0-9_-]{1,64}"

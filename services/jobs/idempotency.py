@@ -16,7 +16,9 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
 from core.refusals.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
-from models import IdempotencyRecord, Job
+from models import Attachment, IdempotencyRecord, Job, MemberImport, PaymentOrder
+from services.jobs import outbox
+from services.jobs.kinds import JobKind
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -71,6 +73,25 @@ def once(
 def _accepted(job: Job, *, replayed: bool = False) -> AcceptedJob:
     assert job.subject_id is not None
     return AcceptedJob(job.id, job.subject_id, replayed)
+
+
+def commit(
+    resources: Resources,
+    subject: Attachment | MemberImport | PaymentOrder,
+    kind: JobKind,
+    key: IdempotencyKey | None,
+    request_id: str | None,
+) -> Job:
+    """Store what was accepted with its job, and bind the key to the job, in one transaction."""
+    with resources.unit_of_work() as uow:
+        uow.session.add(subject)
+        uow.session.flush()
+        job = outbox.enqueue(
+            uow, kind, user_id=subject.user_id, subject_id=subject.id, request_id=request_id
+        )
+        if key is not None:
+            record(uow, key, job_id=job.id)
+    return job
 
 
 def find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:

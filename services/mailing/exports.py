@@ -54,8 +54,9 @@ def _end_with_job(uow: UnitOfWork, job: Job) -> None:
         uow.after_commit(partial(remove_all, uow.objects, export.object_prefix))
 
 
-def _register(kind: ExportKind, scope: Scope) -> kinds.JobKind:
-    return kinds.register(
+_SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
+EXPORT_JOBS = {
+    kind: kinds.register(
         kinds.JobKind(
             name=f"export.{kind}",
             # An export holds one view of the database from first to last, so it can't take turns.
@@ -65,11 +66,7 @@ def _register(kind: ExportKind, scope: Scope) -> kinds.JobKind:
             on_abandoned=_end_with_job,
         )
     )
-
-
-EXPORT_JOBS = {
-    ExportKind.MEMBERS: _register(ExportKind.MEMBERS, Scope.SUBSCRIPTION_READ),
-    ExportKind.DELIVERY: _register(ExportKind.DELIVERY, Scope.DELIVERY),
+    for kind, scope in _SCOPES.items()
 }
 
 
@@ -134,7 +131,15 @@ def run(resources: Resources, lease: Lease) -> None:
     else:
         line = _roster_line(resources, lease, mailing_list)
         sheet = _Sheet(_ROSTER_HEADER, _roster(mailing_list.id), line)
-    rows = _write(resources, lease, sheet, parts)
+    rows = 0
+    # The gzip header has no name and no time, so the same list gives the same file.
+    with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
+        packed.write(_csv([sheet.header]))
+        for batch in _batches(resources, sheet):
+            lease.check_cancelled()
+            packed.write(_csv(map(sheet.line, batch)))
+            rows += len(batch)
+    parts.close()
     with resources.unit_of_work() as uow:
         export = uow.session.get_one(MemberExport, export.id)
         export.rows, export.size, export.finished_at = rows, parts.size, func.now()
@@ -146,19 +151,6 @@ class _Sheet:
     header: tuple[str, ...]
     query: Any
     line: Callable[[AnyRow], Iterable[str | int]]
-
-
-def _write(resources: Resources, lease: Lease, sheet: _Sheet, parts: PartWriter) -> int:
-    rows = 0
-    # The gzip header has no name and no time, so the same list gives the same file.
-    with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
-        packed.write(_csv([sheet.header]))
-        for batch in _batches(resources, sheet):
-            lease.check_cancelled()
-            packed.write(_csv(map(sheet.line, batch)))
-            rows += len(batch)
-    parts.close()
-    return rows
 
 
 def _batches(resources: Resources, sheet: _Sheet) -> Iterator[list[AnyRow]]:

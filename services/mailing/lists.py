@@ -9,16 +9,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from core.ids import MAX_ID, MAX_UINT64
-from core.refusals.mailing import (
-    LIST_CHALLENGE_PROVIDER,
-    LIST_IMAGE_URL,
-    LIST_NAME_INVALID,
-    LIST_NOT_FOUND,
-    LIST_NOT_OWNER,
-    LIST_SLUG,
-    LIST_SLUG_TAKEN,
-    LIST_TITLE,
-)
+from core.refusals import mailing as refusals
 from models import MailingList
 from services.access.caller import Caller
 from storage.unit_of_work import UnitOfWork
@@ -87,9 +78,12 @@ def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
 
 def get(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
     """Raises ``list.not_found``, also for an archived list unless ``archived`` is set."""
-    found = uow.session.get(MailingList, list_id)
+    return _shown(uow.session.get(MailingList, list_id), archived=archived)
+
+
+def _shown(found: MailingList | None, *, archived: bool) -> MailingList:
     if found is None or (found.archived_at is not None and not archived):
-        raise LIST_NOT_FOUND()
+        raise refusals.LIST_NOT_FOUND()
     return found
 
 
@@ -98,18 +92,15 @@ def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingL
     if _NUMBER.match(name) and int(name) <= MAX_UINT64:
         return get(uow, int(name) if int(name) <= MAX_ID else 0, archived=archived)
     if not _SLUG.match(name) or name.isdigit():
-        raise LIST_NAME_INVALID()
-    found = find_by_slug(uow, name)
-    if found is None or (found.archived_at is not None and not archived):
-        raise LIST_NOT_FOUND()
-    return found
+        raise refusals.LIST_NAME_INVALID()
+    return _shown(find_by_slug(uow, name), archived=archived)
 
 
 def owned(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
     """The caller's own list; raises ``list.not_found``, ``list.not_owner``."""
     found = get(uow, list_id)
     if found.user_id != caller.user_id:
-        raise LIST_NOT_OWNER()
+        raise refusals.LIST_NOT_OWNER()
     return found
 
 
@@ -128,25 +119,18 @@ def list_of(uow: UnitOfWork, user_id: int, *, offset: int, limit: int) -> list[M
 def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:
     for name, value in fields.items():
         setattr(mailing_list, name, value)
-    mailing_list.title = mailing_list.title.strip()
-    _check_title(mailing_list.title)
-    _check_slug(mailing_list.slug)
+    mailing_list.title = title = mailing_list.title.strip()
+    # The title goes into mails; with a second line an owner could write text to any stranger.
+    if not 1 <= len(title) <= MAX_LIST_TITLE_CHARACTERS or _LINE_ENDS.search(title):
+        raise refusals.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
+    if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
+        raise refusals.LIST_SLUG()
     for name in _IMAGES:
         _check_url(name, getattr(mailing_list, name))
     # A provider that is no longer set up must not stop the owner from changing the title.
-    if mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE):
-        _check_provider(mailing_list.challenge_provider, providers)
-
-
-def _check_title(title: str) -> None:
-    # The title goes into mails; with a second line an owner could write text to any stranger.
-    if not 1 <= len(title) <= MAX_LIST_TITLE_CHARACTERS or _LINE_ENDS.search(title):
-        raise LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
-
-
-def _check_slug(slug: str) -> None:
-    if not _SLUG.match(slug) or slug.isdigit():
-        raise LIST_SLUG()
+    is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE)
+    if is_checked and mailing_list.challenge_provider not in providers:
+        raise refusals.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")
 
 
 def _check_url(name: str, url: str | None) -> None:
@@ -157,19 +141,9 @@ def _check_url(name: str, url: str | None) -> None:
         is_absolute = parts.scheme in {"http", "https"} and bool(parts.hostname)
     except ValueError:
         is_absolute = False
-    if (
-        not is_absolute
-        or len(url) > MAX_IMAGE_URL_CHARACTERS
-        or not url.isprintable()
-        or " " in url
-    ):
-        raise LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
-
-
-def _check_provider(provider: str | None, providers: Collection[str]) -> None:
-    if provider not in providers:
-        able = ", ".join(sorted(providers)) or "none"
-        raise LIST_CHALLENGE_PROVIDER(able=able)
+    is_one_word = url.isprintable() and " " not in url
+    if not is_absolute or not is_one_word or len(url) > MAX_IMAGE_URL_CHARACTERS:
+        raise refusals.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
 
 
 def _flush(uow: UnitOfWork, slug: str) -> None:
@@ -178,4 +152,4 @@ def _flush(uow: UnitOfWork, slug: str) -> None:
     except IntegrityError as error:
         if "uq_lists_slug" not in str(error.orig):
             raise
-        raise LIST_SLUG_TAKEN(slug=slug) from None
+        raise refusals.LIST_SLUG_TAKEN(slug=slug) from None

@@ -9,7 +9,7 @@ from core.errors import DomainError
 from core.refusals.mailing import PLAN_REQUIRED
 from models import Job, MemberImport, Plan
 from services.access.caller import Caller
-from services.jobs import idempotency, outbox
+from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.mailing import lists
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
@@ -92,7 +92,7 @@ def accept_members(
             size=len(body),
         )
         try:
-            return _commit(resources, task, key, request_id)
+            return idempotency.commit(resources, task, ADD_MEMBERS, key, request_id)
         except (EqualRequestCommitted, DomainError):
             remove_all(resources.objects, prefix)
             raise
@@ -123,22 +123,8 @@ def accept_file(
         dry_run=options.dry_run,
         on_existing=options.on_existing,
     )
-    return idempotency.once(resources, None, lambda: _commit(resources, task, None, request_id))
-
-
-def _commit(
-    resources: Resources, task: MemberImport, key: IdempotencyKey | None, request_id: str | None
-) -> Job:
-    with resources.unit_of_work() as uow:
-        uow.session.add(task)
-        uow.session.flush()
-        job = outbox.enqueue(
-            uow,
-            ADD_MEMBERS if task.source == "members" else IMPORT_FILE,
-            user_id=task.user_id,
-            subject_id=task.id,
-            request_id=request_id,
-        )
-        if key is not None:
-            idempotency.record(uow, key, job_id=job.id)
-    return job
+    return idempotency.once(
+        resources,
+        None,
+        lambda: idempotency.commit(resources, task, IMPORT_FILE, None, request_id),
+    )

@@ -75,26 +75,22 @@ def run(resources: Resources, lease: Lease) -> None:
     # quarter of the time.
     gc.disable()
     try:
-        _take_turn(resources, lease)
+        turn = Turn()
+        with resources.unit_of_work() as uow:
+            task = uow.session.get(MemberImport, lease.subject_id)
+        if task is None:
+            raise JobCancelled
+        if not task.is_split:
+            task = _split(resources, lease, task, turn)
+        if task.is_split:
+            task = _apply(resources, lease, task, turn)
+        with resources.unit_of_work() as uow:
+            if task.is_split and task.applied == task.chunks:
+                _succeed(uow, lease, task)
+            else:
+                leases.yield_turn(uow, lease)
     finally:
         gc.enable()
-
-
-def _take_turn(resources: Resources, lease: Lease) -> None:
-    turn = Turn()
-    with resources.unit_of_work() as uow:
-        task = uow.session.get(MemberImport, lease.subject_id)
-    if task is None:
-        raise JobCancelled
-    if not task.is_split:
-        task = _split(resources, lease, task, turn)
-    if task.is_split:
-        task = _apply(resources, lease, task, turn)
-    with resources.unit_of_work() as uow:
-        if task.is_split and task.applied == task.chunks:
-            _succeed(uow, lease, task)
-        else:
-            leases.yield_turn(uow, lease)
 
 
 class Turn:
@@ -169,7 +165,12 @@ def _apply_chunk(
 ) -> MemberImport:
     with resources.unit_of_work() as uow:
         task = uow.session.get_one(MemberImport, task.id)
-        _require_list(uow, task.list_id)
+        try:
+            lists.get(uow, task.list_id)
+        except DomainError as error:
+            # A list that was archived meanwhile takes no members. Invalid, not missing: the list
+            # existed when the waiting caller named it.
+            raise DomainError(Kind.INVALID, error.code, error.message) from None
         applied = apply.apply(uow, resources.keyring, task, chunk)
         # The job first, then the import: the order in which a transaction that ends both locks
         # them. If another worker has the job now, this rolls the chunk back.
@@ -182,15 +183,6 @@ def _apply_chunk(
         task.updated += applied.updated
         task.applied = number + 1
     return task
-
-
-def _require_list(uow: UnitOfWork, list_id: int) -> None:
-    """A list that was archived meanwhile takes no members; raises ``list.not_found``."""
-    try:
-        lists.get(uow, list_id)
-    except DomainError as error:
-        # Invalid, not missing: the list existed when the waiting caller named it.
-        raise DomainError(Kind.INVALID, error.code, error.message) from None
 
 
 def _succeed(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:

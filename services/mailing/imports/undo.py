@@ -16,7 +16,6 @@ from services.jobs.lease import JobCancelled, Lease
 from services.mailing.imports.import_jobs import Turn
 from services.mailing.subscriptions import locks
 from storage.resources import Resources
-from storage.unit_of_work import UnitOfWork
 
 UNDO_IMPORT = kinds.register(
     kinds.JobKind(
@@ -40,7 +39,11 @@ def run(resources: Resources, lease: Lease) -> None:
             if task is None:
                 raise JobCancelled
             locks.lock_list(uow, task.list_id)
-            seen, restored = _undo_batch(uow, task)
+            parameters = {"import_id": task.id, "user_id": task.user_id, "batch": BATCH}
+            # Records that existed before the import come first, then the new ones.
+            seen, restored = uow.session.execute(text(_RESTORE), parameters).one()
+            if not seen:
+                seen = restored = uow.session.scalar(text(_REMOVE), parameters) or 0
             if not seen:
                 # The records that are not as before, such as those that a later import took over.
                 kept = task.added - task.undone
@@ -54,18 +57,6 @@ def run(resources: Resources, lease: Lease) -> None:
             task.undone += restored
     with resources.unit_of_work() as uow:
         leases.yield_turn(uow, lease)
-
-
-def _undo_batch(uow: UnitOfWork, task: MemberImport) -> tuple[int, int]:
-    """The number of records in the batch, and of those restored or removed.
-
-    Records that existed before the import come first, then the new ones.
-    """
-    parameters = {"import_id": task.id, "user_id": task.user_id, "batch": BATCH}
-    seen, restored = uow.session.execute(text(_RESTORE), parameters).one()
-    if not seen:
-        seen = restored = uow.session.scalar(text(_REMOVE), parameters) or 0
-    return int(seen), int(restored)
 
 
 BATCH = 10_000

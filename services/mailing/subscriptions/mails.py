@@ -43,7 +43,7 @@ def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> Non
     mail = render(
         "confirm_subscription",
         to=member.person.email,
-        key=_key(lease),
+        key=f"job-{lease.job_id}",
         title=member.mailing_list.title,
         url=mail_urls.confirm_url(resources.settings, secret),
     )
@@ -62,7 +62,7 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     mail = render(
         "welcome",
         to=member.person.email,
-        key=_key(lease),
+        key=f"job-{lease.job_id}",
         headers=mail_urls.list_headers(resources.settings, member.mailing_list, trace_id),
         title=member.mailing_list.title,
         unsubscribe_url=mail_urls.unsubscribe_url(resources.settings, trace_id),
@@ -79,10 +79,6 @@ def _member(uow: UnitOfWork, lease: Lease, status: SubscriptionStatus) -> _Membe
     if mailing_list.archived_at is not None:
         return None
     return _Member(record, mailing_list, uow.session.get_one(User, record.user_id))
-
-
-def _key(lease: Lease) -> str:
-    return f"job-{lease.job_id}"
 
 
 def _send(resources: Resources, lease: Lease, mailer: Mailer, mail: Mail) -> None:

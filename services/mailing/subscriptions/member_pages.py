@@ -61,7 +61,11 @@ def page(
     """
     kind, values = _query_kind(filters)
     values["list_id"] = list_id
-    start = {"offset": offset} if cursor is None else {"before": _read_cursor(cursor)}
+    start = {"offset": offset}
+    if cursor is not None:
+        if not cursor.isascii() or not cursor.isdigit() or len(cursor) > len(str(2**53)):
+            raise CURSOR_INVALID()
+        start = {"before": int(cursor)}
     found = uow.session.execute(
         _records(kind, by_cursor=cursor is not None), values | start | {"limit": limit + 1}
     )
@@ -173,9 +177,3 @@ def _where(kind: MemberFilters) -> list[ColumnElement[bool]]:
     if isinstance(kind.premium, Tier):
         conditions.append(_record.type == kind.premium.value)
     return conditions
-
-
-def _read_cursor(cursor: str) -> int:
-    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > len(str(2**53)):
-        raise CURSOR_INVALID()
-    return int(cursor)

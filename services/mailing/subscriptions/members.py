@@ -7,13 +7,7 @@ from sqlalchemy import func, select
 
 from core.keyring import Keyring
 from core.refusals.mailing import MEMBER_NOT_FOUND, SUBSCRIPTION_OPTED_OUT
-from models import (
-    MailingList,
-    MemberImport,
-    Subscription,
-    SubscriptionEvent,
-    SubscriptionStatus,
-)
+from models import MailingList, MemberImport, Subscription, SubscriptionEvent, SubscriptionStatus
 from services.mailing.subscriptions import changes, locks, opt_outs
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from services.people import accounts

@@ -140,14 +140,8 @@ def _activate(
     uow: UnitOfWork, keyring: Keyring, locked: LockedSubscription, action: str, actor: Actor
 ) -> Subscription:
     """Make the subscription active by the person's own act, which asks for the mail as well."""
-    opt_outs.lift(
-        uow,
-        keyring,
-        locked.mailing_list.id,
-        locked.person,
-        OptOutKind.LIST,
-        OptOutKind.EMAIL,
-    )
+    kinds = (OptOutKind.LIST, OptOutKind.EMAIL)
+    opt_outs.lift(uow, keyring, locked.mailing_list.id, locked.person, *kinds)
     if locked.record is None:
         return _add(uow, locked, SubscriptionStatus.ACTIVE, action, actor, email_enabled=True)
     active = {"status": SubscriptionStatus.ACTIVE, "email_enabled": True}

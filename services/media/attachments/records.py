@@ -4,13 +4,7 @@ from functools import partial
 from sqlalchemy import delete, select
 
 from core.errors import DomainError, Kind
-from core.refusals.media import (
-    ATTACHMENT_DELETED,
-    ATTACHMENT_GONE,
-    ATTACHMENT_NOT_FOUND,
-    MEDIA_DAMAGED,
-    MEDIA_NOT_FOUND,
-)
+from core.refusals import media as refusals
 from models import Attachment, AttachmentStatus, Job
 from services.access.caller import Caller
 from services.jobs import records
@@ -33,7 +27,7 @@ def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
     )
     attachment = uow.session.scalar(query) if _HASH_ID.match(hash_id) else None
     if attachment is None:
-        raise ATTACHMENT_NOT_FOUND()
+        raise refusals.ATTACHMENT_NOT_FOUND()
     return attachment
 
 
@@ -43,8 +37,8 @@ def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
     if attachment is not None and attachment.status != AttachmentStatus.FAILED:
         return attachment
     job = uow.session.get(Job, accepted.job_id)
-    if job is None or job.error is None or job.error["code"] == ATTACHMENT_DELETED.code:
-        return ATTACHMENT_GONE()
+    if job is None or job.error is None or job.error["code"] == refusals.ATTACHMENT_DELETED.code:
+        return refusals.ATTACHMENT_GONE()
     return DomainError(Kind.INVALID, job.error["code"], job.error["message"])
 
 
@@ -67,9 +61,21 @@ def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list
 
 
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
-    """Delete the attachment, then its objects; raises ``attachment.not_found``."""
+    """Cancel the attachment's job, delete it, then its objects; raises ``attachment.not_found``."""
     attachment = get(uow, caller, hash_id)
-    _cancel_processing(uow, attachment)
+    processing = (
+        select(Job)
+        .where(
+            Job.user_id == attachment.user_id,
+            Job.kind == PROCESS_ATTACHMENT.name,
+            Job.subject_id == attachment.id,
+            Job.finished_at.is_(None),
+        )
+        .with_for_update()
+    )
+    for job in uow.session.scalars(processing):
+        # A worker that runs it finds its lease gone.
+        records.end_with_subject(uow, job, refusals.ATTACHMENT_DELETED())
     uow.session.delete(attachment)
     for key in (media_key(attachment), original_key(attachment)):
         uow.after_commit(partial(uow.objects.remove, key))
@@ -83,7 +89,7 @@ def find_media(uow: UnitOfWork, filename: str) -> Attachment:
     )
     attachment = uow.session.scalar(query) if _FILENAME.match(filename) else None
     if attachment is None:
-        raise MEDIA_NOT_FOUND()
+        raise refusals.MEDIA_NOT_FOUND()
     return attachment
 
 
@@ -93,22 +99,6 @@ def read_decrypted(resources: Resources, attachment: Attachment) -> bytes:
     try:
         return unseal(resources.objects.get(key), data_key(resources, attachment), key)
     except ObjectMissing:
-        raise MEDIA_NOT_FOUND() from None
+        raise refusals.MEDIA_NOT_FOUND() from None
     except Tampered as error:
-        raise MEDIA_DAMAGED() from error
-
-
-def _cancel_processing(uow: UnitOfWork, attachment: Attachment) -> None:
-    """Cancel the attachment's job; a worker that runs it finds its lease gone."""
-    jobs = uow.session.scalars(
-        select(Job)
-        .where(
-            Job.user_id == attachment.user_id,
-            Job.kind == PROCESS_ATTACHMENT.name,
-            Job.subject_id == attachment.id,
-            Job.finished_at.is_(None),
-        )
-        .with_for_update()
-    )
-    for job in jobs:
-        records.end_with_subject(uow, job, ATTACHMENT_DELETED())
+        raise refusals.MEDIA_DAMAGED() from error

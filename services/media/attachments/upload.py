@@ -6,18 +6,12 @@ from pathlib import PurePosixPath, PureWindowsPath
 from core import ids
 from core.errors import DomainError
 from core.lanes import Lane
-from core.refusals.media import (
-    ATTACHMENT_EMPTY,
-    ATTACHMENT_FILENAME_MISSING,
-    ATTACHMENT_TOO_LARGE,
-    ATTACHMENT_UNSUPPORTED_NAME,
-    ATTACHMENT_UNSUPPORTED_TYPE,
-)
+from core.refusals import media as refusals
 from core.scopes import Scope
 from core.upload_limits import MAX_IMAGE_BYTES
 from models import Attachment, AttachmentStatus, Job
 from services.access.caller import Caller
-from services.jobs import idempotency, kinds, outbox
+from services.jobs import idempotency, kinds
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.jobs.records import error_shown
 from services.media.attachments.files import original_key, seal
@@ -81,7 +75,7 @@ def accept(
         sealed = seal(upload.data, data_key, stored)
         resources.objects.put(stored, sealed, "application/octet-stream")
         try:
-            return _commit(resources, attachment, key, request_id)
+            return idempotency.commit(resources, attachment, PROCESS_ATTACHMENT, key, request_id)
         except (EqualRequestCommitted, DomainError):
             resources.objects.remove(stored)
             raise
@@ -94,14 +88,16 @@ def accept(
 def check(upload: Upload) -> ImageType:
     """Return the upload's type by its bytes, or refuse its size, extension or type."""
     if not upload.data:
-        raise ATTACHMENT_EMPTY()
+        raise refusals.ATTACHMENT_EMPTY()
     if len(upload.data) > MAX_IMAGE_BYTES:
-        raise ATTACHMENT_TOO_LARGE()
+        raise refusals.ATTACHMENT_TOO_LARGE()
     if PurePosixPath(upload.filename).suffix.lower().removeprefix(".") not in ALLOWED_EXTENSIONS:
-        raise ATTACHMENT_UNSUPPORTED_NAME(extensions=", .".join(sorted(ALLOWED_EXTENSIONS)))
+        raise refusals.ATTACHMENT_UNSUPPORTED_NAME(
+            extensions=", .".join(sorted(ALLOWED_EXTENSIONS))
+        )
     image_type = sniff(upload.data)
     if image_type is None:
-        raise ATTACHMENT_UNSUPPORTED_TYPE()
+        raise refusals.ATTACHMENT_UNSUPPORTED_TYPE()
     return image_type
 
 
@@ -110,7 +106,7 @@ def clean_filename(name: str) -> str:
     base = PureWindowsPath(name).name
     printable = "".join(character for character in base if character.isprintable())
     if not printable:
-        raise ATTACHMENT_FILENAME_MISSING()
+        raise refusals.ATTACHMENT_FILENAME_MISSING()
     return printable[-MAX_IMAGE_FILENAME_CHARACTERS:]
 
 
@@ -140,21 +136,3 @@ def _new_record(
         original_checksum=hashlib.sha256(upload.data).hexdigest(),
     )
     return attachment, data_key
-
-
-def _commit(
-    resources: Resources, attachment: Attachment, key: IdempotencyKey | None, request_id: str | None
-) -> Job:
-    with resources.unit_of_work() as uow:
-        uow.session.add(attachment)
-        uow.session.flush()
-        job = outbox.enqueue(
-            uow,
-            PROCESS_ATTACHMENT,
-            user_id=attachment.user_id,
-            subject_id=attachment.id,
-            request_id=request_id,
-        )
-        if key is not None:
-            idempotency.record(uow, key, job_id=job.id)
-    return job

@@ -1,11 +1,6 @@
 """The bounds of an image's size, checked by its headers before a pixel is decoded."""
 
-from core.refusals.media import (
-    IMAGE_ANIMATION_TOO_LARGE,
-    IMAGE_SIDE_TOO_LONG,
-    IMAGE_TOO_MANY_FRAMES,
-    IMAGE_TOO_MANY_PIXELS,
-)
+from core.refusals import media as refusals
 from services.media.images.outcome import refused, unreadable
 
 MAX_SIDE_PIXELS = 16_383  # the largest side of a WebP
@@ -24,11 +19,15 @@ def check_canvas(width: int, height: int, place: str) -> None:
         )
     if max(width, height) > MAX_SIDE_PIXELS:
         raise refused(
-            IMAGE_SIDE_TOO_LONG, most=MAX_SIDE_PIXELS, place=place, width=width, height=height
+            refusals.IMAGE_SIDE_TOO_LONG,
+            most=MAX_SIDE_PIXELS,
+            place=place,
+            width=width,
+            height=height,
         )
     if width * height > MAX_PIXELS:
         raise refused(
-            IMAGE_TOO_MANY_PIXELS,
+            refusals.IMAGE_TOO_MANY_PIXELS,
             most=MAX_PIXELS,
             place=place,
             width=width,
@@ -39,7 +38,7 @@ def check_canvas(width: int, height: int, place: str) -> None:
 
 def check_frame_count(frames: int, place: str) -> None:
     if frames > MAX_FRAMES:
-        raise refused(IMAGE_TOO_MANY_FRAMES, most=MAX_FRAMES, place=place, frames=frames)
+        raise refused(refusals.IMAGE_TOO_MANY_FRAMES, most=MAX_FRAMES, place=place, frames=frames)
 
 
 def check_animation(frames: int, area: int, place: str) -> None:
@@ -47,7 +46,7 @@ def check_animation(frames: int, area: int, place: str) -> None:
     check_frame_count(frames, place)
     if frames > 1 and frames * area > MAX_ANIMATION_PIXELS:
         raise refused(
-            IMAGE_ANIMATION_TOO_LARGE,
+            refusals.IMAGE_ANIMATION_TOO_LARGE,
             most=MAX_ANIMATION_PIXELS,
             place=place,
             frames=frames,

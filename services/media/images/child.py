@@ -34,7 +34,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     while head := requests.read(REQUEST.size):
-        _answer(answers, _outcome(_body(requests, head)))
+        _answer(answers, _converted(requests, head))
         if _resident() > _MAX_RESIDENT_BYTES:
             libc.malloc_trim(0)
             if _resident() > _MAX_RESIDENT_BYTES:
@@ -54,18 +54,14 @@ def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
     return requests, answers
 
 
-def _body(requests: BinaryIO, head: bytes) -> bytes:
+def _converted(requests: BinaryIO, head: bytes) -> ConvertedImage | UnreadableImage:
     (length,) = REQUEST.unpack(head)
     body = requests.read(length)
     if len(body) < length:
         # The parent is gone, so no process waits for an answer.
         sys.exit(1)
-    return body
-
-
-def _outcome(data: bytes) -> ConvertedImage | UnreadableImage:
     try:
-        return convert(data)
+        return convert(body)
     except UnreadableImage as refusal:
         return refusal
 

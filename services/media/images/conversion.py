@@ -6,13 +6,8 @@ from functools import partial
 from PIL import Image
 
 from core.refusals.media import IMAGE_EMPTY, IMAGE_OUT_OF_MEMORY, IMAGE_UNSUPPORTED_TYPE
-from services.media.images import gif, ico, jpeg, png, webp
+from services.media.images import bounds, gif, ico, jpeg, png, webp
 from services.media.images.animation import Animation, Disposal, Frame, first_view
-from services.media.images.bounds import (
-    MAX_LOSSLESS_ANIMATION_PIXELS,
-    MAX_LOSSLESS_PIXELS,
-    MAX_PIXELS,
-)
 from services.media.images.colours import displayable
 from services.media.images.encoding import encode_animation, encode_icon, encode_still
 from services.media.images.image_type import ImageType, sniff
@@ -53,42 +48,38 @@ def convert(data: bytes) -> ConvertedImage:
     if kind is None:
         raise refused(IMAGE_UNSUPPORTED_TYPE)
     try:
-        return _convert(kind, data)
+        match kind:
+            case ImageType.JPEG:
+                jpeg.check_complete(data)
+                return encode_still(decode_upright(data, "JPEG"), lossless=False)
+            case ImageType.PNG:
+                return _convert_frames(png.read(data), bounds.MAX_LOSSLESS_PIXELS)
+            case ImageType.GIF:
+                return _convert_frames(gif.read(data), bounds.MAX_PIXELS)
+            case ImageType.WEBP:
+                return _convert_webp(data)
+            case ImageType.ICO:
+                return encode_icon(ico.decode_best(data))
     except MemoryError as error:
         raise refused(IMAGE_OUT_OF_MEMORY) from error
     except _DECODER_ERRORS as error:
         raise _refusal(kind, error) from error
 
 
-def _convert(kind: ImageType, data: bytes) -> ConvertedImage:
-    match kind:
-        case ImageType.JPEG:
-            jpeg.check_complete(data)
-            return encode_still(decode_upright(data, "JPEG"), lossless=False)
-        case ImageType.PNG:
-            return _convert_frames(png.read(data), max_lossless_pixels=MAX_LOSSLESS_PIXELS)
-        case ImageType.GIF:
-            return _convert_frames(gif.read(data), max_lossless_pixels=MAX_PIXELS)
-        case ImageType.WEBP:
-            return _convert_webp(data)
-        case ImageType.ICO:
-            return encode_icon(ico.decode_best(data))
-
-
-def _convert_frames(animation: Animation, *, max_lossless_pixels: int) -> ConvertedImage:
+def _convert_frames(animation: Animation, max_lossless_pixels: int) -> ConvertedImage:
     area = animation.width * animation.height
     if len(animation.frames) == 1:
         still = upright(first_view(animation), animation.orientation)
         return encode_still(still, lossless=area <= max_lossless_pixels)
     drawn = area * len(animation.frames)
-    return encode_animation(animation, lossless=drawn <= MAX_LOSSLESS_ANIMATION_PIXELS)
+    return encode_animation(animation, lossless=drawn <= bounds.MAX_LOSSLESS_ANIMATION_PIXELS)
 
 
 def _convert_webp(data: bytes) -> ConvertedImage:
     found = webp.read(data)
     area = found.width * found.height
     if len(found.durations) <= 1:
-        lossless = found.lossless and area <= MAX_LOSSLESS_PIXELS
+        lossless = found.lossless and area <= bounds.MAX_LOSSLESS_PIXELS
         return encode_still(decode_upright(data, "WEBP"), lossless=lossless)
     with open_only(data, "WEBP") as image:
         frames = [
@@ -98,7 +89,7 @@ def _convert_webp(data: bytes) -> ConvertedImage:
             for number, ms in enumerate(found.durations)
         ]
         animation = Animation(found.width, found.height, frames, found.plays)
-        lossless = found.lossless and area * len(frames) <= MAX_LOSSLESS_ANIMATION_PIXELS
+        lossless = found.lossless and area * len(frames) <= bounds.MAX_LOSSLESS_ANIMATION_PIXELS
         return encode_animation(animation, lossless=lossless)
 
 

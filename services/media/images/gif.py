@@ -4,13 +4,8 @@ from functools import partial
 
 from PIL import Image
 
+from services.media.images import bounds
 from services.media.images.animation import Animation, Disposal, Frame
-from services.media.images.bounds import (
-    MAX_PLAYS,
-    check_animation,
-    check_canvas,
-    check_frame_count,
-)
 from services.media.images.outcome import truncated, unreadable
 from services.media.images.still import decode
 
@@ -66,9 +61,9 @@ def read(data: bytes) -> Animation:
     # The canvas is the screen, or the first picture's extent where that is larger, as in browsers.
     width = max(_u16(header, 6), pictures[0].left + pictures[0].width)
     height = max(_u16(header, 8), pictures[0].top + pictures[0].height)
-    check_canvas(width, height, "GIF header")
+    bounds.check_canvas(width, height, "GIF header")
     area = max(width * height, *(each.width * each.height for each in pictures))
-    check_animation(len(pictures), area, "GIF")
+    bounds.check_animation(len(pictures), area, "GIF")
     frames = [
         Frame(
             left=picture.left,
@@ -93,29 +88,21 @@ def _pictures(reader: _Reader, palette: bytes) -> tuple[list[_Picture], int]:
             if label == _CONTROL:
                 control = reader.skip_blocks()
             elif label == _APPLICATION:
-                plays = _plays(reader, plays)
+                name = reader.take(reader.take(1)[0])
+                body = reader.skip_blocks()
+                # The loop count n says to repeat the frames n times, so to show them n + 1 times.
+                if name in _LOOP_BLOCKS and body[:1] == b"\x01":
+                    again = _u16(body, 1)
+                    plays = min(again + 1, bounds.MAX_PLAYS) if again else 0  # 0: for ever
             else:
                 reader.skip_blocks()
         elif introducer == b",":
             pictures.append(_picture(reader, palette, control))
-            check_frame_count(len(pictures), "GIF")
+            bounds.check_frame_count(len(pictures), "GIF")
             control = b""
         elif introducer != b"\0":
             raise unreadable(f"The GIF has no block at byte {reader.at - 1:,}.")
     return pictures, plays
-
-
-def _plays(reader: _Reader, plays: int) -> int:
-    """Return how often the frames are shown; a loop count says how often to repeat them.
-
-    So n means n + 1 showings, and 0 means for ever.
-    """
-    name = reader.take(reader.take(1)[0])
-    body = reader.skip_blocks()
-    if name not in _LOOP_BLOCKS or body[:1] != b"\x01":
-        return plays
-    again = _u16(body, 1)
-    return min(again + 1, MAX_PLAYS) if again else 0
 
 
 def _picture(reader: _Reader, palette: bytes, control: bytes) -> _Picture:
@@ -126,7 +113,7 @@ def _picture(reader: _Reader, palette: bytes, control: bytes) -> _Picture:
     reader.take(1)
     reader.skip_blocks()
     left, top, width, height = (_u16(descriptor, at) for at in (0, 2, 4, 6))
-    check_canvas(width, height, f"GIF image at byte {start:,}")
+    bounds.check_canvas(width, height, f"GIF image at byte {start:,}")
     control = control[:4].ljust(4, b"\0")
     return _Picture(left, top, width, height, control, flags, own or palette, start, reader.at)
 

@@ -7,13 +7,8 @@ from functools import partial
 
 from PIL import Image
 
+from services.media.images import bounds
 from services.media.images.animation import Animation, Disposal, Frame
-from services.media.images.bounds import (
-    MAX_PLAYS,
-    check_animation,
-    check_canvas,
-    check_frame_count,
-)
 from services.media.images.colours import displayable
 from services.media.images.outcome import truncated, unreadable
 from services.media.images.still import open_only, orientation_in
@@ -67,7 +62,7 @@ def read(data: bytes) -> Animation:
         return Animation(width, height, [frame], 1, orientation)
     if len(found.cuts) != found.claimed:
         raise unreadable(f"The APNG claims {found.claimed} frames and has {len(found.cuts)}.")
-    check_animation(len(found.cuts), width * height, "APNG")
+    bounds.check_animation(len(found.cuts), width * height, "APNG")
     frames = [_frame(found, cut, canvas=(width, height)) for cut in found.cuts]
     return Animation(width, height, frames, found.plays, orientation)
 
@@ -93,19 +88,23 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def _note(found: _Found, name: bytes, body: bytes) -> None:
     if name == b"IHDR":
-        _note_header(found, body)
+        if found.header or len(body) != _HEADER_BYTES:
+            raise unreadable("The PNG's header chunk is not 13 bytes, once.")
+        found.header = body
+        width, height = _SIDES.unpack_from(body)
+        bounds.check_canvas(width, height, "PNG header")
     elif name in _SHARED:
         found.shared.append((name, body))
     elif name == b"eXIf":
         found.exif = found.exif or body
     elif name == b"acTL" and not found.data:
         found.claimed, plays = _SIDES.unpack_from(body)
-        found.plays = min(plays, MAX_PLAYS)
-        check_frame_count(found.claimed or 0, "APNG header")
+        found.plays = min(plays, bounds.MAX_PLAYS)
+        bounds.check_frame_count(found.claimed or 0, "APNG header")
     elif name == b"fcTL" and found.claimed:
         _expect_sequence(found, body)
         found.cuts.append(_Cut(body))
-        check_frame_count(len(found.cuts), "APNG")
+        bounds.check_frame_count(len(found.cuts), "APNG")
     elif name == b"fdAT" and found.claimed:
         _expect_sequence(found, body)
         _add_data(found, body[4:])
@@ -114,14 +113,6 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
         found.data.append(body)
         if found.cuts:
             _add_data(found, body)
-
-
-def _note_header(found: _Found, body: bytes) -> None:
-    if found.header or len(body) != _HEADER_BYTES:
-        raise unreadable("The PNG's header chunk is not 13 bytes, once.")
-    found.header = body
-    width, height = _SIDES.unpack_from(body)
-    check_canvas(width, height, "PNG header")
 
 
 def _expect_sequence(found: _Found, body: bytes) -> None:
@@ -140,7 +131,7 @@ def _frame(found: _Found, cut: _Cut, *, canvas: tuple[int, int]) -> Frame:
     if not cut.pieces:
         raise unreadable("An APNG frame has no image data.")
     width, height, left, top, delay, per, dispose, blend = _FRAME_CONTROL.unpack_from(cut.control)
-    check_canvas(width, height, "APNG frame")
+    bounds.check_canvas(width, height, "APNG frame")
     if left + width > canvas[0] or top + height > canvas[1]:
         raise unreadable("An APNG frame reaches outside its canvas.")
     return Frame(

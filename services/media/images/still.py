@@ -1,6 +1,5 @@
 import struct
 from collections.abc import Callable
-from functools import partial
 from io import BytesIO
 
 from PIL import ExifTags, Image
@@ -48,13 +47,13 @@ def upright(image: Image.Image, orientation: int) -> Image.Image:
 
 def orientation_in(exif: bytes) -> int:
     """Return the orientation that a bare EXIF block names, or 1 (upright)."""
-    return _orientation(partial(_parsed, exif)) if exif else 1
 
+    def parsed() -> Image.Exif:
+        block = Image.Exif()
+        block.load(exif)
+        return block
 
-def _parsed(exif: bytes) -> Image.Exif:
-    parsed = Image.Exif()
-    parsed.load(exif)
-    return parsed
+    return _orientation(parsed) if exif else 1
 
 
 def _orientation(read: Callable[[], Image.Exif]) -> int:

@@ -17,15 +17,7 @@ from psycopg2 import DataError
 from psycopg2.errors import LockNotAvailable
 
 from core.money import MAX_AMOUNT, is_storable
-from core.refusals.money import (
-    CHARGE_IN_PROGRESS,
-    CREDITS_AMOUNT,
-    CREDITS_BALANCE_TOO_LARGE,
-    CREDITS_INSUFFICIENT,
-    CREDITS_META,
-    CREDITS_META_UNWRITABLE,
-    CREDITS_SOURCE_ID,
-)
+from core.refusals import money as refusals
 from core.refusals.requests import IDEMPOTENCY_KEY_REUSED
 from services.jobs.idempotency import IdempotencyKey
 from storage.database import Database, Statement
@@ -75,7 +67,7 @@ def consume(
     outcome, entry = _charge(database, values, keyed=key is not None)
     match outcome:
         case "insufficient":
-            raise CREDITS_INSUFFICIENT()
+            raise refusals.CREDITS_INSUFFICIENT()
         case "key_reused":
             raise IDEMPOTENCY_KEY_REUSED()
     return Charge(ChargeOutcome(outcome), entry)
@@ -88,7 +80,7 @@ def _charge(database: Database, values: dict[str, Any], *, keyed: bool) -> tuple
         if not keyed:
             raise
         # Another request holds the account's lock: perhaps this one, sent twice.
-        raise CHARGE_IN_PROGRESS() from None
+        raise refusals.CHARGE_IN_PROGRESS() from None
     return outcome, entry
 
 
@@ -135,12 +127,12 @@ def page(
 
 def check_amount(amount: Decimal) -> None:
     if not is_storable(amount) or amount <= 0:
-        raise CREDITS_AMOUNT(most=MAX_AMOUNT)
+        raise refusals.CREDITS_AMOUNT(most=MAX_AMOUNT)
 
 
 def _check_source(source_id: str) -> None:
     if not 1 <= len(source_id) <= MAX_SOURCE_ID_CHARACTERS or not source_id.strip():
-        raise CREDITS_SOURCE_ID(most=MAX_SOURCE_ID_CHARACTERS)
+        raise refusals.CREDITS_SOURCE_ID(most=MAX_SOURCE_ID_CHARACTERS)
 
 
 def _meta(meta: dict[str, Any] | None) -> str | None:
@@ -149,9 +141,9 @@ def _meta(meta: dict[str, Any] | None) -> str | None:
     try:
         written = orjson.dumps(meta, default=_as_double)
     except orjson.JSONEncodeError:
-        raise CREDITS_META_UNWRITABLE() from None
+        raise refusals.CREDITS_META_UNWRITABLE() from None
     if len(written) > MAX_META_BYTES or _NUL.search(written):
-        raise CREDITS_META()
+        raise refusals.CREDITS_META()
     return written.decode()
 
 
@@ -176,9 +168,9 @@ def _append(database: Database, user_id: int, action: str, delta: Decimal, sourc
     try:
         written = database.rows(_APPEND, source_id=source_id, **values)
     except DataError:
-        raise CREDITS_BALANCE_TOO_LARGE() from None
+        raise refusals.CREDITS_BALANCE_TOO_LARGE() from None
     if not written:
-        raise CREDITS_INSUFFICIENT()
+        raise refusals.CREDITS_INSUFFICIENT()
     [(entry,)] = written
     return str(entry)
 

@@ -13,7 +13,7 @@ from core.scopes import Scope
 from integrations.payments.port import Checkout, OpenedCheckout, PaymentChannel, Payments
 from integrations.payments.registry import PaymentChannels
 from models import Job, OrderStatus, OrderVia, PaymentOrder
-from services.jobs import idempotency, kinds, outbox
+from services.jobs import idempotency, kinds
 from services.jobs import lease as leases
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.lease import Lease
@@ -57,56 +57,33 @@ def accept(
     Raises what ``prices.price``, ``return_urls.check`` and ``services.jobs.idempotency`` do, and
     ``topup.channel``, ``topup.channel_unavailable``.
     """
-    settings = resources.settings
-    return_urls.check(request.redirect_url, settings.redirect_origins)
+    return_urls.check(request.redirect_url, resources.settings.redirect_origins)
     terms = price(
-        settings,
+        resources.settings,
         currency=request.currency,
         amount=request.amount,
         credit_amount=request.credit_amount,
     )
-    channel = _channel(channels, request.channel)
-    return idempotency.once(
-        resources,
-        key,
-        lambda: _commit(
-            resources, _new(terms, channel, request.redirect_url, user_id), key, request_id
-        ),
-    )
-
-
-def _commit(
-    resources: Resources, order: PaymentOrder, key: IdempotencyKey | None, request_id: str | None
-) -> Job:
-    with resources.unit_of_work() as uow:
-        token = claims.make_token(resources.keyring, order.id)
-        order.claim_token_hmac = claims.token_hmac(resources.keyring, token)
-        uow.session.add(order)
-        uow.session.flush()
-        job = outbox.enqueue(
-            uow, OPEN_CHECKOUT, user_id=order.user_id, subject_id=order.id, request_id=request_id
-        )
-        if key is not None:
-            idempotency.record(uow, key, job_id=job.id)
-    return job
-
-
-def _channel(channels: PaymentChannels, name: str | None) -> PaymentChannel:
-    if name is None:
-        return channels.channel(channels.default).channel
     try:
-        return channels.channel(PaymentChannel(name)).channel
+        name = channels.default if request.channel is None else PaymentChannel(request.channel)
     except ValueError:
-        known = ", ".join(PaymentChannel)
-        raise TOPUP_CHANNEL(known=known) from None
+        raise TOPUP_CHANNEL(known=", ".join(PaymentChannel)) from None
+    channel = channels.channel(name).channel
+
+    def store() -> Job:
+        order = _new(resources.keyring, terms, channel, request.redirect_url, user_id)
+        return idempotency.commit(resources, order, OPEN_CHECKOUT, key, request_id)
+
+    return idempotency.once(resources, key, store)
 
 
 def _new(
-    terms: Price, channel: PaymentChannel, redirect_url: str, user_id: int | None
+    keyring: Keyring, terms: Price, channel: PaymentChannel, redirect_url: str, user_id: int | None
 ) -> PaymentOrder:
-    expires_at = clock.now() + ORDER_LIFETIME
+    order_id, expires_at = ids.random_id(), clock.now() + ORDER_LIFETIME
     return PaymentOrder(
-        id=ids.random_id(),
+        id=order_id,
+        claim_token_hmac=claims.token_hmac(keyring, claims.make_token(keyring, order_id)),
         user_id=user_id,
         channel=channel,
         currency=terms.currency.code,
@@ -128,16 +105,12 @@ def open_checkout(resources: Resources, channels: PaymentChannels, lease: Lease)
     if order.payment_url is not None:
         _succeed(resources, lease, None)
         return
-    payments = _payments(channels, order)
-    _succeed(resources, lease, _open(resources, payments, order, lease))
-
-
-def _payments(channels: PaymentChannels, order: PaymentOrder) -> Payments:
     try:
-        return channels.channel(PaymentChannel(order.channel))
+        payments = channels.channel(PaymentChannel(order.channel))
     except DomainError as error:
         # The order was accepted with this channel; an operator has turned it off since then.
         raise DomainError(Kind.UNAVAILABLE, error.code, error.message, retry_after=1) from None
+    _succeed(resources, lease, _open(resources, payments, order, lease))
 
 
 def _open(

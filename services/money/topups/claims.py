@@ -24,7 +24,7 @@ _OVER = (OrderStatus.FAILED, OrderStatus.REFUNDED)
 
 
 def make_token(keyring: Keyring, order_id: int) -> str:
-    return _spelt(keyring.signer(_CLAIM_PURPOSE).digest(_message(order_id)))
+    return _spelt(keyring.signer(_CLAIM_PURPOSE).digest(str(order_id).encode()))
 
 
 def token_hmac(keyring: Keyring, token: str) -> bytes:
@@ -34,7 +34,7 @@ def token_hmac(keyring: Keyring, token: str) -> bytes:
 
 def token_of(keyring: Keyring, order: PaymentOrder) -> str | None:
     """Return the order's token; ``None`` if the key that made it or its HMAC is gone."""
-    for digest in keyring.signer(_CLAIM_PURPOSE).digests(_message(order.id)):
+    for digest in keyring.signer(_CLAIM_PURPOSE).digests(str(order.id).encode()):
         token = _spelt(digest)
         if order.claim_token_hmac in _hmacs(keyring, token):
             return token
@@ -71,10 +71,6 @@ def claim(uow: UnitOfWork, keyring: Keyring, user_id: int, token: str) -> Paymen
 
 def _hmacs(keyring: Keyring, token: str) -> list[bytes]:
     return keyring.signer(_HMAC_PURPOSE).digests(token.encode())
-
-
-def _message(order_id: int) -> bytes:
-    return str(order_id).encode()
 
 
 def _spelt(digest: bytes) -> str:

@@ -69,72 +69,28 @@ def _difference(order: PaymentOrder, evidence: Evidence) -> str | None:
 
 def next_status(order: PaymentOrder) -> OrderStatus | None:
     """Return the status to which the facts lead in one allowed step; ``None`` for no step."""
-    status = OrderStatus(order.status)
-    if order.mismatch is not None and order.resolution is None and status in REVIEWABLE:
-        return OrderStatus.REVIEW
-    rule = _RULES.get(status)
-    return rule(order) if rule else None
-
-
-def _of_created(order: PaymentOrder) -> OrderStatus | None:
+    s, is_disputed = OrderStatus, order.dispute == DisputeStatus.OPEN
     # Any message of the provider proves that there is a checkout, even before we stored its id.
-    known = order.session_id or order.paid_at or order.mismatch or order.is_expired
-    if known:
-        return OrderStatus.PENDING
-    return OrderStatus.FAILED if order.is_failed else None
-
-
-def _of_pending(order: PaymentOrder) -> OrderStatus | None:
-    if order.paid_at is not None:
-        return _paid(order)
-    if order.is_failed:
-        return OrderStatus.FAILED
-    return OrderStatus.EXPIRED if order.is_expired else None
-
-
-def _of_expired(order: PaymentOrder) -> OrderStatus | None:
-    return None if order.paid_at is None else _paid(order)
-
-
-def _paid(order: PaymentOrder) -> OrderStatus:
-    return OrderStatus.PAID_UNCLAIMED if order.user_id is None else OrderStatus.PAID
-
-
-def _of_unclaimed(order: PaymentOrder) -> OrderStatus | None:
-    return _of_paid(order) if order.user_id is None else OrderStatus.PAID
-
-
-def _of_paid(order: PaymentOrder) -> OrderStatus | None:
-    if order.lost_minor >= order.amount_minor:
-        return OrderStatus.REFUNDED
-    return OrderStatus.DISPUTED if order.dispute == DisputeStatus.OPEN else None
-
-
-def _of_disputed(order: PaymentOrder) -> OrderStatus | None:
-    if order.lost_minor >= order.amount_minor:
-        return OrderStatus.REFUNDED
-    # A lost dispute over a part of the payment counts as a partial refund; the rest stays paid.
-    return None if order.dispute == DisputeStatus.OPEN else OrderStatus.PAID
-
-
-def _of_review(order: PaymentOrder) -> OrderStatus | None:
-    match order.resolution:
-        case Resolution.CREDIT:
-            return _paid(order)
-        case Resolution.REFUNDED:
-            return OrderStatus.REFUNDED
-    return None
-
-
-_RULES = {
-    OrderStatus.CREATED: _of_created,
-    OrderStatus.PENDING: _of_pending,
-    OrderStatus.EXPIRED: _of_expired,
-    OrderStatus.PAID_UNCLAIMED: _of_unclaimed,
-    OrderStatus.PAID: _of_paid,
-    OrderStatus.DISPUTED: _of_disputed,
-    OrderStatus.REVIEW: _of_review,
-}
+    is_known = bool(order.session_id or order.paid_at or order.mismatch or order.is_expired)
+    is_odd = order.mismatch is not None and order.resolution is None
+    is_lost = order.lost_minor >= order.amount_minor
+    paid = s.PAID_UNCLAIMED if order.user_id is None else s.PAID
+    # The first rule that holds in the order's status counts.
+    rules: tuple[tuple[tuple[OrderStatus, ...], bool, OrderStatus], ...] = (
+        (REVIEWABLE, is_odd, s.REVIEW),
+        ((s.CREATED,), is_known, s.PENDING),
+        ((s.PENDING, s.EXPIRED), order.paid_at is not None, paid),
+        ((s.CREATED, s.PENDING), order.is_failed, s.FAILED),
+        ((s.PENDING,), order.is_expired, s.EXPIRED),
+        ((s.PAID_UNCLAIMED,), order.user_id is not None, s.PAID),
+        ((s.PAID_UNCLAIMED, s.PAID, s.DISPUTED), is_lost, s.REFUNDED),
+        ((s.PAID_UNCLAIMED, s.PAID), is_disputed, s.DISPUTED),
+        # A lost dispute over a part of the payment is a partial refund; the rest stays paid.
+        ((s.DISPUTED,), not is_disputed, s.PAID),
+        ((s.REVIEW,), order.resolution == Resolution.CREDIT, paid),
+        ((s.REVIEW,), order.resolution == Resolution.REFUNDED, s.REFUNDED),
+    )
+    return next((to for statuses, holds, to in rules if holds and order.status in statuses), None)
 
 
 def is_credited(order: PaymentOrder) -> bool:

@@ -1,8 +1,9 @@
 """Asks the provider about orders without a webhook: when the payer comes back, and regularly."""
 
 import time
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 
 from sqlalchemy import func, select, update
 
@@ -25,15 +26,6 @@ _MAX_POLL_SECONDS = 20.0
 _TAKEN_FOR = timedelta(minutes=2)
 
 
-@dataclass(frozen=True)
-class DueOrder:
-    order_id: int
-    status: str
-    channel: PaymentChannel
-    session_id: str | None
-    expires_at: datetime
-
-
 def refresh(resources: Resources, channels: PaymentChannels, order_id: int) -> str:
     """Ask the provider about an order, and return the order's status after that."""
     with resources.unit_of_work() as uow:
@@ -54,20 +46,21 @@ def poll(resources: Resources, channels: PaymentChannels) -> int:
         if time.monotonic() > until:
             # The other orders become due again by themselves.
             break
-        if due.channel in away:
+        channel = PaymentChannel(due.channel)
+        if channel in away:
             continue
         try:
             _check(resources, channels, due)
             done += 1
         except TransientError as error:
-            away.add(due.channel)
+            away.add(channel)
             log.warning("orders.provider_away", channel=due.channel, reason=str(error))
         except DomainError as error:
-            log.warning("order.not_checked", order_id=due.order_id, code=error.code)
+            log.warning("order.not_checked", order_id=due.id, code=error.code)
     return done
 
 
-def _take_due(resources: Resources) -> list[DueOrder]:
+def _take_due(resources: Resources) -> Sequence[PaymentOrder]:
     """Take orders that are due, so that no other poller takes them."""
     due = (
         select(PaymentOrder.id)
@@ -83,32 +76,22 @@ def _take_due(resources: Resources) -> list[DueOrder]:
             .values(next_check_at=func.now() + _TAKEN_FOR)
             .returning(PaymentOrder)
         )
-        orders = uow.session.scalars(statement).all()
-    return [
-        DueOrder(
-            order.id,
-            order.status,
-            PaymentChannel(order.channel),
-            order.session_id,
-            order.expires_at,
-        )
-        for order in orders
-    ]
+        return uow.session.scalars(statement).all()
 
 
-def _check(resources: Resources, channels: PaymentChannels, due: DueOrder) -> None:
+def _check(resources: Resources, channels: PaymentChannels, due: PaymentOrder) -> None:
     is_over = due.expires_at <= clock.now()
     if due.status == OrderStatus.CREATED or due.session_id is None:
         # The order's page was never opened, so no payer can pay on it.
-        evidence = Evidence(order_id=due.order_id, failed=is_over)
+        evidence = Evidence(order_id=due.id, failed=is_over)
     else:
-        payments = channels.channel(due.channel)
+        payments = channels.channel(PaymentChannel(due.channel))
         evidence = _ask(payments, due, due.session_id, is_over=is_over)
     with resources.unit_of_work() as uow:
-        settle(uow, due.order_id, evidence, OrderVia.POLL)
+        settle(uow, due.id, evidence, OrderVia.POLL)
 
 
-def _ask(payments: Payments, due: DueOrder, session_id: str, *, is_over: bool) -> Evidence:
+def _ask(payments: Payments, due: PaymentOrder, session_id: str, *, is_over: bool) -> Evidence:
     """Return the provider's evidence, after closing the page of an order whose time is over."""
     is_ending = is_over and due.status == OrderStatus.PENDING
     try:
@@ -119,6 +102,6 @@ def _ask(payments: Payments, due: DueOrder, session_id: str, *, is_over: bool) -
     except DomainError as error:
         if not is_ending or error.kind is not Kind.PROVIDER_FAILED:
             raise
-        log.warning("order.not_closed", order_id=due.order_id, code=error.code)
-        evidence = Evidence(order_id=due.order_id, session_id=session_id)
+        log.warning("order.not_closed", order_id=due.id, code=error.code)
+        evidence = Evidence(order_id=due.id, session_id=session_id)
     return replace(evidence, expired=True) if is_ending and not evidence.paid else evidence

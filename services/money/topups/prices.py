@@ -10,17 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from core.money import MAX_AMOUNT, PLACES, is_storable
-from core.refusals.money import (
-    TOPUP_AMOUNT,
-    TOPUP_AMOUNT_DECIMALS,
-    TOPUP_AMOUNT_MISMATCH,
-    TOPUP_AMOUNT_MISSING,
-    TOPUP_AMOUNT_TOO_LARGE,
-    TOPUP_AMOUNT_TOO_SMALL,
-    TOPUP_BUYS_NOTHING,
-    TOPUP_BUYS_TOO_MUCH,
-    TOPUP_CURRENCY,
-)
+from core.refusals import money as refusals
 from core.settings import Settings
 from core.settings.currencies import Currency
 
@@ -74,8 +64,15 @@ def price(
     """
     rate = CreditRate(_currency(settings, currency), settings.credits_per_usd)
     if not amount and not credit_amount:
-        raise TOPUP_AMOUNT_MISSING()
-    minor = _minor_of(rate.currency, amount) if amount else None
+        raise refusals.TOPUP_AMOUNT_MISSING()
+    minor = None
+    if amount:
+        _check_amount(amount, _AMOUNT)
+        exact = amount.scaleb(rate.currency.digits)
+        if exact != int(exact):
+            code, digits = rate.currency.code, rate.currency.digits
+            raise refusals.TOPUP_AMOUNT_DECIMALS(currency=code, digits=digits)
+        minor = int(exact)
     if credit_amount:
         _check_amount(credit_amount, _CREDIT_AMOUNT)
         minor = _agreed(rate, minor, credit_amount)
@@ -83,9 +80,9 @@ def price(
     _check_bounds(rate.currency, minor, _CREDIT_AMOUNT if not amount else _AMOUNT)
     bought = credit_amount or rate.credits(minor)
     if not bought:
-        raise TOPUP_BUYS_NOTHING()
+        raise refusals.TOPUP_BUYS_NOTHING()
     if bought > MAX_AMOUNT:
-        raise TOPUP_BUYS_TOO_MUCH()
+        raise refusals.TOPUP_BUYS_TOO_MUCH()
     paid = Decimal(minor).scaleb(-rate.currency.digits)
     return Price(rate.currency, paid, minor, bought, rate.credits_per_usd)
 
@@ -97,20 +94,12 @@ def _currency(settings: Settings, code: str | None) -> Currency:
         if currency.code == code.upper():
             return currency
     known = ", ".join(currency.code for currency in settings.currencies)
-    raise TOPUP_CURRENCY(known=known)
-
-
-def _minor_of(currency: Currency, amount: Decimal) -> int:
-    _check_amount(amount, _AMOUNT)
-    minor = amount.scaleb(currency.digits)
-    if minor != int(minor):
-        raise TOPUP_AMOUNT_DECIMALS(currency=currency.code, digits=currency.digits)
-    return int(minor)
+    raise refusals.TOPUP_CURRENCY(known=known)
 
 
 def _check_amount(amount: Decimal, place: str) -> None:
     if not is_storable(amount) or amount < 0:
-        raise TOPUP_AMOUNT(place=place, most=MAX_AMOUNT)
+        raise refusals.TOPUP_AMOUNT(place=place, most=MAX_AMOUNT)
 
 
 def _agreed(rate: CreditRate, minor: int | None, credit_amount: Decimal) -> int:
@@ -120,12 +109,14 @@ def _agreed(rate: CreditRate, minor: int | None, credit_amount: Decimal) -> int:
         return price
     if rate.credits(minor) == credit_amount:
         return minor
-    raise TOPUP_AMOUNT_MISMATCH()
+    raise refusals.TOPUP_AMOUNT_MISMATCH()
 
 
 def _check_bounds(currency: Currency, minor: int, place: str) -> None:
     if minor < int(currency.minimum.scaleb(currency.digits)):
-        raise TOPUP_AMOUNT_TOO_SMALL(place=place, least=currency.minimum, currency=currency.code)
+        raise refusals.TOPUP_AMOUNT_TOO_SMALL(
+            place=place, least=currency.minimum, currency=currency.code
+        )
     if minor > MAX_AMOUNT_MINOR:
         most = Decimal(MAX_AMOUNT_MINOR).scaleb(-currency.digits)
-        raise TOPUP_AMOUNT_TOO_LARGE(place=place, most=most, currency=currency.code)
+        raise refusals.TOPUP_AMOUNT_TOO_LARGE(place=place, most=most, currency=currency.code)

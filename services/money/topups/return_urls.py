@@ -50,16 +50,10 @@ def _is_allowed(url: str, allowed: Collection[str]) -> bool:
     if not match["path"] and (match["query"] or match["fragment"]):
         # Unless a path begins first, some programs read the text before a later @ as a user name.
         return False
+    # Some servers separate names at semicolons too.
+    query = (match["query"] or "")[1:].replace(";", "&")
+    names = {name.strip().lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
     origin = origins.origin_of(match)
-    if origin is None or _names_a_result(match["query"] or ""):
+    if origin is None or not names.isdisjoint({ORDER, STATUS}):
         return False
     return origin in allowed or (LOOPBACK_WORD in allowed and origins.is_loopback(origin))
-
-
-def _names_a_result(query: str) -> bool:
-    # Some servers separate names at semicolons too.
-    names = {
-        name.strip().lower()
-        for name, _ in parse_qsl(query[1:].replace(";", "&"), keep_blank_values=True)
-    }
-    return not names.isdisjoint({ORDER, STATUS})

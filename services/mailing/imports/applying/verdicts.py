@@ -66,22 +66,18 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
         task = uow.session.get(MemberImport, import_id)
     if task is None or task.files_removed_at is not None:
         raise IMPORT_ERRORS_GONE()
-    return _stream(resources, task)
 
+    def pieces() -> Iterator[bytes]:
+        yield header_line(header_of(task))
+        chunks = select(ImportChunk).where(ImportChunk.import_id == import_id)
+        number = -1
+        while True:
+            query = chunks.where(ImportChunk.number > number).order_by(ImportChunk.number).limit(1)
+            with resources.unit_of_work() as uow:
+                chunk = uow.session.scalar(query)
+            if chunk is None:
+                return
+            number = chunk.number
+            yield zlib.decompress(chunk.not_added)
 
-def _stream(resources: Resources, task: MemberImport) -> Iterator[bytes]:
-    yield header_line(header_of(task))
-    number = -1
-    while True:
-        query = (
-            select(ImportChunk)
-            .where(ImportChunk.import_id == task.id, ImportChunk.number > number)
-            .order_by(ImportChunk.number)
-            .limit(1)
-        )
-        with resources.unit_of_work() as uow:
-            chunk = uow.session.scalar(query)
-        if chunk is None:
-            return
-        number = chunk.number
-        yield zlib.decompress(chunk.not_added)
+    return pieces()

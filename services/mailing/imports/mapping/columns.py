@@ -4,12 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.errors import DomainError
-from core.refusals.imports import (
-    IMPORT_MAPPING_COLUMN,
-    IMPORT_MAPPING_ROLE,
-    IMPORT_MAPPING_ROLE_TWICE,
-    IMPORT_NO_EMAIL_COLUMN,
-)
+from core.refusals import imports as refusals
 from services.mailing.imports.mapping import header_words, products
 from services.mailing.imports.mapping.rows import SuppressionStatus
 
@@ -99,7 +94,7 @@ def detect_layout(
 
 
 def no_email_column(header: Sequence[str]) -> DomainError:
-    return IMPORT_NO_EMAIL_COLUMN(columns=_shown(header))
+    return refusals.IMPORT_NO_EMAIL_COLUMN(columns=_shown(header))
 
 
 def _shown(header: Sequence[str]) -> str:
@@ -112,9 +107,9 @@ def _resolved(header: Sequence[str], mapping: Mapping[str, str]) -> dict[int, st
     found: dict[int, str] = {}
     for column, role in mapping.items():
         if role not in ROLES:
-            raise IMPORT_MAPPING_ROLE(role=role[:60], roles=", ".join(ROLES))
+            raise refusals.IMPORT_MAPPING_ROLE(role=role[:60], roles=", ".join(ROLES))
         if role != "ignore" and role in found.values():
-            raise IMPORT_MAPPING_ROLE_TWICE(role=role)
+            raise refusals.IMPORT_MAPPING_ROLE_TWICE(role=role)
         found[_index(header, column)] = role
     return found
 
@@ -128,7 +123,7 @@ def _index(header: Sequence[str], column: str) -> int:
             return index
     if column in _INDEXES and int(column) < len(header):
         return int(column)
-    raise IMPORT_MAPPING_COLUMN(column=column[:60], columns=_shown(header))
+    raise refusals.IMPORT_MAPPING_COLUMN(column=column[:60], columns=_shown(header))
 
 
 def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:

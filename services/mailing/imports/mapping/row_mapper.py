@@ -71,7 +71,9 @@ class RowMapper:
             parts = [tidy_name(padded[index]) for index in self._parts]
             name = " ".join(filter(None, parts))[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
         if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
-            name = name or _before_brackets(email)
+            # The name of ``Jane Doe <jane@example.com>``.
+            found = _IN_BRACKETS.match(email) if email.endswith(">") else None
+            name = name or (tidy_name(found[1].strip(' "')) if found else "")
             email = _tidy_email(email)
             if not email and any(cell.strip(BLANKS) for cell in cells):
                 raise UnusableRecord("row.no_email", "There is no e-mail address in this row.")
@@ -84,12 +86,6 @@ class RowMapper:
         if self._expiry is not None and marks.tier != "free" and padded[self._expiry]:
             expiry = _expiry(padded[self._expiry])
         return MemberRow(line, email, name, marks.tier, expiry, marks.suppression, cells)
-
-
-def _before_brackets(email: str) -> str:
-    """The name of ``Jane Doe <jane@example.com>``."""
-    found = _IN_BRACKETS.match(email) if email.endswith(">") else None
-    return tidy_name(found[1].strip(' "')) if found else ""
 
 
 def _unescaped(cell: str) -> str:

@@ -4,18 +4,9 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from itertools import chain
-from typing import IO, NamedTuple, cast
+from typing import IO, cast
 
-from core.refusals.imports import (
-    IMPORT_ARCHIVE_DIRECTORY,
-    IMPORT_ARCHIVE_ENCRYPTED,
-    IMPORT_ARCHIVE_MANY_FILES,
-    IMPORT_DAMAGED,
-    IMPORT_EMPTY_ARCHIVE,
-    IMPORT_EXPANDS_TOO_MUCH,
-    IMPORT_TRUNCATED,
-    IMPORT_UNKNOWN_FORMAT,
-)
+from core.refusals import imports as refusals
 from services.mailing.imports.reading.sources import READ_BYTES, CountedSource, Seekable
 
 MAX_EXPANDED_BYTES = 10 * 1024**3
@@ -40,20 +31,18 @@ _FOREIGN = {
 _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError, OverflowError)
 
 
-class OpenedContainer(NamedTuple):
-    container: str
-    chunks: Iterator[bytes]
+def open_container(source: CountedSource) -> tuple[str, Iterator[bytes]]:
+    """The container's name, and the bytes inside.
 
-
-def open_container(source: CountedSource) -> OpenedContainer:
-    """The bytes inside. Raises at once ``import.unknown_format`` and what ``_unzip`` raises."""
+    Raises at once ``import.unknown_format`` and what ``_unzip`` raises.
+    """
     head = source.head(_MAGIC_BYTES)
     if head.startswith(b"\x1f\x8b"):
-        return OpenedContainer("gzip", _flat(_gunzip(chain([head], source.chunks()))))
+        return "gzip", _flat(_gunzip(chain([head], source.chunks())))
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return OpenedContainer("zip", _flat(_unzip(source)))
+        return "zip", _flat(_unzip(source))
     _refuse_foreign(head)
-    return OpenedContainer("plain", _bounded(chain([head], source.chunks())))
+    return "plain", _bounded(chain([head], source.chunks()))
 
 
 def _flat(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -62,7 +51,7 @@ def _flat(chunks: Iterator[bytes]) -> Iterator[bytes]:
     while len(head) < _MAGIC_BYTES and (more := next(chunks, b"")):
         head += more
     if head.startswith((b"\x1f\x8b", b"PK\x03\x04")):
-        raise IMPORT_UNKNOWN_FORMAT(what="an archive in an archive")
+        raise refusals.IMPORT_UNKNOWN_FORMAT(what="an archive in an archive")
     _refuse_foreign(head)
     return chain([head], chunks)
 
@@ -70,7 +59,7 @@ def _flat(chunks: Iterator[bytes]) -> Iterator[bytes]:
 def _refuse_foreign(head: bytes) -> None:
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
-            raise IMPORT_UNKNOWN_FORMAT(what=what)
+            raise refusals.IMPORT_UNKNOWN_FORMAT(what=what)
 
 
 class _Tally:
@@ -84,9 +73,13 @@ class _Tally:
         """Count ``data`` and return it; raises ``import.expands_too_much``."""
         self.given += len(data)
         if self.given > MAX_EXPANDED_BYTES:
-            raise IMPORT_EXPANDS_TOO_MUCH(how=f"more than {MAX_EXPANDED_BYTES // 1024**3} GB")
+            raise refusals.IMPORT_EXPANDS_TOO_MUCH(
+                how=f"more than {MAX_EXPANDED_BYTES // 1024**3} GB"
+            )
         if self.given > max(RATIO_GRACE_BYTES, MAX_EXPANSION_RATIO * self.taken):
-            raise IMPORT_EXPANDS_TOO_MUCH(how=f"more than {MAX_EXPANSION_RATIO} times its size")
+            raise refusals.IMPORT_EXPANDS_TOO_MUCH(
+                how=f"more than {MAX_EXPANSION_RATIO} times its size"
+            )
         return data
 
 
@@ -109,14 +102,14 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
             try:
                 out = member.decompress(data, READ_BYTES)
             except zlib.error:
-                raise IMPORT_DAMAGED(container="gzip") from None
+                raise refusals.IMPORT_DAMAGED(container="gzip") from None
             data = member.unconsumed_tail
             if member.eof:
                 data, member = member.unused_data, None
             if out:
                 yield tally.expanded(out)
     if member:
-        raise IMPORT_TRUNCATED(container="gzip")
+        raise refusals.IMPORT_TRUNCATED(container="gzip")
 
 
 class _BoundedReads:
@@ -130,7 +123,7 @@ class _BoundedReads:
 
     def read(self, size: int = -1, /) -> bytes:
         if size > MAX_DIRECTORY_BYTES:
-            raise IMPORT_ARCHIVE_DIRECTORY()
+            raise refusals.IMPORT_ARCHIVE_DIRECTORY()
         return self._source.read(size if size >= 0 else MAX_DIRECTORY_BYTES)
 
     def seekable(self) -> bool:
@@ -144,7 +137,7 @@ def _unzip(source: CountedSource) -> Iterator[bytes]:
     try:
         archive = zipfile.ZipFile(cast("IO[bytes]", file))
     except _BROKEN_ZIP:
-        raise IMPORT_TRUNCATED(container="zip") from None
+        raise refusals.IMPORT_TRUNCATED(container="zip") from None
     entry = _only_entry(archive)
     return _entry_chunks(archive, entry, size=file.seek(0, 2))
 
@@ -152,18 +145,18 @@ def _unzip(source: CountedSource) -> Iterator[bytes]:
 def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     names = archive.namelist()
     if "[Content_Types].xml" in names:
-        raise IMPORT_UNKNOWN_FORMAT(what="an Excel workbook or another Office document")
+        raise refusals.IMPORT_UNKNOWN_FORMAT(what="an Excel workbook or another Office document")
     entries = [entry for entry in archive.infolist() if not _is_litter(entry)]
     if not entries:
-        raise IMPORT_EMPTY_ARCHIVE()
+        raise refusals.IMPORT_EMPTY_ARCHIVE()
     if len(entries) > 1:
         shown = ", ".join(entry.filename[:60] for entry in entries[:5])
-        raise IMPORT_ARCHIVE_MANY_FILES(count=len(entries), names=shown)
+        raise refusals.IMPORT_ARCHIVE_MANY_FILES(count=len(entries), names=shown)
     if entries[0].flag_bits & 0x1:
-        raise IMPORT_ARCHIVE_ENCRYPTED()
+        raise refusals.IMPORT_ARCHIVE_ENCRYPTED()
     # Other methods are rare, and Python's readers do not bound the output of one read of them.
     if entries[0].compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-        raise IMPORT_UNKNOWN_FORMAT(what="a zip file compressed in an unusual way")
+        raise refusals.IMPORT_UNKNOWN_FORMAT(what="a zip file compressed in an unusual way")
     return entries[0]
 
 
@@ -188,6 +181,6 @@ def _entry_chunks(
             while data := inside.read(READ_BYTES):
                 yield tally.expanded(data)
     except EOFError:
-        raise IMPORT_TRUNCATED(container="zip") from None
+        raise refusals.IMPORT_TRUNCATED(container="zip") from None
     except _BROKEN_ZIP:
-        raise IMPORT_DAMAGED(container="zip") from None
+        raise refusals.IMPORT_DAMAGED(container="zip") from None

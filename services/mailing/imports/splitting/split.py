@@ -12,16 +12,10 @@ from dataclasses import dataclass
 import orjson
 
 from models import MemberImport
+from services.mailing.imports import reading
 from services.mailing.imports.chunks import ROWS_PER_CHUNK, JudgedRow, chunk_key, encode
 from services.mailing.imports.mapping.row_mapper import tidy_name
 from services.mailing.imports.prefetch import Prefetch
-from services.mailing.imports.reading import (
-    MemberRow,
-    RangedFile,
-    RejectedRecord,
-    SuppressionStatus,
-    open_rows,
-)
 from services.mailing.imports.splitting.judge import MAX_BATCH_ROWS, SeenAddresses, judge_rows
 from storage.objects import ObjectStore
 from storage.parts import StoredFile
@@ -48,13 +42,13 @@ class FileSplit:
         self._seen = SeenAddresses()
         self.number = 0
         self.is_complete = False
-        rows: Iterator[MemberRow | RejectedRecord]
+        rows: Iterator[reading.MemberRow | reading.RejectedRecord]
         if task.source == "members":
             rows = _rows_of_request(objects, task)
             self.header, self.description = ["email", "name"], {"format": "request"}
         else:
-            stored = RangedFile(StoredFile(objects, task.object_prefix, task.size))
-            reader = open_rows(stored, task.filename, task.mapping)
+            stored = reading.RangedFile(StoredFile(objects, task.object_prefix, task.size))
+            reader = reading.open_rows(stored, task.filename, task.mapping)
             rows, self.header = iter(reader), reader.header
             self.description = dataclasses.asdict(reader.description)
         self._at_once = min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
@@ -129,17 +123,17 @@ def keep_split(task: MemberImport, split: FileSplit, waiting: Collection[int]) -
         split.close()
 
 
-def _rows_of_request(objects: ObjectStore, task: MemberImport) -> Iterator[MemberRow]:
+def _rows_of_request(objects: ObjectStore, task: MemberImport) -> Iterator[reading.MemberRow]:
     """The members in the body of one request, which was checked when it arrived."""
     body = b"".join(StoredFile(objects, task.object_prefix, task.size).stream())
     for line, member in enumerate(orjson.loads(body)["members"], start=1):
         cells = (member["email"], member.get("name") or "")
-        yield MemberRow(
+        yield reading.MemberRow(
             line=line,
             email=cells[0].strip(),
             name=tidy_name(cells[1]),
             tier=None,
             paid_expiry=None,
-            suppression=SuppressionStatus.WANTED,
+            suppression=reading.SuppressionStatus.WANTED,
             cells=cells,
         )

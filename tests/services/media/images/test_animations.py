@@ -156,7 +156,7 @@ def test_long_animation_gives_up_losslessness_for_time(monkeypatch: pytest.Monke
     data = animated("GIF", (RED, GREEN, BLUE), (30, 500, 70))
     assert b"VP8 " not in convert(data).data
     monkeypatch.setattr(
-        "services.media.images.conversion.MAX_LOSSLESS_ANIMATION_PIXELS", 3 * 40 * 30 - 1
+        "services.media.images.bounds.MAX_LOSSLESS_ANIMATION_PIXELS", 3 * 40 * 30 - 1
     )
     result = convert(data)
     assert b"VP8 " in result.data

@@ -4,7 +4,7 @@ import zlib
 import pytest
 from PIL import ExifTags, Image, ImageChops, ImageStat
 
-from services.media.images import colours, conversion
+from services.media.images import bounds, colours
 from services.media.images.bounds import MAX_LOSSLESS_PIXELS
 from services.media.images.conversion import convert
 from services.media.images.outcome import ConvertedImage
@@ -198,7 +198,7 @@ def test_png_is_lossless_up_to_twelve_megapixels(
     pixels: int, lossless: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert MAX_LOSSLESS_PIXELS == 12_000_000
-    monkeypatch.setattr(conversion, "MAX_LOSSLESS_PIXELS", 96 * 64 - (pixels - 12_000_000))
+    monkeypatch.setattr(bounds, "MAX_LOSSLESS_PIXELS", 96 * 64 - (pixels - 12_000_000))
     assert is_lossless(convert(encoded(picture(), "PNG")).data) is lossless
 
 
