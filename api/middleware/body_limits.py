@@ -35,8 +35,8 @@ class BodyLimit:
     path: re.Pattern[str]
     max_bytes: int
     refusal: Refusal
-    # For the whole body, however steadily it arrives.
-    max_seconds: float = MAX_BODY_SECONDS
+    # For the whole body, however steadily it arrives; ``None``: MAX_BODY_SECONDS.
+    max_seconds: float | None = None
 
 
 def _json_limit(path: str, megabytes: int) -> BodyLimit:
@@ -99,7 +99,7 @@ class BoundedBody:
         self._held = 0
         self._read = 0
         self._complete = False
-        self._deadline = asyncio.get_running_loop().time() + limit.max_seconds
+        self._deadline = asyncio.get_running_loop().time() + (limit.max_seconds or MAX_BODY_SECONDS)
         self.refusal: Refusal | None = None
 
     async def receive(self) -> Message:

@@ -59,11 +59,12 @@ def test_nothing_is_declared_twice() -> None:
 
 
 def test_every_entry_is_used() -> None:
+    # By its own name, or by its module's: ``LIST_NOT_FOUND()`` or ``refusals.LIST_NOT_FOUND()``.
     used = {
-        node.id
+        node.id if isinstance(node, ast.Name) else node.attr
         for path in _sources()
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
     }
     assert [name for name, _ in ENTRIES if name not in used] == []
 
