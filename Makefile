@@ -4,6 +4,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# It keeps what it compiled, even where the environment forbids to: to compile all tests takes each of
+# its processes longer than to load them.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # Half of a test is waiting for real processes: four at a time, each with services of its own. The
 # order of files is that of tests/order.py.
 PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
@@ -18,12 +21,10 @@ run: $(VENV)/.devstack ## Start everything on this machine; Ctrl-C stops it
 	@$(BIN)/pressroom up
 
 test: $(VENV)/.dev ## Run every test, against the real stack
-	$(BIN)/python -m pytest $(PARALLEL) $(TESTS)
+	$(PYTEST) $(PARALLEL) $(TESTS)
 
-# pytest keeps what it compiled of the tests, even where the environment forbids to: it takes longer
-# than to run them.
 unit: $(VENV)/.dev ## Run what needs no stack, in seconds
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "not stack and not slow" --numprocesses 2 --dist worksteal $(TESTS)
+	$(PYTEST) -m "not stack and not slow" --numprocesses 2 --dist worksteal $(TESTS)
 
 check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 	$(BIN)/ruff check .
@@ -32,11 +33,11 @@ check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 	! $(BIN)/vulture | grep -E "unused (function|class|method|property|import)|unreachable"
-	$(BIN)/python -m pytest -m check
+	$(PYTEST) -m check
 
 faults: $(VENV)/.dev ## Run the fault, security and property tests in their full form (hours)
-	PRESSROOM_FAULTS=full $(BIN)/python -m pytest tests/faults tests/security tests/services --timeout 7200 $(TESTS)
-	PRESSROOM_FAULTS=full $(BIN)/python -m pytest -m hypothesis --ignore tests/faults --ignore tests/security --ignore tests/services
+	PRESSROOM_FAULTS=full $(PYTEST) tests/faults tests/security tests/services --timeout 7200 $(TESTS)
+	PRESSROOM_FAULTS=full $(PYTEST) -m hypothesis --ignore tests/faults --ignore tests/security --ignore tests/services
 
 bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
 	$(BIN)/python -m benchmarks $(NAME)

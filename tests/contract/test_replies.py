@@ -269,8 +269,7 @@ def test_a_bug_answers_a_problem_that_tells_nothing(broken: FastAPI) -> None:
 def test_unreachable_services_are_503_with_retry_after_and_no_secrets(
     cut_off: httpx.Client, owner_key: str
 ) -> None:
-    cut_off.headers["Authorization"] = f"Bearer {owner_key}"
-    reply = cut_off.get("/users/me")
+    reply = cut_off.get("/users/me", headers={"Authorization": f"Bearer {owner_key}"})
     problem(reply, 503, "service.unavailable")
     assert int(reply.headers["retry-after"]) > 0
     assert "secret-word" not in reply.text

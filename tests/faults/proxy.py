@@ -86,9 +86,16 @@ class Proxy:
 
     def close(self) -> None:
         self._call(self._server.close)
-        self.cut()
+        self._do(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+    async def _end(self) -> None:
+        """Cut every connection, and wait for its task: asyncio complains of one that is lost."""
+        self._cut_all()
+        self._let_flow()
+        if running := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(running, timeout=5)
 
     def _cut_all(self) -> None:
         for link in tuple(self._links):

@@ -15,11 +15,12 @@ class OrdinaryUser:
     checkout: Checkout
 
     def run_python(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        found = {**self._modules(), **variables}
-        return self.run(str(self.checkout.python), *words, directory=None, **found)
+        return self.run_in(
+            self.directory, str(self.checkout.python), *words, **{**self._modules(), **variables}
+        )
 
-    def run(
-        self, *words: str, directory: Path | None = None, **variables: str
+    def run_in(
+        self, directory: Path, /, *words: str, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             as_ordinary_user(*words),
@@ -27,7 +28,7 @@ class OrdinaryUser:
             capture_output=True,
             text=True,
             timeout=60,
-            cwd=directory or self.directory,
+            cwd=directory,
             env={**os.environ, "HOME": str(self.directory), **variables},
         )
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from tests.prerequisites import pass_over
 
 MAKEFILE = Path(__file__).parents[3] / "Makefile"
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 @pytest.fixture
@@ -65,7 +64,7 @@ def test_make_names_the_folder_and_the_user_who_cannot_enter_it(
     here.mkdir()
     here.chmod(0o755)
     shutil.copyfile(MAKEFILE, here / "Makefile")
-    refused: subprocess.CompletedProcess[str] = ordinary_user.run("make", target, directory=here)
+    refused = ordinary_user.run_in(here, "make", target)
     assert refused.returncode == 2
     assert f"User nobody cannot enter {closed}," in refused.stdout
     assert str(here) in refused.stdout

@@ -192,7 +192,7 @@ def test_two_stacks_run_side_by_side(services: Services, tmp_path: Path) -> None
         assert query(services, "SELECT 1") == [(1,)]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_an_ordinary_user_can_run_it(ordinary_user: OrdinaryUser) -> None:
     code = RUN_UNTIL_KILLED.replace("time.sleep(600)", "")
     done = ordinary_user.run_python("-c", code, str(ordinary_user.directory))

@@ -300,7 +300,7 @@ def test_reset_deletes_its_own_and_nothing_else(tmp_path: Path) -> None:
     assert left == {"novel.txt", "supervisor.lock", "services.lock"}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_home_of_somebody_else_is_refused_by_name(
     ordinary_user: OrdinaryUser,
 ) -> None:
