@@ -1,4 +1,4 @@
-"""Charging: the call that apps make for each thing they sell, so it takes the shortest way."""
+"""Charging: the call that applications make for each thing that they sell."""
 
 from typing import Annotated
 
@@ -8,7 +8,6 @@ from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import requires_scope
 from api.bodies import decimal_json
-from api.direct_routes import Authorise, DirectRoute
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, json_request_body, refuses
 from api.parameters import idempotency_key
 from api.schemas.credits import CreditEntryRecord
@@ -29,12 +28,13 @@ from core.refusals.requests import (
     IDEMPOTENCY_KEY_REUSED,
 )
 from core.scopes import Scope
+from services.access.caller import Caller
 from services.money.credits import ledger
 from services.money.credits.ledger import ChargeOutcome
 
-router = APIRouter(tags=["Credits"], route_class=DirectRoute)
+router = APIRouter(tags=["Credits"])
 
-Spender = Annotated[Authorise, requires_scope(Scope.CREDIT_FULL)]
+Spender = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 
 
 @router.post(
@@ -71,14 +71,13 @@ Spender = Annotated[Authorise, requires_scope(Scope.CREDIT_FULL)]
         IDEMPOTENCY_KEY_REUSED,
     ),
 )
-async def consume_credit(request: Request, authorise: Spender) -> Response:
+async def consume_credit(request: Request, caller: Spender) -> Response:
     """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`."""
     body = await request.body()
-    return await run_in_threadpool(_consume, request, authorise, body)
+    return await run_in_threadpool(_consume, request, caller, body)
 
 
-def _consume(request: Request, authorise: Authorise, body: bytes) -> Response:
-    caller = authorise()
+def _consume(request: Request, caller: Caller, body: bytes) -> Response:
     fields = decimal_json.read(request.headers.get("content-type", ""), body)
     charge = ledger.consume(
         state_of(request).resources.database,
