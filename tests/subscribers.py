@@ -13,7 +13,7 @@ from services.mailing.subscriptions.trace_ids import Trace
 from services.people import accounts, mailed_tokens
 from services.people.mailed_tokens import Purpose
 from tests.contract.replies import data
-from tests.stack import Stack
+from tests.stack import Stack, eventually
 
 _STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
 
@@ -74,6 +74,14 @@ def new_list(client: httpx.Client, title: str = "The Morning Letter", **fields: 
         client.post("/lists", json={"title": title, "slug": slug, **fields})
     )
     return created["id"]
+
+
+def subscribe_pending(stack: Stack, list_id: int) -> Subscriber:
+    """A new person whose subscription waits for the confirmation that has been mailed."""
+    waiting = subscribe(stack, list_id)
+    # The worker that mails adds a row, and would add it while a test compares what is kept.
+    eventually(lambda: waiting.kept()["mailed_links"], what="the mailed token")
+    return waiting
 
 
 def subscribe(stack: Stack, list_id: int) -> Subscriber:

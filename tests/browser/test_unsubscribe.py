@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ConsoleMessage, Page, expect
 
 from tests.stack import Stack, eventually
-from tests.subscribers import Subscriber, new_list, subscribe
+from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
 
 Open = Callable[..., Page]
 Keep = Callable[[Page, str], Path]
@@ -42,7 +42,7 @@ def reader(stack: Stack, client: httpx.Client) -> Subscriber:
 
 @pytest.fixture
 def waiting(stack: Stack, client: httpx.Client) -> Subscriber:
-    return subscribe(stack, new_list(client, TITLE, confirm_required=True))
+    return subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
 
 
 def shows(page: Page, heading: str) -> None:
@@ -168,7 +168,7 @@ def test_narrow_windows_show_all_without_scrolling_sideways(
 ) -> None:
     page.set_viewport_size({"width": NARROW, "height": 640})
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    reader = subscribe(stack, new_list(client, LONG_TITLE, confirm_required=True))
+    reader = subscribe_pending(stack, new_list(client, LONG_TITLE, confirm_required=True))
     for name, url in (
         ("unsubscribe-narrow", reader.unsubscribe_url),
         ("confirm-narrow", reader.confirm_url()),

@@ -12,7 +12,7 @@ from models import MailedLink
 from services import erasure
 from services.mailing.subscriptions.mail_urls import confirm_url, one_click_url, unsubscribe_url
 from tests.stack import Stack, eventually
-from tests.subscribers import Subscriber, make_trace, new_list, subscribe
+from tests.subscribers import Subscriber, make_trace, new_list, subscribe, subscribe_pending
 
 TITLE = "The Morning Letter"
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}
@@ -27,7 +27,7 @@ def reader(stack: Stack, client: httpx.Client) -> Subscriber:
 @pytest.fixture
 def waiting(stack: Stack, client: httpx.Client) -> Subscriber:
     """Somebody whose subscription waits for their confirmation."""
-    return subscribe(stack, new_list(client, TITLE, confirm_required=True))
+    return subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
 
 
 def heading(reply: httpx.Response, status: int = 200) -> str:
