@@ -30,16 +30,9 @@ from core.refusals.access import SESSION_NOT_FOUND
 from core.refusals.people import PASSWORD_WRONG
 from models import User
 from services.access import sessions
-from services.people import account_mails, accounts, logins, passwords, registration
+from services.people import account_mails, accounts, logins, page_urls, passwords, registration
 from services.people.account_mails import MailKind
 from services.people.logins import Attempt
-from services.people.page_urls import (
-    ACCOUNT_PATH,
-    CONFIRM_EMAIL_PATH,
-    EMAIL_PATH,
-    PASSWORD_PATH,
-    SESSIONS_PATH,
-)
 
 # No operations of the API, so not in its document. Each page checks the session itself.
 router = APIRouter(include_in_schema=False)
@@ -55,7 +48,7 @@ _NOTES = {
 _WRONG_PASSWORD = "That isn’t your present password."  # noqa: S105 - a sentence
 
 
-@router.get(ACCOUNT_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.ACCOUNT_PATH, dependencies=[PUBLIC])
 def show_account(request: Request, state: StateOf, done: Note = None) -> Response:
     member = page_session(request, state)
     if member is None:
@@ -74,7 +67,7 @@ def show_account(request: Request, state: StateOf, done: Note = None) -> Respons
         )
 
 
-@router.post(SESSIONS_PATH, dependencies=[PUBLIC])
+@router.post(page_urls.SESSIONS_PATH, dependencies=[PUBLIC])
 def end_sessions(request: Request, state: StateOf, form: FormOf) -> Response:
     """End one of the person's other sessions, or all of them."""
     member = page_session_of_form(request, state, form)
@@ -86,7 +79,7 @@ def end_sessions(request: Request, state: StateOf, form: FormOf) -> Response:
             sessions.end_all(uow, member.user_id, but=member.caller.session_id)
         else:
             sessions.end(uow, _session_id(wanted), user_id=member.user_id)
-    return redirect_to_path(state, f"{ACCOUNT_PATH}?done=sessions")
+    return redirect_to_path(state, f"{page_urls.ACCOUNT_PATH}?done=sessions")
 
 
 def _session_id(wanted: str) -> int:
@@ -95,7 +88,7 @@ def _session_id(wanted: str) -> int:
     return min(int(wanted), ids.MAX_ID)
 
 
-@router.get(PASSWORD_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.PASSWORD_PATH, dependencies=[PUBLIC])
 def show_password(request: Request, state: StateOf) -> Response:
     member = page_session(request, state)
     if member is None:
@@ -103,7 +96,7 @@ def show_password(request: Request, state: StateOf) -> Response:
     return _password_page(state, member, _person(state, member).email)
 
 
-@router.post(PASSWORD_PATH, dependencies=[LOGIN])
+@router.post(page_urls.PASSWORD_PATH, dependencies=[LOGIN])
 async def change_password(request: Request, state: StateOf, form: FormOf) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
     member = await run_in_threadpool(page_session_of_form, request, state, form)
@@ -128,10 +121,10 @@ async def change_password(request: Request, state: StateOf, form: FormOf) -> Res
             request_id=current_request_id(),
         )
     )
-    return redirect_to_path(state, f"{ACCOUNT_PATH}?done=password")
+    return redirect_to_path(state, f"{page_urls.ACCOUNT_PATH}?done=password")
 
 
-@router.get(EMAIL_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.EMAIL_PATH, dependencies=[PUBLIC])
 def show_email(request: Request, state: StateOf, sent: Note = None) -> Response:
     member = page_session(request, state)
     if member is None:
@@ -141,7 +134,7 @@ def show_email(request: Request, state: StateOf, sent: Note = None) -> Response:
     return _email_page(state, member, _person(state, member).email)
 
 
-@router.post(EMAIL_PATH, dependencies=[LOGIN])
+@router.post(page_urls.EMAIL_PATH, dependencies=[LOGIN])
 async def ask_for_address(request: Request, state: StateOf, form: FormOf) -> Response:
     """Mail a link to the new address, or word that it is taken; the answer is the same."""
     member = await run_in_threadpool(page_session_of_form, request, state, form)
@@ -166,10 +159,10 @@ async def ask_for_address(request: Request, state: StateOf, form: FormOf) -> Res
         if error.kind not in {Kind.INVALID, Kind.RATE_LIMITED}:
             raise
         return _email_page(state, member, person.email, typed=typed, error=error)
-    return redirect_to_path(state, f"{EMAIL_PATH}?sent=yes")
+    return redirect_to_path(state, f"{page_urls.EMAIL_PATH}?sent=yes")
 
 
-@router.get(CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def show_new_address(request: Request, state: StateOf, token: Token = "") -> Response:
     """Only for the person who asked for the change, so that no other can be talked into it."""
     member = page_session(request, state)
@@ -184,7 +177,7 @@ def show_new_address(request: Request, state: StateOf, token: Token = "") -> Res
     )
 
 
-@router.post(CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
+@router.post(page_urls.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def change_address(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     member = page_session_of_form(request, state, form)
     if member is None:
@@ -197,7 +190,7 @@ def change_address(request: Request, state: StateOf, form: FormOf, token: Token 
             member.user_id,
             request_id=current_request_id(),
         )
-    reply = redirect_to_path(state, f"{ACCOUNT_PATH}?done=address")
+    reply = redirect_to_path(state, f"{page_urls.ACCOUNT_PATH}?done=address")
     state.cookies.keep_known(reply, logins.known_browser_token(state.resources.keyring, email))
     return reply
 

@@ -24,12 +24,7 @@ def read_me(state: StateOf, caller: Annotated[Caller, ANY_CALLER]) -> Envelope[U
         return envelope(UserRecord.model_validate(accounts.get(uow, caller.user_id)))
 
 
-@router.post(
-    "/apikeys",
-    responses=refuses(
-        AUTH_SCOPE_NOT_GRANTABLE,
-    ),
-)
+@router.post("/apikeys", responses=refuses(AUTH_SCOPE_NOT_GRANTABLE))
 def create_api_key(
     state: StateOf, caller: Annotated[Caller, UNRESTRICTED], body: NewApiKey
 ) -> Envelope[CreatedApiKey]:
@@ -54,10 +49,7 @@ def list_api_keys(
         return envelope([ApiKeyRecord.model_validate(key) for key in keys])
 
 
-@router.delete(
-    "/apikeys/{key_id}",
-    responses=refuses(API_KEY_NOT_FOUND),
-)
+@router.delete("/apikeys/{key_id}", responses=refuses(API_KEY_NOT_FOUND))
 def revoke_api_key(
     state: StateOf, caller: Annotated[Caller, UNRESTRICTED], key_id: PathId
 ) -> Envelope[int]:

@@ -18,16 +18,7 @@ from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope
 from api.schemas.imports import MembersInput
 from api.state import State
-from core.refusals.imports import MEMBERS_ALL_INVALID, MEMBERS_TOO_MANY
-from core.refusals.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER, PLAN_REQUIRED
-from core.refusals.requests import (
-    BODY_INVALID,
-    BODY_NO_JSON_TYPE,
-    BODY_NOT_JSON,
-    IDEMPOTENCY_IN_PROGRESS,
-    IDEMPOTENCY_KEY_INVALID,
-    IDEMPOTENCY_KEY_REUSED,
-)
+from core.refusals import imports, mailing, requests
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
@@ -69,17 +60,17 @@ _MEMBERS = TypeAdapter(MembersInput)
     responses={
         202: {"model": Envelope[int], "description": GOES_ON},
         **refuses(
-            LIST_NOT_OWNER,
-            LIST_NOT_FOUND,
-            BODY_NOT_JSON,
-            IDEMPOTENCY_KEY_INVALID,
-            PLAN_REQUIRED,
-            IDEMPOTENCY_IN_PROGRESS,
-            MEMBERS_TOO_MANY,
-            BODY_NO_JSON_TYPE,
-            BODY_INVALID.filled(field="body.members[0].email", rule="must be a string"),
-            MEMBERS_ALL_INVALID,
-            IDEMPOTENCY_KEY_REUSED,
+            mailing.LIST_NOT_OWNER,
+            mailing.LIST_NOT_FOUND,
+            requests.BODY_NOT_JSON,
+            requests.IDEMPOTENCY_KEY_INVALID,
+            mailing.PLAN_REQUIRED,
+            requests.IDEMPOTENCY_IN_PROGRESS,
+            imports.MEMBERS_TOO_MANY,
+            requests.BODY_NO_JSON_TYPE,
+            requests.BODY_INVALID.filled(field="body.members[0].email", rule="must be a string"),
+            imports.MEMBERS_ALL_INVALID,
+            requests.IDEMPOTENCY_KEY_REUSED,
         ),
     },
 )
@@ -101,7 +92,7 @@ async def _accept_members(
 ) -> AcceptedJob:
     """A function of its own, so that nothing holds the body while the caller waits."""
     if not is_json(request.headers.get("content-type", "")):
-        raise BODY_NO_JSON_TYPE()
+        raise requests.BODY_NO_JSON_TYPE()
     body = without_byte_order_mark(await request.body())
     await run_in_threadpool(_check_members, body)
     accepted = await run_in_threadpool(
@@ -121,10 +112,10 @@ def _check_members(body: bytes) -> None:
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise BODY_NOT_JSON() from None
+        raise requests.BODY_NOT_JSON() from None
     members = parsed.get("members") if isinstance(parsed, dict) else None
     if isinstance(members, list) and len(members) > MAX_MEMBERS_PER_REQUEST:
-        raise MEMBERS_TOO_MANY(most=MAX_MEMBERS_PER_REQUEST)
+        raise imports.MEMBERS_TOO_MANY(most=MAX_MEMBERS_PER_REQUEST)
     try:
         _MEMBERS.validate_python(parsed)
     except ValidationError as error:

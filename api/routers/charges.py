@@ -13,20 +13,7 @@ from api.parameters import idempotency_key
 from api.schemas.credits import CreditEntryRecord
 from api.schemas.envelope import Envelope
 from api.state import state_of
-from core.refusals.money import (
-    CHARGE_IN_PROGRESS,
-    CREDITS_AMOUNT,
-    CREDITS_INSUFFICIENT,
-    CREDITS_META,
-    CREDITS_SOURCE_ID,
-)
-from core.refusals.requests import (
-    BODY_INVALID,
-    BODY_NO_JSON_TYPE,
-    BODY_NOT_JSON,
-    IDEMPOTENCY_KEY_INVALID,
-    IDEMPOTENCY_KEY_REUSED,
-)
+from core.refusals import money, requests
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.money.credits import ledger
@@ -59,16 +46,16 @@ Spender = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
         parameters=[IDEMPOTENCY_KEY_PARAMETER],
     ),
     responses=refuses(
-        BODY_NOT_JSON,
-        IDEMPOTENCY_KEY_INVALID,
-        CREDITS_INSUFFICIENT,
-        CHARGE_IN_PROGRESS,
-        BODY_NO_JSON_TYPE,
-        BODY_INVALID.filled(field="body.amount_credit", rule="must be a number"),
-        CREDITS_AMOUNT,
-        CREDITS_SOURCE_ID,
-        CREDITS_META,
-        IDEMPOTENCY_KEY_REUSED,
+        requests.BODY_NOT_JSON,
+        requests.IDEMPOTENCY_KEY_INVALID,
+        money.CREDITS_INSUFFICIENT,
+        money.CHARGE_IN_PROGRESS,
+        requests.BODY_NO_JSON_TYPE,
+        requests.BODY_INVALID.filled(field="body.amount_credit", rule="must be a number"),
+        money.CREDITS_AMOUNT,
+        money.CREDITS_SOURCE_ID,
+        money.CREDITS_META,
+        requests.IDEMPOTENCY_KEY_REUSED,
     ),
 )
 async def consume_credit(request: Request, caller: Spender) -> Response:

@@ -25,10 +25,7 @@ def list_grants(
         return envelope([GrantRecord.model_validate(each) for each in given])
 
 
-@router.delete(
-    "/grants/{grant_id}",
-    responses=refuses(GRANT_NOT_FOUND),
-)
+@router.delete("/grants/{grant_id}", responses=refuses(GRANT_NOT_FOUND))
 def revoke_grant(
     state: StateOf, caller: Annotated[Caller, UNRESTRICTED], grant_id: PathId
 ) -> Envelope[int]:

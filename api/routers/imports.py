@@ -18,19 +18,7 @@ from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobRecord
 from api.signed_files import download_headers, import_errors_url, require_signed_url
-from core.refusals.imports import (
-    IMPORT_EMPTY_FILE,
-    IMPORT_ERRORS_GONE,
-    IMPORT_FILE_MISSING,
-    IMPORT_MAPPING,
-    IMPORT_NOT_FOUND,
-    IMPORT_RUNNING,
-    IMPORT_SEVERAL_FILES,
-    IMPORT_TOO_LARGE,
-)
-from core.refusals.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
-from core.refusals.media import SIGNED_LINK_INVALID
-from core.refusals.requests import BODY_MALFORMED_UPLOAD, BODY_TOO_SLOW
+from core.refusals import imports, mailing, media, requests
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.mailing.imports import accept, records
@@ -84,15 +72,15 @@ Mapping = Annotated[
     responses={
         202: {"model": Envelope[JobRecord], "description": GOES_ON},
         **refuses(
-            LIST_NOT_OWNER,
-            LIST_NOT_FOUND,
-            BODY_MALFORMED_UPLOAD,
-            IMPORT_FILE_MISSING,
-            IMPORT_SEVERAL_FILES,
-            IMPORT_EMPTY_FILE,
-            IMPORT_MAPPING,
-            BODY_TOO_SLOW,
-            IMPORT_TOO_LARGE,
+            mailing.LIST_NOT_OWNER,
+            mailing.LIST_NOT_FOUND,
+            requests.BODY_MALFORMED_UPLOAD,
+            imports.IMPORT_FILE_MISSING,
+            imports.IMPORT_SEVERAL_FILES,
+            imports.IMPORT_EMPTY_FILE,
+            imports.IMPORT_MAPPING,
+            requests.BODY_TOO_SLOW,
+            imports.IMPORT_TOO_LARGE,
         ),
     },
 )
@@ -143,7 +131,7 @@ def _mapping(text: str | None) -> dict[str, str] | None:
     except orjson.JSONDecodeError:
         parsed = None
     if not accept.is_mapping(parsed):
-        raise IMPORT_MAPPING()
+        raise imports.IMPORT_MAPPING()
     return parsed
 
 
@@ -162,7 +150,7 @@ def list_imports(
     return envelope(page(items, offset=offset, limit=limit))
 
 
-@router.get("/imports/{import_id}", responses=refuses(IMPORT_NOT_FOUND))
+@router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))
 def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[ImportRecord]:
     """One of the caller's imports: its options, its progress and its counts."""
     with state.resources.unit_of_work() as uow:
@@ -176,7 +164,7 @@ def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[I
     response_class=StreamingResponse,
     responses={
         200: {"content": {"text/csv": {}}, "description": "The original columns, then ours"},
-        **refuses(SIGNED_LINK_INVALID, IMPORT_ERRORS_GONE),
+        **refuses(media.SIGNED_LINK_INVALID, imports.IMPORT_ERRORS_GONE),
     },
 )
 def read_errors(request: Request, state: StateOf, import_id: PathId) -> StreamingResponse:
@@ -194,7 +182,7 @@ def read_errors(request: Request, state: StateOf, import_id: PathId) -> Streamin
     response_model=Envelope[int],
     responses={
         202: {"model": Envelope[int], "description": GOES_ON},
-        **refuses(IMPORT_NOT_FOUND, IMPORT_RUNNING),
+        **refuses(imports.IMPORT_NOT_FOUND, imports.IMPORT_RUNNING),
     },
 )
 async def undo_import(

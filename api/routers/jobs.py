@@ -33,10 +33,7 @@ HEARTBEAT_SECONDS = 15.0
 # How long a lost notification delays an event.
 _LOOK_EVERY_SECONDS = 1.0
 
-_NOT_FOUND = refuses(
-    JOB_NOT_FOUND,
-    AUTH_INSUFFICIENT_SCOPE,
-)
+_NOT_FOUND = refuses(JOB_NOT_FOUND, AUTH_INSUFFICIENT_SCOPE)
 
 
 @router.get("/jobs")
@@ -65,13 +62,7 @@ def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[in
         return envelope(records.cancel(uow, caller, job_id))
 
 
-@router.post(
-    "/jobs/{job_id}/retry",
-    responses={
-        **_NOT_FOUND,
-        **refuses(JOB_NOT_RETRYABLE),
-    },
-)
+@router.post("/jobs/{job_id}/retry", responses={**_NOT_FOUND, **refuses(JOB_NOT_RETRYABLE)})
 def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, if its kind allows that."""
     with state.resources.unit_of_work() as uow:

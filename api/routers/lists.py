@@ -9,16 +9,7 @@ from api.openapi import refuses
 from api.parameters import Limit, Offset, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.lists import Channel, ListChanges, NewList
-from core.refusals.mailing import (
-    LIST_CHALLENGE_PROVIDER,
-    LIST_IMAGE_URL,
-    LIST_NAME_INVALID,
-    LIST_NOT_FOUND,
-    LIST_NOT_OWNER,
-    LIST_SLUG,
-    LIST_SLUG_TAKEN,
-    LIST_TITLE,
-)
+from core.refusals import mailing as refusals
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.mailing import lists
@@ -29,11 +20,11 @@ Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
 Editor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
 _RULES = (
-    LIST_SLUG_TAKEN,
-    LIST_TITLE,
-    LIST_SLUG,
-    LIST_IMAGE_URL,
-    LIST_CHALLENGE_PROVIDER,
+    refusals.LIST_SLUG_TAKEN,
+    refusals.LIST_TITLE,
+    refusals.LIST_SLUG,
+    refusals.LIST_IMAGE_URL,
+    refusals.LIST_CHALLENGE_PROVIDER,
 )
 
 
@@ -63,8 +54,7 @@ def list_lists(
 
 
 @router.get(
-    "/lists/{list_id}",
-    responses=refuses(LIST_NAME_INVALID, LIST_NOT_FOUND),
+    "/lists/{list_id}", responses=refuses(refusals.LIST_NAME_INVALID, refusals.LIST_NOT_FOUND)
 )
 def read_list(state: StateOf, caller: Reader, list_id: str) -> Envelope[Channel]:
     """A list of any owner, by its id or slug."""
@@ -72,7 +62,9 @@ def read_list(state: StateOf, caller: Reader, list_id: str) -> Envelope[Channel]
         return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
 
 
-@router.patch("/lists/{list_id}", responses=refuses(LIST_NOT_FOUND, LIST_NOT_OWNER, *_RULES))
+@router.patch(
+    "/lists/{list_id}", responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, *_RULES)
+)
 def change_list(
     state: StateOf, caller: Editor, list_id: PathId, body: ListChanges
 ) -> Envelope[Channel]:
@@ -84,7 +76,9 @@ def change_list(
         return envelope(list_response(uow, state, mailing_list))
 
 
-@router.delete("/lists/{list_id}", responses=refuses(LIST_NOT_FOUND, LIST_NOT_OWNER))
+@router.delete(
+    "/lists/{list_id}", responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER)
+)
 def archive_list(state: StateOf, caller: Editor, list_id: PathId) -> Envelope[int]:
     """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
     with state.resources.unit_of_work() as uow:

@@ -12,24 +12,9 @@ from api.bodies.json_route import JsonRoute
 from api.list_answers import list_responses
 from api.openapi import refuses
 from api.parameters import Limit, Offset, PathId, StateOf
+from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, enveloped, page
-from api.schemas.subscriptions import (
-    EmailSetting,
-    HistoryEntry,
-    MemberChanges,
-    MembersPage,
-    SubscriptionRecord,
-    member_item,
-    person_record,
-)
-from core.refusals.mailing import (
-    LIST_NOT_FOUND,
-    LIST_NOT_OWNER,
-    MEMBER_NOT_FOUND,
-    SUBSCRIPTION_OPTED_OUT,
-    TRANSFER_SAME_LIST,
-)
-from core.refusals.requests import CURSOR_INVALID
+from core.refusals import mailing, requests
 from core.scopes import Scope
 from models import SubscriptionStatus, Tier
 from services.access.caller import Caller
@@ -43,8 +28,8 @@ router = APIRouter(tags=["Members"], route_class=JsonRoute)
 Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
 Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
-_OWNERS = refuses(LIST_NOT_OWNER, LIST_NOT_FOUND)
-_MEMBERS = refuses(LIST_NOT_OWNER, LIST_NOT_FOUND, MEMBER_NOT_FOUND)
+_OWNERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND)
+_MEMBERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND, mailing.MEMBER_NOT_FOUND)
 
 
 def _premium(value: object) -> bool | Tier:
@@ -64,11 +49,8 @@ Premium = Annotated[
 
 @router.get(
     "/lists/{list_id}/subscriptions",
-    response_model=Envelope[MembersPage],
-    responses={
-        **_OWNERS,
-        **refuses(CURSOR_INVALID),
-    },
+    response_model=Envelope[schemas.MembersPage],
+    responses={**_OWNERS, **refuses(requests.CURSOR_INVALID)},
 )
 def list_subscriptions(
     state: StateOf,
@@ -99,16 +81,13 @@ def list_subscriptions(
         "limit": limit,
         "next_cursor": found.next_cursor,
     }
-    items = [member_item(row) for row in found.rows]
+    items = [schemas.member_item(row) for row in found.rows]
     return enveloped({"pagination": pagination, "items": items})
 
 
 @router.post(
     "/subscriptions/{list_id}/members/{user_id}/transfer",
-    responses={
-        **_MEMBERS,
-        **refuses(TRANSFER_SAME_LIST),
-    },
+    responses={**_MEMBERS, **refuses(mailing.TRANSFER_SAME_LIST)},
 )
 def transfer_member(
     request: Request,
@@ -142,10 +121,7 @@ def remove_member(
 
 @router.put(
     "/subscriptions/{list_id}/members/{user_id}/email",
-    responses={
-        **_MEMBERS,
-        **refuses(SUBSCRIPTION_OPTED_OUT),
-    },
+    responses={**_MEMBERS, **refuses(mailing.SUBSCRIPTION_OPTED_OUT)},
 )
 def set_member_email(
     request: Request,
@@ -153,7 +129,7 @@ def set_member_email(
     caller: Owner,
     list_id: PathId,
     user_id: PathId,
-    body: EmailSetting,
+    body: schemas.EmailSetting,
 ) -> Envelope[int]:
     """Switch the mail to a member off or on: 1, or 0 for no change. An opt-out stays."""
     with state.resources.unit_of_work() as uow:
@@ -167,7 +143,7 @@ def set_member_email(
 @router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=_MEMBERS)
 def list_member_subscriptions(
     state: StateOf, caller: Reader, list_id: PathId, user_id: PathId
-) -> Envelope[list[SubscriptionRecord]]:
+) -> Envelope[list[schemas.SubscriptionRecord]]:
     """The member's records on all lists of this list's owner, newest first; at most 1,000."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
@@ -176,7 +152,9 @@ def list_member_subscriptions(
         channels = list_responses(uow, state, [each for _, each in found])
         return envelope(
             [
-                SubscriptionRecord.of(record, user=person_record(record, person), channel=each)
+                schemas.SubscriptionRecord.of(
+                    record, user=schemas.person_record(record, person), channel=each
+                )
                 for (record, _), each in zip(found, channels, strict=True)
             ]
         )
@@ -189,15 +167,15 @@ def change_member(
     caller: Owner,
     list_id: PathId,
     user_id: PathId,
-    body: MemberChanges,
-) -> Envelope[SubscriptionRecord]:
+    body: schemas.MemberChanges,
+) -> Envelope[schemas.SubscriptionRecord]:
     """Set the list's own name for a member, their tier and its end; unnamed fields stay."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         actor = actors.owner_actor(request, caller)
         member = members.update(uow, mailing_list, user_id, body.sent(), actor)
-        person = person_record(member, accounts.get(uow, user_id))
-        return envelope(SubscriptionRecord.of(member, user=person))
+        person = schemas.person_record(member, accounts.get(uow, user_id))
+        return envelope(schemas.SubscriptionRecord.of(member, user=person))
 
 
 @router.get("/lists/{list_id}/members/{user_id}/history", responses=_MEMBERS)
@@ -208,10 +186,10 @@ def read_history(
     user_id: PathId,
     offset: Offset = 0,
     limit: Limit = 50,
-) -> Envelope[Page[HistoryEntry]]:
+) -> Envelope[Page[schemas.HistoryEntry]]:
     """The events of a member's subscription: who caused each, when and from where; newest first."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         events = members.history(uow, mailing_list, user_id, offset=offset, limit=limit)
-        items = [HistoryEntry.of(event) for event in events]
+        items = [schemas.HistoryEntry.of(event) for event in events]
     return envelope(page(items, offset=offset, limit=limit))

@@ -30,15 +30,8 @@ from api.request_ids import current_request_id
 from api.state import State
 from core.errors import DomainError, Kind
 from core.keyring import Keyring
-from services.people import account_mails, accounts, logins, passwords, registration
+from services.people import account_mails, accounts, logins, page_urls, passwords, registration
 from services.people.account_mails import MailKind
-from services.people.page_urls import (
-    ACCOUNT_PATH,
-    FORGOTTEN_PATH,
-    REGISTER_PATH,
-    REGISTRATION_PATH,
-    RESET_PATH,
-)
 from storage.unit_of_work import UnitOfWork
 
 # No operations of the API, so not in its document.
@@ -70,33 +63,33 @@ _RESET: dict[str, Any] = {
 }
 
 
-@router.get(REGISTER_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.REGISTER_PATH, dependencies=[PUBLIC])
 def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Response:
     return _asking(request, state, _REGISTER, sent)
 
 
-@router.post(REGISTER_PATH, dependencies=[LOGIN])
+@router.post(page_urls.REGISTER_PATH, dependencies=[LOGIN])
 async def ask_to_register(request: Request, state: StateOf, form: FormOf) -> Response:
     """Mail a link, or word that the address has an account; the answer is the same."""
     return await _ask(request, state, form, MailKind.REGISTER, _REGISTER)
 
 
-@router.get(FORGOTTEN_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.FORGOTTEN_PATH, dependencies=[PUBLIC])
 def show_forgotten(request: Request, state: StateOf, sent: Sent = None) -> Response:
     return _asking(request, state, _FORGOTTEN, sent)
 
 
-@router.post(FORGOTTEN_PATH, dependencies=[LOGIN])
+@router.post(page_urls.FORGOTTEN_PATH, dependencies=[LOGIN])
 async def ask_for_password(request: Request, state: StateOf, form: FormOf) -> Response:
     return await _ask(request, state, form, MailKind.FORGOTTEN_PASSWORD, _FORGOTTEN)
 
 
-@router.get(REGISTRATION_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.REGISTRATION_PATH, dependencies=[PUBLIC])
 def show_registration(request: Request, state: StateOf, token: Token = "") -> Response:
     return _choosing(request, state, registration.read_registration, _REGISTRATION, token)
 
 
-@router.post(REGISTRATION_PATH, dependencies=[LOGIN])
+@router.post(page_urls.REGISTRATION_PATH, dependencies=[LOGIN])
 async def register(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Create the account of the person who got the mail, and log them in."""
     require_form_csrf(request, state, form)
@@ -113,12 +106,12 @@ async def register(request: Request, state: StateOf, form: FormOf, token: Token 
     return await _finished(request, state, finish)
 
 
-@router.get(RESET_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.RESET_PATH, dependencies=[PUBLIC])
 def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
     return _choosing(request, state, registration.read_reset, _RESET, token)
 
 
-@router.post(RESET_PATH, dependencies=[LOGIN])
+@router.post(page_urls.RESET_PATH, dependencies=[LOGIN])
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Set the new password and log the person in, who has the mail to prove it, despite a pause."""
     require_form_csrf(request, state, form)
@@ -154,13 +147,7 @@ async def _ask(
         email = accounts.normalise_email(typed)
     except DomainError as error:
         return anonymous_page(
-            request,
-            state,
-            "ask_mail.html",
-            status=422,
-            problem=error.message,
-            email=typed,
-            **words,
+            request, state, "ask_mail.html", status=422, problem=error.message, email=typed, **words
         )
     async with padded_duration():
         request_id = current_request_id()
@@ -225,4 +212,4 @@ async def _finished(request: Request, state: State, finish: _Finish) -> Response
         )
 
     cookies = await state.in_unit_of_work(finish_and_log_in)
-    return redirect_logged_in(state, cookies, ACCOUNT_PATH)
+    return redirect_logged_in(state, cookies, page_urls.ACCOUNT_PATH)

@@ -20,19 +20,7 @@ from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import NewSubscription, Opponent, SubscriptionRecord
 from api.state import State
 from core.errors import DomainError, FieldProblem
-from core.refusals.mailing import (
-    CHALLENGE_FAILED,
-    CHALLENGE_MISSING,
-    CHALLENGE_NOT_CONFIGURED,
-    CHALLENGE_PROVIDER_MISMATCH,
-    CHALLENGE_UNAVAILABLE,
-    LIST_ID_MISSING,
-    LIST_NAME_INVALID,
-    LIST_NOT_FOUND,
-    SUBSCRIPTION_NOT_FOUND,
-    TRACE_AMBIGUOUS,
-)
-from core.refusals.requests import BODY_INVALID, BODY_NO_JSON_OR_FORM_TYPE, BODY_NOT_JSON
+from core.refusals import mailing, requests
 from core.scopes import Scope
 from integrations.challenges.port import Challenge, ChallengeProviderName, ChallengeResponse
 from models import MailingList
@@ -54,11 +42,11 @@ BY_TRACE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
 ACCEPTED = 1
 
 _TRACE_REFUSALS = (
-    TRACE_AMBIGUOUS,
-    BODY_NOT_JSON,
-    BODY_NO_JSON_OR_FORM_TYPE,
-    BODY_INVALID.filled(field="body.trace_id", rule="must be a string"),
-    LIST_NOT_FOUND,
+    mailing.TRACE_AMBIGUOUS,
+    requests.BODY_NOT_JSON,
+    requests.BODY_NO_JSON_OR_FORM_TYPE,
+    requests.BODY_INVALID.filled(field="body.trace_id", rule="must be a string"),
+    mailing.LIST_NOT_FOUND,
 )
 
 
@@ -74,12 +62,12 @@ def _body(**properties: Any) -> dict[str, Any]:
     "/subscriptions/{list_id}",
     dependencies=[PUBLIC],
     responses=refuses(
-        LIST_NOT_FOUND,
-        CHALLENGE_FAILED,
-        CHALLENGE_MISSING,
-        CHALLENGE_PROVIDER_MISMATCH,
-        CHALLENGE_UNAVAILABLE,
-        CHALLENGE_NOT_CONFIGURED,
+        mailing.LIST_NOT_FOUND,
+        mailing.CHALLENGE_FAILED,
+        mailing.CHALLENGE_MISSING,
+        mailing.CHALLENGE_PROVIDER_MISMATCH,
+        mailing.CHALLENGE_UNAVAILABLE,
+        mailing.CHALLENGE_NOT_CONFIGURED,
     ),
 )
 async def subscribe(
@@ -113,7 +101,7 @@ def _challenge(
     if not provider or not token or not body.challenge_action:
         raise _challenge_missing(body)
     if provider != mailing_list.challenge_provider:
-        raise CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
+        raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
     answer = ChallengeResponse(token, body.challenge_action, client_address(request))
     return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
 
@@ -125,10 +113,10 @@ def _challenge_missing(body: NewSubscription) -> DomainError:
         if name.startswith("challenge") and not getattr(body, name)
     )
     text = "; ".join(f"{each.field}: {each.message}" for each in problems)
-    return CHALLENGE_MISSING(rules=text, problems=problems)
+    return mailing.CHALLENGE_MISSING(rules=text, problems=problems)
 
 
-@router.post("/subscriptions/{list_id}/no-challenge", responses=refuses(LIST_NOT_FOUND))
+@router.post("/subscriptions/{list_id}/no-challenge", responses=refuses(mailing.LIST_NOT_FOUND))
 def subscribe_logged_in(
     request: Request, state: StateOf, caller: Subscriber, list_id: PathId
 ) -> Envelope[int]:
@@ -144,7 +132,7 @@ def subscribe_logged_in(
     "/subscriptions/{list_id}",
     dependencies=[BY_TRACE],
     openapi_extra=_body(),
-    responses=refuses(LIST_NAME_INVALID, *_TRACE_REFUSALS),
+    responses=refuses(mailing.LIST_NAME_INVALID, *_TRACE_REFUSALS),
 )
 def unsubscribe(
     request: Request, state: StateOf, list_id: str, submission: FormOrJsonBodyOf
@@ -205,7 +193,9 @@ def _set_email(
 
 @router.get(
     "/subscriptions/{list_id}/rel",
-    responses=refuses(LIST_NAME_INVALID, LIST_NOT_FOUND, SUBSCRIPTION_NOT_FOUND),
+    responses=refuses(
+        mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND, mailing.SUBSCRIPTION_NOT_FOUND
+    ),
 )
 def read_relation(state: StateOf, caller: Reader, list_id: str) -> Envelope[SubscriptionRecord]:
     """The caller's subscription to a list, by its id or slug, whatever its status."""
@@ -233,11 +223,7 @@ def list_my_subscriptions(state: StateOf, caller: Reader) -> Envelope[list[Subsc
 @router.get(
     "/subscriptions/opponent",
     dependencies=[requires_scope_or_trace(Scope.SUBSCRIPTION_READ)],
-    responses=refuses(
-        LIST_ID_MISSING,
-        *_TRACE_REFUSALS,
-        SUBSCRIPTION_NOT_FOUND,
-    ),
+    responses=refuses(mailing.LIST_ID_MISSING, *_TRACE_REFUSALS, mailing.SUBSCRIPTION_NOT_FOUND),
 )
 def read_opponent(
     request: Request,
@@ -249,7 +235,7 @@ def read_opponent(
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_READ)
     wanted = principal.list_id if list_id is None else list_id
     if wanted is None:
-        raise LIST_ID_MISSING()
+        raise mailing.LIST_ID_MISSING()
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, wanted, archived=True)
         person = principal.person(uow, mailing_list)

@@ -45,10 +45,7 @@ class AttachmentRecord(Schema):
             if name not in {"pathname", "checksum_method", "view_url"}
         }
         return cls(
-            **stored,
-            pathname=pathname,
-            checksum_method="sha256",
-            view_url=f"{base}/{pathname}",
+            **stored, pathname=pathname, checksum_method="sha256", view_url=f"{base}/{pathname}"
         )
 
 

@@ -143,10 +143,7 @@ def _storable(moment: datetime) -> datetime:
 _YEARS = range(1970, 9999)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]", re.ASCII)
 Moment = Annotated[
-    AwareDatetime,
-    Field(strict=False),
-    BeforeValidator(_written_moment),
-    AfterValidator(_storable),
+    AwareDatetime, Field(strict=False), BeforeValidator(_written_moment), AfterValidator(_storable)
 ]
 TierName = Annotated[Tier, Field(strict=False)]
 

@@ -12,12 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from core.errors import DomainError
 from core.keyring import Keyring
-from core.refusals.people import (
-    ACCOUNT_LINK_INVALID,
-    ACCOUNT_LINK_USED,
-    PASSWORD_CHANGED,
-    USER_ADDRESS_TAKEN,
-)
+from core.refusals import people as refusals
 from models import MailedLink, User
 from services.access import sessions
 from services.people import account_mails, accounts, mailed_tokens
@@ -44,7 +39,7 @@ def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
     person = accounts.find_by_email(uow, email)
     if opened.is_used or (person is not None and person.password_hash is not None):
-        raise ACCOUNT_LINK_USED()
+        raise refusals.ACCOUNT_LINK_USED()
     return email
 
 
@@ -59,7 +54,7 @@ def register(
     person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
     # A person who was just erased no longer has the address, which then needs a new link.
     if person.email != email or person.password_hash is not None:
-        raise ACCOUNT_LINK_USED()
+        raise refusals.ACCOUNT_LINK_USED()
     _use(uow, opened)
     person.password_hash = password_hash
     person.name = name.strip()[:MAX_USER_NAME_CHARACTERS] or person.name
@@ -75,9 +70,9 @@ def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
     person = accounts.find_by_email(uow, email)
     if person is None or person.id != opened.user_id:
-        raise ACCOUNT_LINK_INVALID()
+        raise refusals.ACCOUNT_LINK_INVALID()
     if opened.is_used:
-        raise ACCOUNT_LINK_USED()
+        raise refusals.ACCOUNT_LINK_USED()
     return email
 
 
@@ -92,7 +87,7 @@ def reset(
     assert opened.user_id is not None
     person = _lock_person(uow, opened.user_id)
     if person.email != email:
-        raise ACCOUNT_LINK_INVALID()
+        raise refusals.ACCOUNT_LINK_INVALID()
     _use(uow, opened)
     _set_password(uow, person, password_hash, request_id=request_id, but=None)
     return AccountIdentity(person.id, email)
@@ -113,7 +108,7 @@ def change_password(
     """
     person = _lock_person(uow, user_id)
     if person.password_hash != expected:
-        raise PASSWORD_CHANGED()
+        raise refusals.PASSWORD_CHANGED()
     _set_password(uow, person, password_hash, request_id=request_id, but=session_id)
 
 
@@ -124,9 +119,9 @@ def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: in
     """
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != user_id:
-        raise ACCOUNT_LINK_INVALID()
+        raise refusals.ACCOUNT_LINK_INVALID()
     if opened.is_used:
-        raise ACCOUNT_LINK_USED()
+        raise refusals.ACCOUNT_LINK_USED()
     return email
 
 
@@ -140,7 +135,7 @@ def change_address(
     """
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != user_id:
-        raise ACCOUNT_LINK_INVALID()
+        raise refusals.ACCOUNT_LINK_INVALID()
     person = _lock_person(uow, user_id)
     _use(uow, opened)
     old = person.email
@@ -151,7 +146,7 @@ def change_address(
     except IntegrityError as error:
         if "uq_users_email" not in str(error.orig):
             raise
-        raise USER_ADDRESS_TAKEN() from None
+        raise refusals.USER_ADDRESS_TAKEN() from None
     account_mails.enqueue_mail(
         uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
     )
@@ -165,7 +160,7 @@ def _open(
     try:
         opened = mailed_tokens.read(uow, keyring, purpose, secret)
     except DomainError:
-        raise ACCOUNT_LINK_INVALID() from None
+        raise refusals.ACCOUNT_LINK_INVALID() from None
     assert opened.email is not None
     return opened, opened.email
 
@@ -174,7 +169,7 @@ def _lock_person(uow: UnitOfWork, user_id: int) -> User:
     query = select(User).where(User.id == user_id, User.erased_at.is_(None)).with_for_update()
     person = uow.session.scalar(query.execution_options(populate_existing=True))
     if person is None:
-        raise ACCOUNT_LINK_INVALID()
+        raise refusals.ACCOUNT_LINK_INVALID()
     return person
 
 
@@ -200,4 +195,4 @@ def _use(uow: UnitOfWork, opened: MailedToken) -> None:
     try:
         mailed_tokens.use(uow, opened)
     except DomainError:
-        raise ACCOUNT_LINK_USED() from None
+        raise refusals.ACCOUNT_LINK_USED() from None
