@@ -1,5 +1,3 @@
-from typing import Annotated
-
 import orjson
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
@@ -7,7 +5,7 @@ from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import requires_scope
+from api.access.callers import ListEditor
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import is_json, without_byte_order_mark
 from api.job_answers import GOES_ON, count_response, wait_for_job
@@ -19,7 +17,6 @@ from api.schemas.envelope import Envelope
 from api.schemas.imports import MembersInput
 from api.state import State
 from core.refusals import imports, mailing, requests
-from core.scopes import Scope
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
 from services.mailing.imports import accept
@@ -27,7 +24,6 @@ from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
-Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
 WAIT_SECONDS = 30.0
 _MAX_FIELD_PROBLEMS = 100
@@ -75,7 +71,7 @@ _MEMBERS = TypeAdapter(MembersInput)
     },
 )
 async def add_members(
-    request: Request, state: StateOf, caller: Owner, list_id: PathId, preference: PreferenceOf
+    request: Request, state: StateOf, caller: ListEditor, list_id: PathId, preference: PreferenceOf
 ) -> JSONResponse:
     """Add up to 100,000 members, on the paid plan; the answer is how many became active.
 

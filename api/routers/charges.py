@@ -1,12 +1,10 @@
 """Charging: the call that applications make for each thing that they sell."""
 
-from typing import Annotated
-
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import requires_scope
+from api.access.callers import CreditEditor
 from api.bodies import decimal_json
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, json_request_body, refuses
 from api.parameters import idempotency_key
@@ -14,14 +12,11 @@ from api.schemas.credits import CreditEntryRecord
 from api.schemas.envelope import Envelope
 from api.state import state_of
 from core.refusals import money, requests
-from core.scopes import Scope
 from services.access.caller import Caller
 from services.money.credits import ledger
 from services.money.credits.ledger import ChargeOutcome
 
 router = APIRouter(tags=["Credits"])
-
-Spender = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 
 
 @router.post(
@@ -58,7 +53,7 @@ Spender = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
         requests.IDEMPOTENCY_KEY_REUSED,
     ),
 )
-async def consume_credit(request: Request, caller: Spender) -> Response:
+async def consume_credit(request: Request, caller: CreditEditor) -> Response:
     """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`."""
     body = await request.body()
     return await run_in_threadpool(_consume, request, caller, body)

@@ -6,7 +6,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import UNLIMITED, requires_scope
+from api.access.callers import ListEditor, ListReader
+from api.access.requirements import UNLIMITED
 from api.bodies.json_route import JsonRoute
 from api.bodies.upload_stream import store_upload
 from api.job_answers import GOES_ON, count_response, job_response, wait_for_job
@@ -19,16 +20,12 @@ from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobRecord
 from api.signed_files import download_headers, import_errors_url, require_signed_url
 from core.refusals import imports, mailing, media, requests
-from core.scopes import Scope
-from services.access.caller import Caller
 from services.mailing.imports import accept, records
 from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
-Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
-Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
 UNDO_WAIT_SECONDS = 30.0
 # An import takes long: its caller watches the job rather than waits.
@@ -87,7 +84,7 @@ Mapping = Annotated[
 async def import_file(
     request: Request,
     state: StateOf,
-    caller: Owner,
+    caller: ListEditor,
     list_id: PathId,
     preference: PreferenceOf,
     *,
@@ -138,7 +135,7 @@ def _mapping(text: str | None) -> dict[str, str] | None:
 @router.get("/imports")
 def list_imports(
     state: StateOf,
-    caller: Reader,
+    caller: ListReader,
     offset: Offset = 0,
     limit: Limit = 50,
     list_id: Annotated[int | None, Query(ge=0, description="Of this list alone")] = None,
@@ -151,7 +148,7 @@ def list_imports(
 
 
 @router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))
-def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[ImportRecord]:
+def read_import(state: StateOf, caller: ListReader, import_id: PathId) -> Envelope[ImportRecord]:
     """One of the caller's imports: its options, its progress and its counts."""
     with state.resources.unit_of_work() as uow:
         task = records.get(uow, caller, import_id)
@@ -186,7 +183,11 @@ def read_errors(request: Request, state: StateOf, import_id: PathId) -> Streamin
     },
 )
 async def undo_import(
-    request: Request, state: StateOf, caller: Owner, import_id: PathId, preference: PreferenceOf
+    request: Request,
+    state: StateOf,
+    caller: ListEditor,
+    import_id: PathId,
+    preference: PreferenceOf,
 ) -> JSONResponse:
     """Undo an import; the answer is how many members are as they were before it.
 

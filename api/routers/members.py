@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BeforeValidator
 
 from api.access import actors
-from api.access.requirements import requires_scope
+from api.access.callers import ListEditor, ListReader
 from api.bodies.forms import BOOLEAN_WORDS
 from api.bodies.json_route import JsonRoute
 from api.list_answers import list_responses
@@ -15,9 +15,7 @@ from api.parameters import Limit, Offset, PathId, StateOf
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, enveloped, page
 from core.refusals import mailing, requests
-from core.scopes import Scope
 from models import SubscriptionStatus, Tier
-from services.access.caller import Caller
 from services.mailing import lists
 from services.mailing.subscriptions import member_pages, members, transfers
 from services.mailing.subscriptions.member_pages import MemberFilters
@@ -25,8 +23,6 @@ from services.people import accounts
 
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
-Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
-Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
 _OWNERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND)
 _MEMBERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND, mailing.MEMBER_NOT_FOUND)
@@ -54,7 +50,7 @@ Premium = Annotated[
 )
 def list_subscriptions(
     state: StateOf,
-    caller: Reader,
+    caller: ListReader,
     list_id: PathId,
     offset: Offset = 0,
     limit: Limit = 50,
@@ -92,7 +88,7 @@ def list_subscriptions(
 def transfer_member(
     request: Request,
     state: StateOf,
-    caller: Owner,
+    caller: ListEditor,
     list_id: PathId,
     user_id: PathId,
     dst_list_id: Annotated[PathId, Query(description="Another list of the caller's")],
@@ -110,7 +106,7 @@ def transfer_member(
 
 @router.delete("/subscriptions/{list_id}/members/{user_id}", responses=_MEMBERS)
 def remove_member(
-    request: Request, state: StateOf, caller: Owner, list_id: PathId, user_id: PathId
+    request: Request, state: StateOf, caller: ListEditor, list_id: PathId, user_id: PathId
 ) -> Envelope[int]:
     """Remove a member from the list: 1, or 0 for a removed one. They can be added again."""
     with state.resources.unit_of_work() as uow:
@@ -126,7 +122,7 @@ def remove_member(
 def set_member_email(
     request: Request,
     state: StateOf,
-    caller: Owner,
+    caller: ListEditor,
     list_id: PathId,
     user_id: PathId,
     body: schemas.EmailSetting,
@@ -142,7 +138,7 @@ def set_member_email(
 
 @router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=_MEMBERS)
 def list_member_subscriptions(
-    state: StateOf, caller: Reader, list_id: PathId, user_id: PathId
+    state: StateOf, caller: ListReader, list_id: PathId, user_id: PathId
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
     """The member's records on all lists of this list's owner, newest first; at most 1,000."""
     with state.resources.unit_of_work() as uow:
@@ -164,7 +160,7 @@ def list_member_subscriptions(
 def change_member(
     request: Request,
     state: StateOf,
-    caller: Owner,
+    caller: ListEditor,
     list_id: PathId,
     user_id: PathId,
     body: schemas.MemberChanges,
@@ -181,7 +177,7 @@ def change_member(
 @router.get("/lists/{list_id}/members/{user_id}/history", responses=_MEMBERS)
 def read_history(
     state: StateOf,
-    caller: Reader,
+    caller: ListReader,
     list_id: PathId,
     user_id: PathId,
     offset: Offset = 0,

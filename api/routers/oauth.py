@@ -1,17 +1,17 @@
 """The authorization server's endpoints for programs. Their answers follow the RFCs: no envelope."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.access.requirements import ANY_CALLER, PUBLIC
+from api.access.callers import AnyCaller
+from api.access.requirements import PUBLIC
 from api.bodies.media_types import FORM
 from api.bodies.oauth_forms import OAuthRequestOf, oauth_response
 from api.parameters import StateOf
 from api.schemas.oauth import IntrospectionAnswer, Metadata, OAuthRefusal, TokenAnswer, UserInfo
 from api.state import State
-from services.access.caller import Caller
 from services.oauth import endpoints
 from services.oauth.server import OAuthServer
 from services.people import accounts
@@ -88,7 +88,7 @@ def introspect_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
 
 
 @router.get(endpoints.USERINFO_PATH, response_model_exclude_none=True)
-def read_userinfo(state: StateOf, caller: Annotated[Caller, ANY_CALLER]) -> UserInfo:
+def read_userinfo(state: StateOf, caller: AnyCaller) -> UserInfo:
     """The user to whom the token belongs."""
     with state.resources.unit_of_work() as uow:
         user = accounts.get(uow, caller.user_id)

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Request
 from api.access import actors
 from api.access.actors import Principal
 from api.access.answer_timing import padded_duration
+from api.access.callers import ListEditor, ListReader
 from api.access.identity import client_address
-from api.access.requirements import PUBLIC, requires_scope, requires_scope_or_trace
+from api.access.requirements import PUBLIC, requires_scope_or_trace
 from api.bodies.forms import FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import FORM, MULTIPART
@@ -24,7 +25,6 @@ from core.refusals import mailing, requests
 from core.scopes import Scope
 from integrations.challenges.port import Challenge, ChallengeProviderName, ChallengeResponse
 from models import MailingList
-from services.access.caller import Caller
 from services.mailing import lists
 from services.mailing.subscriptions import own
 from services.mailing.subscriptions import subscribe as joining
@@ -34,8 +34,6 @@ from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
-Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
-Subscriber = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 BY_TRACE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
 
 # The answer of calls without credentials, whatever they changed: no caller learns who subscribes.
@@ -118,7 +116,7 @@ def _challenge_missing(body: NewSubscription) -> DomainError:
 
 @router.post("/subscriptions/{list_id}/no-challenge", responses=refuses(mailing.LIST_NOT_FOUND))
 def subscribe_logged_in(
-    request: Request, state: StateOf, caller: Subscriber, list_id: PathId
+    request: Request, state: StateOf, caller: ListEditor, list_id: PathId
 ) -> Envelope[int]:
     """Subscribe the caller, also one who had left: 1, or 0 when they were subscribed before."""
     with state.resources.unit_of_work() as uow:
@@ -197,7 +195,7 @@ def _set_email(
         mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND, mailing.SUBSCRIPTION_NOT_FOUND
     ),
 )
-def read_relation(state: StateOf, caller: Reader, list_id: str) -> Envelope[SubscriptionRecord]:
+def read_relation(state: StateOf, caller: ListReader, list_id: str) -> Envelope[SubscriptionRecord]:
     """The caller's subscription to a list, by its id or slug, whatever its status."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)
@@ -207,7 +205,7 @@ def read_relation(state: StateOf, caller: Reader, list_id: str) -> Envelope[Subs
 
 
 @router.get("/subscriptions")
-def list_my_subscriptions(state: StateOf, caller: Reader) -> Envelope[list[SubscriptionRecord]]:
+def list_my_subscriptions(state: StateOf, caller: ListReader) -> Envelope[list[SubscriptionRecord]]:
     """The caller's subscriptions, pending ones too, newest first; at most 1,000."""
     with state.resources.unit_of_work() as uow:
         found = own.list_of(uow, caller.user_id)

@@ -4,7 +4,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import OPTIONAL, PUBLIC, requires_scope
+from api.access.callers import CreditEditor, CreditReader
+from api.access.requirements import OPTIONAL, PUBLIC
 from api.bodies import decimal_json
 from api.bodies.json_route import JsonRoute
 from api.job_answers import wait_for_job
@@ -15,7 +16,6 @@ from api.schemas.envelope import Envelope
 from api.schemas.topups import ClaimToken, NewOrderRecord, OrderRecord, record_of
 from api.state import State
 from core.refusals import money, requests
-from core.scopes import Scope
 from models import JobStatus, PaymentOrder
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
@@ -27,8 +27,6 @@ router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 WAIT_SECONDS = 20.0
 
 Payer = Annotated[Caller | None, OPTIONAL]
-Reader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
-Claimer = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 
 _TOPUP = json_request_body(
     {
@@ -136,7 +134,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
     response_model=Envelope[OrderRecord],
     responses=refuses(money.ORDER_NOT_FOUND, money.ORDER_CLAIMED, money.ORDER_OVER),
 )
-def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
+def claim_order(state: StateOf, caller: CreditEditor, body: ClaimToken) -> Response:
     """Claim an order that was made without credentials: its credits become the caller's."""
     with state.resources.unit_of_work() as uow:
         order = claims.claim(uow, state.resources.keyring, caller.user_id, body.claim_token)
@@ -163,7 +161,7 @@ def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
     response_model=Envelope[OrderRecord],
     responses=refuses(money.ORDER_NOT_FOUND),
 )
-def read_order(state: StateOf, caller: Reader, order_id: PathId) -> Response:
+def read_order(state: StateOf, caller: CreditReader, order_id: PathId) -> Response:
     """One of the caller's orders."""
     with state.resources.unit_of_work() as uow:
         return decimal_json.decimal_response(record_of(orders.get(uow, caller.user_id, order_id)))
