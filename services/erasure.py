@@ -11,7 +11,7 @@ from core.refusals.people import USER_NOT_FOUND_BY_EMAIL, USER_OWNS_LISTS
 from services.mailing.subscriptions import changes, opt_outs
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from services.media.attachments.files import media_key, original_key
-from services.people import accounts
+from services.people import email_addresses
 from storage.parts import remove_all
 from storage.unit_of_work import UnitOfWork
 
@@ -70,7 +70,7 @@ def _lock_person(uow: UnitOfWork, email: str) -> models.User:
     """The person, once no other transaction writes about them; none does until they are erased."""
     # Orders before people, as a transaction locks them that credits an order: neither can wait for
     # the other in a circle.
-    is_person = models.User.email == accounts.normalise_email(email)
+    is_person = models.User.email == email_addresses.normalise(email)
     orders = (
         select(models.PaymentOrder.id)
         .join(models.User, models.User.id == models.PaymentOrder.user_id)

@@ -10,12 +10,12 @@ from api.schemas.lists import Channel
 from core.errors import DomainError
 from models import Subscription, SubscriptionEvent, Tier, User
 from services.mailing.subscriptions.changes import Via
-from services.people.accounts import normalise_email
+from services.people import email_addresses
 
 
 def _address(value: str) -> str:
     try:
-        return normalise_email(value)
+        return email_addresses.normalise(value)
     except DomainError as error:
         raise PydanticCustomError("email.invalid", "{reason}", {"reason": error.message}) from None
 

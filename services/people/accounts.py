@@ -9,17 +9,12 @@ from services.people import email_addresses, passwords
 from storage.unit_of_work import UnitOfWork
 
 
-def normalise_email(address: str) -> str:
-    """The one spelling of an address (``email_addresses.normalise``). Raises ``email.invalid``."""
-    return email_addresses.normalise(address)
-
-
 def create_user(
     uow: UnitOfWork, *, email: str, name: str | None = None, password: str | None = None
 ) -> User:
     """A new person; raises ``user.exists``. Without a password they can't log in."""
     user = User(
-        email=normalise_email(email),
+        email=email_addresses.normalise(email),
         name=name,
         password_hash=None if password is None else passwords.make(password),
     )
@@ -46,7 +41,7 @@ def find_or_create_person(uow: UnitOfWork, email: str) -> User:
 
 
 def find_by_email(uow: UnitOfWork, email: str) -> User | None:
-    return uow.session.scalar(select(User).where(User.email == normalise_email(email)))
+    return uow.session.scalar(select(User).where(User.email == email_addresses.normalise(email)))
 
 
 def get_by_email(uow: UnitOfWork, email: str) -> User:

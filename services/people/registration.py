@@ -5,8 +5,6 @@ imported takes over their own record, and no other person can. The password is t
 is opened, so no stranger can set one that the address's owner then confirms.
 """
 
-from dataclasses import dataclass
-
 from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
@@ -23,14 +21,6 @@ from storage.unit_of_work import UnitOfWork
 MAX_USER_NAME_CHARACTERS = 200
 
 
-@dataclass(frozen=True)
-class AccountIdentity:
-    """The user of an account, and its address."""
-
-    user_id: int
-    email: str
-
-
 def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     """The address that a link would register; changes nothing.
 
@@ -45,7 +35,7 @@ def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
 
 def register(
     uow: UnitOfWork, keyring: Keyring, secret: str, *, name: str, password_hash: str
-) -> AccountIdentity:
+) -> User:
     """Make the account, or set the password of a person who has none.
 
     Raises what ``read_registration`` raises.
@@ -58,7 +48,7 @@ def register(
     _use(uow, opened)
     person.password_hash = password_hash
     person.name = name.strip()[:MAX_USER_NAME_CHARACTERS] or person.name
-    return AccountIdentity(person.id, email)
+    return person
 
 
 def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
@@ -78,7 +68,7 @@ def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
 
 def reset(
     uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str, request_id: str | None
-) -> AccountIdentity:
+) -> User:
     """Set a new password, end all sessions, and mail a notice; raises what ``read_reset`` raises.
 
     The person's other links to a new password or a new address stop working.
@@ -90,7 +80,7 @@ def reset(
         raise refusals.ACCOUNT_LINK_INVALID()
     _use(uow, opened)
     _set_password(uow, person, password_hash, request_id=request_id, but=None)
-    return AccountIdentity(person.id, email)
+    return person
 
 
 def change_password(

@@ -16,7 +16,7 @@ from services.mailing import lists
 from services.mailing.subscriptions import changes, locks, opt_outs
 from services.mailing.subscriptions.changes import Actor, Via
 from services.mailing.subscriptions.locks import LockedSubscription, lock_subscription
-from services.people import accounts, mailed_tokens
+from services.people import accounts, email_addresses, mailed_tokens
 from services.people.mail_jobs import mail_kind
 from services.people.mailed_tokens import MailedToken, Purpose
 from storage.unit_of_work import UnitOfWork
@@ -37,7 +37,7 @@ def request(
     The subscription stays pending until the person confirms a mailed token, if the list wants
     confirmation, and always for a person who opted out of it. Raises ``email.invalid``.
     """
-    locked = _lock_subscription_of_address(uow, mailing_list, accounts.normalise_email(email))
+    locked = _lock_subscription_of_address(uow, mailing_list, email_addresses.normalise(email))
     if locked.is_active:
         return
     opted_out = opt_outs.kinds_of(uow, keyring, mailing_list.id, locked.person)
