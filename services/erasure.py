@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from sqlalchemy import Delete, case, delete, func, or_, select, tuple_, update
+from sqlalchemy import case, delete, func, or_, select, tuple_, update
+from sqlalchemy.orm import InstrumentedAttribute
 
 import models
 from core.keyring import Keyring
@@ -38,7 +40,7 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     person = _lock_person(uow, email)
     attachments = _delete_attachments(uow, person)
     # Jobs before imports, as a worker locks them: no import continues without its job.
-    jobs = _delete(uow, delete(models.Job).where(models.Job.user_id == person.id))
+    jobs = _delete_owned(uow, models.Job.user_id, person)
     _remove_bulk_files(uow, person)
     # The payer's URLs and claim token go; the order and the payment stay.
     uow.session.execute(
@@ -52,13 +54,17 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
         opt_outs_kept=opt_outs.keep_for_erasure(uow, keyring, person),
         lists=_blank_lists(uow, person),
         attachments=attachments,
-        keys=_delete(uow, delete(models.ApiKey).where(models.ApiKey.user_id == person.id)),
+        keys=_delete_owned(uow, models.ApiKey.user_id, person),
         jobs=jobs,
     )
-    _delete(
-        uow, delete(models.IdempotencyRecord).where(models.IdempotencyRecord.caller_id == person.id)
-    )
-    _delete_logins(uow, person)
+    _delete_owned(uow, models.IdempotencyRecord.caller_id, person)
+    _delete_owned(uow, models.UserSession.user_id, person)
+    # The grant's codes and tokens go with it.
+    _delete_owned(uow, models.OAuthGrant.user_id, person)
+    # Mails and their tokens, recent ones and unsent ones.
+    for kind in (models.MailedLink, models.AccountMail):
+        is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
+        uow.session.execute(delete(kind).where(is_about_person))
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None
@@ -87,16 +93,6 @@ def _lock_person(uow: UnitOfWork, email: str) -> models.User:
     if slugs:
         raise USER_OWNS_LISTS(slugs=", ".join(slugs))
     return person
-
-
-def _delete_logins(uow: UnitOfWork, person: models.User) -> None:
-    """Delete sessions, OAuth grants, and mails with their tokens, recent ones and unsent ones."""
-    _delete(uow, delete(models.UserSession).where(models.UserSession.user_id == person.id))
-    # The grant's codes and tokens go with it.
-    _delete(uow, delete(models.OAuthGrant).where(models.OAuthGrant.user_id == person.id))
-    for kind in (models.MailedLink, models.AccountMail):
-        is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
-        _delete(uow, delete(kind).where(is_about_person))
 
 
 def _blank_subscriptions(uow: UnitOfWork, person: models.User) -> int:
@@ -184,5 +180,7 @@ def _remove_bulk_files(uow: UnitOfWork, person: models.User) -> None:
         uow.after_commit(partial(remove_all, uow.objects, prefix))
 
 
-def _delete(uow: UnitOfWork, statement: Delete) -> int:
+def _delete_owned(uow: UnitOfWork, owner: InstrumentedAttribute[Any], person: models.User) -> int:
+    """Delete the rows that have this person as their ``owner``; returns their number."""
+    statement = delete(owner.class_).where(owner == person.id)
     return len(uow.session.execute(statement.returning(1)).all())

@@ -3,7 +3,7 @@
 import hmac
 from collections.abc import Iterable
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select
 
 from core.ids import random_hash_id
 from core.keyring import Keyring
@@ -12,6 +12,7 @@ from core.scopes import GRANTABLE, Scope
 from core.secret_form import CLIENT_SECRET
 from models import OAuthClient
 from services.oauth import redirect_uris as redirects
+from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
 
 MAX_CLIENT_NAME_CHARACTERS = 100
@@ -86,9 +87,4 @@ def revoke(uow: UnitOfWork, client_id: str) -> int:
     """
     if uow.session.get(OAuthClient, client_id) is None:
         raise refusals.OAUTH_CLIENT_NOT_FOUND()
-    statement = (
-        update(OAuthClient)
-        .where(OAuthClient.client_id == client_id, OAuthClient.revoked_at.is_(None))
-        .values(revoked_at=func.now())
-    )
-    return len(uow.session.execute(statement.returning(OAuthClient.client_id)).all())
+    return note_once(uow, OAuthClient.revoked_at, OAuthClient.client_id == client_id)

@@ -22,14 +22,24 @@ GRANTS_PATH = "/account/grants"
 METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 
+def _authenticate_token(
+    endpoint: "Revocation | Introspection",
+    request: adapters.AuthlibRequest,
+    client: adapters.AuthlibClient,
+) -> adapters.AuthlibToken | None:
+    """The client's token. Its prefix tells its kind, so a ``token_type_hint`` is not needed."""
+    secret = request.form.get("token")
+    if secret is None:
+        raise InvalidRequestError("The token is missing.")
+    server = endpoint.server
+    found = tokens.find(server.uow, server.keyring, secret, client_id=client.client_id)
+    return None if found is None else adapters.AuthlibToken(found)
+
+
 class Revocation(RevocationEndpoint):
     CLIENT_AUTH_METHODS = adapters.CLIENT_METHODS
+    authenticate_token = _authenticate_token
     server: adapters.AuthlibServer
-
-    def authenticate_token(
-        self, request: adapters.AuthlibRequest, client: adapters.AuthlibClient
-    ) -> adapters.AuthlibToken | None:
-        return _find(self.server, request, client)
 
     def revoke_token(self, token: adapters.AuthlibToken, _request: adapters.AuthlibRequest) -> None:
         tokens.revoke(self.server.uow, token.found.token)
@@ -38,12 +48,8 @@ class Revocation(RevocationEndpoint):
 class Introspection(IntrospectionEndpoint):
     # The client must authenticate, or stolen tokens could be tried out here (RFC 7662, 2.1).
     CLIENT_AUTH_METHODS = ("client_secret_basic", "client_secret_post")
+    authenticate_token = _authenticate_token
     server: adapters.AuthlibServer
-
-    def authenticate_token(
-        self, request: adapters.AuthlibRequest, client: adapters.AuthlibClient
-    ) -> adapters.AuthlibToken | None:
-        return _find(self.server, request, client)
 
     def introspect_token(self, token: adapters.AuthlibToken) -> dict[str, Any]:
         record = token.found.token
@@ -57,17 +63,6 @@ class Introspection(IntrospectionEndpoint):
             "exp": int(record.expires_at.timestamp()),
         }
         return described | ({"token_type": "Bearer"} if record.kind == TokenKind.ACCESS else {})
-
-
-def _find(
-    server: adapters.AuthlibServer, request: adapters.AuthlibRequest, client: adapters.AuthlibClient
-) -> adapters.AuthlibToken | None:
-    """The client's token. Its prefix tells its kind, so a ``token_type_hint`` is not needed."""
-    secret = request.form.get("token")
-    if secret is None:
-        raise InvalidRequestError("The token is missing.")
-    found = tokens.find(server.uow, server.keyring, secret, client_id=client.client_id)
-    return None if found is None else adapters.AuthlibToken(found)
 
 
 def metadata(public_base: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ A refusal is returned, not raised, so that the transaction that revokes stolen t
 """
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from authlib.common.urls import add_params_to_uri
@@ -20,16 +19,10 @@ from models import OAuthGrant, TokenKind
 from services.oauth import adapters, authentication, clients, codes, grants, tokens
 from services.oauth.authentication import ProofKey
 from services.oauth.endpoints import Introspection, Revocation
-from services.oauth.tokens import TokenPair
 from storage.unit_of_work import UnitOfWork
 
-
-@dataclass(frozen=True)
-class Consent:
-    """A person's consent to some of the scopes that a client asked for."""
-
-    user_id: int
-    scopes: Collection[Scope]
+# A person's consent to some of the scopes that a client asked for: Authlib's ``request.user``.
+Consent = tuple[int, list[Scope]]
 
 
 class _CodeGrant(AuthorizationCodeGrant):
@@ -49,16 +42,17 @@ class _CodeGrant(AuthorizationCodeGrant):
         return AUTHORIZATION_CODE.generate()
 
     def save_authorization_code(self, code: str, request: adapters.AuthlibRequest) -> None:
-        uow, consent = self.server.uow, request.user
+        uow = self.server.uow
+        user_id, scopes = request.user
         grant = grants.grant_scopes(
-            uow, user_id=consent.user_id, client_id=request.client.client_id, scopes=consent.scopes
+            uow, user_id=user_id, client_id=request.client.client_id, scopes=scopes
         )
         codes.store_code(
             uow,
             self.server.keyring,
             code,
             grant,
-            scopes=consent.scopes,
+            scopes=scopes,
             redirect_uri=request.payload.redirect_uri,
             challenge=request.payload.data["code_challenge"],
         )
@@ -218,8 +212,14 @@ class OAuthServer(AuthorizationServer):
 
     def save_token(self, token: dict[str, Any], request: adapters.AuthlibRequest) -> None:
         origin = (request.authorization_code or request.refresh_token).origin
-        new = TokenPair(token["access_token"], token["refresh_token"], token["scope"].split())
-        tokens.store_tokens(self.uow, self.keyring, origin, new)
+        tokens.store_tokens(
+            self.uow,
+            self.keyring,
+            origin,
+            access=token["access_token"],
+            access_scopes=token["scope"].split(),
+            refresh=token["refresh_token"],
+        )
 
     def user_of(self, grant_id: int) -> int | None:
         grant = self.uow.session.get(OAuthGrant, grant_id)
@@ -239,7 +239,7 @@ class AuthorizationRequest:
     def allow(self, user_id: int, scopes: Collection[Scope]) -> adapters.OAuthResponse:
         """Grant those of the requested scopes that are in ``scopes``; without any, deny."""
         agreed = [scope for scope in self.scopes if scope in scopes]
-        return self._answer(Consent(user_id, agreed) if agreed else None)
+        return self._answer((user_id, agreed) if agreed else None)
 
     def deny(self) -> adapters.OAuthResponse:
         return self._answer(None)

@@ -3,6 +3,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from core import ids
+from core.errors import DomainError
 from core.refusals.people import USER_EXISTS, USER_NOT_FOUND, USER_NOT_FOUND_BY_EMAIL
 from models import Plan, User
 from services.people import email_addresses, passwords
@@ -19,13 +20,18 @@ def create_user(
         password_hash=None if password is None else passwords.make(password),
     )
     uow.session.add(user)
+    flush_address(uow, USER_EXISTS(email=user.email))
+    return user
+
+
+def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
+    """Write a person's new address; raises ``taken`` when another person has it."""
     try:
         uow.session.flush()
     except IntegrityError as error:
         if "uq_users_email" not in str(error.orig):
             raise
-        raise USER_EXISTS(email=user.email) from None
-    return user
+        raise taken from None
 
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:

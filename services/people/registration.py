@@ -5,8 +5,7 @@ imported takes over their own record, and no other person can. The password is t
 is opened, so no stranger can set one that the address's owner then confirms.
 """
 
-from sqlalchemy import func, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import select
 
 from core.errors import DomainError
 from core.keyring import Keyring
@@ -15,7 +14,8 @@ from models import MailedLink, User
 from services.access import sessions
 from services.people import account_mails, accounts, mailed_tokens
 from services.people.account_mails import MailKind
-from services.people.mailed_tokens import MailedToken, Purpose
+from services.people.mailed_tokens import Purpose
+from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
 
 MAX_USER_NAME_CHARACTERS = 200
@@ -28,7 +28,8 @@ def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     """
     opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
     person = accounts.find_by_email(uow, email)
-    if opened.is_used or (person is not None and person.password_hash is not None):
+    has_account = person is not None and person.password_hash is not None
+    if opened.used_at is not None or has_account:
         raise refusals.ACCOUNT_LINK_USED()
     return email
 
@@ -61,7 +62,7 @@ def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     person = accounts.find_by_email(uow, email)
     if person is None or person.id != opened.user_id:
         raise refusals.ACCOUNT_LINK_INVALID()
-    if opened.is_used:
+    if opened.used_at is not None:
         raise refusals.ACCOUNT_LINK_USED()
     return email
 
@@ -110,7 +111,7 @@ def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: in
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != user_id:
         raise refusals.ACCOUNT_LINK_INVALID()
-    if opened.is_used:
+    if opened.used_at is not None:
         raise refusals.ACCOUNT_LINK_USED()
     return email
 
@@ -129,14 +130,9 @@ def change_address(
     person = _lock_person(uow, user_id)
     _use(uow, opened)
     old = person.email
-    _use_up(uow, person, Purpose.CHANGE_ADDRESS, Purpose.RESET_PASSWORD)
+    _use_up_links(uow, person)
     person.email = email
-    try:
-        uow.session.flush()
-    except IntegrityError as error:
-        if "uq_users_email" not in str(error.orig):
-            raise
-        raise refusals.USER_ADDRESS_TAKEN() from None
+    accounts.flush_address(uow, refusals.USER_ADDRESS_TAKEN())
     account_mails.enqueue_mail(
         uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
     )
@@ -145,7 +141,7 @@ def change_address(
 
 def _open(
     uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str
-) -> tuple[MailedToken, str]:
+) -> tuple[MailedLink, str]:
     # Links of accounts have refusals of their own, since they tell people something else.
     try:
         opened = mailed_tokens.read(uow, keyring, purpose, secret)
@@ -168,20 +164,18 @@ def _set_password(
 ) -> None:
     person.password_hash = password_hash
     sessions.end_all(uow, person.id, but=but)
-    _use_up(uow, person, Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS)
+    _use_up_links(uow, person)
     account_mails.enqueue_mail(
         uow, MailKind.PASSWORD_CHANGED, person.email, user_id=person.id, request_id=request_id
     )
 
 
-def _use_up(uow: UnitOfWork, person: User, *purposes: Purpose) -> None:
-    theirs = (MailedLink.user_id == person.id, MailedLink.purpose.in_(purposes))
-    uow.session.execute(
-        update(MailedLink).where(*theirs, MailedLink.used_at.is_(None)).values(used_at=func.now())
-    )
+def _use_up_links(uow: UnitOfWork, person: User) -> None:
+    changing = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS))
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, changing)
 
 
-def _use(uow: UnitOfWork, opened: MailedToken) -> None:
+def _use(uow: UnitOfWork, opened: MailedLink) -> None:
     try:
         mailed_tokens.use(uow, opened)
     except DomainError:
