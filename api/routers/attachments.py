@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from api.access.requirements import requires_scope
 from api.bodies.forms import boolean_of
 from api.bodies.json_route import JsonRoute
+from api.bodies.media_types import MULTIPART
 from api.bodies.multipart import file_named, read_form
 from api.middleware.body_limits import release_body
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
@@ -47,26 +48,15 @@ Encrypted = Annotated[
     bool, BeforeValidator(_flag), Query(description="Keep the file encrypted, for its owner only")
 ]
 
+_FILE = {
+    "type": "string",
+    "format": "binary",
+    "description": "PNG, JPEG, GIF, WebP or ICO, at most 5 MB",
+}
+_FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
 _UPLOAD: dict[str, Any] = {
     "parameters": [PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {
-                        "file": {
-                            "type": "string",
-                            "format": "binary",
-                            "description": "PNG, JPEG, GIF, WebP or ICO, at most 5 MB",
-                        }
-                    },
-                }
-            }
-        },
-    },
+    "requestBody": {"required": True, "content": {MULTIPART: {"schema": _FORM}}},
 }
 
 

@@ -29,26 +29,24 @@ WAIT_SECONDS = 30.0
 _MAX_FIELD_PROBLEMS = 100
 
 _MEMBERS = TypeAdapter(MembersInput)
+# For the document: the route reads its body itself.
+_MEMBER_SCHEMA = {
+    "type": "object",
+    "required": ["email"],
+    "properties": {"email": {"type": "string"}, "name": {"type": ["string", "null"]}},
+}
+_MEMBERS_SCHEMA = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": MAX_MEMBERS_PER_REQUEST,
+    "items": _MEMBER_SCHEMA,
+}
 
 
 @router.post(
     "/auxilia/subscriptions/{list_id}/members/add",
     openapi_extra=json_request_body(
-        {
-            "members": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": MAX_MEMBERS_PER_REQUEST,
-                "items": {
-                    "type": "object",
-                    "required": ["email"],
-                    "properties": {
-                        "email": {"type": "string"},
-                        "name": {"type": ["string", "null"]},
-                    },
-                },
-            }
-        },
+        {"members": _MEMBERS_SCHEMA},
         required=["members"],
         parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     ),

@@ -32,11 +32,20 @@ _SOURCE = "Pressroom-Source"
 _PREFER = {"parameters": [WAIT_PARAMETER]}
 _MAX_PHOTOS_PER_PAGE = 30
 
+_PHOTO_REFUSALS = (
+    composer.STOCKPHOTO_FAILED,
+    composer.STOCKPHOTO_LIMIT_REACHED,
+    composer.STOCKPHOTO_NOT_CONFIGURED,
+    composer.STOCKPHOTO_UNAVAILABLE,
+    requests.QUEUE_UNAVAILABLE,
+    composer.STOCKPHOTO_TOO_SLOW,
+    requests.REQUEST_TOO_SLOW.filled(seconds=20),
+)
+
 
 def _answers(source: str) -> Responses:
     """What a reply says beside its data, and how the wait for it may end."""
-    schema = {"type": "string"}
-    header = {"description": source, "schema": schema}
+    header = {"description": source, "schema": {"type": "string"}}
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},
         **refuses(
@@ -48,16 +57,6 @@ def _answers(source: str) -> Responses:
 
 
 _WRITTEN = _answers("Who wrote it: offline or openai/<model>; with '; fallback' or '; cached'")
-
-
-def _wanted(request: Request) -> frozenset[MetadataField]:
-    named = ",".join(request.query_params.getlist("includes")).split(",")
-    try:
-        wanted = frozenset(MetadataField(name.strip()) for name in named if name.strip())
-    except ValueError:
-        allowed = ", ".join(MetadataField)
-        raise composer.COMPOSER_UNKNOWN_PART(allowed=allowed) from None
-    return wanted or frozenset(MetadataField)
 
 
 @_routes.post(
@@ -78,7 +77,12 @@ async def generate_metadata(
 ) -> Response:
     """Write a slug, a summary and tags for a post, in the post's own language."""
     del includes  # Documented as one text; a caller may also repeat it.
-    wanted = _wanted(request)
+    named = ",".join(request.query_params.getlist("includes")).split(",")
+    try:
+        wanted = frozenset(MetadataField(name.strip()) for name in named if name.strip())
+    except ValueError:
+        raise composer.COMPOSER_UNKNOWN_PART(allowed=", ".join(MetadataField)) from None
+    wanted = wanted or frozenset(MetadataField)
     return await _written(request, state, MetadataRequest(body.post(), wanted), preference)
 
 
@@ -133,16 +137,7 @@ def _not_blank(text: str) -> str:
     openapi_extra=_PREFER,
     responses={
         **_answers("The provider; with '; cached'"),
-        **refuses(
-            composer.STOCKPHOTO_REFUSED,
-            composer.STOCKPHOTO_FAILED,
-            composer.STOCKPHOTO_LIMIT_REACHED,
-            composer.STOCKPHOTO_NOT_CONFIGURED,
-            composer.STOCKPHOTO_UNAVAILABLE,
-            requests.QUEUE_UNAVAILABLE,
-            composer.STOCKPHOTO_TOO_SLOW,
-            requests.REQUEST_TOO_SLOW.filled(seconds=20),
-        ),
+        **refuses(composer.STOCKPHOTO_REFUSED, *_PHOTO_REFUSALS),
     },
 )
 async def search_photos(
@@ -177,13 +172,7 @@ async def search_photos(
     responses=refuses(
         composer.STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
         composer.STOCKPHOTO_NOT_FOUND,
-        composer.STOCKPHOTO_FAILED,
-        composer.STOCKPHOTO_LIMIT_REACHED,
-        composer.STOCKPHOTO_NOT_CONFIGURED,
-        composer.STOCKPHOTO_UNAVAILABLE,
-        requests.QUEUE_UNAVAILABLE,
-        composer.STOCKPHOTO_TOO_SLOW,
-        requests.REQUEST_TOO_SLOW.filled(seconds=20),
+        *_PHOTO_REFUSALS,
     ),
 )
 async def locate_download(

@@ -9,6 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from api.access.callers import ListEditor, ListReader
 from api.access.requirements import UNLIMITED
 from api.bodies.json_route import JsonRoute
+from api.bodies.media_types import MULTIPART
 from api.bodies.upload_stream import store_upload
 from api.job_answers import GOES_ON, count_response, job_response, wait_for_job
 from api.middleware.paths import is_head
@@ -19,7 +20,9 @@ from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobRecord
 from api.signed_files import download_headers, import_errors_url, require_signed_url
+from api.state import State
 from core.refusals import imports, mailing, media, requests
+from models import MemberImport
 from services.mailing.imports import accept, records
 from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
@@ -47,6 +50,10 @@ Mapping = Annotated[
 ]
 
 
+_FILE = {"type": "string", "format": "binary"}
+_FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
+
+
 @router.post(
     "/lists/{list_id}/imports",
     openapi_extra={
@@ -54,14 +61,8 @@ Mapping = Annotated[
         "requestBody": {
             "required": True,
             "content": {
-                "multipart/form-data": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["file"],
-                        "properties": {"file": {"type": "string", "format": "binary"}},
-                    }
-                },
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+                MULTIPART: {"schema": _FORM},
+                "application/octet-stream": {"schema": _FILE},
             },
         },
     },
@@ -143,7 +144,7 @@ def list_imports(
     """The caller's imports, newest first."""
     with state.resources.unit_of_work() as uow:
         found = records.list_of(uow, caller, list_id=list_id, offset=offset, limit=limit)
-    items = [ImportRecord.of(task, import_errors_url(state, task.id)) for task in found]
+    items = [_record(state, task) for task in found]
     return envelope(page(items, offset=offset, limit=limit))
 
 
@@ -152,7 +153,7 @@ def read_import(state: StateOf, caller: ListReader, import_id: PathId) -> Envelo
     """One of the caller's imports: its options, its progress and its counts."""
     with state.resources.unit_of_work() as uow:
         task = records.get(uow, caller, import_id)
-    return envelope(ImportRecord.of(task, import_errors_url(state, task.id)))
+    return envelope(_record(state, task))
 
 
 @router.get(
@@ -202,3 +203,7 @@ async def undo_import(
         return JSONResponse(envelope(0).model_dump())
     job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
     return count_response(job, "undone")
+
+
+def _record(state: State, task: MemberImport) -> ImportRecord:
+    return ImportRecord.of_row(task, errors_url=import_errors_url(state, task.id))

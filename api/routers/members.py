@@ -146,14 +146,12 @@ def list_member_subscriptions(
         found = members.subscriptions_to_owner(uow, mailing_list, user_id)
         person = accounts.get(uow, user_id)
         channels = list_responses(uow, state, [each for _, each in found])
-        return envelope(
-            [
-                schemas.SubscriptionRecord.of(
-                    record, user=schemas.person_record(record, person), channel=each
-                )
-                for (record, _), each in zip(found, channels, strict=True)
-            ]
-        )
+        people = [schemas.person_record(record, person) for record, _ in found]
+        records = [
+            schemas.SubscriptionRecord.of_row(record, user=user, list=channel)
+            for (record, _), user, channel in zip(found, people, channels, strict=True)
+        ]
+        return envelope(records)
 
 
 @router.patch("/lists/{list_id}/members/{user_id}", responses=_MEMBERS)
@@ -171,7 +169,7 @@ def change_member(
         actor = actors.owner_actor(request, caller)
         member = members.update(uow, mailing_list, user_id, body.sent(), actor)
         person = schemas.person_record(member, accounts.get(uow, user_id))
-        return envelope(schemas.SubscriptionRecord.of(member, user=person))
+        return envelope(schemas.SubscriptionRecord.of_row(member, user=person))
 
 
 @router.get("/lists/{list_id}/members/{user_id}/history", responses=_MEMBERS)
@@ -187,5 +185,5 @@ def read_history(
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         events = members.history(uow, mailing_list, user_id, offset=offset, limit=limit)
-        items = [schemas.HistoryEntry.of(event) for event in events]
+        items = [schemas.HistoryEntry.model_validate(event) for event in events]
     return envelope(page(items, offset=offset, limit=limit))

@@ -20,7 +20,7 @@ from api.parameters import PathId, StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import NewSubscription, Opponent, SubscriptionRecord
 from api.state import State
-from core.errors import DomainError, FieldProblem
+from core.errors import FieldProblem
 from core.refusals import mailing, requests
 from core.scopes import Scope
 from integrations.challenges.port import Challenge, ChallengeProviderName, ChallengeResponse
@@ -97,21 +97,17 @@ def _challenge(
 ) -> tuple[Challenge, ChallengeResponse]:
     provider, token = body.challenge_provider, body.challenge_token
     if not provider or not token or not body.challenge_action:
-        raise _challenge_missing(body)
+        problems = tuple(
+            FieldProblem(f"body.{field.alias}", "missing", "is required for this list")
+            for name, field in NewSubscription.model_fields.items()
+            if name.startswith("challenge") and not getattr(body, name)
+        )
+        rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
+        raise mailing.CHALLENGE_MISSING(rules=rules, problems=problems)
     if provider != mailing_list.challenge_provider:
         raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
     answer = ChallengeResponse(token, body.challenge_action, client_address(request))
     return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
-
-
-def _challenge_missing(body: NewSubscription) -> DomainError:
-    problems = tuple(
-        FieldProblem(f"body.{field.alias}", "missing", "is required for this list")
-        for name, field in NewSubscription.model_fields.items()
-        if name.startswith("challenge") and not getattr(body, name)
-    )
-    text = "; ".join(f"{each.field}: {each.message}" for each in problems)
-    return mailing.CHALLENGE_MISSING(rules=text, problems=problems)
 
 
 @router.post("/subscriptions/{list_id}/no-challenge", responses=refuses(mailing.LIST_NOT_FOUND))
@@ -201,7 +197,7 @@ def read_relation(state: StateOf, caller: ListReader, list_id: str) -> Envelope[
         mailing_list = lists.get_named(uow, list_id, archived=True)
         record = own.get(uow, mailing_list.id, caller.user_id)
         channel = list_response(uow, state, mailing_list)
-        return envelope(SubscriptionRecord.of(record, channel=channel))
+        return envelope(SubscriptionRecord.of_row(record, list=channel))
 
 
 @router.get("/subscriptions")
@@ -210,12 +206,11 @@ def list_my_subscriptions(state: StateOf, caller: ListReader) -> Envelope[list[S
     with state.resources.unit_of_work() as uow:
         found = own.list_of(uow, caller.user_id)
         channels = list_responses(uow, state, [mailing_list for _, mailing_list in found])
-        return envelope(
-            [
-                SubscriptionRecord.of(record, channel=each)
-                for (record, _), each in zip(found, channels, strict=True)
-            ]
-        )
+        records = [
+            SubscriptionRecord.of_row(record, list=channel)
+            for (record, _), channel in zip(found, channels, strict=True)
+        ]
+        return envelope(records)
 
 
 @router.get(
@@ -239,4 +234,4 @@ def read_opponent(
         person = principal.person(uow, mailing_list)
         record = own.get(uow, mailing_list.id, person.id)
         channel = list_response(uow, state, mailing_list)
-        return envelope(Opponent(list=channel, sub=SubscriptionRecord.of(record)))
+        return envelope(Opponent(list=channel, sub=SubscriptionRecord.of_row(record)))

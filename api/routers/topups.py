@@ -1,4 +1,4 @@
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -28,18 +28,11 @@ WAIT_SECONDS = 20.0
 
 Payer = Annotated[Caller | None, OPTIONAL]
 
+_MONEY = {"type": "number", "minimum": 0}
 _TOPUP = json_request_body(
     {
-        "amount": {
-            "type": "number",
-            "minimum": 0,
-            "description": "What to pay, with the currency's own decimals",
-        },
-        "credit_amount": {
-            "type": "number",
-            "minimum": 0,
-            "description": "What to buy, at most four decimals",
-        },
+        "amount": {**_MONEY, "description": "What to pay, with the currency's own decimals"},
+        "credit_amount": {**_MONEY, "description": "What to buy, at most four decimals"},
         "currency": {"type": "string", "description": "Such as USD"},
         "channel": {"type": "string", "enum": ["stripe", "sandbox"]},
         "redirect_url": {
@@ -91,7 +84,14 @@ async def topup_credit(
     four decimals.
     """
     body = await request.body()
-    wanted = _order_request(decimal_json.read(request.headers.get("content-type", ""), body))
+    fields = decimal_json.read(request.headers.get("content-type", ""), body)
+    wanted = OrderRequest(
+        amount=decimal_json.optional_number(fields, "amount"),
+        credit_amount=decimal_json.optional_number(fields, "credit_amount"),
+        currency=decimal_json.optional_string(fields, "currency"),
+        channel=decimal_json.optional_string(fields, "channel"),
+        redirect_url=decimal_json.string(fields, "redirect_url"),
+    )
     accepted = await run_in_threadpool(
         checkout.accept,
         state.resources,
@@ -105,16 +105,6 @@ async def topup_credit(
     if job.status != JobStatus.SUCCEEDED:
         raise money.TOPUP_PAGE_TOO_SLOW()
     return await run_in_threadpool(_answer, state, accepted)
-
-
-def _order_request(fields: dict[str, Any]) -> OrderRequest:
-    return OrderRequest(
-        amount=decimal_json.optional_number(fields, "amount"),
-        credit_amount=decimal_json.optional_number(fields, "credit_amount"),
-        currency=decimal_json.optional_string(fields, "currency"),
-        channel=decimal_json.optional_string(fields, "channel"),
-        redirect_url=decimal_json.string(fields, "redirect_url"),
-    )
 
 
 def _answer(state: State, accepted: AcceptedJob) -> Response:

@@ -1,6 +1,6 @@
 import re
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 from api.schemas.envelope import Body, Pagination, Schema, Timestamp, plain_moment
 from api.schemas.lists import Channel
 from core.errors import DomainError
-from models import Subscription, SubscriptionEvent, Tier, User
+from models import Subscription, Tier, User
 from services.mailing.subscriptions.changes import Via
 from services.people import email_addresses
 
@@ -50,16 +50,6 @@ class SubscriptionRecord(Schema):
     updated_at: Timestamp
     user: Person | None = None
     list: Channel | None = None
-
-    @classmethod
-    def of(
-        cls, record: Subscription, *, user: Person | None = None, channel: Channel | None = None
-    ) -> Self:
-        stored = {name: getattr(record, name) for name in _STORED}
-        return cls(**stored, user=user, list=channel)
-
-
-_STORED = tuple(name for name in SubscriptionRecord.model_fields if name not in {"user", "list"})
 
 
 def member_item(row: dict[str, Any]) -> dict[str, Any]:
@@ -106,10 +96,6 @@ class HistoryEntry(Schema):
     ip: str | None
     request_id: str | None
     created_at: Timestamp
-
-    @classmethod
-    def of(cls, event: SubscriptionEvent) -> Self:
-        return cls.model_validate(event)
 
 
 class NewSubscription(Body):
