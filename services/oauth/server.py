@@ -144,11 +144,9 @@ class OAuthServer(AuthorizationServer):
     def create_oauth2_request(
         self, request: adapters.OAuthRequest | adapters.AuthlibRequest
     ) -> adapters.AuthlibRequest:
-        return (
-            request
-            if isinstance(request, adapters.AuthlibRequest)
-            else adapters.AuthlibRequest(request, self.issuer)
-        )
+        if isinstance(request, adapters.AuthlibRequest):
+            return request
+        return adapters.AuthlibRequest(request, self.issuer)
 
     def handle_response(
         self, status: int, body: dict[str, Any], headers: Iterable[tuple[str, str]]
