@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
 from api import errors, openapi
+from api.access.page_sessions import LoginNeeded, redirect_to_login
 from api.cookies import cookies_of
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
@@ -137,6 +138,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     errors.add_handlers(app)
+    app.add_exception_handler(LoginNeeded, redirect_to_login)
     for resource in _RESOURCES:
         app.include_router(resource.router)
     # The documentation page must work on a machine without a network.
