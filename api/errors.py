@@ -179,7 +179,7 @@ async def _validation_error(_: Request, error: Exception) -> Response:
     in_body = all(item["loc"][0] == "body" for item in found)
     first = problems[0]
     refusal = BODY_INVALID if in_body else REQUEST_INVALID
-    return problem_response(refusal(field=first.field, rule=first.message, problems=problems))
+    return problem_response(refusal(place=first.field, rule=first.message, problems=problems))
 
 
 def _place(location: tuple[str | int, ...]) -> str:

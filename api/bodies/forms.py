@@ -113,5 +113,5 @@ def _json_fields(body: bytes) -> BodyFields:
     except orjson.JSONDecodeError:
         raise BODY_NOT_JSON() from None
     if not isinstance(parsed, dict):
-        raise BODY_INVALID(field="body", rule="must be an object")
+        raise BODY_INVALID(place="body", rule="must be an object")
     return list(parsed.items())

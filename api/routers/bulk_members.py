@@ -77,7 +77,7 @@ _MEMBERS = TypeAdapter(MembersInput)
             IDEMPOTENCY_IN_PROGRESS,
             MEMBERS_TOO_MANY,
             BODY_NO_JSON_TYPE,
-            BODY_INVALID.filled(field="body.members[0].email", rule="must be a string"),
+            BODY_INVALID.filled(place="body.members[0].email", rule="must be a string"),
             MEMBERS_ALL_INVALID,
             IDEMPOTENCY_KEY_REUSED,
         ),

@@ -64,7 +64,7 @@ Spender = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
         CREDITS_INSUFFICIENT,
         CHARGE_IN_PROGRESS,
         BODY_NO_JSON_TYPE,
-        BODY_INVALID.filled(field="body.amount_credit", rule="must be a number"),
+        BODY_INVALID.filled(place="body.amount_credit", rule="must be a number"),
         CREDITS_AMOUNT,
         CREDITS_SOURCE_ID,
         CREDITS_META,

@@ -87,7 +87,7 @@ def take_back(request: Request, state: StateOf, form: FormOf) -> Response:
         return redirect_to_login(request, state)
     grant_id = form.get("grant_id", "")
     if not re.fullmatch("[0-9]{1,18}", grant_id):
-        raise BODY_INVALID(field="body.grant_id", rule="a grant's id")
+        raise BODY_INVALID(place="body.grant_id", rule="a grant's id")
     with state.resources.unit_of_work() as uow:
         grants.revoke(uow, grant_id=int(grant_id), user_id=member.user_id)
     return see_other("")
@@ -103,7 +103,7 @@ def _decision(asked: AuthorizationRequest, member: PageSession, form: FormFields
     if decision == "deny":
         return asked.deny()
     if decision != "allow":
-        raise BODY_INVALID(field="body.decision", rule="allow or deny")
+        raise BODY_INVALID(place="body.decision", rule="allow or deny")
     return asked.allow(member.user_id, [each for each in Scope if f"scope.{each}" in form])
 
 

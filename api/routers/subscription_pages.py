@@ -86,7 +86,7 @@ def _trace(state: State, submission: FormOrJsonBody) -> Trace:
 def _action(submission: FormOrJsonBody) -> str:
     action = submission.fields.get("action")
     if not isinstance(action, str) or action not in _ACTIONS:
-        raise BODY_INVALID(field="body.action", rule=f"one of {', '.join(_ACTIONS)}")
+        raise BODY_INVALID(place="body.action", rule=f"one of {', '.join(_ACTIONS)}")
     return action
 
 

@@ -57,7 +57,7 @@ _TRACE_REFUSALS = (
     TRACE_AMBIGUOUS,
     BODY_NOT_JSON,
     BODY_NO_JSON_OR_FORM_TYPE,
-    BODY_INVALID.filled(field="body.trace_id", rule="must be a string"),
+    BODY_INVALID.filled(place="body.trace_id", rule="must be a string"),
     LIST_NOT_FOUND,
 )
 

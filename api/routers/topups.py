@@ -90,7 +90,7 @@ _TOPUP = json_request_body(
         IDEMPOTENCY_KEY_INVALID,
         IDEMPOTENCY_IN_PROGRESS,
         BODY_NO_JSON_TYPE,
-        BODY_INVALID.filled(field="body.redirect_url", rule="must be a string"),
+        BODY_INVALID.filled(place="body.redirect_url", rule="must be a string"),
         TOPUP_AMOUNT_MISSING,
         TOPUP_AMOUNT_DECIMALS,
         TOPUP_AMOUNT_MISMATCH,
