@@ -164,10 +164,10 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
             _add_refusals(operation["responses"], limit.refusal)
         if access and access.stranger:
             _add_refusals(operation["responses"], RATE_LIMITED)
-        operation["security"] = access.security() if access else []
+        operation["security"] = access.security if access else []
         if access and not access.public:
-            operation["description"] += f"\n\n{access.credential()}"
-            _add_refusals(operation["responses"], *access.refusals())
+            operation["description"] += f"\n\n{access.credential}"
+            _add_refusals(operation["responses"], *access.refusals)
 
 
 def _add_refusals(responses: dict[str, Any], *refusals: Refusal) -> None:

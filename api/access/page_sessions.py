@@ -11,13 +11,7 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from api.access import browsers
-from api.access.browsers import (
-    CSRF_FIELD,
-    browser_name,
-    form_cookie_value,
-    require_csrf,
-    session_cookie,
-)
+from api.access.browsers import CSRF_FIELD, require_csrf
 from api.bodies.forms import FormOrJsonBodyOf
 from api.pages.frame import page, redirect
 from api.state import State
@@ -60,12 +54,12 @@ class PageSession:
 
 def page_session(request: Request, state: State) -> PageSession | None:
     """The session of this browser; ``None`` when no person is logged in."""
-    cookie = session_cookie(request, state)
+    cookie = browsers.session_cookie(request, state)
     if cookie is None:
         return None
-    database = state.resources.database
+    resources = state.resources
     try:
-        caller = sessions.authenticate(database, state.resources.keyring, cookie)
+        caller = sessions.authenticate(resources.database, resources.keyring, cookie)
     except DomainError:
         return None
     return PageSession(caller, cookie)
@@ -88,7 +82,7 @@ def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
 def anonymous_page(
     request: Request, state: State, template: str, *, status: int = 200, **values: Any
 ) -> Response:
-    value = form_cookie_value(request, state)
+    value = browsers.form_cookie_value(request, state)
     reply = _page(state, value, template, status, values)
     state.cookies.keep_form(reply, value)
     return reply
@@ -139,7 +133,7 @@ def begin_session(
     """Begin a session with a new secret, and end the browser's earlier one, whichever user's."""
     if before is not None and before.caller.session_id is not None:
         sessions.end(uow, before.caller.session_id)
-    browser = browser_name(request.headers.get("user-agent"))
+    browser = browsers.browser_name(request.headers.get("user-agent"))
     value = sessions.begin(uow, state.resources.keyring, user_id, browser=browser)
     return LoginCookies(value, logins.known_browser_token(state.resources.keyring, email))
 

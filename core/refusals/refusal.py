@@ -48,14 +48,8 @@ class Refusal:
         message = refusal.sentence
         if refusal.field is not None:
             problems = problems or (FieldProblem(refusal.field, self.code, message),)
-        return DomainError(
-            self.kind,
-            self.code,
-            message,
-            retry_after=self.retry_after if retry_after is None else retry_after,
-            problems=problems,
-            needed_scope=needed_scope,
-        )
+        wait = self.retry_after if retry_after is None else retry_after
+        return DomainError(self.kind, self.code, message, wait, problems, needed_scope)
 
     def filled(self, **values: object) -> Self:
         """The same refusal with ``values`` in its sentence for good: a route's own limit, say."""

@@ -76,7 +76,7 @@ class Settings(ProviderSettings):
     credits_per_usd: CreditsPerUsd = Decimal(100)
     """How many credits a US dollar buys"""
 
-    currencies: Currencies = Field(default=DEFAULT_CURRENCIES)
+    currencies: Currencies = Field(default=DEFAULT_CURRENCIES, validate_default=True)
     """Currencies in which credits are sold, comma separated, each code:units per USD:smallest
     order; the first is the default"""
 
