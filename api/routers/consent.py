@@ -72,7 +72,7 @@ def decide(request: Request, state: StateOf, form: FormOf) -> Response:
                 agreed = [each for each in Scope if f"scope.{each}" in form]
                 return _sent_back(asked.allow(member.user_id, agreed))
             case _:
-                raise BODY_INVALID(field="body.decision", rule="allow or deny")
+                raise BODY_INVALID(place="body.decision", rule="allow or deny")
 
 
 @router.get(GRANTS_PATH)
@@ -94,7 +94,7 @@ def take_back(state: StateOf, member: FormMember, form: FormOf) -> Response:
     """Revoke the grant of one program."""
     grant_id = form.get("grant_id", "")
     if not re.fullmatch("[0-9]{1,18}", grant_id):
-        raise BODY_INVALID(field="body.grant_id", rule="a grant's id")
+        raise BODY_INVALID(place="body.grant_id", rule="a grant's id")
     with state.resources.unit_of_work() as uow:
         grants.revoke(uow, grant_id=int(grant_id), user_id=member.user_id)
     return see_other("")
