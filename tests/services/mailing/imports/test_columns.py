@@ -4,7 +4,7 @@ import pytest
 
 from core.errors import DomainError
 from services.mailing.imports.mapping.header_words import COLUMNS
-from services.mailing.imports.reading import MemberRow, RejectedRecord
+from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord
 from tests.services.mailing.imports.forms import opened, outcome, rows
 
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from core.errors import DomainError
-from services.mailing.imports.reading import RangedFile, containers, open_rows
+from services.mailing.imports.reading import containers
+from services.mailing.imports.reading.reader import open_rows
+from services.mailing.imports.reading.sources import RangedFile
 from tests.services.mailing.imports.forms import Dribble, opened, outcome, rows, zipped
 
 FILE = b"email,name\n" + b"".join(b"m%d@example.com,M%d\n" % (n, n * 7919) for n in range(3000))
