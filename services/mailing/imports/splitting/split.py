@@ -57,27 +57,22 @@ class FileSplit:
         self._batches = judge_rows(rows, self._seen, self._at_once)
         self._chunks = Prefetch(self._read)
 
-    def pass_over(self) -> None:
-        """Read one more chunk, which another process has stored already."""
-        self._next()
+    def read_next(self, *, store: bool) -> int:
+        """Read one more chunk, and ``store`` it unless another process has stored it already.
 
-    def store_next(self) -> int:
-        """Store one more chunk; returns the number of its rows, 0 at the end of the file."""
-        chunk = self._next()
-        if chunk.rows:
-            key = chunk_key(self._prefix, self.number - 1)
+        Returns the number of its rows, 0 at the end of the file.
+        """
+        chunk = self._chunks.take()
+        if chunk.rows and store:
+            key = chunk_key(self._prefix, self.number)
             self._objects.put(key, chunk.encoded, "application/json")
+        self.number += bool(chunk.rows)
+        self.is_complete = chunk.is_last
         return chunk.rows
 
     def close(self) -> None:
         self._chunks.close()
         self._seen.close()
-
-    def _next(self) -> _Chunk:
-        chunk = self._chunks.take()
-        self.number += bool(chunk.rows)
-        self.is_complete = chunk.is_last
-        return chunk
 
     def _read(self) -> _Chunk:
         rows: list[JudgedRow] = []
