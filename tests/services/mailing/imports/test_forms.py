@@ -7,7 +7,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from core.errors import DomainError
-from services.mailing.imports.reading import MemberRow, RejectedRecord, open_rows
+from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord
+from services.mailing.imports.reading.reader import open_rows
 from services.mailing.spreadsheets import escape_formula
 from tests.services.mailing.imports.forms import (
     Dribble,
