@@ -108,12 +108,8 @@ def _named_objects(
     last = ""
     while True:
         with resources.unit_of_work() as uow:
-            batch = uow.session.execute(
-                select(column, Attachment.status, Attachment.updated_at)
-                .where(column > last)
-                .order_by(column)
-                .limit(_MAX_BATCH_ROWS)
-            ).all()
+            query = select(column, Attachment.status, Attachment.updated_at).where(column > last)
+            batch = uow.session.execute(query.order_by(column).limit(_MAX_BATCH_ROWS)).all()
         for name, status, updated_at in batch:
             is_ready = status == AttachmentStatus.READY
             if status == AttachmentStatus.PROCESSING or (is_ready and prefix == MEDIA):

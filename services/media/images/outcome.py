@@ -10,7 +10,6 @@ class ConvertedImage:
 
     data: bytes
     mime_type: str
-    extension: str
     width: int
     height: int
     frames: int
