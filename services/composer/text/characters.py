@@ -74,14 +74,13 @@ def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> st
             low = middle
         else:
             high = middle - 1
-    return _before_broken_word(text, low).rstrip(_BEFORE_ELLIPSIS) + ELLIPSIS
-
-
-def _before_broken_word(text: str, end: int) -> str:
-    """A word longer than a third of the room is broken, though not within one character."""
-    for start in range(end, end - max(end // 3, 1), -1):
+    end = low
+    # A word longer than a third of the room is broken, though not within one character.
+    for start in range(low, low - max(low // 3, 1), -1):
         if _BOUNDARY.search(text, start - 1, start + 1):
-            return text[:start]
-    while end > 1 and (text[end] in _CLINGING or unicodedata.combining(text[end])):
-        end -= 1
-    return text[:end]
+            end = start
+            break
+    else:
+        while end > 1 and (text[end] in _CLINGING or unicodedata.combining(text[end])):
+            end -= 1
+    return text[:end].rstrip(_BEFORE_ELLIPSIS) + ELLIPSIS

@@ -96,8 +96,6 @@ class HtmlBlockParser:
 
 
 def _is_hidden(attributes: dict[str, str | None]) -> bool:
-    if not attributes:
-        return False
     style = (attributes.get("style") or "").replace(" ", "").casefold()
     classes = attributes.get("class") or ""
     return (
