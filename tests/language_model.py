@@ -23,6 +23,9 @@ SCHEMA = {
 }
 
 
+def ignore_usage(_: Usage) -> None: ...
+
+
 @dataclass
 class Run:
     """One run in the sandbox, and what a process has learnt about its server."""
