@@ -14,12 +14,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from api.access import browsers
-from api.access.browsers import (
-    CSRF_FIELD,
-    browser_name,
-    require_csrf,
-)
-from api.access.identity import client_address
+from api.access.browsers import CSRF_FIELD, browser_name, client_address, require_csrf
 from api.bodies.forms import FormOrJsonBodyOf
 from api.pages.frame import page, redirect
 from api.state import State, state_of
