@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Request
 from api.access import actors
 from api.access.actors import Principal
 from api.access.answer_timing import padded_duration
-from api.access.callers import ListEditor, ListReader
 from api.access.browsers import client_address
+from api.access.callers import ListEditor, ListReader
 from api.access.requirements import PUBLIC, requires_scope_or_trace
 from api.bodies.forms import FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
