@@ -22,6 +22,7 @@ from api.middleware.body_limits import BodyLimitMiddleware
 from api.middleware.cors import ApiCorsMiddleware
 from api.middleware.deadlines import DeadlineMiddleware
 from api.middleware.headers import HeadersMiddleware
+from api.middleware.layers import RequestLayers
 from api.middleware.paths import PathMiddleware
 from api.middleware.request_log import InternalErrorMiddleware, RequestMiddleware
 from api.routers import (
@@ -107,8 +108,14 @@ _RESOURCES = (
 _PAGES = (subscription_pages, payment_returns, login, registration, account_pages, consent)
 
 
-def _middleware(settings: Settings) -> list[Middleware]:
-    return [
+def create_app(settings: Settings) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with _serving(settings) as state:
+            app.state.pressroom = state
+            yield
+
+    layers = [
         Middleware(HeadersMiddleware, settings=settings),
         Middleware(RequestMiddleware),
         Middleware(ApiCorsMiddleware, pages=[each.router for each in _PAGES]),
@@ -117,20 +124,11 @@ def _middleware(settings: Settings) -> list[Middleware]:
         Middleware(DeadlineMiddleware),
         Middleware(BodyLimitMiddleware),
     ]
-
-
-def create_app(settings: Settings) -> FastAPI:
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with _serving(settings) as state:
-            app.state.pressroom = state
-            yield
-
     app = FastAPI(
         title="Pressroom",
         version=version("pressroom"),
         lifespan=lifespan,
-        middleware=_middleware(settings),
+        middleware=[Middleware(RequestLayers, layers=layers)],
         redirect_slashes=False,
         # Pressroom has its own metrics and logs; FastAPI's look at each request for a configured
         # tracer costs a twentieth of a small request.
@@ -155,16 +153,22 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
     resources = open_resources(settings, concurrency=THREADS, name="api")
     redis = open_async_redis(settings)
     state = _state(resources, redis)
-    async with _background_work(state):
-        # Everything made so far stays until the process ends; searching it for garbage again and
-        # again costs more than a request does.
-        gc.collect()
-        gc.freeze()
-        yield state
+    subscriber, calls = state.subscriber, state.worker_calls
+    loops = (subscriber.run(), state.jobs.run(), calls.results.run(), _write_last_uses(state))
+    with (
+        subscriber.listening(partial(finished_jobs.hear, state.jobs)),
+        subscriber.listening(calls.hear),
+    ):
+        async with background_loops(*loops):
+            # Everything made so far stays until the process ends; searching it for garbage again
+            # and again costs more than a request does.
+            gc.collect()
+            gc.freeze()
+            yield state
     gc.unfreeze()
     with suppress(psycopg2.Error):
         state.last_uses.write(resources.database)
-    await state.worker_calls.aclose()
+    await calls.aclose()
     await state.challenges.aclose()
     await redis.aclose()
     state.rate_limiter.close()
@@ -190,17 +194,6 @@ def _state(resources: Resources, redis: Redis) -> State:
         hashing_pool=HashingPool(),
         rate_limiter=RateLimiter(settings),
     )
-
-
-@asynccontextmanager
-async def _background_work(state: State) -> AsyncIterator[None]:
-    """Hear notifications, fulfil waiting requests and write last uses while the block lasts."""
-    subscriber, calls = state.subscriber, state.worker_calls
-    on_job = partial(finished_jobs.hear, state.jobs)
-    with subscriber.listening(on_job), subscriber.listening(calls.hear):
-        loops = (subscriber.run(), state.jobs.run(), calls.results.run(), _write_last_uses(state))
-        async with background_loops(*loops):
-            yield
 
 
 async def _write_last_uses(state: State) -> None:

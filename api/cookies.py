@@ -55,16 +55,11 @@ class Cookies:
 
 
 def cookies_of(settings: Settings) -> Cookies:
-    # Browsers accept Secure cookies over TLS only, and a trial on one's own machine has no TLS.
-    secure = not (settings.public_url.scheme == "http" and _is_loopback(settings))
-    return Cookies("__Host-" if secure else "", secure)
-
-
-def _is_loopback(settings: Settings) -> bool:
     host = (settings.public_url.host or "").strip("[]")
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
     try:
-        return ip_address(host).is_loopback
+        is_loopback = ip_address(host).is_loopback
     except ValueError:
-        return False
+        is_loopback = host == "localhost" or host.endswith(".localhost")
+    # Browsers accept Secure cookies over TLS only, and a trial on one's own machine has no TLS.
+    secure = not (settings.public_url.scheme == "http" and is_loopback)
+    return Cookies("__Host-" if secure else "", secure)

@@ -19,15 +19,8 @@ from api.pages.problems import is_for_browser, problem_page
 from api.request_ids import current_request_id
 from core.errors import DomainError, FieldProblem, Kind, TransientError
 from core.logging import get_logger
+from core.refusals import requests as refusals
 from core.refusals.access import AUTH_INVALID_API_KEY
-from core.refusals.requests import (
-    BODY_INVALID,
-    BODY_NOT_JSON,
-    REQUEST_INVALID,
-    ROUTE_METHOD_NOT_ALLOWED,
-    ROUTE_NOT_FOUND,
-    SERVICE_UNAVAILABLE,
-)
 
 log = get_logger(__name__)
 
@@ -51,7 +44,7 @@ STATUS_OF = {
     Kind.DAMAGED: 500,
 }
 # The router's own errors, by status.
-_ROUTING = {404: ROUTE_NOT_FOUND, 405: ROUTE_METHOD_NOT_ALLOWED}
+_ROUTING = {404: refusals.ROUTE_NOT_FOUND, 405: refusals.ROUTE_METHOD_NOT_ALLOWED}
 
 
 def problem_response(error: DomainError) -> Response:
@@ -59,19 +52,15 @@ def problem_response(error: DomainError) -> Response:
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
-    if challenge := _challenge(error):
+    if error.kind is Kind.UNAUTHENTICATED or error.needed_scope is not None:
+        # What is wrong with the credentials (RFC 6750, 3).
+        challenge = 'Bearer realm="pressroom"'
+        if error.needed_scope is not None:
+            challenge += f', error="insufficient_scope", scope="{error.needed_scope}"'
+        elif error.code == AUTH_INVALID_API_KEY.code:
+            challenge += ', error="invalid_token"'
         headers["WWW-Authenticate"] = challenge
     return _reply(STATUS_OF[error.kind], error.code, error.message, headers, error.problems)
-
-
-def _challenge(error: DomainError) -> str | None:
-    """``WWW-Authenticate``: what is wrong with the credentials (RFC 6750, 3)."""
-    realm = 'Bearer realm="pressroom"'
-    if error.needed_scope is not None:
-        return f'{realm}, error="insufficient_scope", scope="{error.needed_scope}"'
-    if error.code == AUTH_INVALID_API_KEY.code:
-        return f'{realm}, error="invalid_token"'
-    return realm if error.kind is Kind.UNAUTHENTICATED else None
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -146,45 +135,38 @@ async def _http_exception(request: Request, error: Exception) -> Response:
         return internal_error()
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = _allowed(request)
+        # Every method of the path; the router's own header names only those of one route.
+        path = request.scope["path"]
+        methods = {
+            method
+            for route in iter_route_contexts(request.app.routes)
+            if isinstance(route.original_route, APIRoute) and route.path_regex.match(path)
+            for method in route.methods or ()
+        }
+        headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
     refusal = _ROUTING.get(error.status_code)
     code = refusal.code if refusal else f"http.{error.status_code}"
     return _reply(error.status_code, code, str(error.detail), headers)
 
 
-def _allowed(request: Request) -> str:
-    """Every method of the path; the router's own header names only those of one route."""
-    path = request.scope["path"]
-    methods = {
-        method
-        for route in iter_route_contexts(request.app.routes)
-        if isinstance(route.original_route, APIRoute) and route.path_regex.match(path)
-        for method in route.methods or ()
-    }
-    return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
-
-
 async def _unreachable(_: Request, error: Exception) -> Response:
     log.warning("dependency.unreachable", reason=f"{type(error).__name__}: {error}")
-    return problem_response(SERVICE_UNAVAILABLE())
+    return problem_response(refusals.SERVICE_UNAVAILABLE())
 
 
 async def _validation_error(_: Request, error: Exception) -> Response:
     """400 for a bad path or query value and for a body that is no JSON; 422 for any other body."""
     assert isinstance(error, RequestValidationError)
     found = error.errors()
-    problems = tuple(FieldProblem(_place(item["loc"]), item["type"], item["msg"]) for item in found)
+    problems = []
+    for item in found:
+        # ``body.members[3].email`` for ``("body", "members", 3, "email")``.
+        parts = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in item["loc"])
+        place = "".join(parts).removeprefix(".")
+        problems.append(FieldProblem(place, item["type"], item["msg"]))
     if any(item["type"] == "json_invalid" for item in found):
-        return problem_response(BODY_NOT_JSON(problems=problems))
+        return problem_response(refusals.BODY_NOT_JSON(problems=tuple(problems)))
     in_body = all(item["loc"][0] == "body" for item in found)
-    first = problems[0]
-    refusal = BODY_INVALID if in_body else REQUEST_INVALID
-    return problem_response(refusal(field=first.field, rule=first.message, problems=problems))
-
-
-def _place(location: tuple[str | int, ...]) -> str:
-    """``body.members[3].email`` for ``("body", "members", 3, "email")``."""
-    text = str(location[0])
-    for part in location[1:]:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return text
+    refusal = refusals.BODY_INVALID if in_body else refusals.REQUEST_INVALID
+    rule, place = problems[0].message, problems[0].field
+    return problem_response(refusal(place=place, rule=rule, problems=tuple(problems)))

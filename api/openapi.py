@@ -88,10 +88,19 @@ def json_request_body(
 def refuses(*refusals: Refusal) -> Responses:
     """The ``responses`` of a route that can answer with these refusals."""
     responses: Responses = {}
+    _add_refusals(responses, *refusals)
+    return responses
+
+
+def _add_refusals(responses: Responses, *refusals: Refusal) -> None:
+    """Document these refusals beside those that are there already for the same status."""
     for refusal in refusals:
         status, sentence = STATUS_OF[refusal.kind], refusal.documented
-        response = responses.setdefault(status, _problem_response(status))
-        _examples(response)[refusal.code] = {
+        problem = {"schema": {"$ref": _REF}, "examples": {}}
+        new = {"description": "", "content": {"application/problem+json": problem}}
+        response = responses.setdefault(str(status), new)
+        examples = response["content"]["application/problem+json"]["examples"]
+        examples[refusal.code] = {
             "summary": sentence,
             "value": {
                 "status": status,
@@ -100,9 +109,7 @@ def refuses(*refusals: Refusal) -> Responses:
                 "message": sentence,
             },
         }
-    for response in responses.values():
-        response["description"] = "; ".join(f"`{code}`" for code in _examples(response))
-    return responses
+        response["description"] = "; ".join(f"`{code}`" for code in examples)
 
 
 def document(app: FastAPI, *, api_key_header: str) -> dict[str, Any]:
@@ -113,8 +120,13 @@ def document(app: FastAPI, *, api_key_header: str) -> dict[str, Any]:
             description=DESCRIPTION.replace("X-API-Key", api_key_header),
             routes=app.routes,
         )
-        components = schema.setdefault("components", {})
-        _add_problem_schemas(components.setdefault("schemas", {}))
+        components = schema["components"]
+        for unused in ("HTTPValidationError", "ValidationError"):
+            components["schemas"].pop(unused, None)
+        for model in (Problem, FieldProblemSchema):
+            defined = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            defined.pop("$defs", None)
+            components["schemas"][model.__name__] = defined
         components["securitySchemes"] = {
             "bearer": {"type": "http", "scheme": "bearer"},
             "apiKey": {"type": "apiKey", "in": "header", "name": api_key_header},
@@ -145,58 +157,23 @@ def access_of(route: RouteContext) -> Access | None:
     return declared[0] if len(declared) == 1 else None
 
 
-def _add_problem_schemas(schemas: dict[str, Any]) -> None:
-    for model in (Problem, FieldProblemSchema):
-        schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-        schema.pop("$defs", None)
-        schemas[model.__name__] = schema
-    for unused in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(unused, None)
-
-
 def _complete(path: dict[str, Any], route: RouteContext) -> None:
     access = access_of(route)
     for method in route.methods or ():
         operation = path[method.lower()]
-        _replace_validation_error(operation)
+        responses = operation["responses"]
+        # FastAPI's own 422: ours are 400 for path and query, and 422 for JSON bodies.
+        if "application/json" in responses.get("422", {}).get("content", {}):
+            del responses["422"]
+        if "parameters" in operation:
+            _add_refusals(responses, REQUEST_INVALID)
+        if "application/json" in operation.get("requestBody", {}).get("content", {}):
+            _add_refusals(responses, BODY_NOT_JSON, BODY_INVALID)
         if "requestBody" in operation:
-            limit = body_limit_of(route.path_format or "")
-            _add_refusals(operation["responses"], limit.refusal)
+            _add_refusals(responses, body_limit_of(route.path_format or "").refusal)
         if access and access.stranger:
-            _add_refusals(operation["responses"], RATE_LIMITED)
-        operation["security"] = access.security() if access else []
+            _add_refusals(responses, RATE_LIMITED)
+        operation["security"] = access.security if access else []
         if access and not access.public:
-            operation["description"] += f"\n\n{access.credential()}"
-            _add_refusals(operation["responses"], *access.refusals())
-
-
-def _add_refusals(responses: dict[str, Any], *refusals: Refusal) -> None:
-    """Document these refusals beside those that the route itself declares for the same status."""
-    for status, response in refuses(*refusals).items():
-        known = responses.setdefault(str(status), response)
-        if known is not response:
-            _examples(known).update(_examples(response))
-            known["description"] = "; ".join(f"`{code}`" for code in _examples(known))
-
-
-def _examples(response: dict[str, Any]) -> dict[str, Any]:
-    examples: dict[str, Any] = response["content"]["application/problem+json"]["examples"]
-    return examples
-
-
-def _replace_validation_error(operation: dict[str, Any]) -> None:
-    """Replace FastAPI's own 422: ours are 400 for path and query, and 422 for JSON bodies."""
-    responses = operation["responses"]
-    if "application/json" in responses.get("422", {}).get("content", {}):
-        del responses["422"]
-    if "parameters" in operation:
-        _add_refusals(responses, REQUEST_INVALID)
-    if "application/json" in operation.get("requestBody", {}).get("content", {}):
-        _add_refusals(responses, BODY_NOT_JSON, BODY_INVALID)
-
-
-def _problem_response(status: int) -> dict[str, Any]:
-    return {
-        "description": str(status),
-        "content": {"application/problem+json": {"schema": {"$ref": _REF}, "examples": {}}},
-    }
+            operation["description"] += f"\n\n{access.credential}"
+            _add_refusals(responses, *access.refusals)

@@ -38,27 +38,20 @@ class FieldProblem:
     message: str
 
 
+@dataclass(eq=False)
 class DomainError(Exception):
     """A refusal the caller can act on. ``message`` names the rule and the place, never a secret."""
 
-    def __init__(
-        self,
-        kind: Kind,
-        code: str,
-        message: str,
-        *,
-        retry_after: int | None = None,
-        problems: tuple[FieldProblem, ...] = (),
-        needed_scope: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.code = code
-        self.message = message
-        self.retry_after = retry_after
-        self.problems = problems
-        # What a credential would need for it not to be refused.
-        self.needed_scope = needed_scope
+    kind: Kind
+    code: str
+    message: str
+    retry_after: int | None = None
+    problems: tuple[FieldProblem, ...] = ()
+    # What a credential would need for it not to be refused.
+    needed_scope: str | None = None
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class TransientError(Exception):

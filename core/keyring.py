@@ -41,7 +41,19 @@ class Keyring:
     @classmethod
     def parse(cls, text: str) -> "Keyring":
         """Read ``id:base64url[,…]``; raises ``ValueError`` that names the entry, not its secret."""
-        return cls([_parse_key(entry.strip()) for entry in text.split(",") if entry.strip()])
+        keys = []
+        for entry in filter(None, map(str.strip, text.split(","))):
+            key_id, _, encoded = entry.partition(":")
+            if not _KEY_ID.match(key_id):
+                raise ValueError("each key is written id:base64url, the id 1-16 of [A-Za-z0-9_-]")
+            try:
+                secret = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+            except binascii.Error as error:
+                raise ValueError(f"key {key_id!r} is not base64url") from error
+            if len(secret) < MIN_KEY_BYTES:
+                raise ValueError(f"key {key_id!r} is shorter than {MIN_KEY_BYTES} bytes")
+            keys.append(Key(key_id, secret))
+        return cls(keys)
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._keys.values())
@@ -98,16 +110,3 @@ class Signer:
 
 def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def _parse_key(entry: str) -> Key:
-    key_id, _, encoded = entry.partition(":")
-    if not _KEY_ID.match(key_id):
-        raise ValueError("each key is written id:base64url, the id 1-16 of [A-Za-z0-9_-]")
-    try:
-        secret = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
-    except binascii.Error as error:
-        raise ValueError(f"key {key_id!r} is not base64url") from error
-    if len(secret) < MIN_KEY_BYTES:
-        raise ValueError(f"key {key_id!r} is shorter than {MIN_KEY_BYTES} bytes")
-    return Key(key_id, secret)

@@ -35,15 +35,9 @@ def configure_logging(settings: Settings) -> None:
         foreign_pre_chain=shared,
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
     )
-    _install(formatter, settings.log_level.upper())
-
-
-def _install(formatter: logging.Formatter, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
-    root = logging.getLogger()
-    root.handlers = [handler]
-    root.setLevel(level)
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     # These servers bring their own handlers; with ours alone every line has one format.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "tornado"):
         logger = logging.getLogger(name)

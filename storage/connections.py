@@ -4,6 +4,7 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 import psycopg2
 from psycopg2.extensions import connection
@@ -36,27 +37,24 @@ class ConnectionPool:
                 opened = self._connect()
                 opened.autocommit = True
                 return opened
-            if _is_alive(idle, time.monotonic() - used_at):
+            idle_seconds = time.monotonic() - used_at
+            if idle_seconds < IN_USE_SECONDS or (
+                not peer_closed(idle) and (idle_seconds < TRUSTED_IDLE_SECONDS or _answers(idle))
+            ):
                 return idle
             idle.close()
 
     def give_back(self, used: connection) -> None:
         if not used.closed:
             self._idle.append((used, time.monotonic()))
-        self._close_unneeded()
+        # An IndexError: another thread took the last one.
+        with suppress(IndexError):
+            if self._idle[0][1] < time.monotonic() - _KEPT_IDLE_SECONDS:
+                self._idle.popleft()[0].close()
 
     def close(self) -> None:
         while self._idle:
             self._idle.pop()[0].close()
-
-    def _close_unneeded(self) -> None:
-        long_ago = time.monotonic() - _KEPT_IDLE_SECONDS
-        try:
-            if self._idle[0][1] < long_ago:
-                self._idle.popleft()[0].close()
-        except IndexError:
-            # Another thread took the last one.
-            pass
 
 
 def peer_closed(idle: connection) -> bool:
@@ -64,12 +62,6 @@ def peer_closed(idle: connection) -> bool:
     poll = select.poll()
     poll.register(idle.fileno(), select.POLLIN)
     return bool(poll.poll(0))
-
-
-def _is_alive(idle: connection, idle_seconds: float) -> bool:
-    if idle_seconds < IN_USE_SECONDS:
-        return True
-    return not peer_closed(idle) and (idle_seconds < TRUSTED_IDLE_SECONDS or _answers(idle))
 
 
 def _answers(idle: connection) -> bool:

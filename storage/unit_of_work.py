@@ -52,13 +52,9 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
             self.session.close()
         if exc_type is None:
             for action in self._after_commit:
-                _attempt(action)
-
-
-def _attempt(action: Callable[[], object]) -> None:
-    try:
-        action()
-    except TransientError as error:
-        log.warning("after_commit.failed", reason=str(error))
-    except Exception:  # the commit stands: a bug in its follow-up must not look like its failure
-        log.exception("after_commit.broke")
+                try:
+                    action()
+                except TransientError as error:
+                    log.warning("after_commit.failed", reason=str(error))
+                except Exception:  # the commit stands: a bug in its follow-up is no failure of it
+                    log.exception("after_commit.broke")

@@ -73,6 +73,9 @@ def _work(context: WorkerContext, lease: Lease, work: JobWork) -> None:
 
 
 def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
+    # psycopg2 has several exceptions for a connection that broke; SQLAlchemy knows them all.
+    is_cut = isinstance(error, DBAPIError) and error.connection_invalidated
+    may_pass = is_cut or isinstance(error, _MAY_PASS)
     with resources.unit_of_work() as uow:
         match error:
             case LeaseLost():
@@ -83,24 +86,15 @@ def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
                 leases.fail(uow, lease, error)
             case SoftTimeLimitExceeded():
                 leases.fail(uow, lease, JOB_TOO_SLOW())
-            case _ if _may_pass(error) and lease.retries < kind_named(lease.kind).max_retries:
+            case _ if may_pass and lease.retries < kind_named(lease.kind).max_retries:
                 log.warning("job.retried", reason=str(error))
-                leases.retry_later(uow, lease, _backoff(lease.retries))
+                # Half of it random, so that jobs that failed together don't return together.
+                longest = min(_MIN_RETRY_SECONDS * 2 ** min(lease.retries, 10), _MAX_RETRY_SECONDS)
+                seconds = random.uniform(longest / 2, longest)  # noqa: S311 - no secret
+                leases.retry_later(uow, lease, timedelta(seconds=seconds))
             case _:
                 log.error("job.broke", exc_info=error)
                 leases.fail(uow, lease, JOB_BROKE())
-
-
-def _may_pass(error: Exception) -> bool:
-    # psycopg2 has several exceptions for a connection that broke; SQLAlchemy knows them all.
-    cut = isinstance(error, DBAPIError) and error.connection_invalidated
-    return cut or isinstance(error, _MAY_PASS)
-
-
-def _backoff(retries: int) -> timedelta:
-    """Exponential, half of it random, so that jobs that failed together don't return together."""
-    longest = min(_MIN_RETRY_SECONDS * 2 ** min(retries, 10), _MAX_RETRY_SECONDS)
-    return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret
 
 
 @contextmanager

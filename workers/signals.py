@@ -13,14 +13,10 @@ from workers.context import ProcessContext
 
 
 def connect(process: ProcessContext) -> None:
-    signals.setup_logging.connect(_set_up_logging)
+    signals.setup_logging.connect(lambda **_: configure_logging(load_settings()), weak=False)
     signals.worker_before_create_process.connect(_keep_shared)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
     signals.worker_ready.connect(partial(_say_ready, process), weak=False)
-
-
-def _set_up_logging(**_: Any) -> None:
-    configure_logging(load_settings())
 
 
 def _keep_shared(**_: Any) -> None:

@@ -19,13 +19,18 @@ _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()
 _round = threading.Lock()
+_waited: list[bool] = []
 
 
 def connect(app: Celery) -> None:
     app.steps["worker"].add(SweepStep)
     signals.worker_shutting_down.connect(lambda **_: _stopping.set(), weak=False)
     # A pool process forked during a round would inherit locks that no thread releases.
-    os.register_at_fork(before=_await_round, after_in_parent=_go_on, after_in_child=_go_on)
+    os.register_at_fork(
+        before=lambda: _waited.append(_round.acquire(timeout=_MAX_FORK_WAIT_SECONDS)),
+        after_in_parent=_go_on,
+        after_in_child=_go_on,
+    )
 
 
 class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
@@ -50,13 +55,6 @@ def _sweep_until_stopped() -> None:
             except Exception as error:  # noqa: BLE001 - the next round must come in any case
                 log.warning("sweep.failed", reason=f"{type(error).__name__}: {error}")
     resources.close()
-
-
-_waited: list[bool] = []
-
-
-def _await_round() -> None:
-    _waited.append(_round.acquire(timeout=_MAX_FORK_WAIT_SECONDS))
 
 
 def _go_on() -> None:

@@ -4,13 +4,8 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from api.access.browsers import CSRF_FIELD
-from api.access.identity import (
-    client_address,
-    count_anonymous,
-    count_trace,
-    identify_and_count,
-)
+from api.access.browsers import CSRF_FIELD, client_address
+from api.access.identity import count_anonymous, count_trace, identify_and_count
 from api.bodies.forms import FormOrJsonBody
 from api.limits.rate_limits import RateLimitName
 from api.request_ids import current_request_id

@@ -69,6 +69,12 @@ def local_path(sent: object) -> str | None:
     return None if parts.scheme or parts.netloc else sent
 
 
+def client_address(request: Request) -> str | None:
+    """The IP address of the caller."""
+    # Behind a trusted proxy, the server has put the proxy's client here already.
+    return request.client.host if request.client else None
+
+
 def browser_name(user_agent: str | None) -> str | None:
     """A name by which a person recognises their browser, such as "Firefox on Linux"."""
     text = (user_agent or "")[:1000]

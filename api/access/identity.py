@@ -3,8 +3,9 @@
 from fastapi import Request
 
 from api.access import browsers
+from api.access.page_sessions import page_session
 from api.limits.rate_limits import RateLimitName, rate_key_of_address, rate_key_of_caller
-from api.state import State, state_of
+from api.state import state_of
 from core.errors import DomainError, Kind
 from core.refusals.access import AUTH_CREDENTIALS_DISAGREE, AUTH_SCHEME_UNKNOWN
 from core.secret_form import ACCESS_TOKEN
@@ -40,13 +41,8 @@ def identify_and_count(
 
 def count_anonymous(request: Request, rate: RateLimitName | None) -> None:
     if rate is not None:
-        key = rate_key_of_address(client_address(request))
+        key = rate_key_of_address(browsers.client_address(request))
         state_of(request).rate_limiter.count(request.scope, rate, key)
-
-
-def client_address(request: Request) -> str | None:
-    # Behind a trusted proxy, the server has put the proxy's client here already.
-    return request.client.host if request.client else None
 
 
 def count_trace(request: Request, token: str) -> bool:
@@ -72,50 +68,30 @@ def identify(request: Request, csrf_token: object = None) -> Caller | None:
     field of a form, if the request is one.
     """
     state = state_of(request)
-    sent = _credentials(request, state.resources.settings.api_key_header)
-    cookie = browsers.session_cookie(request, state)
-    if len(sent) > 1:
-        raise AUTH_CREDENTIALS_DISAGREE()
-    if sent:
-        caller = _by_secret(state, sent.pop())
-        if cookie is not None:
-            _require_same_person(state, cookie, caller)
-        return caller
-    if cookie is None:
-        return None
-    caller = _by_cookie(state, cookie)
-    if request.method not in browsers.SAFE_METHODS:
-        browsers.require_csrf(request, state, cookie, csrf_token)
-    return caller
-
-
-def _by_secret(state: State, secret: str) -> Caller:
-    database = state.resources.database
-    if secret.startswith(ACCESS_TOKEN.prefix):
-        return tokens.authenticate(database, state.resources.keyring, secret)
-    return api_keys.authenticate(database, state.last_uses, state.resources.keyring, secret)
-
-
-def _by_cookie(state: State, cookie: str) -> Caller:
-    database = state.resources.database
-    return sessions.authenticate(database, state.resources.keyring, cookie)
-
-
-def _require_same_person(state: State, cookie: str, caller: Caller) -> None:
-    try:
-        member = _by_cookie(state, cookie)
-    except DomainError:
-        # Browsers go on sending the cookie of a session that has ended: ignore it.
-        return
-    if member.user_id != caller.user_id:
-        raise AUTH_CREDENTIALS_DISAGREE()
-
-
-def _credentials(request: Request, api_key_header: str) -> set[str]:
-    sent = set(request.headers.getlist(api_key_header))
+    database, keyring = state.resources.database, state.resources.keyring
+    sent = set(request.headers.getlist(state.resources.settings.api_key_header))
     for header in request.headers.getlist("authorization"):
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise AUTH_SCHEME_UNKNOWN()
         sent.add(token.strip())
-    return sent
+    if len(sent) > 1:
+        raise AUTH_CREDENTIALS_DISAGREE()
+    if not sent:
+        cookie = browsers.session_cookie(request, state)
+        if cookie is None:
+            return None
+        caller = sessions.authenticate(database, keyring, cookie)
+        if request.method not in browsers.SAFE_METHODS:
+            browsers.require_csrf(request, state, cookie, csrf_token)
+        return caller
+    [secret] = sent
+    if secret.startswith(ACCESS_TOKEN.prefix):
+        caller = tokens.authenticate(database, keyring, secret)
+    else:
+        caller = api_keys.authenticate(database, state.last_uses, keyring, secret)
+    # Browsers go on sending the cookie of a session that has ended, which is none here.
+    member = page_session(request, state)
+    if member is not None and member.user_id != caller.user_id:
+        raise AUTH_CREDENTIALS_DISAGREE()
+    return caller

@@ -14,14 +14,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from api.access import browsers
-from api.access.browsers import (
-    CSRF_FIELD,
-    browser_name,
-    form_cookie_value,
-    require_csrf,
-    session_cookie,
-)
-from api.access.identity import client_address
+from api.access.browsers import CSRF_FIELD, browser_name, client_address, require_csrf
 from api.bodies.forms import FormOrJsonBodyOf
 from api.pages.frame import page, redirect
 from api.state import State, state_of
@@ -66,12 +59,12 @@ class PageSession:
 
 def page_session(request: Request, state: State) -> PageSession | None:
     """The session of this browser; ``None`` when no person is logged in."""
-    cookie = session_cookie(request, state)
+    cookie = browsers.session_cookie(request, state)
     if cookie is None:
         return None
-    database = state.resources.database
+    resources = state.resources
     try:
-        caller = sessions.authenticate(database, state.resources.keyring, cookie)
+        caller = sessions.authenticate(resources.database, resources.keyring, cookie)
     except DomainError:
         return None
     return PageSession(caller, cookie)
@@ -116,7 +109,7 @@ def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
 def anonymous_page(
     request: Request, state: State, template: str, *, status: int = 200, **values: Any
 ) -> Response:
-    value = form_cookie_value(request, state)
+    value = browsers.form_cookie_value(request, state)
     reply = _page(state, value, template, status, values)
     state.cookies.keep_form(reply, value)
     return reply

@@ -5,8 +5,10 @@ A test fails for a route that declares none, and for a route that answers withou
 that it declares.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from functools import cache, partial
+from typing import Any
 
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
@@ -14,13 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from api.access.identity import count_anonymous, count_trace, identify_and_count
 from api.limits.rate_limits import RateLimitName
 from api.state import state_of
-from core.refusals.access import (
-    AUTH_CREDENTIALS_MISSING,
-    AUTH_CREDENTIALS_OR_TRACE_MISSING,
-    AUTH_INSUFFICIENT_SCOPE,
-    AUTH_INVALID_API_KEY,
-    AUTH_RESTRICTED_CREDENTIAL,
-)
+from core.refusals import access as refusals
 from core.refusals.mailing import TRACE_INVALID
 from core.refusals.refusal import Refusal
 from core.scopes import Scope
@@ -30,194 +26,48 @@ from services.access.caller import Caller, require_scope
 Security = list[dict[str, list[str]]]
 
 
-@runtime_checkable
-class Access(Protocol):
+@dataclass(frozen=True, eq=False)
+class Access:
     """A route's dependency; its value is the caller, or ``None`` when the request has none.
 
     Attributes:
+        credential: a sentence for the OpenAPI document: which credential is needed.
+        check: finds the caller and counts the call, which blocks for the database; ``None``: the
+            route does both (``actors``).
+        stranger: the limit by address for calls without credentials; ``None``: no limit.
         public: whether credentials are ignored.
         or_trace: whether a trace id may stand for credentials.
     """
 
-    public: ClassVar[bool]
-    or_trace: ClassVar[bool]
-
-    @property
-    def stranger(self) -> RateLimitName | None:
-        """The limit by address for calls without credentials; ``None``: no limit."""
-
-    async def __call__(self, request: Request) -> Caller | None: ...
-
-    def credential(self) -> str:
-        """A sentence for the OpenAPI document: which credential is needed."""
-
-    def refusals(self) -> list[Refusal]: ...
-
-    def security(self) -> Security: ...
-
-
-@dataclass(frozen=True)
-class Public:
-    """Credentials are ignored. With ``by_trace``, calls count against their trace id's person."""
-
+    credential: str
+    refusals: list[Refusal]
+    security: Security
+    check: Callable[[Request], Caller | None] | None
     stranger: RateLimitName | None = RateLimitName.ANONYMOUS
-    by_trace: bool = False
-    public: ClassVar[bool] = True
-    or_trace: ClassVar[bool] = False
-
-    async def __call__(self, request: Request) -> None:
-        if self.stranger and state_of(request).rate_limiter.counts(self.stranger):
-            await run_in_threadpool(self._count, request)
-
-    def _count(self, request: Request) -> None:
-        trace = request.query_params.get("trace_id") if self.by_trace else None
-        if trace is None or not count_trace(request, trace):
-            count_anonymous(request, self.stranger)
-
-    def credential(self) -> str:
-        return ""
-
-    def refusals(self) -> list[Refusal]:
-        return []
-
-    def security(self) -> Security:
-        return []
-
-
-@dataclass(frozen=True)
-class OptionalCredential:
-    """A caller with any credential, or without one."""
-
-    stranger: RateLimitName | None = RateLimitName.LOGIN
-    public: ClassVar[bool] = False
-    or_trace: ClassVar[bool] = False
+    public: bool = False
+    or_trace: bool = False
 
     async def __call__(self, request: Request) -> Caller | None:
-        return await run_in_threadpool(identify_and_count, request, self.stranger)
-
-    def credential(self) -> str:
-        return "Credential: none needed; any is taken."
-
-    def refusals(self) -> list[Refusal]:
-        return [AUTH_INVALID_API_KEY]
-
-    def security(self) -> Security:
-        return [{}, *_every_scheme()]
-
-
-@dataclass(frozen=True)
-class AnyCredential:
-    """A caller with any credential. ``sentence`` names a scope that only the service can check."""
-
-    sentence: str = "Scope: any credential."
-    stranger: ClassVar[RateLimitName | None] = RateLimitName.ANONYMOUS
-    public: ClassVar[bool] = False
-    or_trace: ClassVar[bool] = False
-
-    async def __call__(self, request: Request) -> Caller:
-        return await run_in_threadpool(_identified, request)
-
-    def credential(self) -> str:
-        return self.sentence
-
-    def refusals(self) -> list[Refusal]:
-        return [AUTH_CREDENTIALS_MISSING, AUTH_INVALID_API_KEY]
-
-    def security(self) -> Security:
-        return _every_scheme()
-
-
-@dataclass(frozen=True)
-class ScopedCredential:
-    """A caller whose credential has the scope."""
-
-    scope: Scope
-    stranger: ClassVar[RateLimitName | None] = RateLimitName.ANONYMOUS
-    public: ClassVar[bool] = False
-    or_trace: ClassVar[bool] = False
-
-    async def __call__(self, request: Request) -> Caller:
-        return await run_in_threadpool(self.authorise, request)
-
-    def authorise(self, request: Request) -> Caller:
-        """The caller, whose credential must have the scope; blocks for the database."""
-        caller = _identified(request)
-        require_scope(caller, self.scope)
-        return caller
-
-    def credential(self) -> str:
-        return f"Scope: `{self.scope}`."
-
-    def refusals(self) -> list[Refusal]:
-        insufficient = AUTH_INSUFFICIENT_SCOPE.filled(scope=self.scope)
-        return [AUTH_CREDENTIALS_MISSING, AUTH_INVALID_API_KEY, insufficient]
-
-    def security(self) -> Security:
-        # Only the operator grants the scope of deliveries, so no OAuth token has it.
-        if self.scope is Scope.DELIVERY:
-            return _own_schemes(self.scope)
-        return _every_scheme(self.scope)
-
-
-@dataclass(frozen=True)
-class ScopeOrTrace:
-    """A person's trace id, or a credential with the scope; ``actors`` checks which was sent."""
-
-    scope: Scope
-    stranger: ClassVar[RateLimitName | None] = RateLimitName.ANONYMOUS
-    public: ClassVar[bool] = False
-    or_trace: ClassVar[bool] = True
-
-    async def __call__(self, request: Request) -> None:
-        """Nothing to check here: the route identifies the principal, and counts the call."""
-
-    def credential(self) -> str:
-        return f"Credential: a trace id, or a login. Scope: `{self.scope}`."
-
-    def refusals(self) -> list[Refusal]:
-        insufficient = AUTH_INSUFFICIENT_SCOPE.filled(scope=self.scope)
-        return [
-            AUTH_CREDENTIALS_OR_TRACE_MISSING,
-            AUTH_INVALID_API_KEY,
-            TRACE_INVALID,
-            insufficient,
-        ]
-
-    def security(self) -> Security:
-        return [{}, *_every_scheme(self.scope)]
-
-
-@dataclass(frozen=True)
-class UnrestrictedCredential:
-    """A session or an unrestricted API key: a credential that may create and revoke others."""
-
-    stranger: ClassVar[RateLimitName | None] = RateLimitName.ANONYMOUS
-    public: ClassVar[bool] = False
-    or_trace: ClassVar[bool] = False
-
-    async def __call__(self, request: Request) -> Caller:
-        return await run_in_threadpool(self._authorise, request)
-
-    def _authorise(self, request: Request) -> Caller:
-        caller = _identified(request)
-        if not caller.unrestricted:
-            raise AUTH_RESTRICTED_CREDENTIAL()
-        return caller
-
-    def credential(self) -> str:
-        return "Credential: a session, or an API key without restriction to scopes."
-
-    def refusals(self) -> list[Refusal]:
-        return [AUTH_CREDENTIALS_MISSING, AUTH_INVALID_API_KEY, AUTH_RESTRICTED_CREDENTIAL]
-
-    def security(self) -> Security:
-        return _own_schemes()
+        if self.check is None:
+            return None
+        if self.public:
+            limits = state_of(request).rate_limiter
+            if self.stranger is None or not limits.counts(self.stranger):
+                return None
+        return await run_in_threadpool(self.check, request)
 
 
 def _identified(request: Request) -> Caller:
     caller = identify_and_count(request)
     if caller is None:
-        raise AUTH_CREDENTIALS_MISSING()
+        raise refusals.AUTH_CREDENTIALS_MISSING()
+    return caller
+
+
+def _unrestricted(request: Request) -> Caller:
+    caller = _identified(request)
+    if not caller.unrestricted:
+        raise refusals.AUTH_RESTRICTED_CREDENTIAL()
     return caller
 
 
@@ -229,25 +79,82 @@ def _every_scheme(*scopes: Scope) -> Security:
     return [*_own_schemes(*scopes), {"oauth2": [scope.value for scope in scopes]}]
 
 
-PUBLIC = Depends(Public())
+def _public(stranger: RateLimitName | None, *, by_trace: bool = False) -> Any:
+    """Credentials are ignored. With ``by_trace``, calls count against their trace id's person."""
+
+    def count(request: Request) -> None:
+        trace = request.query_params.get("trace_id") if by_trace else None
+        if trace is None or not count_trace(request, trace):
+            count_anonymous(request, stranger)
+
+    return Depends(Access("", [], [], count, stranger, public=True))
+
+
+_MISSING_OR_INVALID = [refusals.AUTH_CREDENTIALS_MISSING, refusals.AUTH_INVALID_API_KEY]
+
+
+def _any_credential(sentence: str) -> Any:
+    return Depends(Access(sentence, _MISSING_OR_INVALID, _every_scheme(), _identified))
+
+
+PUBLIC = _public(RateLimitName.ANONYMOUS)
 # For routes that a few addresses call for many people (a mail provider's image proxy, a CDN, a
 # payment provider), and for routes whose requests carry a secret or a signature.
-UNLIMITED = Depends(Public(stranger=None))
+UNLIMITED = _public(None)
 # For routes where a caller could guess passwords, or could make Pressroom mail other people.
-LOGIN = Depends(Public(stranger=RateLimitName.LOGIN))
-BY_LINK = Depends(Public(by_trace=True))
-OPTIONAL = Depends(OptionalCredential())
-ANY_CALLER = Depends(AnyCredential())
-UNRESTRICTED = Depends(UnrestrictedCredential())
-OF_JOB_KIND = Depends(AnyCredential("Scope: that of the job's kind, such as `attachment`."))
-OF_EXPORT_KIND = Depends(
-    AnyCredential("Scope: `subscription.read` for members, `delivery` for the roster.")
+LOGIN = _public(RateLimitName.LOGIN)
+BY_LINK = _public(RateLimitName.ANONYMOUS, by_trace=True)
+OPTIONAL = Depends(
+    Access(
+        "Credential: none needed; any is taken.",
+        [refusals.AUTH_INVALID_API_KEY],
+        [{}, *_every_scheme()],
+        partial(identify_and_count, stranger=RateLimitName.LOGIN),
+        RateLimitName.LOGIN,
+    )
+)
+# For routes whose scope only the service can check, the sentence names it.
+ANY_CALLER = _any_credential("Scope: any credential.")
+OF_JOB_KIND = _any_credential("Scope: that of the job's kind, such as `attachment`.")
+OF_EXPORT_KIND = _any_credential(
+    "Scope: `subscription.read` for members, `delivery` for the roster."
+)
+# A credential that may create and revoke others.
+UNRESTRICTED = Depends(
+    Access(
+        "Credential: a session, or an API key without restriction to scopes.",
+        [*_MISSING_OR_INVALID, refusals.AUTH_RESTRICTED_CREDENTIAL],
+        _own_schemes(),
+        _unrestricted,
+    )
 )
 
 
+@cache
 def requires_scope(scope: Scope) -> Any:
-    return Depends(ScopedCredential(scope))
+    """A caller whose credential has the scope."""
+
+    def authorised(request: Request) -> Caller:
+        caller = _identified(request)
+        require_scope(caller, scope)
+        return caller
+
+    insufficient = refusals.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope)
+    # Only the operator grants the scope of deliveries, so no OAuth token has it.
+    security = _own_schemes(scope) if scope is Scope.DELIVERY else _every_scheme(scope)
+    refused = [*_MISSING_OR_INVALID, insufficient]
+    return Depends(Access(f"Scope: `{scope}`.", refused, security, authorised))
 
 
+@cache
 def requires_scope_or_trace(scope: Scope) -> Any:
-    return Depends(ScopeOrTrace(scope))
+    """A person's trace id, or a credential with the scope; ``actors`` checks which was sent."""
+    refused = [
+        refusals.AUTH_CREDENTIALS_OR_TRACE_MISSING,
+        refusals.AUTH_INVALID_API_KEY,
+        TRACE_INVALID,
+        refusals.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope),
+    ]
+    sentence = f"Credential: a trace id, or a login. Scope: `{scope}`."
+    security = [{}, *_every_scheme(scope)]
+    return Depends(Access(sentence, refused, security, check=None, or_trace=True))

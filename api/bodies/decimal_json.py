@@ -1,6 +1,7 @@
 """JSON bodies whose numbers are money: read exactly, from the text that was sent."""
 
 import json
+import re
 import time
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
@@ -12,6 +13,8 @@ from api.bodies.media_types import is_json, without_byte_order_mark
 from core.refusals.requests import BODY_NO_JSON_TYPE, BODY_NOT_JSON, invalid_field
 
 _DIGITS_OF_64_BITS = 20
+# JSON can name NUL and half a character (a lone surrogate), which no stored text holds.
+_NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
 
 def read(content_type: str, body: bytes) -> dict[str, Any]:
@@ -25,7 +28,8 @@ def read(content_type: str, body: bytes) -> dict[str, Any]:
         parsed = json.loads(
             without_byte_order_mark(body).decode(),
             parse_float=_exact,
-            parse_int=_whole,
+            # Python refuses to read thousands of digits as an integer: they are JSON all the same.
+            parse_int=lambda text: int(text) if len(text) <= _DIGITS_OF_64_BITS else Decimal(text),
             parse_constant=_refuse_constant,
         )
     except (ValueError, RecursionError):
@@ -41,11 +45,6 @@ def _exact(text: str) -> Decimal:
     except InvalidOperation:
         # JSON, but with an exponent that no number here has.
         return Decimal("Infinity")
-
-
-def _whole(text: str) -> int | Decimal:
-    # Python refuses to read thousands of digits as an integer, and they are JSON all the same.
-    return int(text) if len(text) <= _DIGITS_OF_64_BITS else Decimal(text)
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -72,18 +71,9 @@ def optional_string(fields: dict[str, Any], name: str) -> str | None:
 def string(fields: dict[str, Any], name: str) -> str:
     """A required string; raises ``body.invalid``."""
     value = fields.get(name)
-    if not isinstance(value, str) or "\0" in value or not _is_whole(value):
+    if not isinstance(value, str) or _NO_CHARACTER.search(value):
         raise invalid_field(f"body.{name}", "must be a string without NUL characters and half ones")
     return value
-
-
-def _is_whole(value: str) -> bool:
-    """JSON can name half a character (a lone surrogate), which no text holds."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def optional_object(fields: dict[str, Any], name: str) -> dict[str, Any] | None:

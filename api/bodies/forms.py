@@ -12,14 +12,8 @@ from fastapi import Depends, Query, Request
 
 from api.bodies.media_types import FORM, MULTIPART, is_json, media_type, without_byte_order_mark
 from api.bodies.multipart import read_form
+from core.refusals import requests as refusals
 from core.refusals.mailing import TRACE_AMBIGUOUS
-from core.refusals.requests import (
-    BODY_INVALID,
-    BODY_MALFORMED_FORM,
-    BODY_NO_JSON_OR_FORM_TYPE,
-    BODY_NOT_JSON,
-    invalid_field,
-)
 
 MAX_FORM_FIELDS = 100
 # RFC 8058, 3.1: what a mail client's own unsubscribe button posts.
@@ -54,7 +48,7 @@ class FormOrJsonBody:
         if self.is_form and isinstance(value, str):
             value = boolean_of(value)
         if not isinstance(value, bool):
-            raise invalid_field(f"body.{name}", "must be true or false")
+            raise refusals.invalid_field(f"body.{name}", "must be true or false")
         return value
 
 
@@ -67,20 +61,16 @@ async def read_form_or_json(
 ) -> FormOrJsonBody:
     """Raises ``trace.ambiguous`` for two that differ, and the refusals of a malformed body."""
     fields, is_form = await _body_fields(request)
-    sent = {*request.query_params.getlist("trace_id"), *_trace_ids(fields)} - {""}
+    named = [value for name, value in fields if name == "trace_id" and value is not None]
+    if not all(isinstance(value, str) for value in named):
+        raise refusals.invalid_field("body.trace_id", "must be a string")
+    sent = {*request.query_params.getlist("trace_id"), *named} - {""}
     if len(sent) > 1:
         raise TRACE_AMBIGUOUS()
     return FormOrJsonBody(dict(fields), is_form, sent.pop() if sent else None)
 
 
 FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
-
-
-def _trace_ids(fields: BodyFields) -> set[str]:
-    named = [value for name, value in fields if name == "trace_id" and value is not None]
-    if not all(isinstance(value, str) for value in named):
-        raise invalid_field("body.trace_id", "must be a string")
-    return set(named)
 
 
 async def _body_fields(request: Request) -> tuple[BodyFields, bool]:
@@ -94,24 +84,21 @@ async def _body_fields(request: Request) -> tuple[BodyFields, bool]:
     if not body:
         return [], False
     if kind == FORM:
-        return _form_fields(body), True
-    if is_json(content_type):
-        return _json_fields(body), False
-    raise BODY_NO_JSON_OR_FORM_TYPE()
-
-
-def _form_fields(body: bytes) -> BodyFields:
-    try:
-        return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
-    except ValueError:
-        raise BODY_MALFORMED_FORM() from None
-
-
-def _json_fields(body: bytes) -> BodyFields:
+        try:
+            return form_pairs(body), True
+        except ValueError:
+            raise refusals.BODY_MALFORMED_FORM() from None
+    if not is_json(content_type):
+        raise refusals.BODY_NO_JSON_OR_FORM_TYPE()
     try:
         parsed = orjson.loads(without_byte_order_mark(body))
     except orjson.JSONDecodeError:
-        raise BODY_NOT_JSON() from None
+        raise refusals.BODY_NOT_JSON() from None
     if not isinstance(parsed, dict):
-        raise BODY_INVALID(field="body", rule="must be an object")
-    return list(parsed.items())
+        raise refusals.BODY_INVALID(place="body", rule="must be an object")
+    return list(parsed.items()), False
+
+
+def form_pairs(body: bytes) -> list[tuple[str, str]]:
+    """The fields of a form, repeated ones too; raises ``ValueError``."""
+    return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)

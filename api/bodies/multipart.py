@@ -38,7 +38,17 @@ async def read_form(request: Request) -> MultipartForm:
     encrypted leaves no plain bytes on a disk. Raises ``body.not_multipart``, ``body.malformed``.
     """
     form = MultipartForm()
-    parser = _parser(request.headers.get("content-type", ""), form)
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    boundary = options.get(b"boundary")
+    if kind != b"multipart/form-data" or not boundary:
+        raise BODY_NOT_MULTIPART()
+    parser = FormParser(
+        "multipart/form-data",
+        on_field=lambda part: form.fields.append((_text(part.field_name), part.value or b"")),
+        on_file=lambda part: form.files.append(_file(part)),
+        boundary=boundary,
+        config={"MAX_MEMORY_FILE_SIZE": float("inf")},
+    )
     try:
         async for chunk in request.stream():
             parser.write(chunk)
@@ -62,20 +72,6 @@ def file_named(form: MultipartForm, name: str) -> FilePart:
     if not files:
         raise ATTACHMENT_FILE_MISSING(part=name)
     return files[0]
-
-
-def _parser(content_type: str, form: MultipartForm) -> FormParser:
-    kind, options = parse_options_header(content_type)
-    boundary = options.get(b"boundary")
-    if kind != b"multipart/form-data" or not boundary:
-        raise BODY_NOT_MULTIPART()
-    return FormParser(
-        "multipart/form-data",
-        on_field=lambda part: form.fields.append((_text(part.field_name), part.value or b"")),
-        on_file=lambda part: form.files.append(_file(part)),
-        boundary=boundary,
-        config={"MAX_MEMORY_FILE_SIZE": float("inf")},
-    )
 
 
 def _file(part: object) -> FilePart:

@@ -1,32 +1,22 @@
 """Translates HTTP requests for the authorization server's service, and its answers to HTTP."""
 
+from contextlib import suppress
 from typing import Annotated
-from urllib.parse import parse_qsl
 
 from fastapi import Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from api.bodies.forms import MAX_FORM_FIELDS
+from api.bodies.forms import form_pairs
 from api.bodies.media_types import FORM, media_type
 from services.oauth.adapters import OAuthRequest, OAuthResponse
 
-Pairs = list[tuple[str, str]]
 
-
-async def _read_form(request: Request) -> Pairs:
-    """The fields of a form, repeated ones too; none of a body that is no form."""
-    if media_type(request.headers.get("content-type", "")) != FORM:
-        return []
-    try:
-        text = (await request.body()).decode()
-        return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
-    except ValueError:
-        return []
-
-
-async def _oauth_request(
-    request: Request, form: Annotated[Pairs, Depends(_read_form)]
-) -> OAuthRequest:
+async def _oauth_request(request: Request) -> OAuthRequest:
+    """With the fields of a form, repeated ones too; without any of a body that is no form."""
+    form: list[tuple[str, str]] = []
+    if media_type(request.headers.get("content-type", "")) == FORM:
+        with suppress(ValueError):
+            form = form_pairs(await request.body())
     header = ", ".join(request.headers.getlist("authorization"))
     return OAuthRequest(request.method, request.scope["path"], form, header or None)
 

@@ -9,15 +9,11 @@ from python_multipart import MultipartParser
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import parse_options_header
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Scope
 
 from api.middleware.body_limits import release_body
 from api.middleware.deadlines import extend_deadline
-from core.refusals.imports import (
-    IMPORT_EMPTY_FILE,
-    IMPORT_FILE_MISSING,
-    IMPORT_SEVERAL_FILES,
-    IMPORT_TOO_LARGE,
-)
+from core.refusals import imports as refusals
 from core.refusals.requests import BODY_CUT_SHORT, BODY_MALFORMED_UPLOAD
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.objects import ObjectStore
@@ -40,8 +36,12 @@ async def store_upload(
     ``import.too_large``.
     """
     arrived = ReceivedFile(prefix, filename)
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    content: AsyncIterator[bytes] = request.stream()
+    if kind == b"multipart/form-data":
+        content = _part(content, options.get(b"boundary", b""), arrived)
     try:
-        await _store(request, objects, arrived)
+        await _store(content, request.scope, PartWriter(objects, prefix), arrived)
     except BaseException:
         # BaseException: a sender who hangs up cancels this.
         await run_in_threadpool(remove_all, objects, prefix)
@@ -49,32 +49,26 @@ async def store_upload(
     return arrived
 
 
-async def _store(request: Request, objects: ObjectStore, arrived: ReceivedFile) -> None:
-    writer = PartWriter(objects, arrived.prefix)
+async def _store(
+    content: AsyncIterator[bytes], scope: Scope, writer: PartWriter, arrived: ReceivedFile
+) -> None:
     held = bytearray()
-    async for data in _content(request, arrived):
+    async for data in content:
         held += data
-        extend_deadline(request.scope)
+        extend_deadline(scope)
         arrived.size += len(data)
         if arrived.size > MAX_IMPORT_FILE_BYTES:
-            raise IMPORT_TOO_LARGE()
+            raise refusals.IMPORT_TOO_LARGE()
         if len(held) >= PART_BYTES:
             await run_in_threadpool(writer.write, bytes(held))
             held.clear()
         if not held:
             # Bytes outside of the file are not held.
-            release_body(request.scope)
+            release_body(scope)
     await run_in_threadpool(writer.write, bytes(held))
     await run_in_threadpool(writer.close)
     if not arrived.size:
-        raise IMPORT_EMPTY_FILE()
-
-
-def _content(request: Request, arrived: ReceivedFile) -> AsyncIterator[bytes]:
-    kind, options = parse_options_header(request.headers.get("content-type", ""))
-    if kind != b"multipart/form-data":
-        return request.stream()
-    return _part(request, options.get(b"boundary", b""), arrived)
+        raise refusals.IMPORT_EMPTY_FILE()
 
 
 @dataclass
@@ -93,13 +87,13 @@ class _Parts:
         return {
             "on_header_field": lambda data, start, end: self._name.extend(data[start:end]),
             "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
-            "on_header_end": self._on_header_end,
-            "on_part_data": self._on_part_data,
-            "on_part_end": self._on_part_end,
-            "on_end": self._on_end,
+            "on_header_end": self.on_header_end,
+            "on_part_data": self.on_part_data,
+            "on_part_end": self.on_part_end,
+            "on_end": self.on_end,
         }
 
-    def _on_header_end(self) -> None:
+    def on_header_end(self) -> None:
         if bytes(self._name).lower() == b"content-disposition":
             _, options = parse_options_header(bytes(self._value))
             self._in_file = options.get(b"name") == b"file" and b"filename" in options
@@ -109,26 +103,28 @@ class _Parts:
         self._name.clear()
         self._value.clear()
 
-    def _on_part_data(self, data: bytes, start: int, end: int) -> None:
+    def on_part_data(self, data: bytes, start: int, end: int) -> None:
         if self._in_file:
             self.data += data[start:end]
 
-    def _on_part_end(self) -> None:
+    def on_part_end(self) -> None:
         self._in_file = False
 
-    def _on_end(self) -> None:
+    def on_end(self) -> None:
         self.ended = True
 
 
-async def _part(request: Request, boundary: bytes, arrived: ReceivedFile) -> AsyncIterator[bytes]:
+async def _part(
+    body: AsyncIterator[bytes], boundary: bytes, arrived: ReceivedFile
+) -> AsyncIterator[bytes]:
     """The content of the part `file`, while it arrives."""
     parts = _Parts()
     try:
         parser = MultipartParser(boundary, parts.callbacks())  # type: ignore[arg-type]
-        async for chunk in request.stream():
+        async for chunk in body:
             parser.write(chunk)
             if parts.files > 1:
-                raise IMPORT_SEVERAL_FILES()
+                raise refusals.IMPORT_SEVERAL_FILES()
             yield bytes(parts.data)
             parts.data.clear()
     except MultipartParseError as error:
@@ -136,5 +132,5 @@ async def _part(request: Request, boundary: bytes, arrived: ReceivedFile) -> Asy
     if not parts.ended:
         raise BODY_CUT_SHORT()
     if not parts.files:
-        raise IMPORT_FILE_MISSING()
+        raise refusals.IMPORT_FILE_MISSING()
     arrived.filename = parts.filename or arrived.filename

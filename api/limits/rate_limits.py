@@ -12,7 +12,7 @@ from typing import Any
 from core.refusals.requests import RATE_LIMITED
 from core.settings import Settings
 from services.access.caller import Caller
-from storage.redis.rate_counters import RateCounters, RateLimitStatus, parse_limits
+from storage.redis.rate_counters import RateCounters, parse_limits
 
 # The smallest IPv6 network that a provider gives to one customer.
 _IPV6_PREFIX = 64
@@ -24,10 +24,6 @@ class RateLimitName(StrEnum):
     DEFAULT = "default"
     ANONYMOUS = "anonymous"
     LOGIN = "login"
-
-
-# The limits that hold even while Redis is away.
-_STRICT = frozenset({RateLimitName.LOGIN})
 
 
 class RateLimiter:
@@ -47,11 +43,24 @@ class RateLimiter:
         statuses = []
         for item in self._limits[rate]:
             status = self._counters.count(item, rate, key)
-            if status is None and rate in _STRICT:
+            # This limit holds even while Redis is away.
+            if status is None and rate is RateLimitName.LOGIN:
                 status = self._counters.count_here(item, rate, key)
             if status is not None:
                 statuses.append(status)
-        scope["pressroom.headers"].extend(_headers(rate, statuses))
+        if not statuses:
+            return
+        # draft-ietf-httpapi-ratelimit-headers
+        names = [rate if len(statuses) == 1 else f"{rate}-{each.window}" for each in statuses]
+        named = list(zip(names, statuses, strict=True))
+        policy = ", ".join(f'"{name}";q={each.limit};w={each.window}' for name, each in named)
+        left = ", ".join(
+            f'"{name}";r={max(each.remaining, 0)};t={each.reset}' for name, each in named
+        )
+        scope["pressroom.headers"] += [
+            (b"ratelimit-policy", policy.encode()),
+            (b"ratelimit", left.encode()),
+        ]
         exceeded = [each.reset for each in statuses if each.remaining < 0]
         if exceeded:
             raise RATE_LIMITED(retry_after=max(exceeded))
@@ -82,14 +91,3 @@ def rate_key_of_address(address: str | None) -> str:
     if parsed.ipv4_mapped:
         return str(parsed.ipv4_mapped)
     return str(ipaddress.ip_network((int(parsed), _IPV6_PREFIX), strict=False).network_address)
-
-
-def _headers(rate: RateLimitName, statuses: list[RateLimitStatus]) -> list[tuple[bytes, bytes]]:
-    """``RateLimit-Policy`` and ``RateLimit`` (draft-ietf-httpapi-ratelimit-headers)."""
-    if not statuses:
-        return []
-    names = [rate if len(statuses) == 1 else f"{rate}-{each.window}" for each in statuses]
-    named = list(zip(names, statuses, strict=True))
-    policy = ", ".join(f'"{name}";q={each.limit};w={each.window}' for name, each in named)
-    state = ", ".join(f'"{name}";r={max(each.remaining, 0)};t={each.reset}' for name, each in named)
-    return [(b"ratelimit-policy", policy.encode()), (b"ratelimit", state.encode())]

@@ -106,7 +106,12 @@ class BoundedBody:
         if self._complete:
             # The next message is the end of the connection, for which there is no deadline.
             return await self._receive()
-        message = await self._next()
+        left = self._deadline - asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(max(min(left, MAX_BODY_SILENCE_SECONDS), 0)):
+                message = await self._receive()
+        except TimeoutError:
+            self._refuse(BODY_TOO_SLOW)
         count = len(message.get("body", b""))
         self._read += count
         if self._read > self._limit.max_bytes:
@@ -122,14 +127,6 @@ class BoundedBody:
         self._budget.give_back(self._held)
         self._held = 0
 
-    async def _next(self) -> Message:
-        left = self._deadline - asyncio.get_running_loop().time()
-        try:
-            async with asyncio.timeout(max(min(left, MAX_BODY_SILENCE_SECONDS), 0)):
-                return await self._receive()
-        except TimeoutError:
-            self._refuse(BODY_TOO_SLOW)
-
     def _refuse(self, refusal: Refusal) -> NoReturn:
         self.refusal = refusal
         raise BodyRefused
@@ -141,9 +138,6 @@ class BodyLimitMiddleware:
         self._budget = BodyMemoryBudget(MAX_HELD_BODY_BYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         limit = body_limit_of(scope["path"])
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdigit():

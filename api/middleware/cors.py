@@ -9,13 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.pages.problems import mark_as_page
 
-_EXPOSED = (
-    "X-Request-ID",
-    "Location",
-    "Retry-After",
-    "Pressroom-Source",
-    "Idempotent-Replayed",
-)
+_EXPOSED = ("X-Request-ID", "Location", "Retry-After", "Pressroom-Source", "Idempotent-Replayed")
 
 
 class ApiCorsMiddleware:
@@ -35,10 +29,10 @@ class ApiCorsMiddleware:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].rstrip("/") in self._paths:
+        if scope["path"].rstrip("/") in self._paths:
             mark_as_page(scope)
             await self._app(scope, receive, send)
-        elif scope["type"] == "http" and all(name != b"origin" for name, _ in scope["headers"]):
+        elif all(name != b"origin" for name, _ in scope["headers"]):
             # The most frequent case: the answer only needs to say that it depends on the origin.
             scope["pressroom.headers"].append((b"vary", b"Origin"))
             await self._app(scope, receive, send)

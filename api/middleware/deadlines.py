@@ -18,9 +18,6 @@ class DeadlineMiddleware:
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         started = False
 
         async def send_and_release(message: Message) -> None:

@@ -26,25 +26,20 @@ class HeadersMiddleware:
         self._always = _ALWAYS + ((_HTTPS_ONLY,) if settings.public_url.scheme == "https" else ())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         added: list[_Header] = []
         scope["pressroom.headers"] = added
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = self._completed(message["headers"], added)
+                known = dict(message["headers"])
+                kind = known.get(b"content-type", b"")
+                wanted = list(self._always)
+                if not kind.startswith(b"text/html"):
+                    wanted.append(_NO_PAGE)
+                if kind.endswith(b"json"):
+                    wanted.append(_PRIVATE)
+                missing = [header for header in wanted if header[0] not in known]
+                message["headers"] = [*message["headers"], *missing, *added]
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
-
-    def _completed(self, sent: list[_Header], added: list[_Header]) -> list[_Header]:
-        known = dict(sent)
-        kind = known.get(b"content-type", b"")
-        wanted = list(self._always)
-        if not kind.startswith(b"text/html"):
-            wanted.append(_NO_PAGE)
-        if kind.endswith(b"json"):
-            wanted.append(_PRIVATE)
-        return [*sent, *(header for header in wanted if header[0] not in known), *added]

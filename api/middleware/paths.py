@@ -14,9 +14,6 @@ class PathMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         inner = {**scope, "path": scope["path"].rstrip("/") or "/"}
         if scope["method"] == "HEAD":
             inner |= {"method": "GET", _HEAD: True}

@@ -21,18 +21,29 @@ class RequestMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         request_id = adopt_request_id(Headers(scope=scope).get("x-request-id"))
         scope["pressroom.headers"].append((b"x-request-id", request_id.encode()))
-        exchange = _Exchange(scope, send)
+        began = time.perf_counter()
+        # Until an answer begins: nginx's status for a caller who left before it.
+        status = 499
+
+        async def watching_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
         # The server runs each request in a context of its own, which ends with the request.
         structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
-            await self._app(scope, receive, exchange.send)
+            await self._app(scope, receive, watching_send)
         finally:
-            exchange.record()
+            seconds = time.perf_counter() - began
+            method, path = scope["method"], scope["path"]
+            route = getattr(scope.get("route"), "path", "unmatched")
+            observe_request(method, route, status, seconds)
+            ms = round(seconds * 1000, 1)
+            log.info("request", method=method, path=path, status=status, ms=ms)
 
 
 class InternalErrorMiddleware:
@@ -42,9 +53,6 @@ class InternalErrorMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         started = False
 
         async def watching_send(message: Message) -> None:
@@ -61,30 +69,3 @@ class InternalErrorMiddleware:
             log.exception("request.broke")
             if not started:
                 await internal_error()(scope, receive, send)
-
-
-class _Exchange:
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self._scope = scope
-        self._send = send
-        self._started = time.perf_counter()
-        self.status: int | None = None
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        await self._send(message)
-
-    def record(self) -> None:
-        seconds = time.perf_counter() - self._started
-        route = getattr(self._scope.get("route"), "path", "unmatched")
-        # nginx's status for a caller who left before the answer.
-        status = self.status or 499
-        observe_request(self._scope["method"], route, status, seconds)
-        log.info(
-            "request",
-            method=self._scope["method"],
-            path=self._scope["path"],
-            status=status,
-            ms=round(seconds * 1000, 1),
-        )

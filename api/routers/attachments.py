@@ -122,8 +122,7 @@ async def _accept(
         upload.accept,
         state.resources,
         caller,
-        Upload(clean_filename(part.filename), part.data),
-        encrypted=encrypted,
+        Upload(clean_filename(part.filename), part.data, encrypted),
         key=key,
         request_id=current_request_id(),
     )

@@ -62,7 +62,7 @@ _MEMBERS_SCHEMA = {
             requests.IDEMPOTENCY_IN_PROGRESS,
             imports.MEMBERS_TOO_MANY,
             requests.BODY_NO_JSON_TYPE,
-            requests.BODY_INVALID.filled(field="body.members[0].email", rule="must be a string"),
+            requests.BODY_INVALID.filled(place="body.members[0].email", rule="must be a string"),
             imports.MEMBERS_ALL_INVALID,
             requests.IDEMPOTENCY_KEY_REUSED,
         ),

@@ -46,7 +46,7 @@ router = APIRouter(tags=["Credits"])
         money.CREDITS_INSUFFICIENT,
         money.CHARGE_IN_PROGRESS,
         requests.BODY_NO_JSON_TYPE,
-        requests.BODY_INVALID.filled(field="body.amount_credit", rule="must be a number"),
+        requests.BODY_INVALID.filled(place="body.amount_credit", rule="must be a number"),
         money.CREDITS_AMOUNT,
         money.CREDITS_SOURCE_ID,
         money.CREDITS_META,

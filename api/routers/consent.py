@@ -67,7 +67,7 @@ def decide(request: Request, state: StateOf, form: FormOf) -> Response:
             return _sent_back(asked)
         decision = form.get("decision")
         if decision not in {"allow", "deny"}:
-            raise BODY_INVALID(field="body.decision", rule="allow or deny")
+            raise BODY_INVALID(place="body.decision", rule="allow or deny")
         chosen = [each for each in Scope if f"scope.{each}" in form]
         return _sent_back(asked.answer(member.user_id, chosen if decision == "allow" else []))
 
@@ -91,7 +91,7 @@ def take_back(state: StateOf, member: FormMember, form: FormOf) -> Response:
     """Revoke the grant of one program."""
     grant_id = form.get("grant_id", "")
     if not re.fullmatch("[0-9]{1,18}", grant_id):
-        raise BODY_INVALID(field="body.grant_id", rule="a grant's id")
+        raise BODY_INVALID(place="body.grant_id", rule="a grant's id")
     with state.resources.unit_of_work() as uow:
         grants.revoke(uow, grant_id=int(grant_id), user_id=member.user_id)
     return see_other("")

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 
 from api.access import page_sessions
 from api.access.answer_timing import padded_duration
-from api.access.identity import client_address
+from api.access.browsers import client_address
 from api.access.page_sessions import FormFields, FormOf
 from api.access.requirements import LOGIN, PUBLIC
 from api.pages.frame import page, see_other

@@ -76,7 +76,7 @@ def change_subscription(request: Request, state: StateOf, submission: FormOrJson
         return short_answer("You get no more e-mails from this list.")
     action = submission.fields.get("action")
     if not isinstance(action, str) or action not in _ACTIONS:
-        raise BODY_INVALID(field="body.action", rule=f"one of {', '.join(_ACTIONS)}")
+        raise BODY_INVALID(place="body.action", rule=f"one of {', '.join(_ACTIONS)}")
     _act(request, state, trace, action, Via.PAGE)
     return see_other(urlencode({"trace_id": submission.trace_id}))
 

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Request
 from api.access import actors
 from api.access.actors import Principal
 from api.access.answer_timing import padded_duration
+from api.access.browsers import client_address
 from api.access.callers import ListEditor, ListReader
-from api.access.identity import client_address
 from api.access.requirements import PUBLIC, requires_scope_or_trace
 from api.bodies.forms import FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
@@ -43,7 +43,7 @@ _TRACE_REFUSALS = (
     mailing.TRACE_AMBIGUOUS,
     requests.BODY_NOT_JSON,
     requests.BODY_NO_JSON_OR_FORM_TYPE,
-    requests.BODY_INVALID.filled(field="body.trace_id", rule="must be a string"),
+    requests.BODY_INVALID.filled(place="body.trace_id", rule="must be a string"),
     mailing.LIST_NOT_FOUND,
 )
 

@@ -56,7 +56,7 @@ _TOPUP = json_request_body(
         requests.IDEMPOTENCY_KEY_INVALID,
         requests.IDEMPOTENCY_IN_PROGRESS,
         requests.BODY_NO_JSON_TYPE,
-        requests.BODY_INVALID.filled(field="body.redirect_url", rule="must be a string"),
+        requests.BODY_INVALID.filled(place="body.redirect_url", rule="must be a string"),
         money.TOPUP_AMOUNT_MISSING,
         money.TOPUP_AMOUNT_DECIMALS,
         money.TOPUP_AMOUNT_MISMATCH,

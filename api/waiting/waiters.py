@@ -69,18 +69,14 @@ class Waiters(Generic[V]):
             if clock() >= look_at_all:
                 topics = list(self._futures)
                 look_at_all = clock() + LOOK_EVERY_SECONDS
-            if topics:
-                await self._fulfil(topics)
-
-    async def _fulfil(self, topics: list[str]) -> None:
-        try:
-            found = await self._look(topics)
-        except Exception as error:  # noqa: BLE001 - no failed lookup may end the loop
-            log.warning("waiting.look_failed", reason=type(error).__name__)
-            await asyncio.sleep(LOOK_EVERY_SECONDS)
-            return
-        for topic, value in found.items():
-            self.fulfil(topic, value)
+            try:
+                found = await self._look(topics) if topics else {}
+            except Exception as error:  # noqa: BLE001 - no failed lookup may end the loop
+                log.warning("waiting.look_failed", reason=type(error).__name__)
+                await asyncio.sleep(LOOK_EVERY_SECONDS)
+            else:
+                for topic, value in found.items():
+                    self.fulfil(topic, value)
 
     @contextmanager
     def registered(self, topic: str) -> Iterator[asyncio.Future[V]]:

@@ -76,7 +76,13 @@ class WorkerCalls:
                     result = await result_within(future, seconds)
         if result is None:
             raise REQUEST_TOO_SLOW(seconds=seconds)
-        return _unwrapped(json.loads(result))
+        answer: dict[str, dict[str, Any]] = json.loads(result)
+        if "error" in answer:
+            error = answer["error"]
+            raise DomainError(
+                Kind(error["kind"]), error["code"], error["message"], error["retry_after"]
+            )
+        return answer["result"]
 
     @asynccontextmanager
     async def _joined(self, call: _Call) -> AsyncIterator[None]:
@@ -133,13 +139,3 @@ class WorkerCalls:
         values = await self._client.mget([result_key(request_of(topic)) for topic in topics])
         found = zip(topics, values, strict=True)
         return {topic: value for topic, value in found if value is not None}
-
-
-def _unwrapped(answer: dict[str, Any]) -> dict[str, Any]:
-    if "error" in answer:
-        error = answer["error"]
-        raise DomainError(
-            Kind(error["kind"]), error["code"], error["message"], retry_after=error["retry_after"]
-        )
-    result: dict[str, Any] = answer["result"]
-    return result

@@ -34,7 +34,7 @@ AUTH_METRICS_TOKEN = unauthenticated(
     "auth.metrics_token", "Send the metrics token as a bearer token."
 )
 AUTH_INSUFFICIENT_SCOPE = forbidden(
-    "auth.insufficient_scope", "This needs the scope {scope}.", examples={"scope": "attachment"}
+    "auth.insufficient_scope", "This needs the scope {scope}.", scope="attachment"
 )
 AUTH_RESTRICTED_CREDENTIAL = forbidden(
     "auth.restricted_credential", "This needs a session or an unrestricted API key."
@@ -45,12 +45,10 @@ AUTH_SCOPE_NOT_GRANTABLE = forbidden(
 AUTH_CSRF = forbidden(
     "auth.csrf",
     "With a session, a write needs our own Origin or the {header} header.",
-    examples={"header": "X-CSRF-Token"},
+    header="X-CSRF-Token",
 )
 
-API_KEY_NAME = invalid(
-    "api_key.name", "A key's name has 1 to {most} characters.", examples={"most": 200}
-)
+API_KEY_NAME = invalid("api_key.name", "A key's name has 1 to {most} characters.", most=200)
 API_KEY_NOT_FOUND = not_found("api_key.not_found", "There is no such API key.")
 SESSION_NOT_FOUND = not_found("session.not_found", "There is no such session.")
 

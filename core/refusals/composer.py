@@ -5,7 +5,7 @@ from core.refusals.refusal import malformed, not_found, provider_failed, too_slo
 COMPOSER_UNKNOWN_PART = malformed(
     "composer.unknown_part",
     "query.includes may name {allowed}, separated by commas.",
-    examples={"allowed": "slug, summary, tags"},
+    allowed="slug, summary, tags",
 )
 COMPOSER_ANSWER_UNUSABLE = provider_failed(
     "composer.answer_unusable", "The language model's answer breaks the rules of this output."
@@ -22,33 +22,28 @@ STOCKPHOTO_ENDPOINT_NOT_ALLOWED = malformed(
     "query.endpoint must be a photo's download endpoint, as the search gave it.",
 )
 STOCKPHOTO_REFUSED = malformed(
-    "stockphoto.refused",
-    "{provider} makes no sense of this request.",
-    examples={"provider": "unsplash"},
+    "stockphoto.refused", "{provider} makes no sense of this request.", provider="unsplash"
 )
 STOCKPHOTO_NOT_FOUND = not_found(
-    "stockphoto.not_found", "{provider} has no such photo.", examples={"provider": "unsplash"}
+    "stockphoto.not_found", "{provider} has no such photo.", provider="unsplash"
 )
 STOCKPHOTO_FAILED = provider_failed(
-    "stockphoto.failed", "{provider} gave no usable answer.", examples={"provider": "unsplash"}
+    "stockphoto.failed", "{provider} gave no usable answer.", provider="unsplash"
 )
 STOCKPHOTO_LIMIT_REACHED = unavailable(
     "stockphoto.limit_reached",
     "{provider} takes no more requests at the moment.",
-    examples={"provider": "unsplash"},
+    provider="unsplash",
 )
 STOCKPHOTO_UNAVAILABLE = unavailable(
-    "stockphoto.unavailable",
-    "{provider} can't be reached.",
-    retry_after=5,
-    examples={"provider": "unsplash"},
+    "stockphoto.unavailable", "{provider} can't be reached.", retry_after=5, provider="unsplash"
 )
 STOCKPHOTO_NOT_CONFIGURED = unavailable(
     "stockphoto.not_configured",
     "Stock photos of {provider} are not set up here.",
     retry_after=60,
-    examples={"provider": "unsplash"},
+    provider="unsplash",
 )
 STOCKPHOTO_TOO_SLOW = too_slow(
-    "stockphoto.too_slow", "{provider} did not answer in time.", examples={"provider": "unsplash"}
+    "stockphoto.too_slow", "{provider} did not answer in time.", provider="unsplash"
 )

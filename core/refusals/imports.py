@@ -13,9 +13,7 @@ IMPORT_TOO_LARGE = too_large(
     "import.too_large", f"A file has at most 2 GB ({MAX_IMPORT_FILE_BYTES:,} bytes)."
 )
 IMPORT_FILE = malformed(
-    "import.file",
-    "{file}: {reason}",
-    examples={"file": "members.csv", "reason": "No such file or directory"},
+    "import.file", "{file}: {reason}", file="members.csv", reason="No such file or directory"
 )
 
 # The first is of no bytes at all, found before a job is made of it.
@@ -27,27 +25,24 @@ IMPORT_NO_ROWS = invalid("import.empty", "There are no rows in the file.")
 IMPORT_UNKNOWN_FORMAT = invalid(
     "import.unknown_format",
     "This is {what}. Send CSV or JSON Lines, plain or in a gzip or zip file.",
-    examples={"what": "a PDF"},
+    what="a PDF",
 )
 IMPORT_JSON_ARRAY = invalid(
     "import.json_array",
     "JSON is read one object per line (JSON Lines), not as one array or document.",
 )
 IMPORT_EXPANDS_TOO_MUCH = invalid(
-    "import.expands_too_much",
-    "The file expands to {how}.",
-    examples={"how": "more than 200 times its size"},
+    "import.expands_too_much", "The file expands to {how}.", how="more than 200 times its size"
 )
-IMPORT_DAMAGED = invalid(
-    "import.damaged", "The {container} file is damaged.", examples={"container": "gzip"}
-)
+IMPORT_DAMAGED = invalid("import.damaged", "The {container} file is damaged.", container="gzip")
 IMPORT_TRUNCATED = invalid(
-    "import.truncated", "The {container} file ends too early.", examples={"container": "zip"}
+    "import.truncated", "The {container} file ends too early.", container="zip"
 )
 IMPORT_ARCHIVE_MANY_FILES = invalid(
     "import.archive_many_files",
     "The zip file holds {count} files ({names}); send one with a single file.",
-    examples={"count": 2, "names": "a.csv, b.csv"},
+    count=2,
+    names="a.csv, b.csv",
 )
 IMPORT_ARCHIVE_DIRECTORY = invalid(
     "import.archive_many_files", "The zip file's directory is too large."
@@ -59,25 +54,27 @@ IMPORT_MAPPING_OPTION = malformed("import.mapping", "--mapping must be a JSON ob
 IMPORT_MAPPING_COLUMN = invalid(
     "import.mapping_column",
     "The mapping names {column!r}, which the file has not. {columns}",
-    examples={"column": "Mail", "columns": "The columns are: 'First', 'Phone'."},
+    column="Mail",
+    columns="The columns are: 'First', 'Phone'.",
 )
 IMPORT_MAPPING_ROLE = invalid(
     "import.mapping_role",
     "{role!r} is no role of a column; those are {roles}.",
-    examples={"role": "mail", "roles": "email, name, ignore"},
+    role="mail",
+    roles="email, name, ignore",
 )
 IMPORT_MAPPING_ROLE_TWICE = invalid(
-    "import.mapping_role", "The mapping names two columns as {role}.", examples={"role": "email"}
+    "import.mapping_role", "The mapping names two columns as {role}.", role="email"
 )
 IMPORT_NO_EMAIL_COLUMN = invalid(
     "import.no_email_column",
     "No column is known to hold e-mail addresses. {columns} Name one in the mapping, or call it "
     "email.",
-    examples={"columns": "The columns are: 'First', 'Phone'."},
+    columns="The columns are: 'First', 'Phone'.",
 )
 
 MEMBERS_TOO_MANY = too_large(
-    "members.too_many", "A request has at most {most:,} members.", examples={"most": 100_000}
+    "members.too_many", "A request has at most {most:,} members.", most=100_000
 )
 MEMBERS_ALL_INVALID = invalid(
     "members.all_invalid", "None of the members has a valid e-mail address."

@@ -7,10 +7,7 @@ LIST_NOT_OWNER = forbidden("list.not_owner", "This list belongs to somebody else
 LIST_NAME_INVALID = malformed("list.name_invalid", "A list is named by its numeric id or its slug.")
 LIST_ID_MISSING = malformed("list_id.missing", "query.list_id is required without a trace_id")
 LIST_TITLE = invalid(
-    "list.title",
-    "A title has 1 to {most} characters in one line.",
-    field="body.title",
-    examples={"most": 200},
+    "list.title", "A title has 1 to {most} characters in one line.", field="body.title", most=200
 )
 LIST_SLUG = invalid(
     "list.slug",
@@ -18,20 +15,19 @@ LIST_SLUG = invalid(
     "digits.",
     field="body.slug",
 )
-LIST_SLUG_TAKEN = conflict(
-    "list.slug_taken", "The slug {slug!r} is taken.", examples={"slug": "weekly"}
-)
+LIST_SLUG_TAKEN = conflict("list.slug_taken", "The slug {slug!r} is taken.", slug="weekly")
 LIST_IMAGE_URL = invalid(
     "list.image_url",
     "{name} must be an absolute http or https address of at most {most} characters.",
     field="body.{name}",
-    examples={"name": "avatar_image_url", "most": 2048},
+    name="avatar_image_url",
+    most=2048,
 )
 LIST_CHALLENGE_PROVIDER = invalid(
     "list.challenge_provider",
     "challenge_provider must be one that is set up here: {able}.",
     field="body.challenge_provider",
-    examples={"able": "hcaptcha, turnstile"},
+    able="hcaptcha, turnstile",
 )
 LIST_EMAIL_CHANNEL_DISABLED = conflict(
     "list.email_channel_disabled", "This list is not sent by mail."
@@ -58,15 +54,13 @@ TRACE_AMBIGUOUS = malformed("trace.ambiguous", "The request carries trace ids th
 TRACE_INVALID = forbidden("trace.invalid", "The trace id is not valid for this list.")
 
 CHALLENGE_MISSING = invalid(
-    "challenge.missing",
-    "{rules}",
-    examples={"rules": "body.challenge-token: is required for this list"},
+    "challenge.missing", "{rules}", rules="body.challenge-token: is required for this list"
 )
 CHALLENGE_PROVIDER_MISMATCH = invalid(
     "challenge.provider_mismatch",
     "body.challenge-provider: this list uses {provider}",
     field="body.challenge-provider",
-    examples={"provider": "turnstile"},
+    provider="turnstile",
 )
 CHALLENGE_FAILED = forbidden("challenge.failed", "The challenge was not passed. Solve a new one.")
 CHALLENGE_UNAVAILABLE = unavailable(
@@ -78,7 +72,7 @@ CHALLENGE_NOT_CONFIGURED = unavailable(
     "challenge.not_configured",
     "Challenges of {provider} are not set up here.",
     retry_after=60,
-    examples={"provider": "turnstile"},
+    provider="turnstile",
 )
 
 EXPORT_NOT_FOUND = not_found("export.not_found", "There is no such file, or not any more.")

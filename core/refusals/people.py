@@ -4,29 +4,21 @@ from core.refusals.refusal import conflict, forbidden, invalid, malformed, not_f
 
 USER_NOT_FOUND = not_found("user.not_found", "There is no such user.")
 USER_NOT_FOUND_BY_EMAIL = not_found(
-    "user.not_found", "There is no user {email}.", examples={"email": "ann@example.com"}
+    "user.not_found", "There is no user {email}.", email="ann@example.com"
 )
-USER_EXISTS = conflict(
-    "user.exists", "There is a user {email} already.", examples={"email": "ann@example.com"}
-)
+USER_EXISTS = conflict("user.exists", "There is a user {email} already.", email="ann@example.com")
 # To a person, who may not hear whose it is.
 USER_ADDRESS_TAKEN = conflict("user.exists", "This address is in use already.")
 USER_OWNS_LISTS = conflict(
-    "user.owns_lists",
-    "Archive or hand over their lists first: {slugs}.",
-    examples={"slugs": "weekly, monthly"},
+    "user.owns_lists", "Archive or hand over their lists first: {slugs}.", slugs="weekly, monthly"
 )
 
 PASSWORD_LENGTH = invalid(
-    "password.length",
-    "A password has {least} to {most} characters.",
-    examples={"least": 8, "most": 1024},
+    "password.length", "A password has {least} to {most} characters.", least=8, most=1024
 )
 PASSWORD_WRONG = invalid("password.wrong", "That isn’t your present password.")
 PASSWORD_CHANGED = conflict("password.changed", "The password has just been changed.")
-EMAIL_INVALID = invalid(
-    "email.invalid", "Not an e-mail address: {reason}", examples={"reason": "it has no @."}
-)
+EMAIL_INVALID = invalid("email.invalid", "Not an e-mail address: {reason}", reason="it has no @.")
 
 LINK_MISSING = malformed("link.missing", "A token is required.")
 LINK_AMBIGUOUS = malformed("link.ambiguous", "The request carries tokens that differ.")

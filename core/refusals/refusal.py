@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from core.errors import DomainError, FieldProblem, Kind
 
@@ -27,7 +27,7 @@ class Refusal:
     sentence: str
     field: str | None = None
     retry_after: int | None = None
-    examples: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    examples: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
     def __call__(
         self,
@@ -48,14 +48,8 @@ class Refusal:
         message = refusal.sentence
         if refusal.field is not None:
             problems = problems or (FieldProblem(refusal.field, self.code, message),)
-        return DomainError(
-            self.kind,
-            self.code,
-            message,
-            retry_after=self.retry_after if retry_after is None else retry_after,
-            problems=problems,
-            needed_scope=needed_scope,
-        )
+        wait = self.retry_after if retry_after is None else retry_after
+        return DomainError(self.kind, self.code, message, wait, problems, needed_scope)
 
     def filled(self, **values: object) -> Self:
         """The same refusal with ``values`` in its sentence for good: a route's own limit, say."""
@@ -72,21 +66,35 @@ class Refusal:
         return self.sentence.format(**self.examples) if self.examples else self.sentence
 
 
-# One a kind, so that an entry of the catalogue reads ``not_found("list.not_found", "…")``.
-conflict = partial(Refusal, Kind.CONFLICT)
-damaged = partial(Refusal, Kind.DAMAGED)
-forbidden = partial(Refusal, Kind.FORBIDDEN)
-invalid = partial(Refusal, Kind.INVALID)
-malformed = partial(Refusal, Kind.MALFORMED)
-not_allowed = partial(Refusal, Kind.NOT_ALLOWED)
-not_found = partial(Refusal, Kind.NOT_FOUND)
-payment_needed = partial(Refusal, Kind.PAYMENT_NEEDED)
-provider_failed = partial(Refusal, Kind.PROVIDER_FAILED)
-range_refused = partial(Refusal, Kind.RANGE)
-rate_limited = partial(Refusal, Kind.RATE_LIMITED)
-stalled = partial(Refusal, Kind.STALLED)
-too_large = partial(Refusal, Kind.TOO_LARGE)
-too_slow = partial(Refusal, Kind.TOO_SLOW)
-unauthenticated = partial(Refusal, Kind.UNAUTHENTICATED)
-unavailable = partial(Refusal, Kind.UNAVAILABLE)
-unsupported_type = partial(Refusal, Kind.UNSUPPORTED_TYPE)
+def _entry(
+    kind: Kind,
+    code: str,
+    sentence: str,
+    /,
+    *,
+    field: str | None = None,
+    retry_after: int | None = None,
+    **examples: object,
+) -> Refusal:
+    return Refusal(kind, code, sentence, field, retry_after, examples)
+
+
+# One a kind, so that an entry of the catalogue reads ``not_found("list.not_found", "…")``, with an
+# example of each value that its sentence names: ``city="Rome"``.
+conflict = partial(_entry, Kind.CONFLICT)
+damaged = partial(_entry, Kind.DAMAGED)
+forbidden = partial(_entry, Kind.FORBIDDEN)
+invalid = partial(_entry, Kind.INVALID)
+malformed = partial(_entry, Kind.MALFORMED)
+not_allowed = partial(_entry, Kind.NOT_ALLOWED)
+not_found = partial(_entry, Kind.NOT_FOUND)
+payment_needed = partial(_entry, Kind.PAYMENT_NEEDED)
+provider_failed = partial(_entry, Kind.PROVIDER_FAILED)
+range_refused = partial(_entry, Kind.RANGE)
+rate_limited = partial(_entry, Kind.RATE_LIMITED)
+stalled = partial(_entry, Kind.STALLED)
+too_large = partial(_entry, Kind.TOO_LARGE)
+too_slow = partial(_entry, Kind.TOO_SLOW)
+unauthenticated = partial(_entry, Kind.UNAUTHENTICATED)
+unavailable = partial(_entry, Kind.UNAVAILABLE)
+unsupported_type = partial(_entry, Kind.UNSUPPORTED_TYPE)

@@ -22,9 +22,7 @@ BODY_NOT_MULTIPART = malformed(
 )
 BODY_MALFORMED_FORM = malformed("body.malformed", "The form can't be read.")
 BODY_MALFORMED_MULTIPART = malformed(
-    "body.malformed",
-    "The multipart body is malformed, cut short or over {most} parts.",
-    examples={"most": 100},
+    "body.malformed", "The multipart body is malformed, cut short or over {most} parts.", most=100
 )
 # Of a file that is stored while it arrives, where the two can be told apart.
 BODY_MALFORMED_UPLOAD = malformed("body.malformed", "The multipart body is malformed.")
@@ -32,9 +30,7 @@ BODY_CUT_SHORT = malformed("body.malformed", "The multipart body is cut short.")
 BODY_LENGTH_INVALID = malformed("body.length_invalid", "Content-Length must be a number.")
 BODY_TOO_SLOW = stalled("body.too_slow", "The body arrives too slowly.")
 BODY_TOO_LARGE = too_large(
-    "body.too_large",
-    "The body of this request has at most {megabytes} MB.",
-    examples={"megabytes": 2},
+    "body.too_large", "The body of this request has at most {megabytes} MB.", megabytes=2
 )
 BODY_NO_JSON_TYPE = unsupported_type(
     "body.unsupported_type", "Send JSON, with 'Content-Type: application/json'."
@@ -42,23 +38,17 @@ BODY_NO_JSON_TYPE = unsupported_type(
 BODY_NO_FORM_TYPE = unsupported_type("body.unsupported_type", "Send a form.")
 BODY_NO_JSON_OR_FORM_TYPE = unsupported_type("body.unsupported_type", "Send JSON or a form.")
 BODY_INVALID = invalid(
-    "body.invalid",
-    "{field}: {rule}",
-    examples={"field": "body.name", "rule": "Input should be a valid string"},
+    "body.invalid", "{place}: {rule}", place="body.name", rule="Input should be a valid string"
 )
 BODY_CHARACTER_INVALID = invalid("body.invalid", "A field has a character that is none.")
 
 REQUEST_INVALID = malformed(
     "request.invalid",
-    "{field}: {rule}",
-    examples={
-        "field": "query.limit",
-        "rule": "Input should be less than or equal to 1000",
-    },
+    "{place}: {rule}",
+    place="query.limit",
+    rule="Input should be less than or equal to 1000",
 )
-REQUEST_TOO_SLOW = too_slow(
-    "request.too_slow", "No answer within {seconds:g} s.", examples={"seconds": 45}
-)
+REQUEST_TOO_SLOW = too_slow("request.too_slow", "No answer within {seconds:g} s.", seconds=45)
 REQUEST_FAILED = provider_failed("request.failed", "The work failed unexpectedly.")
 
 ROUTE_NOT_FOUND = not_found("route.not_found", "Not Found")
@@ -78,13 +68,13 @@ SERVICE_UNAVAILABLE = unavailable(
 )
 # What a worker could not reach, in the words of the failure.
 SERVICE_UNREACHABLE = unavailable(
-    "service.unavailable", "{reason}", examples={"reason": "object store: ConnectTimeoutError"}
+    "service.unavailable", "{reason}", reason="object store: ConnectTimeoutError"
 )
 DATABASE_UNUSABLE = unavailable(
     "service.unavailable",
     "The database is not usable: {reason}",
     retry_after=1,
-    examples={"reason": "connection refused"},
+    reason="connection refused",
 )
 
 IDEMPOTENCY_KEY_INVALID = malformed(
@@ -103,12 +93,10 @@ CURSOR_INVALID = malformed(
     "cursor.invalid", "query.cursor must be a next_cursor of an earlier page."
 )
 FILE_NOT_WRITTEN = malformed(
-    "file.not_written",
-    "{target}: {reason}",
-    examples={"target": "members.csv", "reason": "Permission denied"},
+    "file.not_written", "{target}: {reason}", target="members.csv", reason="Permission denied"
 )
 
 
 def invalid_field(field: str, rule: str) -> DomainError:
     """``body.invalid`` for one field, such as ``body.name``, that breaks ``rule``."""
-    return BODY_INVALID(field=field, rule=rule, problems=(FieldProblem(field, "type", rule),))
+    return BODY_INVALID(place=field, rule=rule, problems=(FieldProblem(field, "type", rule),))

@@ -36,30 +36,25 @@ def parse_all(text: str) -> tuple[Currency, ...]:
 
 
 def _parse(entry: str) -> Currency:
-    code, *numbers = entry.split(":")
-    if len(numbers) != len(("rate", "minimum")):
+    code, *texts = entry.split(":")
+    if len(texts) != len(("rate", "minimum")):
         raise ValueError(f"{entry!r} is not written CODE:units per USD:minimum, as EUR:0.92:0.50")
     digits = minor_digits(code)
-    rate, minimum = (_positive(entry, number) for number in numbers)
+    numbers = []
+    for text in texts:
+        try:
+            number = Decimal(text)
+        except InvalidOperation:
+            raise ValueError(f"{entry!r}: {text!r} is not a number") from None
+        if not is_storable(number) or number <= 0:
+            raise ValueError(f"{entry!r}: {text} is not above 0 with at most four decimals")
+        numbers.append(number)
+    rate, minimum = numbers
     if minimum != round(minimum, digits):
         raise ValueError(f"{entry!r}: the minimum has more decimals than {code}")
     return Currency(code, rate, minimum)
 
 
-def _positive(entry: str, text: str) -> Decimal:
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        raise ValueError(f"{entry!r}: {text!r} is not a number") from None
-    if not is_storable(number) or number <= 0:
-        raise ValueError(f"{entry!r}: {text} is not above 0 with at most four decimals")
-    return number
-
-
-def _parse_text(value: object) -> object:
-    return parse_all(value) if isinstance(value, str) else value
-
-
 # Types of settings.
 CreditsPerUsd = Annotated[Decimal, Field(gt=0, max_digits=15, decimal_places=4)]
-Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(_parse_text)]
+Currencies = Annotated[tuple[Currency, ...], NoDecode, BeforeValidator(parse_all)]

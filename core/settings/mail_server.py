@@ -43,18 +43,20 @@ class MailServer:
         except ValueError:
             # The library's message would quote a part of the URL, perhaps of the password.
             parts, security, port = None, None, None
-        if parts is None or security is None or not _names_a_server(parts):
+        if (
+            parts is None
+            or security is None
+            or not (parts.hostname and parts.hostname.isascii())
+            or port == 0
+            or parts.path not in {"", "/"}
+            or parts.query
+            or parts.fragment
+        ):
             raise ValueError(
                 "must be smtp://, smtps:// or smtp+starttls:// with a host, and may have a user "
                 "and password (percent-encoded) and a port, nothing more"
             )
-        return cls(parts.hostname or "", port or _PORTS[security], security, _login(parts))
-
-
-def _names_a_server(parts: SplitResult) -> bool:
-    is_more = parts.path not in {"", "/"} or parts.query or parts.fragment
-    is_host = parts.hostname is not None and parts.hostname.isascii()
-    return is_host and parts.port != 0 and not is_more
+        return cls(parts.hostname, port or _PORTS[security], security, _login(parts))
 
 
 def _login(parts: SplitResult) -> SmtpLogin | None:

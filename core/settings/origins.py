@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
 
 # This word stands for every port of this machine's loopback addresses, with either scheme.
@@ -40,15 +40,20 @@ def is_loopback(origin: str) -> bool:
     return match is not None and match["host"] in _LOOPBACK_HOSTS
 
 
-def _read_all(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    texts = [part.strip() for part in value.split(",") if part.strip()]
-    known = [text if text == LOOPBACK_WORD else read(text) for text in texts]
-    if None in known:
+def _spelled(texts: tuple[str, ...]) -> tuple[str, ...]:
+    known = tuple(text if text == LOOPBACK_WORD else read(text) or "" for text in texts)
+    if "" in known:
         raise ValueError("must be origins (http or https, a host, a port) without a path")
-    return tuple(known)
+    return known
 
 
-# Type of a setting.
-Origins = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_read_all)]
+def _split(value: object) -> object:
+    """The parts of a text between its commas, without the spaces around them."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+# Parts of the types of settings.
+COMMA_SEPARATED = BeforeValidator(_split)
+Origins = Annotated[tuple[str, ...], NoDecode, COMMA_SEPARATED, AfterValidator(_spelled)]

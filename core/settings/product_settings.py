@@ -1,26 +1,19 @@
 """Each setting is an environment variable that begins with ``PRESSROOM_``, checked at start."""
 
-import os
 import re
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic.networks import IPvAnyNetwork
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from core.keyring import Keyring
 from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
-from core.settings.origins import Origins
-from core.settings.provider_settings import PREFIX, BaseUrl, ProviderSettings, comma_separated
+from core.settings.origins import COMMA_SEPARATED, Origins
+from core.settings.provider_settings import PREFIX, BaseUrl, ProviderSettings
 from core.settings.rate_notation import RateLimits
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
@@ -36,90 +29,99 @@ class SettingsError(Exception):
 class Settings(ProviderSettings):
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
-        # An empty line in an environment file means: not set.
-        env_ignore_empty=True,
         extra="ignore",
         frozen=True,
         hide_input_in_errors=True,
     )
 
-    database_url: SecretStr = Field(description="Postgres: postgresql://user:password@host:port/db")
-    redis_url: SecretStr = Field(
-        description="Redis or Valkey, broker and cache: redis://:password@host:port/0"
-    )
-    s3_endpoint: BaseUrl = Field(description="S3-compatible storage, such as http://host:9000")
-    s3_access_key: str = Field(description="Access key of the object storage")
-    s3_secret_key: SecretStr = Field(description="Secret key of the object storage")
-    s3_bucket: str = Field(default="pressroom", description="Bucket that holds every object")
-    public_url: BaseUrl = Field(description="URL of the API for its callers, without a final slash")
-    media_base_url: BaseUrl | None = Field(
-        default=None,
-        description="URL of a CDN in front of /media, for unencrypted media only; without it media "
-        "are under the public URL",
-    )
-    secret_keys: SecretStr = Field(
-        description="Signing keys, each id:base64url of 32 bytes, comma separated; the first one "
-        "signs, all of them verify"
-    )
-    encryption_keys: SecretStr = Field(
-        description="Keys that encrypt attachments, written like the secret keys; "
-        "losing a key loses every file that it encrypted"
-    )
-    api_key_header: str = Field(default="X-API-Key", description="Header that may carry an API key")
-    trusted_proxies: Annotated[
-        tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(comma_separated)
-    ] = Field(
-        default=(),
-        description="IP addresses or networks of proxies whose forwarded headers are trusted, "
-        "comma separated",
-    )
-    credits_per_usd: CreditsPerUsd = Field(
-        default=Decimal(100), description="How many credits a US dollar buys"
-    )
-    currencies: Currencies = Field(
-        default=DEFAULT_CURRENCIES,
-        validate_default=True,
-        description="Currencies in which credits are sold, comma separated, each "
-        "code:units per USD:smallest order; the first is the default",
-    )
-    redirect_origins: Origins = Field(
-        default=(),
-        description="Origins to which payers may be sent back, such as https://www.example.com, "
-        "comma separated; the word loopback stands for every port of the same machine",
-    )
-    rate_limit_default: RateLimits = Field(
-        default="30000/minute",
-        description="How often each credential may call, such as 600/minute; empty: no limit",
-    )
-    rate_limit_anonymous: RateLimits = Field(
-        default="1200/minute",
-        description="How often each IP address may call without credentials; empty: no limit",
-    )
-    rate_limit_login: RateLimits = Field(
-        default="60/minute",
-        description="How often each IP address may log in, register, ask for a new password or "
-        "order without credentials; empty: no limit",
-    )
-    metrics_token: SecretStr | None = Field(
-        default=None, description="Bearer token for /metrics; without it /metrics is closed"
-    )
-    flower_user: str = Field(default="operator", description="User name that Flower asks for")
-    flower_password: SecretStr | None = Field(
-        default=None, description="Password that Flower asks for; without it Flower doesn't start"
-    )
-    ready_file: Path | None = Field(
-        default=None, description="File that a worker touches once it takes jobs"
-    )
-    worker_grace: float = Field(
-        default=10.0, ge=0, description="Seconds that a stopping worker gives its running jobs"
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least severe level that is logged"
-    )
-    log_format: Literal["auto", "json", "pretty"] = Field(
-        default="auto",
-        description="Log format; auto is pretty on a terminal, JSON elsewhere",
-    )
+    database_url: SecretStr
+    """Postgres: postgresql://user:password@host:port/db"""
+
+    redis_url: SecretStr
+    """Redis or Valkey, broker and cache: redis://:password@host:port/0"""
+
+    s3_endpoint: BaseUrl
+    """S3-compatible storage, such as http://host:9000"""
+
+    s3_access_key: str
+    """Access key of the object storage"""
+
+    s3_secret_key: SecretStr
+    """Secret key of the object storage"""
+
+    s3_bucket: str = "pressroom"
+    """Bucket that holds every object"""
+
+    public_url: BaseUrl
+    """URL of the API for its callers, without a final slash"""
+
+    media_base_url: BaseUrl | None = None
+    """URL of a CDN in front of /media, for unencrypted media only; without it media are under the
+    public URL"""
+
+    secret_keys: SecretStr
+    """Signing keys, each id:base64url of 32 bytes, comma separated; the first one signs, all of
+    them verify"""
+
+    encryption_keys: SecretStr
+    """Keys that encrypt attachments, written like the secret keys; losing a key loses every file
+    that it encrypted"""
+
+    api_key_header: str = "X-API-Key"
+    """Header that may carry an API key"""
+
+    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode, COMMA_SEPARATED] = ()
+    """IP addresses or networks of proxies whose forwarded headers are trusted, comma separated"""
+
+    credits_per_usd: CreditsPerUsd = Decimal(100)
+    """How many credits a US dollar buys"""
+
+    currencies: Currencies = Field(default=DEFAULT_CURRENCIES, validate_default=True)
+    """Currencies in which credits are sold, comma separated, each code:units per USD:smallest
+    order; the first is the default"""
+
+    redirect_origins: Origins = ()
+    """Origins to which payers may be sent back, such as https://www.example.com, comma separated;
+    the word loopback stands for every port of the same machine"""
+
+    rate_limit_default: RateLimits = "30000/minute"
+    """How often each credential may call, such as 600/minute; empty: no limit"""
+
+    rate_limit_anonymous: RateLimits = "1200/minute"
+    """How often each IP address may call without credentials; empty: no limit"""
+
+    rate_limit_login: RateLimits = "60/minute"
+    """How often each IP address may log in, register, ask for a new password or order without
+    credentials; empty: no limit"""
+
+    metrics_token: SecretStr | None = None
+    """Bearer token for /metrics; without it /metrics is closed"""
+
+    flower_user: str = "operator"
+    """User name that Flower asks for"""
+
+    flower_password: SecretStr | None = None
+    """Password that Flower asks for; without it Flower doesn't start"""
+
+    ready_file: Path | None = None
+    """File that a worker touches once it takes jobs"""
+
+    worker_grace: float = Field(default=10.0, ge=0)
+    """Seconds that a stopping worker gives its running jobs"""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe level that is logged"""
+
+    log_format: Literal["auto", "json", "pretty"] = "auto"
+    """Log format; auto is pretty on a terminal, JSON elsewhere"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_unset(cls, values: dict[str, Any]) -> dict[str, Any]:
+        # So an empty line in an environment file leaves a setting as it is by default.
+        return {
+            name: value for name, value in values.items() if value != "" or name in MAY_BE_EMPTY
+        }
 
     @field_validator("database_url")
     @classmethod
@@ -148,22 +150,6 @@ class Settings(ProviderSettings):
         if not _TOKEN.match(value) or value.lower() == "authorization":
             raise ValueError("must be the name of a header, and not Authorization")
         return value
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        emptied = [name for name in MAY_BE_EMPTY if os.environ.get(PREFIX + name.upper()) == ""]
-        return (
-            init_settings,
-            env_settings,
-            InitSettingsSource(settings_cls, dict.fromkeys(emptied, "")),
-        )
 
     @property
     def public_base(self) -> str:

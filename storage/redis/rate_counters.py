@@ -65,23 +65,19 @@ class RateCounters:
         key, reset = _window(item, names)
         number = self._blocks.take(key)
         if number is None:
-            number = self._ask(item, key)
-        return None if number is None else RateLimitStatus.of(item, item.amount, number, reset)
-
-    def _ask(self, item: RateLimitItem, key: str) -> int | None:
-        if self._breaker.is_open:
-            return None
-        size = max(item.amount // _BLOCKS_PER_LIMIT, 1)
-        try:
-            last = self._shared.incr(key, item.get_expiry(), size)
-        except RedisError as error:
-            self._breaker.trip()
-            log.warning("counters.unreachable", reason=f"{type(error).__name__}: {error}")
-            return None
-        first = last - size + 1
-        if size > 1:
-            self._blocks.put(key, range(first + 1, last + 1))
-        return first
+            if self._breaker.is_open:
+                return None
+            size = max(item.amount // _BLOCKS_PER_LIMIT, 1)
+            try:
+                last = self._shared.incr(key, item.get_expiry(), size)
+            except RedisError as error:
+                self._breaker.trip()
+                log.warning("counters.unreachable", reason=f"{type(error).__name__}: {error}")
+                return None
+            number = last - size + 1
+            if size > 1:
+                self._blocks.put(key, range(number + 1, last + 1))
+        return RateLimitStatus.of(item, item.amount, number, reset)
 
     def count_here(self, item: RateLimitItem, *names: str) -> RateLimitStatus:
         """Count one call in this process alone, against half the limit: others count too."""

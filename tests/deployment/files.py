@@ -42,7 +42,7 @@ def workers() -> dict[str, dict[str, Any]]:
 def setting_names() -> dict[str, str]:
     """The environment variable of each setting, and its description."""
     return {
-        PREFIX + name.upper(): field.description or ""
+        PREFIX + name.upper(): " ".join((field.description or "").split())
         for name, field in Settings.model_fields.items()
     }
 

@@ -83,7 +83,7 @@ def test_every_setting_is_in_the_operators_table_with_its_meaning_and_default() 
         default = "required" if field.is_required() else ""
         if not field.is_required() and field.default not in (None, ()):
             default = f"`{field.default}`"
-        expected.add((PREFIX + name.upper(), default, field.description))
+        expected.add((PREFIX + name.upper(), default, " ".join((field.description or "").split())))
     assert rows == expected
 
 

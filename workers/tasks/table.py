@@ -3,7 +3,7 @@
 A job's task has the name of its kind. Messages under way carry these names: they don't change.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 from core import clock
 from services import retention
@@ -21,9 +21,8 @@ from services.money.topups import checkout, polling
 from services.money.topups.checkout import OPEN_CHECKOUT
 from services.people import account_mails
 from services.people.account_mails import SEND_ACCOUNT_MAIL
-from storage.redis.request_work import RequestLease
 from workers.context import WorkerContext
-from workers.declaration import TaskTable
+from workers.declaration import PeriodicWork, TaskTable
 from workers.tasks import composer
 
 
@@ -31,10 +30,8 @@ def _import(worker: WorkerContext, lease: Lease) -> None:
     import_jobs.run(worker.resources, lease)
 
 
-def _refresh_order(worker: WorkerContext, lease: RequestLease) -> dict[str, Any]:
-    """The state of an order whose payer has come back."""
-    status = polling.refresh(worker.resources, worker.payments, lease.payload["order_id"])
-    return {"status": status}
+def _now(sweep: Callable[..., object]) -> PeriodicWork:
+    return lambda worker: sweep(worker.resources, now=clock.now())
 
 
 TASKS = TaskTable(
@@ -65,22 +62,19 @@ TASKS = TaskTable(
         "composer.write": composer.write,
         "photos.search": composer.search,
         "photos.download_url": composer.download_url,
-        "topup.refresh": _refresh_order,
+        # The state of an order whose payer has come back.
+        "topup.refresh": lambda worker, lease: {
+            "status": polling.refresh(worker.resources, worker.payments, lease.payload["order_id"])
+        },
     },
     periodic={
         # Settles orders whose webhook never came, and ends orders that were not paid in time.
         "topups.poll": lambda worker: polling.poll(worker.resources, worker.payments),
         # Removes uploads that no attachment waits for any more, such as after a crash.
-        "maintenance.sweep_uploads": lambda worker: strays.sweep_uploads(
-            worker.resources, now=clock.now()
-        ),
+        "maintenance.sweep_uploads": _now(strays.sweep_uploads),
         # Removes files of imports and exports past their time, and files that a crash left.
-        "maintenance.sweep_files": lambda worker: bulk_files.sweep(
-            worker.resources, now=clock.now()
-        ),
-        "maintenance.purge": lambda worker: retention.purge_outlived(
-            worker.resources, now=clock.now()
-        ),
+        "maintenance.sweep_files": _now(bulk_files.sweep),
+        "maintenance.purge": _now(retention.purge_outlived),
         "maintenance.fold_counts": lambda worker: subscriber_counts.fold_all(worker.resources),
     },
 )

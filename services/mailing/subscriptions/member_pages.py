@@ -162,10 +162,7 @@ def _count(kind: MemberFilters) -> ColumnElement[int]:
 
 
 def _where(kind: MemberFilters) -> list[ColumnElement[bool]]:
-    conditions = [
-        _record.list_id == bindparam("list_id"),
-        _record.status == kind.status.value,
-    ]
+    conditions = [_record.list_id == bindparam("list_id"), _record.status == kind.status.value]
     if kind.email == _ADDRESS:
         conditions.append(_record.email == bindparam("email"))
     if kind.email == _BEGINNING:
