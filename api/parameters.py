@@ -39,6 +39,10 @@ PathId = Annotated[int, BeforeValidator(_path_id)]
 Offset = Annotated[int, Query(ge=0, le=ids.MAX_ID, description="How many to skip, newest first")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_ITEMS, description="How many to answer at most")]
 
+Cursor = Annotated[
+    str | None, Query(description="next_cursor of the page before, instead of an offset")
+]
+
 
 @dataclass(frozen=True)
 class Preference:

@@ -1,10 +1,8 @@
 import shutil
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO, cast
 
-import orjson
 import typer
 
 from cli.connection import connected
@@ -47,7 +45,8 @@ def import_members(
     The import goes on if you stop this command. Exit codes: 0 when every row is valid, 3 when some
     rows are invalid, 1 when the import failed.
     """
-    options = ImportOptions(dry_run, "update" if update else "skip", _mapping(mapping))
+    columns = accept.read_mapping(mapping, IMPORT_MAPPING_OPTION)
+    options = ImportOptions(dry_run, "update" if update else "skip", columns)
     with connected() as resources:
         job_id = _begin(resources, list_name, file, options)
         job = wait_for(resources, job_id, what=f"import into {list_name}", quiet=as_json)
@@ -59,17 +58,6 @@ def import_members(
     show({"job_id": job.id, **result}, as_json=as_json)
     if result["invalid"]:
         raise typer.Exit(NOT_ALL_VALID)
-
-
-def _mapping(text: str | None) -> dict[str, str] | None:
-    if text is None:
-        return None
-    parsed: object = None
-    with suppress(orjson.JSONDecodeError):
-        parsed = orjson.loads(text)
-    if not accept.is_mapping(parsed):
-        raise IMPORT_MAPPING_OPTION()
-    return parsed
 
 
 def _begin(resources: Resources, list_name: str, file: Path, options: ImportOptions) -> int:

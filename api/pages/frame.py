@@ -54,7 +54,7 @@ def short_answer(text: str) -> Response:
 def see_other(query: str) -> Response:
     """Redirect to the same page with this query, by GET, so that a reload repeats no write."""
     # Relative, so that it is right below any path that a proxy puts us.
-    return Response(status_code=303, headers={**HEADERS, "Location": f"?{query}"})
+    return redirect(f"?{query}")
 
 
 def redirect(address: str) -> Response:

@@ -13,28 +13,18 @@ _SIGN_UP_AGAIN = "If you would like to subscribe, please sign up once more: you 
 _ASK_THE_PROGRAM = (
     "It wanted access to your account, and got none. The makers of the program can put it right."
 )
+_INCOMPLETE = ("This link is incomplete", f"Its last part is missing. {_OPEN_AGAIN}")
+_MIXED_UP = ("This link doesn’t work", f"It got mixed up on its way. {_OPEN_AGAIN}")
 
 _BY_CODE = {
-    mailing.TRACE_MISSING.code: (
-        "This link is incomplete",
-        f"Its last part is missing. {_OPEN_AGAIN}",
-    ),
-    mailing.TRACE_AMBIGUOUS.code: (
-        "This link doesn’t work",
-        f"It got mixed up on its way. {_OPEN_AGAIN}",
-    ),
+    mailing.TRACE_MISSING.code: _INCOMPLETE,
+    mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,
     mailing.TRACE_INVALID.code: (
         "This link doesn’t work",
         f"It may have been cut off or changed on its way. {_OPEN_AGAIN}",
     ),
-    people.LINK_MISSING.code: (
-        "This link is incomplete",
-        f"Its last part is missing. {_OPEN_AGAIN}",
-    ),
-    people.LINK_AMBIGUOUS.code: (
-        "This link doesn’t work",
-        f"It got mixed up on its way. {_OPEN_AGAIN}",
-    ),
+    people.LINK_MISSING.code: _INCOMPLETE,
+    people.LINK_AMBIGUOUS.code: _MIXED_UP,
     people.LINK_INVALID.code: (
         "This link doesn’t work",
         "It may be too old, or have been cut off on its way. " + _SIGN_UP_AGAIN,

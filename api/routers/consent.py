@@ -65,14 +65,11 @@ def decide(request: Request, state: StateOf, form: FormOf) -> Response:
         asked = _ask(request, state, uow)
         if isinstance(asked, OAuthResponse):
             return _sent_back(asked)
-        match form.get("decision"):
-            case "deny":
-                return _sent_back(asked.deny())
-            case "allow":
-                agreed = [each for each in Scope if f"scope.{each}" in form]
-                return _sent_back(asked.allow(member.user_id, agreed))
-            case _:
-                raise BODY_INVALID(place="body.decision", rule="allow or deny")
+        decision = form.get("decision")
+        if decision not in {"allow", "deny"}:
+            raise BODY_INVALID(place="body.decision", rule="allow or deny")
+        chosen = [each for each in Scope if f"scope.{each}" in form]
+        return _sent_back(asked.answer(member.user_id, chosen if decision == "allow" else []))
 
 
 @router.get(GRANTS_PATH)

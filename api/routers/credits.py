@@ -1,15 +1,14 @@
 import re
-from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.access.callers import CreditReader
 from api.bodies import decimal_json
 from api.bodies.json_route import JsonRoute
 from api.openapi import refuses
-from api.parameters import Limit, Offset, StateOf
+from api.parameters import Cursor, Limit, Offset, StateOf
 from api.schemas.credits import CreditBalance, LedgerPage
 from api.schemas.envelope import Envelope
 from core.refusals.requests import CURSOR_INVALID
@@ -38,9 +37,7 @@ def read_ledger(
     caller: CreditReader,
     offset: Offset = 0,
     limit: Limit = 16,
-    cursor: Annotated[
-        str | None, Query(description="next_cursor of the page before, instead of an offset")
-    ] = None,
+    cursor: Cursor = None,
 ) -> Response:
     """The entries of the caller's credit account, newest first."""
     if cursor is not None and not _CURSOR.match(cursor):

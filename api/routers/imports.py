@@ -1,7 +1,6 @@
 from functools import partial
 from typing import Annotated, Literal
 
-import orjson
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
@@ -100,7 +99,8 @@ async def import_file(
     Substack, Ghost, Buttondown, Kit and beehiiv need no changes. Answers 202 with the job once the
     file is stored; `Prefer: wait=N` waits for the job's end.
     """
-    options = ImportOptions(dry_run, on_existing, _mapping(mapping))
+    columns = accept.read_mapping(mapping, imports.IMPORT_MAPPING)
+    options = ImportOptions(dry_run, on_existing, columns)
     await state.in_unit_of_work(partial(accept.check_owner, caller=caller, list_id=list_id))
     received = await store_upload(request, state.resources.objects, accept.new_prefix(), filename)
     accepted = await run_in_threadpool(
@@ -118,19 +118,6 @@ async def import_file(
         request, state, accepted.job_id, preference.seconds(IMPORT_WAIT_SECONDS)
     )
     return job_response(state, job)
-
-
-def _mapping(text: str | None) -> dict[str, str] | None:
-    if text is None:
-        return None
-    parsed: object
-    try:
-        parsed = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        parsed = None
-    if not accept.is_mapping(parsed):
-        raise imports.IMPORT_MAPPING()
-    return parsed
 
 
 @router.get("/imports")

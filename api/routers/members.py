@@ -11,7 +11,7 @@ from api.bodies.forms import BOOLEAN_WORDS
 from api.bodies.json_route import JsonRoute
 from api.list_answers import list_responses
 from api.openapi import refuses
-from api.parameters import Limit, Offset, PathId, StateOf
+from api.parameters import Cursor, Limit, Offset, PathId, StateOf
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, enveloped, page
 from core.refusals import mailing, requests
@@ -54,9 +54,7 @@ def list_subscriptions(
     list_id: PathId,
     offset: Offset = 0,
     limit: Limit = 50,
-    cursor: Annotated[
-        str | None, Query(description="next_cursor of the page before, instead of an offset")
-    ] = None,
+    cursor: Cursor = None,
     email: Annotated[
         str | None, Query(description="A whole address, or the beginning of one and a *")
     ] = None,

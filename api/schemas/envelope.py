@@ -43,6 +43,10 @@ class Body(BaseModel):
             raise ValueError("must not hold NUL characters")
         return value
 
+    def sent(self) -> dict[str, Any]:
+        """The fields that the caller named, those with null too."""
+        return self.model_dump(exclude_unset=True)
+
 
 class Envelope(BaseModel, Generic[T]):
     data: T

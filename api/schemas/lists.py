@@ -1,4 +1,4 @@
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -41,10 +41,6 @@ class ListFields(Body):
     challenge_enabled: bool = False
     challenge_provider: ChallengeProvider | None = None
     confirm_required: bool = False
-
-    def sent(self) -> dict[str, Any]:
-        """The fields that the caller named, those with null too."""
-        return self.model_dump(exclude_unset=True)
 
 
 class NewList(ListFields):

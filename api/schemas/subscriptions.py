@@ -140,6 +140,3 @@ class MemberChanges(Body):
     paid_expiry: Moment | None = Field(
         default=None, description="When the paid tier ends; null: it doesn't"
     )
-
-    def sent(self) -> dict[str, Any]:
-        return self.model_dump(exclude_unset=True)

@@ -21,9 +21,6 @@ from services.oauth.authentication import ProofKey
 from services.oauth.endpoints import Introspection, Revocation
 from storage.unit_of_work import UnitOfWork
 
-# A person's consent to some of the scopes that a client asked for: Authlib's ``request.user``.
-Consent = tuple[int, list[Scope]]
-
 
 class _CodeGrant(AuthorizationCodeGrant):
     TOKEN_ENDPOINT_AUTH_METHODS = adapters.CLIENT_METHODS
@@ -43,7 +40,7 @@ class _CodeGrant(AuthorizationCodeGrant):
 
     def save_authorization_code(self, code: str, request: adapters.AuthlibRequest) -> None:
         uow = self.server.uow
-        user_id, scopes = request.user
+        user_id, scopes = request.user  # as ``AuthorizationRequest.answer`` gave them
         grant = grants.grant_scopes(
             uow, user_id=user_id, client_id=request.client.client_id, scopes=scopes
         )
@@ -144,11 +141,9 @@ class OAuthServer(AuthorizationServer):
     def create_oauth2_request(
         self, request: adapters.OAuthRequest | adapters.AuthlibRequest
     ) -> adapters.AuthlibRequest:
-        return (
-            request
-            if isinstance(request, adapters.AuthlibRequest)
-            else adapters.AuthlibRequest(request, self.issuer)
-        )
+        if isinstance(request, adapters.AuthlibRequest):
+            return request
+        return adapters.AuthlibRequest(request, self.issuer)
 
     def handle_response(
         self, status: int, body: dict[str, Any], headers: Iterable[tuple[str, str]]
@@ -236,16 +231,12 @@ class AuthorizationRequest:
         self.redirect_uri: str = grant.redirect_uri
         self.scopes = [Scope(each) for each in grant.request.scope.split()]
 
-    def allow(self, user_id: int, scopes: Collection[Scope]) -> adapters.OAuthResponse:
+    def answer(self, user_id: int, scopes: Collection[Scope]) -> adapters.OAuthResponse:
         """Grant those of the requested scopes that are in ``scopes``; without any, deny."""
         agreed = [scope for scope in self.scopes if scope in scopes]
-        return self._answer((user_id, agreed) if agreed else None)
-
-    def deny(self) -> adapters.OAuthResponse:
-        return self._answer(None)
-
-    def _answer(self, consent: Consent | None) -> adapters.OAuthResponse:
         reply: adapters.OAuthResponse = self._server.create_authorization_response(
-            self._grant.request, grant_user=consent, grant=self._grant
+            self._grant.request,
+            grant_user=(user_id, agreed) if agreed else None,
+            grant=self._grant,
         )
         return reply

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVarTuple
 
-from sqlalchemy import ColumnElement, Select, and_, any_, bindparam, func, select
+from sqlalchemy import and_, any_, bindparam, func, select
+from sqlalchemy.orm import join
 
 from core.keyring import Keyring
 from core.refusals.access import AUTH_INVALID_ACCESS_TOKEN
@@ -17,13 +17,24 @@ from storage.database import Database, Statement
 from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
 
-Columns = TypeVarTuple("Columns")
-
 OAUTH_TOKEN_LIFETIMES = {
     TokenKind.ACCESS: timedelta(hours=1),
     TokenKind.REFRESH: timedelta(days=30),
 }
 _PURPOSE = "oauth-token"
+
+_IS_LIVE = (OAuthToken.expires_at > func.now(), OAuthToken.revoked_at.is_(None))
+# A token's grant, the grant's client and its person.
+_SURROUNDINGS = (
+    join(OAuthToken, OAuthGrant, OAuthGrant.id == OAuthToken.grant_id)
+    .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
+    .join(User, User.id == OAuthGrant.user_id)
+)
+_HAS_LIVE_SURROUNDINGS = (
+    OAuthGrant.revoked_at.is_(None),
+    OAuthClient.revoked_at.is_(None),
+    User.erased_at.is_(None),
+)
 
 
 @dataclass(frozen=True)
@@ -101,7 +112,7 @@ def lock_refresh(
     if found.token.rotated_at is not None:
         revoke_family(uow, found.token.family)
         return None
-    is_live = select(OAuthToken.id).where(OAuthToken.id == found.token.id, *_live_token())
+    is_live = select(OAuthToken.id).where(OAuthToken.id == found.token.id, *_IS_LIVE)
     return None if uow.session.scalar(is_live) is None else found.token
 
 
@@ -115,8 +126,9 @@ def find(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) -> F
     """A token of either kind that was issued to this client, and whether it is still valid."""
     if not (ACCESS_TOKEN.matches(secret) or REFRESH_TOKEN.matches(secret)):
         return None
-    is_active = and_(*_live_token(), *_live_surroundings(), OAuthToken.rotated_at.is_(None))
-    query = _with_surroundings(select(OAuthToken, OAuthGrant.user_id, is_active)).where(
+    is_active = and_(*_IS_LIVE, *_HAS_LIVE_SURROUNDINGS, OAuthToken.rotated_at.is_(None))
+    query = select(OAuthToken, OAuthGrant.user_id, is_active).select_from(_SURROUNDINGS)
+    query = query.where(
         OAuthToken.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode())),
         OAuthGrant.client_id == client_id,
     )
@@ -138,31 +150,13 @@ def revoke_family(uow: UnitOfWork, family: int) -> None:
     note_once(uow, OAuthToken.revoked_at, OAuthToken.family == family)
 
 
-def _live_token() -> tuple[ColumnElement[bool], ...]:
-    return OAuthToken.expires_at > func.now(), OAuthToken.revoked_at.is_(None)
-
-
-def _live_surroundings() -> tuple[ColumnElement[bool], ...]:
-    return (
-        OAuthGrant.revoked_at.is_(None),
-        OAuthClient.revoked_at.is_(None),
-        User.erased_at.is_(None),
-    )
-
-
-def _with_surroundings(query: Select[*Columns]) -> Select[*Columns]:
-    return (
-        query.join(OAuthGrant, OAuthGrant.id == OAuthToken.grant_id)
-        .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
-        .join(User, User.id == OAuthGrant.user_id)
-    )
-
-
 _LIVE_ACCESS = Statement(
-    _with_surroundings(select(OAuthGrant.id, OAuthGrant.user_id, OAuthToken.scopes)).where(
+    select(OAuthGrant.id, OAuthGrant.user_id, OAuthToken.scopes)
+    .select_from(_SURROUNDINGS)
+    .where(
         OAuthToken.secret_hmac == any_(bindparam("digests")),
         OAuthToken.kind == TokenKind.ACCESS,
-        *_live_token(),
-        *_live_surroundings(),
+        *_IS_LIVE,
+        *_HAS_LIVE_SURROUNDINGS,
     )
 )

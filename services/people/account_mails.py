@@ -102,14 +102,13 @@ def _template(
         case MailKind.FORGOTTEN_PASSWORD if person is None:
             return None
         case MailKind.FORGOTTEN_PASSWORD if person is not None and has_account:
-            template, link = (
-                "new_password",
-                (Purpose.RESET_PASSWORD, page_urls.RESET_PATH, person.id),
-            )
+            template = "new_password"
+            link = (Purpose.RESET_PASSWORD, page_urls.RESET_PATH, person.id)
         case MailKind.REGISTER | MailKind.FORGOTTEN_PASSWORD:
             # Also for a reader without a password: opening the link proves that they have the
             # address.
-            template, link = "register", (Purpose.REGISTER, page_urls.REGISTRATION_PATH, None)
+            template = "register"
+            link = (Purpose.REGISTER, page_urls.REGISTRATION_PATH, None)
         case MailKind.NEW_ADDRESS if person is not None:
             template = "address_taken"
         case MailKind.NEW_ADDRESS:

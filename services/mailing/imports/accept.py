@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeGuard
+
+import orjson
 
 from core import ids
 from core.errors import DomainError
 from core.refusals.mailing import PLAN_REQUIRED
+from core.refusals.refusal import Refusal
 from models import Job, MemberImport, Plan
 from services.access.caller import Caller
 from services.jobs import idempotency
@@ -38,11 +40,19 @@ class ImportOptions:
     mapping: Mapping[str, str] | None = None
 
 
-def is_mapping(parsed: object) -> TypeGuard[dict[str, str]]:
-    """Whether a parsed value can be ``ImportOptions.mapping``, and can be stored."""
-    return isinstance(parsed, dict) and all(
+def read_mapping(text: str | None, refusal: Refusal) -> dict[str, str] | None:
+    """``ImportOptions.mapping`` from JSON; raises ``refusal`` for text that can't be one."""
+    if text is None:
+        return None
+    try:
+        parsed = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise refusal() from None
+    if not isinstance(parsed, dict) or not all(
         isinstance(each, str) and "\0" not in each for pair in parsed.items() for each in pair
-    )
+    ):
+        raise refusal()
+    return parsed
 
 
 def display_filename(filename: str | None) -> str | None:
