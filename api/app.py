@@ -108,12 +108,6 @@ _PAGES = (subscription_pages, payment_returns, login, registration, account_page
 
 
 def create_app(settings: Settings) -> FastAPI:
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with _serving(settings) as state:
-            app.state.pressroom = state
-            yield
-
     layers = [
         Middleware(HeadersMiddleware, settings=settings),
         Middleware(RequestMiddleware),
@@ -126,7 +120,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="Pressroom",
         version=version("pressroom"),
-        lifespan=lifespan,
+        lifespan=partial(_serving, settings),
         middleware=[Middleware(RequestLayers, layers=layers)],
         redirect_slashes=False,
         # Pressroom has its own metrics and logs; FastAPI's look at each request for a configured
@@ -146,11 +140,11 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 @asynccontextmanager
-async def _serving(settings: Settings) -> AsyncIterator[State]:
+async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
     resources = open_resources(settings, concurrency=THREADS, name="api")
     redis = open_async_redis(settings)
-    state = _state(resources, redis)
+    app.state.pressroom = state = _state(resources, redis)
     subscriber, calls = state.subscriber, state.worker_calls
     loops = (subscriber.run(), state.jobs.run(), calls.results.run(), _write_last_uses(state))
     with (
@@ -162,7 +156,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
             # and again costs more than a request does.
             gc.collect()
             gc.freeze()
-            yield state
+            yield
     gc.unfreeze()
     with suppress(psycopg2.Error):
         state.last_uses.write(resources.database)

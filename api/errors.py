@@ -60,7 +60,7 @@ def problem_response(error: DomainError) -> Response:
         elif error.code == AUTH_INVALID_API_KEY.code:
             challenge += ', error="invalid_token"'
         headers["WWW-Authenticate"] = challenge
-    return _reply(STATUS_OF[error.kind], error.code, error.message, headers, error.problems)
+    return _Problem(STATUS_OF[error.kind], error.code, error.message, headers, error.problems)
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -81,29 +81,7 @@ def add_handlers(app: FastAPI) -> None:
 
 
 def internal_error() -> Response:
-    return _reply(500, "internal_error", "Something broke here; the request id leads to it.", {})
-
-
-def _reply(
-    status: int,
-    code: str,
-    message: str,
-    headers: dict[str, str],
-    problems: tuple[FieldProblem, ...] = (),
-) -> Response:
-    body: dict[str, Any] = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": message,
-        "code": code,
-        "message": message,
-        "ts": int(time.time()),
-        "request_id": current_request_id(),
-    }
-    if problems:
-        body["errors"] = list(problems)
-    return _Problem(body, headers)
+    return _Problem(500, "internal_error", "Something broke here; the request id leads to it.", {})
 
 
 class _Problem(Response):
@@ -111,17 +89,34 @@ class _Problem(Response):
 
     media_type = "application/problem+json"
 
-    def __init__(self, body: dict[str, Any], headers: dict[str, str]) -> None:
-        super().__init__(orjson.dumps(body), body["status"], headers=headers)
-        self._body = body
-        self._more = headers
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        headers: dict[str, str],
+        problems: tuple[FieldProblem, ...] = (),
+    ) -> None:
+        self._page = (status, code, headers, current_request_id())
+        body: dict[str, Any] = {
+            "type": "about:blank",
+            "title": HTTPStatus(status).phrase,
+            "status": status,
+            "detail": message,
+            "code": code,
+            "message": message,
+            "ts": int(time.time()),
+            "request_id": current_request_id(),
+        }
+        if problems:
+            body["errors"] = list(problems)
+        super().__init__(orjson.dumps(body), status, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not is_for_browser(scope):
+        if is_for_browser(scope):
+            await problem_page(*self._page)(scope, receive, send)
+        else:
             await super().__call__(scope, receive, send)
-            return
-        status, code, request_id = (self._body[key] for key in ("status", "code", "request_id"))
-        await problem_page(status, code, self._more, request_id)(scope, receive, send)
 
 
 async def _domain_error(_: Request, error: Exception) -> Response:
@@ -146,7 +141,7 @@ async def _http_exception(request: Request, error: Exception) -> Response:
         headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
     refusal = _ROUTING.get(error.status_code)
     code = refusal.code if refusal else f"http.{error.status_code}"
-    return _reply(error.status_code, code, str(error.detail), headers)
+    return _Problem(error.status_code, code, str(error.detail), headers)
 
 
 async def _unreachable(_: Request, error: Exception) -> Response:

@@ -1,9 +1,18 @@
 """Settings of providers: mail, challenges, payments, language models, stock photos."""
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import AnyHttpUrl, Field, PlainSerializer, SecretStr, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    AnyHttpUrl,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from core.settings.mail_server import MailSender, MailServer
@@ -28,16 +37,27 @@ _TOGETHER = {
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 
 
+def readable_by(parse: Callable[[str], object]) -> AfterValidator:
+    """Keep a setting as it was written, once it could be parsed."""
+
+    def check(value: Any) -> Any:
+        if value is not None:
+            parse(value.get_secret_value() if isinstance(value, SecretStr) else value)
+        return value
+
+    return AfterValidator(check)
+
+
 class ProviderSettings(BaseSettings):
     """The providers' part of ``core.settings.Settings``, which says how all of it is read."""
 
     model_config = SettingsConfigDict(use_attribute_docstrings=True)
 
-    mail_url: SecretStr | None = None
+    mail_url: Annotated[SecretStr | None, readable_by(MailServer.parse)] = None
     """Server that sends our mail: smtp://, smtps:// (TLS) or smtp+starttls://, then
     user:password@host:port; without it mail waits until there is one"""
 
-    mail_from: str = "Pressroom <pressroom@localhost>"
+    mail_from: Annotated[str, readable_by(MailSender.parse)] = "Pressroom <pressroom@localhost>"
     """Sender of our mail: an address, or Name <address>"""
 
     turnstile_url: BaseUrl = AnyHttpUrl("https://challenges.cloudflare.com/turnstile/v0/siteverify")
@@ -122,19 +142,6 @@ class ProviderSettings(BaseSettings):
 
     openverse_base_url: BaseUrl = AnyHttpUrl("https://api.openverse.org")
     """URL of Openverse's API; requests to Openverse go to no other host"""
-
-    @field_validator("mail_url")
-    @classmethod
-    def _mail_server(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None:
-            MailServer.parse(value.get_secret_value())
-        return value
-
-    @field_validator("mail_from")
-    @classmethod
-    def _one_sender(cls, value: str) -> str:
-        MailSender.parse(value)
-        return value
 
     @field_validator("challenge_hostnames")
     @classmethod

@@ -11,13 +11,12 @@ from limits import RateLimitItem, parse_many
 from limits.storage import MemoryStorage, RedisStorage
 from redis.exceptions import RedisError
 
-from core.logging import get_logger
 from core.settings import Settings
 from storage.breaker import Breaker
-from storage.redis.client import open_counting_redis
+from storage.redis.client import open_redis
 
-log = get_logger(__name__)
-
+# Counting a request must not delay it.
+_FAST = {"socket_timeout": 0.5, "socket_connect_timeout": 0.25}
 _PREFIX = "pressroom:rate"
 _BLOCKS_PER_LIMIT = 300
 _MAX_KEYS = 10_000
@@ -51,13 +50,13 @@ class RateCounters:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._client = open_counting_redis(settings)
+        self._client = open_redis(settings, **_FAST)
         url = settings.redis_url.get_secret_value()
         self._shared = RedisStorage(
             url, connection_pool=self._client.connection_pool, key_prefix=_PREFIX
         )
         self._own = MemoryStorage()
-        self._breaker = Breaker()
+        self._breaker = Breaker(RedisError)
         self._blocks = _Blocks()
 
     def count(self, item: RateLimitItem, *names: str) -> RateLimitStatus | None:
@@ -65,14 +64,11 @@ class RateCounters:
         key, reset = _window(item, names)
         number = self._blocks.take(key)
         if number is None:
-            if self._breaker.is_open:
-                return None
             size = max(item.amount // _BLOCKS_PER_LIMIT, 1)
-            try:
-                last = self._shared.incr(key, item.get_expiry(), size)
-            except RedisError as error:
-                self._breaker.trip()
-                log.warning("counters.unreachable", reason=f"{type(error).__name__}: {error}")
+            last = self._breaker.attempt(
+                "counters.unreachable", lambda: self._shared.incr(key, item.get_expiry(), size)
+            )
+            if last is None:
                 return None
             number = last - size + 1
             if size > 1:
