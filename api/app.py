@@ -13,8 +13,9 @@ from redis.asyncio import Redis
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
-from api import errors, openapi
+from api import openapi
 from api.cookies import cookies_of
+from api.errors import HANDLERS
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
 from api.middleware.body_limits import BodyLimitMiddleware
@@ -127,8 +128,8 @@ def create_app(settings: Settings) -> FastAPI:
         # tracer costs a twentieth of a small request.
         telemetry={"tracing": False, "metrics": False, "logs": False},
         redoc_url=None,
+        exception_handlers=HANDLERS,
     )
-    errors.add_handlers(app)
     for resource in _RESOURCES:
         app.include_router(resource.router)
     # The documentation page must work on a machine without a network.

@@ -17,8 +17,7 @@ from storage.breaker import Breaker
 VISIBILITY_TIMEOUT_SECONDS = 3600
 
 
-# A consumer's socket waits for messages; a sender keeps a request waiting.
-_CONSUMER_TIMEOUTS = {"socket_timeout": 10, "socket_connect_timeout": 2}
+# A sender keeps a request waiting.
 _SENDER_TIMEOUTS = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
@@ -49,7 +48,9 @@ def celery_app(settings: Settings) -> Celery:
             "unacked_restore_limit": 100,
             "socket_keepalive": True,
             "health_check_interval": 10,
-            **_CONSUMER_TIMEOUTS,
+            # A consumer's socket waits for messages.
+            "socket_timeout": 10,
+            "socket_connect_timeout": 2,
         },
     )
     return app

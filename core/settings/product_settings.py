@@ -12,8 +12,9 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from core.keyring import Keyring
 from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
-from core.settings.origins import COMMA_SEPARATED, Origins
-from core.settings.provider_settings import PREFIX, BaseUrl, ProviderSettings, readable_by
+from core.settings.notations import COMMA_SEPARATED, readable_by
+from core.settings.origins import Origins
+from core.settings.provider_settings import PREFIX, BaseUrl, ProviderSettings
 from core.settings.rate_notation import RateLimits
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
@@ -30,10 +31,7 @@ class SettingsError(Exception):
 
 class Settings(ProviderSettings):
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        extra="ignore",
-        frozen=True,
-        hide_input_in_errors=True,
+        env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True
     )
 
     database_url: SecretStr

@@ -1,22 +1,13 @@
 """Settings of providers: mail, challenges, payments, language models, stock photos."""
 
 import re
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    AnyHttpUrl,
-    Field,
-    PlainSerializer,
-    SecretStr,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AnyHttpUrl, Field, PlainSerializer, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from core.settings.mail_server import MailSender, MailServer
-from core.settings.origins import COMMA_SEPARATED
+from core.settings.notations import COMMA_SEPARATED, readable_by
 
 PREFIX = "PRESSROOM_"
 _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")
@@ -35,17 +26,6 @@ _TOGETHER = {
 }
 
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
-
-
-def readable_by(parse: Callable[[str], object]) -> AfterValidator:
-    """Keep a setting as it was written, once it could be parsed."""
-
-    def check(value: Any) -> Any:
-        if value is not None:
-            parse(value.get_secret_value() if isinstance(value, SecretStr) else value)
-        return value
-
-    return AfterValidator(check)
 
 
 class ProviderSettings(BaseSettings):

@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Lock
-from typing import Self
 
 from limits import RateLimitItem, parse_many
 from limits.storage import MemoryStorage, RedisStorage
@@ -33,10 +32,6 @@ class RateLimitStatus:
     window: int
     remaining: int
     reset: int
-
-    @classmethod
-    def of(cls, item: RateLimitItem, limit: int, count: int, reset: int) -> Self:
-        return cls(limit, item.get_expiry(), limit - count, reset)
 
 
 class RateCounters:
@@ -73,13 +68,14 @@ class RateCounters:
             number = last - size + 1
             if size > 1:
                 self._blocks.put(key, range(number + 1, last + 1))
-        return RateLimitStatus.of(item, item.amount, number, reset)
+        return RateLimitStatus(item.amount, item.get_expiry(), item.amount - number, reset)
 
     def count_here(self, item: RateLimitItem, *names: str) -> RateLimitStatus:
         """Count one call in this process alone, against half the limit: others count too."""
         key, reset = _window(item, names)
         count = self._own.incr(key, item.get_expiry())
-        return RateLimitStatus.of(item, max(item.amount // 2, 1), count, reset)
+        limit = max(item.amount // 2, 1)
+        return RateLimitStatus(limit, item.get_expiry(), limit - count, reset)
 
     def close(self) -> None:
         self._client.close()
