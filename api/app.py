@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
 from api import openapi
+from api.access.page_sessions import LoginNeeded, redirect_to_login
 from api.cookies import cookies_of
 from api.errors import HANDLERS
 from api.limits.password_hashing import HashingPool
@@ -128,7 +129,7 @@ def create_app(settings: Settings) -> FastAPI:
         # tracer costs a twentieth of a small request.
         telemetry={"tracing": False, "metrics": False, "logs": False},
         redoc_url=None,
-        exception_handlers=HANDLERS,
+        exception_handlers=HANDLERS | {LoginNeeded: redirect_to_login},
     )
     for resource in _RESOURCES:
         app.include_router(resource.router)

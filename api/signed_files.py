@@ -7,7 +7,7 @@ from fastapi import Request
 from api.state import State, state_of
 from core import clock
 from core.refusals.media import SIGNED_LINK_INVALID
-from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS
+from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 from models import Job
 from services.mailing import exports
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
@@ -32,15 +32,19 @@ def result_with_links(state: State, job: Job) -> dict[str, Any] | None:
 
 def require_signed_url(request: Request) -> None:
     """Raises ``link.invalid`` unless the request's path is signed and not yet expired."""
-    is_valid = FILE_URLS.opens(
+    if not is_signed(request, FILE_URLS, request.scope["path"]):
+        raise SIGNED_LINK_INVALID()
+
+
+def is_signed(request: Request, urls: SignedUrls, name: str) -> bool:
+    """Whether the request's query opens what has this name."""
+    return urls.opens(
         state_of(request).resources.keyring,
-        request.scope["path"],
+        name,
         expires=request.query_params.get("expires", ""),
         signature=request.query_params.get("signature", ""),
         now=clock.now(),
     )
-    if not is_valid:
-        raise SIGNED_LINK_INVALID()
 
 
 def download_headers(filename: str) -> dict[str, str]:

@@ -14,9 +14,9 @@ import psycopg2
 from psycopg2.extensions import connection
 
 from core.ids import random_ids
-from devstack.supervisor.embedded.stack import embedded_services
 from devstack.supervisor.processes.ports import PortPicker
 from services.mailing import lists
+from tests.embedded import embedded_services
 from tests.stack import Owner, Running, Stack, open_stack
 
 CHUNK = 10_000

@@ -8,7 +8,7 @@ import httpx
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread
 from benchmarks.running_stack import down, up
-from devstack.supervisor.embedded.stack import embedded_services
+from tests.embedded import embedded_services
 
 BAR_SECONDS = 10.0
 

@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.http_load import each_caller, json_request
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread
-from devstack.supervisor.embedded.stack import embedded_services
 from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.programs import answers
+from tests.embedded import embedded_services
 from tests.stack import Stack, open_stack
 
 CALLERS = 32

@@ -13,10 +13,10 @@ from psycopg2.extensions import cursor
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from devstack import LOOPBACK
-from devstack.supervisor.embedded.stack import embedded_services
 from devstack.supervisor.processes.ports import PortPicker
 from services.money.credits import ledger
 from services.money.credits.verify import faults
+from tests.embedded import embedded_services
 from tests.stack import Owner, Stack, open_stack
 
 ENTRIES = 1_000_000 if full_size() else 200_000

@@ -16,12 +16,12 @@ from sqlalchemy import event
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from devstack import LOOPBACK
-from devstack.supervisor.embedded.stack import embedded_services
 from devstack.supervisor.processes.ports import PortPicker
 from models import Tier
 from services.mailing import lists
 from services.mailing.subscriptions import member_pages
 from services.mailing.subscriptions.member_pages import MemberFilters
+from tests.embedded import embedded_services
 from tests.stack import Owner, Stack, open_stack
 
 MEMBERS = 1_000_000

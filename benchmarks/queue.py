@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 from benchmarks.echo import BARE_QUEUE, bare_app
 from benchmarks.http_load import callers, request_bytes
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
-from devstack.supervisor.embedded.stack import embedded_services
 from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.programs import answers
+from tests.embedded import embedded_services
 from tests.stack import Running, Stack, open_stack
 
 CALLS = 400 if full_size() else 150

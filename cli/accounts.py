@@ -1,21 +1,22 @@
 import sys
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cli.connection import connected
-from cli.output import Json, show, show_all
+from cli.output import Json, fields, group, show, show_all
 from core.scopes import Scope
-from models import ApiKey, Plan, User
+from models import Plan
 from services import erasure
 from services.access import api_keys
 from services.people import accounts
 
-users = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="People who own or read lists."
-)
-keys = typer.Typer(no_args_is_help=True, add_completion=False, help="API keys.")
+users = group("People who own or read lists.")
+keys = group("API keys.")
+
+_USER = "id email name plan created_at"
+_KEY = "id name last_four scopes created_at last_used_at revoked_at"
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 
@@ -37,14 +38,15 @@ def create_user(
     """Create a user who can log in."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.create_user(uow, email=email, name=name, password=password)
-        show(_user(user), as_json=as_json)
+        show(fields(user, _USER), as_json=as_json)
 
 
 @users.command("plan")
 def set_plan(email: Email, plan: Plan, as_json: Json = False) -> None:
     """Put a user on the free or the paid plan."""
     with connected() as resources, resources.unit_of_work() as uow:
-        show(_user(accounts.set_plan(uow, email=email, plan=plan)), as_json=as_json)
+        user = accounts.set_plan(uow, email=email, plan=plan)
+        show(fields(user, _USER), as_json=as_json)
 
 
 @users.command("erase")
@@ -67,7 +69,7 @@ def erase_user(
 def list_users(as_json: Json = False) -> None:
     """Show the 1,000 newest users, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
-        show_all([_user(user) for user in accounts.list_users(uow)], as_json=as_json)
+        show_all([fields(user, _USER) for user in accounts.list_users(uow)], as_json=as_json)
 
 
 @keys.command("create")
@@ -83,11 +85,10 @@ def create_key(
     """Create an API key. It is shown only now."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_by_email(uow, email)
-        keyring = resources.keyring
         key, secret = api_keys.create(
-            uow, keyring, user_id=user.id, name=name, scopes=scope or None
+            uow, resources.keyring, user_id=user.id, name=name, scopes=scope or None
         )
-        record = _key(key) | {"key": secret}
+        record = fields(key, _KEY) | {"key": secret}
     show(record, as_json=as_json)
 
 
@@ -96,7 +97,8 @@ def list_keys(email: Email, as_json: Json = False) -> None:
     """Show a user's keys, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_by_email(uow, email)
-        show_all([_key(key) for key in api_keys.list_of(uow, user.id)], as_json=as_json)
+        found = api_keys.list_of(uow, user.id)
+        show_all([fields(key, _KEY) for key in found], as_json=as_json)
 
 
 @keys.command("revoke")
@@ -105,25 +107,3 @@ def revoke_key(key_id: Annotated[int, typer.Argument(metavar="ID")], as_json: Js
     with connected() as resources, resources.unit_of_work() as uow:
         revoked = api_keys.revoke(uow, key_id=key_id)
     show({"id": key_id, "revoked": revoked}, as_json=as_json)
-
-
-def _user(user: User) -> dict[str, Any]:
-    return {
-        "id": user.id,
-        "email": user.email,
-        "name": user.name,
-        "plan": user.plan,
-        "created_at": user.created_at,
-    }
-
-
-def _key(key: ApiKey) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "name": key.name,
-        "last_four": key.last_four,
-        "scopes": key.scopes,
-        "created_at": key.created_at,
-        "last_used_at": key.last_used_at,
-        "revoked_at": key.revoked_at,
-    }

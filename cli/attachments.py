@@ -3,20 +3,17 @@ from typing import Annotated
 import typer
 
 from cli.connection import connected
-from cli.output import Json, show, show_all
+from cli.output import Json, group, show, show_all
 from core import clock
 from services.media.attachments import rotation, strays
 
-attachments = typer.Typer(no_args_is_help=True, add_completion=False, help="Uploaded images.")
-encryption = typer.Typer(no_args_is_help=True, add_completion=False, help="Encryption keys.")
+attachments = group("Uploaded images.")
+encryption = group("Encryption keys.")
+# With a callback, a group stays a group while it has only one command.
+attachments.callback()(lambda: None)
+encryption.callback()(lambda: None)
 
 FOUND = 1
-
-
-@attachments.callback()
-@encryption.callback()
-def group() -> None:
-    """With this callback, a group stays a group while it has only one command."""
 
 
 @attachments.command("sweep")

@@ -15,7 +15,12 @@ from storage.resources import Resources, open_resources
 @contextmanager
 def connected() -> Iterator[Resources]:
     """The resources of the services that the environment names, else of the running stack."""
-    _attach_to_running_stack()
+    if "PRESSROOM_DATABASE_URL" not in os.environ and find_spec("devstack") is not None:
+        from devstack.supervisor import run_settings
+        from devstack.supervisor.home import home_folder
+
+        for name, value in run_settings.settings_of(home_folder.from_environment()).items():
+            os.environ.setdefault(name, value)
     settings = load_settings()
     # Scripts read what a command prints, so the log must not mix with it.
     configure_logging(settings.model_copy(update={"log_level": "error"}))
@@ -25,17 +30,6 @@ def connected() -> Iterator[Resources]:
             yield resources
     finally:
         resources.close()
-
-
-def _attach_to_running_stack() -> None:
-    """Without a database in the environment, use the stack that `make run` started."""
-    if "PRESSROOM_DATABASE_URL" in os.environ or find_spec("devstack") is None:
-        return
-    from devstack.supervisor import run_settings
-    from devstack.supervisor.home import home_folder
-
-    for name, value in run_settings.settings_of(home_folder.from_environment()).items():
-        os.environ.setdefault(name, value)
 
 
 @contextmanager

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
 from typing import Annotated
@@ -7,14 +8,14 @@ import typer
 
 from cli import orders
 from cli.connection import connected
-from cli.output import Json, show, show_all
+from cli.output import Json, group, show, show_all
 from core.refusals.money import CREDITS_AMOUNT_TEXT
 from services.money.credits import ledger, verify
 from services.people import accounts
 
 FAULTY = 1
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Credits and their ledger.")
+app = group("Credits and their ledger.")
 app.add_typer(orders.app, name="orders")
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL")]
@@ -27,23 +28,27 @@ Reason = Annotated[
 @app.command("grant")
 def grant(email: Email, amount: Amount, reason: Reason = "grant", as_json: Json = False) -> None:
     """Give a user credits."""
-    with connected() as resources:
-        with resources.unit_of_work() as uow:
-            user_id = accounts.get_by_email(uow, email).id
-        database = resources.database
-        entry = ledger.grant(database, user_id, _exactly(amount), source_id=reason)
-    show(orjson.loads(entry), as_json=as_json)
+    _book(ledger.grant, email, amount, reason, as_json=as_json)
 
 
 # Typer must not take a negative amount for an option.
 @app.command("adjust", context_settings={"ignore_unknown_options": True})
 def adjust(email: Email, amount: Amount, reason: Reason = "adjust", as_json: Json = False) -> None:
     """Correct a user's balance by an amount, which may be negative."""
+    _book(ledger.adjust, email, amount, reason, as_json=as_json)
+
+
+def _book(
+    enter: Callable[..., bytes], email: str, amount: str, reason: str, *, as_json: bool
+) -> None:
     with connected() as resources:
         with resources.unit_of_work() as uow:
             user_id = accounts.get_by_email(uow, email).id
-        database = resources.database
-        entry = ledger.adjust(database, user_id, _exactly(amount), source_id=reason)
+        try:
+            credits_ = Decimal(amount)
+        except InvalidOperation:
+            raise CREDITS_AMOUNT_TEXT(amount=amount) from None
+        entry = enter(resources.database, user_id, credits_, source_id=reason)
     show(orjson.loads(entry), as_json=as_json)
 
 
@@ -58,10 +63,3 @@ def verify_ledger(as_json: Json = False) -> None:
     show_all(found, as_json=as_json)
     if found:
         raise typer.Exit(FAULTY)
-
-
-def _exactly(amount: str) -> Decimal:
-    try:
-        return Decimal(amount)
-    except InvalidOperation:
-        raise CREDITS_AMOUNT_TEXT(amount=amount) from None

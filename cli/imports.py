@@ -1,5 +1,6 @@
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO, cast
 
@@ -63,11 +64,9 @@ def import_members(
 def _mapping(text: str | None) -> dict[str, str] | None:
     if text is None:
         return None
-    parsed: object
-    try:
+    parsed: object = None
+    with suppress(orjson.JSONDecodeError):
         parsed = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        parsed = None
     if not accept.is_mapping(parsed):
         raise IMPORT_MAPPING_OPTION()
     return parsed
@@ -76,9 +75,13 @@ def _mapping(text: str | None) -> dict[str, str] | None:
 def _begin(resources: Resources, list_name: str, file: Path, options: ImportOptions) -> int:
     with resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name)
-    prefix = accept.new_prefix()
+    prefix, is_stdin = accept.new_prefix(), str(file) == "-"
     stored = PartWriter(resources.objects, prefix)
-    with _opened(file) as source:
+    try:
+        source: BinaryIO = sys.stdin.buffer if is_stdin else file.open("rb")
+    except OSError as error:
+        raise IMPORT_FILE(file=file, reason=error.strerror) from None
+    with source:
         shutil.copyfileobj(source, cast("BinaryIO", stored), 1024 * 1024)
     stored.close()
     if not stored.size:
@@ -88,17 +91,8 @@ def _begin(resources: Resources, list_name: str, file: Path, options: ImportOpti
         mailing_list.user_id,
         mailing_list.id,
         prefix=prefix,
-        filename=None if str(file) == "-" else file.name,
+        filename=None if is_stdin else file.name,
         size=stored.size,
         options=options,
         request_id=None,
     ).job_id
-
-
-def _opened(file: Path) -> BinaryIO:
-    if str(file) == "-":
-        return sys.stdin.buffer
-    try:
-        return file.open("rb")
-    except OSError as error:
-        raise IMPORT_FILE(file=file, reason=error.strerror) from None

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.connection import connected
-from cli.output import Json, show, show_all
+from cli.output import Json, Limit, fields, group, show, show_all
 from core.refusals.jobs import JOB_NOT_FOUND_BY_ID
 from models import Job, JobStatus
 from services.jobs import records
@@ -15,9 +15,7 @@ from services.media.attachments import upload
 from services.money.topups import checkout
 from storage.unit_of_work import UnitOfWork
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Durable jobs, which the workers do."
-)
+app = group("Durable jobs, which the workers do.")
 
 JobId = Annotated[int, typer.Argument(metavar="ID")]
 
@@ -27,7 +25,7 @@ def list_jobs(
     status: Annotated[
         JobStatus | None, typer.Option(help="Show only jobs with this status.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
     """Show jobs of all users, newest first."""
@@ -41,16 +39,9 @@ def show_job(job_id: JobId, as_json: Json = False) -> None:
     """Show one job, with its result or error."""
     with connected() as resources, resources.unit_of_work() as uow:
         job = _get(uow, job_id)
-        details = {
-            "user_id": job.user_id,
-            "subject_id": job.subject_id,
-            "crashes": job.crashes,
-            "retries": job.retries,
-            "request_id": job.request_id,
-            "result": job.result,
-            "error": records.error_shown(job),
-        }
-        show(_brief(job) | details, as_json=as_json)
+        details = fields(job, "user_id subject_id crashes retries request_id result")
+        error = {"error": records.error_shown(job)}
+        show(_brief(job) | details | error, as_json=as_json)
 
 
 @app.command("retry")
@@ -72,12 +63,7 @@ def _get(uow: UnitOfWork, job_id: int) -> Job:
 
 def _brief(job: Job) -> dict[str, Any]:
     return {
-        "id": job.id,
-        "kind": job.kind,
-        "status": job.status,
-        "attempt": job.attempt,
+        **fields(job, "id kind status attempt"),
         "progress": f"{job.progress_done}/{job.progress_total or '?'}",
-        "created_at": job.created_at,
-        "started_at": job.started_at,
-        "finished_at": job.finished_at,
+        **fields(job, "created_at started_at finished_at"),
     }

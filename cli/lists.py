@@ -3,18 +3,13 @@ from typing import Annotated
 import typer
 
 from cli.connection import connected
-from cli.output import Json, show
+from cli.output import Json, group, show
 from services.mailing import lists
 from services.people import accounts
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Lists that people subscribe to."
-)
-
-
-@app.callback()
-def group() -> None:
-    """With this callback, `create` stays a subcommand while it is the only one."""
+app = group("Lists that people subscribe to.")
+# With a callback, `create` stays a subcommand while it is the only one.
+app.callback()(lambda: None)
 
 
 @app.command("create")

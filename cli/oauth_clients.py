@@ -3,14 +3,12 @@ from typing import Annotated, Any
 import typer
 
 from cli.connection import connected
-from cli.output import Json, show, show_all
+from cli.output import Json, fields, group, show, show_all
 from core.scopes import Scope
 from models import OAuthClient
 from services.oauth import clients
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Programs that people may give access to."
-)
+app = group("Programs that people may give access to.")
 
 
 @app.command("create")
@@ -65,11 +63,7 @@ def revoke(
 
 def _client(client: OAuthClient) -> dict[str, Any]:
     return {
-        "client_id": client.client_id,
-        "name": client.name,
+        **fields(client, "client_id name"),
         "public": client.secret_hmac is None,
-        "redirect_uris": client.redirect_uris,
-        "scopes": client.scopes,
-        "created_at": client.created_at,
-        "revoked_at": client.revoked_at,
+        **fields(client, "redirect_uris scopes created_at revoked_at"),
     }

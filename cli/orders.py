@@ -3,13 +3,13 @@ from typing import Annotated, Any
 import typer
 
 from cli.connection import connected
-from cli.output import Json, show, show_all
+from cli.output import Json, Limit, fields, group, show, show_all
 from core import clock
 from core.refusals.money import ORDER_RESOLUTION
 from models import OrderStatus, PaymentOrder, Resolution
 from services.money.topups import orders, settlement
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Orders of credits.")
+app = group("Orders of credits.")
 
 OrderId = Annotated[int, typer.Argument(metavar="ORDER")]
 
@@ -19,7 +19,7 @@ def list_orders(
     status: Annotated[
         OrderStatus | None, typer.Option(help="Show only orders with this status.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
     """Show orders of all users, newest first."""
@@ -38,9 +38,7 @@ def show_order(order_id: OrderId, as_json: Json = False) -> None:
             for each in orders.changes(uow, order_id)
         ]
         events = [f"{each.event_id} {each.type}" for each in orders.events(uow, order_id)]
-        show(
-            _brief(order) | _facts(order) | {"history": history, "events": events}, as_json=as_json
-        )
+        show(_whole(order) | {"history": history, "events": events}, as_json=as_json)
 
 
 @app.command("review")
@@ -61,15 +59,13 @@ def review_order(
     with connected() as resources, resources.unit_of_work() as uow:
         order = settlement.resolve(uow, order_id, resolution)
         uow.session.refresh(order)
-        show(_brief(order) | _facts(order), as_json=as_json)
+        show(_whole(order), as_json=as_json)
 
 
 def _brief(order: PaymentOrder) -> dict[str, Any]:
     return {
         "order_id": order.id,
-        "status": order.status,
-        "user_id": order.user_id,
-        "channel": order.channel,
+        **fields(order, "status user_id channel"),
         "amount": f"{order.amount.normalize():f}",
         "currency": order.currency,
         "credit_amount": f"{order.credit_amount.normalize():f}",
@@ -77,18 +73,13 @@ def _brief(order: PaymentOrder) -> dict[str, Any]:
     }
 
 
-def _facts(order: PaymentOrder) -> dict[str, Any]:
+def _whole(order: PaymentOrder) -> dict[str, Any]:
     return {
-        "session_id": order.session_id,
-        "payment_id": order.payment_id,
-        "paid_at": order.paid_at,
+        **_brief(order),
+        **fields(order, "session_id payment_id paid_at"),
         "refunded_amount": f"{order.refunded_amount:f}",
-        "dispute": order.dispute,
-        "mismatch": order.mismatch,
-        "resolution": order.resolution,
+        **fields(order, "dispute mismatch resolution"),
         "credited": f"{order.credited.normalize():f}",
         "taken": f"{order.taken.normalize():f}",
-        "error": order.error,
-        "expires_at": order.expires_at,
-        "next_check_at": order.next_check_at,
+        **fields(order, "error expires_at next_check_at"),
     }

@@ -11,8 +11,19 @@ from core import clock
 from core.refusals.requests import FILE_NOT_WRITTEN
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Limit = Annotated[int, typer.Option(min=1, max=1000)]
 
 Row = Mapping[str, Any]
+
+
+def group(sentence: str) -> typer.Typer:
+    """A group of commands, which the sentence describes."""
+    return typer.Typer(no_args_is_help=True, add_completion=False, help=sentence)
+
+
+def fields(record: object, names: str) -> dict[str, Any]:
+    """The record's fields of these names, which blanks part."""
+    return {name: getattr(record, name) for name in names.split()}
 
 
 def show(record: Row, *, as_json: bool) -> None:
@@ -20,7 +31,7 @@ def show(record: Row, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(record, default=_plain))
         return
-    width = max(map(len, record), default=0)
+    width = max(map(len, record))
     for name, value in record.items():
         typer.echo(f"{name:<{width}}  {_text(value)}")
 

@@ -16,23 +16,20 @@ def wait_for(resources: Resources, job_id: int, *, what: str, quiet: bool) -> Jo
     if quiet:
         return _wait(resources, job_id, lambda _: None)
     # Rich takes a moment to import, and only the progress bar needs it.
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
+
+    columns = (rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeRemainingColumn())
+    shown = rich.Progress(
+        rich.TextColumn(what), *columns, console=Console(stderr=True), transient=True
     )
-
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task(what, total=None)
-
-        def show(job: Job) -> None:
-            progress.update(bar, completed=job.progress_done, total=job.progress_total)
-
-        return _wait(resources, job_id, show)
+    with shown:
+        bar = shown.add_task(what, total=None)
+        return _wait(
+            resources,
+            job_id,
+            lambda job: shown.update(bar, completed=job.progress_done, total=job.progress_total),
+        )
 
 
 def result_of(job: Job) -> dict[str, Any]:

@@ -136,6 +136,10 @@ def async_library_client(bounds: HttpBounds) -> httpx2.AsyncClient:
     return client
 
 
+# The system's certificate authorities; reading them takes longer than the rest of a client.
+_authorities = cache(ssl.create_default_context)
+
+
 class _CountedStream(httpx2.AsyncByteStream):
     def __init__(self, stream: httpx2.AsyncByteStream, max_bytes: int) -> None:
         self._stream = stream
@@ -170,9 +174,3 @@ def _options(bounds: HttpBounds) -> dict[str, Any]:
         "follow_redirects": False,
         "trust_env": False,
     }
-
-
-@cache
-def _authorities() -> ssl.SSLContext:
-    """The system's certificate authorities; reading them takes longer than the rest of a client."""
-    return ssl.create_default_context()

@@ -1,6 +1,6 @@
 from datetime import datetime
 
-from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, Text
+from sqlalchemy import CheckConstraint, ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId
@@ -17,7 +17,7 @@ class ApiKey(Model):
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     last_four: Mapped[str]
     # NULL: the key is unrestricted. It has all of its user's scopes but `delivery`.
-    scopes: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
+    scopes: Mapped[list[str] | None]
     created_at: Mapped[CreatedAt]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]

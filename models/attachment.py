@@ -2,7 +2,6 @@ from enum import IntEnum
 from typing import Any
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, SmallInteger, String, text
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
@@ -51,6 +50,6 @@ class Attachment(Model):
     original_mime_type: Mapped[str]
     original_size: Mapped[int]
     original_checksum: Mapped[str]
-    error: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    error: Mapped[dict[str, Any] | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]

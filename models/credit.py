@@ -1,15 +1,13 @@
 """The ledger of credits. It is append-only: the database refuses to change or delete an entry."""
 
-from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, UniqueConstraint, func, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, known
 
 Amount = Numeric(15, 4)
 
@@ -55,16 +53,12 @@ class CreditEntry(Model):
         CheckConstraint("amount > 0", name="amount_positive"),
         CheckConstraint("abs(delta) = amount OR delta = 0", name="delta_is_signed_amount"),
         CheckConstraint("balance_after >= 0", name="never_negative"),
-        CheckConstraint(
-            "action IN ('topup', 'consume', 'consume_reversal', 'topup_refund', 'grant', 'adjust',"
-            " 'debt_payment')",
-            name="action_known",
-        ),
+        known("action", CreditAction),
         Index(
             "uq_credit_entries_topup_order_id",
             "order_id",
             unique=True,
-            postgresql_where=text("action = 'topup'"),
+            postgresql_where="action = 'topup'",
         ),
     )
 
@@ -81,7 +75,7 @@ class CreditEntry(Model):
     currency: Mapped[str | None]
     source_type: Mapped[str]
     source_id: Mapped[str]
-    meta: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    meta: Mapped[dict[str, Any] | None]
     # SHA-256 of the previous entry's hash and this entry's content (services.money.credits.verify).
     hash: Mapped[bytes]
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[CreatedAt]

@@ -1,9 +1,12 @@
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any
 
-from sqlalchemy import BigInteger, DateTime, Identity, MetaData, func
+from sqlalchemy import ARRAY, BigInteger, CheckConstraint, DateTime, Identity, MetaData, Text, func
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, mapped_column
+
+from core.ids import random_id
 
 # Every constraint has a name, so that a migration can refer to it.
 NAMING = {
@@ -20,12 +23,21 @@ class Model(DeclarativeBase):
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads this name from the class
         datetime: DateTime(timezone=True),
         int: BigInteger,
-        dict[str, Any]: JSONB,
+        dict[str, Any]: JSONB(none_as_null=True),
+        list[str]: ARRAY(Text),
     }
 
 
 SerialId = Annotated[int, mapped_column(BigInteger, Identity(), primary_key=True)]
+# The id of what the public may see does not tell how many there are.
+RandomId = Annotated[int, mapped_column(primary_key=True, default=random_id, autoincrement=False)]
 CreatedAt = Annotated[datetime, mapped_column(server_default=func.now())]
 UpdatedAt = Annotated[
     datetime, mapped_column(server_default=func.now(), onupdate=func.clock_timestamp())
 ]
+
+
+def known(column: str, words: Iterable[str]) -> CheckConstraint:
+    """The column holds one of these words."""
+    quoted = ", ".join(f"'{word}'" for word in words)
+    return CheckConstraint(f"{column} IN ({quoted})", name=f"{column}_known")

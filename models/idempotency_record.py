@@ -1,11 +1,10 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId
 
 
 class IdempotencyRecord(Model):
@@ -27,6 +26,6 @@ class IdempotencyRecord(Model):
     # SHA-256 of method, path, query and body.
     fingerprint: Mapped[bytes]
     job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
-    answer: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    answer: Mapped[dict[str, Any] | None]
     expires_at: Mapped[datetime] = mapped_column(server_default=text("now() + interval '24 hours'"))
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[CreatedAt]

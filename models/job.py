@@ -8,11 +8,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Text, func, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, SerialId
+from core.lanes import Lane
+from models.declarative import CreatedAt, Model, SerialId, known
 
 
 class JobStatus(StrEnum):
@@ -29,11 +29,8 @@ FINISHED = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED)
 class Job(Model):
     __tablename__ = "jobs"
     __table_args__ = (
-        CheckConstraint(
-            "status IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')",
-            name="status_known",
-        ),
-        CheckConstraint("lane IN ('io', 'media', 'bulk')", name="lane_known"),
+        known("status", JobStatus),
+        known("lane", Lane),
         CheckConstraint(
             "(status = 'running') = (lease_expires_at IS NOT NULL)", name="lease_while_running"
         ),
@@ -41,16 +38,12 @@ class Job(Model):
             "(status IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)",
             name="finished_at_when_finished",
         ),
-        Index("ix_jobs_send_after", "send_after", postgresql_where=text("status = 'queued'")),
+        Index("ix_jobs_send_after", "send_after", postgresql_where="status = 'queued'"),
         Index(
-            "ix_jobs_lease_expires_at",
-            "lease_expires_at",
-            postgresql_where=text("status = 'running'"),
+            "ix_jobs_lease_expires_at", "lease_expires_at", postgresql_where="status = 'running'"
         ),
         Index("ix_jobs_user_id_id", "user_id", text("id DESC")),
-        Index(
-            "ix_jobs_finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")
-        ),
+        Index("ix_jobs_finished_at", "finished_at", postgresql_where="finished_at IS NOT NULL"),
     )
 
     id: Mapped[SerialId]
@@ -78,12 +71,12 @@ class Job(Model):
 
     progress_done: Mapped[int] = mapped_column(default=0, server_default="0")
     progress_total: Mapped[int | None]
-    result: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
-    error: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    result: Mapped[dict[str, Any] | None]
+    error: Mapped[dict[str, Any] | None]
     request_id: Mapped[str | None] = mapped_column(Text)
     # Rises with every change that a caller can see; it is the id of a server-sent event.
     version: Mapped[int] = mapped_column(default=1, server_default="1")
 
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[CreatedAt]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]

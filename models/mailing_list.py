@@ -3,8 +3,7 @@ from datetime import datetime
 from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from core.ids import random_id
-from models.declarative import CreatedAt, Model, UpdatedAt
+from models.declarative import CreatedAt, Model, RandomId, UpdatedAt
 
 
 class MailingList(Model):
@@ -25,7 +24,7 @@ class MailingList(Model):
         Index("ix_lists_user_id_created_at", "user_id", text("created_at DESC"), text("id DESC")),
     )
 
-    id: Mapped[int] = mapped_column(primary_key=True, default=random_id, autoincrement=False)
+    id: Mapped[RandomId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     slug: Mapped[str] = mapped_column(unique=True)
     title: Mapped[str]

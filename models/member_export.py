@@ -1,9 +1,9 @@
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, text
+from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId, known
 
 
 class MemberExport(Model):
@@ -11,10 +11,8 @@ class MemberExport(Model):
 
     __tablename__ = "exports"
     __table_args__ = (
-        CheckConstraint("kind IN ('members', 'delivery')", name="kind_known"),
-        Index(
-            "ix_exports_with_files", "created_at", postgresql_where=text("files_removed_at IS NULL")
-        ),
+        known("kind", ("members", "delivery")),
+        Index("ix_exports_with_files", "created_at", postgresql_where="files_removed_at IS NULL"),
     )
 
     id: Mapped[SerialId]

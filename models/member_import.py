@@ -1,11 +1,10 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId, known
 
 
 class MemberImport(Model):
@@ -16,16 +15,12 @@ class MemberImport(Model):
 
     __tablename__ = "imports"
     __table_args__ = (
-        CheckConstraint("source IN ('members', 'file')", name="source_known"),
-        CheckConstraint("on_existing IN ('skip', 'update')", name="on_existing_known"),
-        CheckConstraint(
-            "status IN ('running', 'succeeded', 'failed', 'cancelled')", name="status_known"
-        ),
+        known("source", ("members", "file")),
+        known("on_existing", ("skip", "update")),
+        known("status", ("running", "succeeded", "failed", "cancelled")),
         Index("ix_imports_user_id_id", "user_id", text("id DESC")),
         Index("ix_imports_list_id", "list_id"),
-        Index(
-            "ix_imports_with_files", "created_at", postgresql_where=text("files_removed_at IS NULL")
-        ),
+        Index("ix_imports_with_files", "created_at", postgresql_where="files_removed_at IS NULL"),
     )
 
     id: Mapped[SerialId]
@@ -37,14 +32,14 @@ class MemberImport(Model):
     # The bytes are numbered objects of one size under this prefix.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     size: Mapped[int]
-    mapping: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    mapping: Mapped[dict[str, Any] | None]
     dry_run: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     on_existing: Mapped[str] = mapped_column(default="skip", server_default="skip")
 
     status: Mapped[str] = mapped_column(default="running", server_default="running")
-    error: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    error: Mapped[dict[str, Any] | None]
     # The detected format of the file, and its header.
-    description: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    description: Mapped[dict[str, Any] | None]
     # Chunks of rows: how many are stored, whether those are all of them, how many are applied.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")
     is_split: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
@@ -76,9 +71,9 @@ class ImportChunk(Model):
     __tablename__ = "import_chunks"
 
     import_id: Mapped[int] = mapped_column(
-        ForeignKey("imports.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+        ForeignKey("imports.id", ondelete="CASCADE"), primary_key=True
     )
-    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(primary_key=True)
     # The rows that were not added, as CSV lines compressed by zlib.
     not_added: Mapped[bytes]
 
@@ -91,9 +86,9 @@ class ImportChange(Model):
     __table_args__ = (Index("ix_import_changes_subscription_id", "subscription_id"),)
 
     import_id: Mapped[int] = mapped_column(
-        ForeignKey("imports.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+        ForeignKey("imports.id", ondelete="CASCADE"), primary_key=True
     )
-    subscription_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    subscription_id: Mapped[int] = mapped_column(primary_key=True)
     # Whether the import made it active; otherwise it changed only name and tier.
     activated: Mapped[bool]
     applied_at: Mapped[datetime]

@@ -3,10 +3,10 @@
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, Index, Text, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, known
 
 # Only the operator gives this scope; the constraint keeps a mistake elsewhere from giving it.
 _NEVER_DELIVERY = "NOT 'delivery' = ANY (scopes)"
@@ -24,8 +24,8 @@ class OAuthClient(Model):
     client_id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     secret_hmac: Mapped[bytes | None]
-    redirect_uris: Mapped[list[str]] = mapped_column(ARRAY(Text))
-    scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    redirect_uris: Mapped[list[str]]
+    scopes: Mapped[list[str]]
     created_at: Mapped[CreatedAt]
     revoked_at: Mapped[datetime | None]
 
@@ -41,7 +41,7 @@ class OAuthGrant(Model):
             "user_id",
             "client_id",
             unique=True,
-            postgresql_where=text("revoked_at IS NULL"),
+            postgresql_where="revoked_at IS NULL",
         ),
         Index("ix_oauth_grants_user_id", "user_id"),
         Index("ix_oauth_grants_client_id", "client_id"),
@@ -51,7 +51,7 @@ class OAuthGrant(Model):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     client_id: Mapped[str] = mapped_column(ForeignKey("oauth_clients.client_id"))
     # All scopes that the person ever agreed to; a token has those of its own consent.
-    scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    scopes: Mapped[list[str]]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
     revoked_at: Mapped[datetime | None]
@@ -73,7 +73,7 @@ class OAuthCode(Model):
     )
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     redirect_uri: Mapped[str]
-    scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    scopes: Mapped[list[str]]
     # The code challenge of PKCE (RFC 7636), always by the method S256.
     challenge: Mapped[str]
     created_at: Mapped[CreatedAt]
@@ -90,7 +90,7 @@ class OAuthToken(Model):
     __tablename__ = "oauth_tokens"
     __table_args__ = (
         CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),
-        CheckConstraint("kind IN ('access', 'refresh')", name="kind_known"),
+        known("kind", TokenKind),
         CheckConstraint("rotated_at IS NULL OR kind = 'refresh'", name="only_refresh_rotates"),
         CheckConstraint(_NEVER_DELIVERY, name="never_delivery"),
     )
@@ -103,7 +103,7 @@ class OAuthToken(Model):
     # The id of the code that all tokens of the family came from, through any number of refreshes.
     family: Mapped[int] = mapped_column(index=True)
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
-    scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    scopes: Mapped[list[str]]
     created_at: Mapped[CreatedAt]
     expires_at: Mapped[datetime] = mapped_column(index=True)
     # When the refresh token was exchanged for the next one. A second exchange means that the token

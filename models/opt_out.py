@@ -1,10 +1,9 @@
-from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint, func
+from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId, known
 
 
 class OptOutKind(StrEnum):
@@ -22,7 +21,7 @@ class OptOut(Model):
 
     __tablename__ = "opt_outs"
     __table_args__ = (
-        CheckConstraint("kind IN ('list', 'email')", name="kind_known"),
+        known("kind", OptOutKind),
         CheckConstraint("octet_length(address_hmac) = 32", name="hmac_length"),
         UniqueConstraint("list_id", "address_hmac", "kind"),
         UniqueConstraint("list_id", "user_id", "kind"),
@@ -36,4 +35,4 @@ class OptOut(Model):
     kind: Mapped[str]
     # Where the opt-out came from: login, trace, one-click, page, import, transfer.
     source: Mapped[str]
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[CreatedAt]

@@ -6,13 +6,11 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from core.ids import random_id
 from core.money import minor_digits
 from models.credit import Amount
-from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, known
 
 
 class OrderStatus(StrEnum):
@@ -46,9 +44,6 @@ class OrderVia(StrEnum):
     OPERATOR = "operator"
 
 
-_STATUSES = ", ".join(f"'{status}'" for status in OrderStatus)
-
-
 class PaymentOrder(Model):
     """An order of credits: its terms, and the facts known about its payment.
 
@@ -58,13 +53,13 @@ class PaymentOrder(Model):
 
     __tablename__ = "payment_orders"
     __table_args__ = (
-        CheckConstraint(f"status IN ({_STATUSES})", name="status_known"),
+        known("status", OrderStatus),
         CheckConstraint("amount > 0 AND amount_minor > 0", name="amount_positive"),
         CheckConstraint("credit_amount > 0", name="credit_amount_positive"),
         CheckConstraint("credits_per_usd > 0 AND units_per_usd > 0", name="rates_positive"),
         CheckConstraint("refunded_minor >= 0", name="refunded_not_negative"),
-        CheckConstraint("dispute IN ('open', 'won', 'lost')", name="dispute_known"),
-        CheckConstraint("resolution IN ('credit', 'refunded')", name="resolution_known"),
+        known("dispute", ("open", "won", "lost")),
+        known("resolution", Resolution),
         CheckConstraint("credited IN (0, credit_amount)", name="credited_once"),
         CheckConstraint("taken BETWEEN 0 AND credited", name="taken_of_credited"),
         CheckConstraint("octet_length(claim_token_hmac) = 32", name="hmac_length"),
@@ -75,12 +70,11 @@ class PaymentOrder(Model):
         Index(
             "ix_payment_orders_next_check_at",
             "next_check_at",
-            postgresql_where=text("next_check_at IS NOT NULL"),
+            postgresql_where="next_check_at IS NOT NULL",
         ),
     )
 
-    # Public. The id is random, so it does not tell how many orders there are.
-    id: Mapped[int] = mapped_column(primary_key=True, default=random_id, autoincrement=False)
+    id: Mapped[RandomId]
     # The user who gets the credits; NULL until an order made without credentials is claimed.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     status: Mapped[str] = mapped_column(default=OrderStatus.CREATED)
@@ -116,7 +110,7 @@ class PaymentOrder(Model):
     mismatch: Mapped[str | None]
     resolution: Mapped[str | None]
     # Why the order failed, in words for its owner.
-    error: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    error: Mapped[dict[str, Any] | None]
 
     # What was written to the ledger so far; changed in the transaction of the entries.
     credited: Mapped[Decimal] = mapped_column(Amount, default=0, server_default=text("0"))

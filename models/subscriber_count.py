@@ -13,9 +13,7 @@ from models.declarative import Model, SerialId
 class SubscriberCount(Model):
     __tablename__ = "subscriber_counts"
 
-    list_id: Mapped[int] = mapped_column(
-        ForeignKey("lists.id"), primary_key=True, autoincrement=False
-    )
+    list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), primary_key=True)
     active: Mapped[int]
 
 

@@ -1,10 +1,10 @@
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import CreatedAt, Model, SerialId, UpdatedAt
+from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, known
 
 
 class SubscriptionStatus(StrEnum):
@@ -20,7 +20,7 @@ class Tier(StrEnum):
     GOLD = "gold"
 
 
-_ACTIVE = text("status = 'active'")
+_ACTIVE = "status = 'active'"
 
 
 class Subscription(Model):
@@ -30,15 +30,13 @@ class Subscription(Model):
     __table_args__ = (
         # The person comes first, so that the index also finds all subscriptions of a person.
         UniqueConstraint("user_id", "list_id"),
-        CheckConstraint(
-            "status IN ('pending', 'active', 'unsubscribed', 'removed')", name="status_known"
-        ),
-        CheckConstraint("type IN ('free', 'silver', 'gold')", name="type_known"),
+        known("status", SubscriptionStatus),
+        known("type", Tier),
         Index(
             "ix_subscriptions_import_id",
             "import_id",
             "id",
-            postgresql_where=text("import_id IS NOT NULL"),
+            postgresql_where="import_id IS NOT NULL",
         ),
         # For the owner's pages: newest first, by address or its beginning, those on a paid tier;
         # then the same for members who are not active. Most rows are active and may arrive a
@@ -58,7 +56,7 @@ class Subscription(Model):
             "list_id",
             "id",
             postgresql_include=["type", "paid_expiry"],
-            postgresql_where=text("status = 'active' AND type <> 'free'"),
+            postgresql_where="status = 'active' AND type <> 'free'",
         ),
         Index(
             "ix_subscriptions_inactive",
@@ -66,7 +64,7 @@ class Subscription(Model):
             "status",
             "id",
             postgresql_include=["email"],
-            postgresql_where=text("status <> 'active'"),
+            postgresql_where="status <> 'active'",
         ),
     )
 

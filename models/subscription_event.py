@@ -1,9 +1,7 @@
-from datetime import datetime
-
-from sqlalchemy import ForeignKey, Index, func, text
+from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.declarative import Model, SerialId
+from models.declarative import CreatedAt, Model, SerialId
 
 
 class SubscriptionEvent(Model):
@@ -33,4 +31,4 @@ class SubscriptionEvent(Model):
     email_enabled_after: Mapped[bool | None]
     ip: Mapped[str | None]
     request_id: Mapped[str | None]
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[CreatedAt]

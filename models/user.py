@@ -4,8 +4,7 @@ from enum import StrEnum
 from sqlalchemy import CheckConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from core.ids import random_id
-from models.declarative import CreatedAt, Model, UpdatedAt
+from models.declarative import CreatedAt, Model, RandomId, UpdatedAt, known
 
 
 class Plan(StrEnum):
@@ -18,11 +17,11 @@ class User(Model):
 
     __tablename__ = "users"
     __table_args__ = (
-        CheckConstraint("plan IN ('free', 'paid')", name="plan_known"),
+        known("plan", Plan),
         CheckConstraint("email = lower(email)", name="email_normalised"),
     )
 
-    id: Mapped[int] = mapped_column(primary_key=True, default=random_id, autoincrement=False)
+    id: Mapped[RandomId]
     email: Mapped[str] = mapped_column(unique=True)
     name: Mapped[str | None]
     password_hash: Mapped[str | None]

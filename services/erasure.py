@@ -2,35 +2,18 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from sqlalchemy import Delete, case, delete, func, or_, select, tuple_, update
+from sqlalchemy import case, delete, func, or_, select, tuple_, update
+from sqlalchemy.orm import InstrumentedAttribute
 
+import models
 from core.keyring import Keyring
 from core.refusals.people import USER_NOT_FOUND_BY_EMAIL, USER_OWNS_LISTS
-from models import (
-    AccountMail,
-    ApiKey,
-    Attachment,
-    IdempotencyRecord,
-    ImportChange,
-    ImportChunk,
-    Job,
-    MailedLink,
-    MailingList,
-    MemberExport,
-    MemberImport,
-    OAuthGrant,
-    PaymentOrder,
-    Subscription,
-    SubscriptionEvent,
-    SubscriptionStatus,
-    User,
-    UserSession,
-)
 from services.mailing.subscriptions import changes, opt_outs
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from services.media.attachments.files import media_key, original_key
-from services.people import accounts
+from services.people import email_addresses
 from storage.parts import remove_all
 from storage.unit_of_work import UnitOfWork
 
@@ -57,12 +40,12 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     person = _lock_person(uow, email)
     attachments = _delete_attachments(uow, person)
     # Jobs before imports, as a worker locks them: no import continues without its job.
-    jobs = _delete(uow, delete(Job).where(Job.user_id == person.id))
+    jobs = _delete_owned(uow, models.Job.user_id, person)
     _remove_bulk_files(uow, person)
     # The payer's URLs and claim token go; the order and the payment stay.
     uow.session.execute(
-        update(PaymentOrder)
-        .where(PaymentOrder.user_id == person.id)
+        update(models.PaymentOrder)
+        .where(models.PaymentOrder.user_id == person.id)
         .values(redirect_url=None, payment_url=None, claim_token_hmac=None)
     )
     erased = ErasureSummary(
@@ -71,11 +54,17 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
         opt_outs_kept=opt_outs.keep_for_erasure(uow, keyring, person),
         lists=_blank_lists(uow, person),
         attachments=attachments,
-        keys=_delete(uow, delete(ApiKey).where(ApiKey.user_id == person.id)),
+        keys=_delete_owned(uow, models.ApiKey.user_id, person),
         jobs=jobs,
     )
-    _delete(uow, delete(IdempotencyRecord).where(IdempotencyRecord.caller_id == person.id))
-    _delete_logins(uow, person)
+    _delete_owned(uow, models.IdempotencyRecord.caller_id, person)
+    _delete_owned(uow, models.UserSession.user_id, person)
+    # The grant's codes and tokens go with it.
+    _delete_owned(uow, models.OAuthGrant.user_id, person)
+    # Mails and their tokens, recent ones and unsent ones.
+    for kind in (models.MailedLink, models.AccountMail):
+        is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
+        uow.session.execute(delete(kind).where(is_about_person))
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None
@@ -83,18 +72,22 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     return erased
 
 
-def _lock_person(uow: UnitOfWork, email: str) -> User:
+def _lock_person(uow: UnitOfWork, email: str) -> models.User:
     """The person, once no other transaction writes about them; none does until they are erased."""
     # Orders before people, as a transaction locks them that credits an order: neither can wait for
     # the other in a circle.
-    is_person = User.email == accounts.normalise_email(email)
-    orders = select(PaymentOrder.id).join(User, User.id == PaymentOrder.user_id).where(is_person)
-    uow.session.execute(orders.with_for_update(of=PaymentOrder))
-    person = uow.session.scalar(select(User).where(is_person).with_for_update())
+    is_person = models.User.email == email_addresses.normalise(email)
+    orders = (
+        select(models.PaymentOrder.id)
+        .join(models.User, models.User.id == models.PaymentOrder.user_id)
+        .where(is_person)
+    )
+    uow.session.execute(orders.with_for_update(of=models.PaymentOrder))
+    person = uow.session.scalar(select(models.User).where(is_person).with_for_update())
     if person is None:
         raise USER_NOT_FOUND_BY_EMAIL(email=email)
-    own = select(MailingList.slug).where(
-        MailingList.user_id == person.id, MailingList.archived_at.is_(None)
+    own = select(models.MailingList.slug).where(
+        models.MailingList.user_id == person.id, models.MailingList.archived_at.is_(None)
     )
     slugs = list(uow.session.scalars(own))
     if slugs:
@@ -102,61 +95,54 @@ def _lock_person(uow: UnitOfWork, email: str) -> User:
     return person
 
 
-def _delete_logins(uow: UnitOfWork, person: User) -> None:
-    """Delete sessions, OAuth grants, and mails with their tokens, recent ones and unsent ones."""
-    _delete(uow, delete(UserSession).where(UserSession.user_id == person.id))
-    # The grant's codes and tokens go with it.
-    _delete(uow, delete(OAuthGrant).where(OAuthGrant.user_id == person.id))
-    for kind in (MailedLink, AccountMail):
-        is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
-        _delete(uow, delete(kind).where(is_about_person))
-
-
-def _blank_subscriptions(uow: UnitOfWork, person: User) -> int:
+def _blank_subscriptions(uow: UnitOfWork, person: models.User) -> int:
     records = uow.session.scalars(
-        select(Subscription).where(Subscription.user_id == person.id)
+        select(models.Subscription).where(models.Subscription.user_id == person.id)
     ).all()
     operator = Actor(ActorKind.OPERATOR, Via.COMMAND)
-    blank = {"status": SubscriptionStatus.REMOVED, "email_enabled": False}
+    blank = {"status": models.SubscriptionStatus.REMOVED, "email_enabled": False}
     for each in records:
         changes.change(uow, each, "erased", operator, **blank, name=None, email=None)
     uow.session.flush()
     # Without these rows an undo of an import can't bring the person's name back.
     imported = (
-        select(MemberImport.id, Subscription.id)
-        .join(Subscription, Subscription.list_id == MemberImport.list_id)
-        .where(Subscription.user_id == person.id)
+        select(models.MemberImport.id, models.Subscription.id)
+        .join(models.Subscription, models.Subscription.list_id == models.MemberImport.list_id)
+        .where(models.Subscription.user_id == person.id)
     )
-    changed = tuple_(ImportChange.import_id, ImportChange.subscription_id)
-    uow.session.execute(delete(ImportChange).where(changed.in_(imported)))
+    changed = tuple_(models.ImportChange.import_id, models.ImportChange.subscription_id)
+    uow.session.execute(delete(models.ImportChange).where(changed.in_(imported)))
     # As the owner of a list the person also changed other people's subscriptions, from an address.
     is_about_person = or_(
-        SubscriptionEvent.user_id == person.id, SubscriptionEvent.actor_id == person.id
+        models.SubscriptionEvent.user_id == person.id,
+        models.SubscriptionEvent.actor_id == person.id,
     )
     uow.session.execute(
-        update(SubscriptionEvent).where(is_about_person).values(ip=None, request_id=None)
+        update(models.SubscriptionEvent).where(is_about_person).values(ip=None, request_id=None)
     )
     return len(records)
 
 
-def _blank_lists(uow: UnitOfWork, person: User) -> int:
+def _blank_lists(uow: UnitOfWork, person: models.User) -> int:
     """Blank the texts of archived lists; the lists stay, since members may still leave them."""
     words = ("tagline", "description", "avatar_image_url", "favicon_image_url")
     blanked = (
-        update(MailingList)
-        .where(MailingList.user_id == person.id)
+        update(models.MailingList)
+        .where(models.MailingList.user_id == person.id)
         .values(
             title="Erased",
-            slug=func.concat("erased-", MailingList.id),
+            slug=func.concat("erased-", models.MailingList.id),
             **dict.fromkeys(words, None),
         )
     )
-    return len(uow.session.execute(blanked.returning(MailingList.id)).all())
+    return len(uow.session.execute(blanked.returning(models.MailingList.id)).all())
 
 
-def _delete_attachments(uow: UnitOfWork, person: User) -> int:
+def _delete_attachments(uow: UnitOfWork, person: models.User) -> int:
     attachments = uow.session.scalars(
-        delete(Attachment).where(Attachment.user_id == person.id).returning(Attachment)
+        delete(models.Attachment)
+        .where(models.Attachment.user_id == person.id)
+        .returning(models.Attachment)
     ).all()
     for attachment in attachments:
         for stored in (media_key(attachment), original_key(attachment)):
@@ -164,32 +150,37 @@ def _delete_attachments(uow: UnitOfWork, person: User) -> int:
     return len(attachments)
 
 
-def _remove_bulk_files(uow: UnitOfWork, person: User) -> None:
+def _remove_bulk_files(uow: UnitOfWork, person: models.User) -> None:
     """End the person's imports and exports, and remove files with other people's addresses."""
-    is_own = MemberImport.user_id == person.id
+    is_own = models.MemberImport.user_id == person.id
     ended = {"filename": None, "description": None, "mapping": None}
     imports = uow.session.scalars(
-        update(MemberImport)
+        update(models.MemberImport)
         .where(is_own)
         .values(
             **ended,
-            status=case((MemberImport.status == "running", "cancelled"), else_=MemberImport.status),
-            finished_at=func.coalesce(MemberImport.finished_at, func.now()),
-            files_removed_at=func.coalesce(MemberImport.files_removed_at, func.now()),
+            status=case(
+                (models.MemberImport.status == "running", "cancelled"),
+                else_=models.MemberImport.status,
+            ),
+            finished_at=func.coalesce(models.MemberImport.finished_at, func.now()),
+            files_removed_at=func.coalesce(models.MemberImport.files_removed_at, func.now()),
         )
-        .returning(MemberImport.object_prefix)
+        .returning(models.MemberImport.object_prefix)
     ).all()
-    own = select(MemberImport.id).where(is_own)
-    uow.session.execute(delete(ImportChunk).where(ImportChunk.import_id.in_(own)))
+    own = select(models.MemberImport.id).where(is_own)
+    uow.session.execute(delete(models.ImportChunk).where(models.ImportChunk.import_id.in_(own)))
     exports = uow.session.scalars(
-        update(MemberExport)
-        .where(MemberExport.user_id == person.id)
-        .values(files_removed_at=func.coalesce(MemberExport.files_removed_at, func.now()))
-        .returning(MemberExport.object_prefix)
+        update(models.MemberExport)
+        .where(models.MemberExport.user_id == person.id)
+        .values(files_removed_at=func.coalesce(models.MemberExport.files_removed_at, func.now()))
+        .returning(models.MemberExport.object_prefix)
     ).all()
     for prefix in (*imports, *exports):
         uow.after_commit(partial(remove_all, uow.objects, prefix))
 
 
-def _delete(uow: UnitOfWork, statement: Delete) -> int:
+def _delete_owned(uow: UnitOfWork, owner: InstrumentedAttribute[Any], person: models.User) -> int:
+    """Delete the rows that have this person as their ``owner``; returns their number."""
+    statement = delete(owner.class_).where(owner == person.id)
     return len(uow.session.execute(statement.returning(1)).all())

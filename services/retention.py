@@ -2,18 +2,9 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, or_
+from sqlalchemy import ColumnElement
 
-from models import (
-    AccountMail,
-    IdempotencyRecord,
-    Job,
-    LoginAttempts,
-    MailedLink,
-    OAuthCode,
-    OAuthToken,
-    UserSession,
-)
+import models
 from models.declarative import Model
 from services.people.account_mails import ACCOUNT_MAIL_RETENTION
 from services.people.logins import ATTEMPT_RETENTION
@@ -30,27 +21,21 @@ _MAX_ROWS_AT_ONCE = 10_000
 
 def purge_outlived(resources: Resources, *, now: datetime) -> None:
     """Delete expired records, one batch of each kind in a transaction, until none is left."""
-    while True:
+    outlived: list[tuple[type[Model], ColumnElement[bool]]] = [
+        (models.Job, models.Job.finished_at < now - JOB_RETENTION),
+        (models.IdempotencyRecord, models.IdempotencyRecord.expires_at < now),
+        (models.MailedLink, models.MailedLink.expires_at < now),
+        (models.AccountMail, models.AccountMail.created_at < now - ACCOUNT_MAIL_RETENTION),
+        (models.UserSession, models.UserSession.expires_at < now),
+        (models.UserSession, models.UserSession.ended_at < now),
+        (models.LoginAttempts, models.LoginAttempts.tried_at < now - ATTEMPT_RETENTION),
+        (models.OAuthCode, models.OAuthCode.expires_at < now - CODE_RETENTION),
+        (models.OAuthToken, models.OAuthToken.expires_at < now),
+    ]
+    purged = True
+    while purged:
+        purged = False
         with resources.unit_of_work() as uow:
-            purged = sum(
-                purge(uow, model, is_over, limit=_limit(model)) for model, is_over in _outlived(now)
-            )
-        if not purged:
-            return
-
-
-def _outlived(now: datetime) -> tuple[tuple[type[Model], ColumnElement[bool]], ...]:
-    return (
-        (Job, Job.finished_at < now - JOB_RETENTION),
-        (IdempotencyRecord, IdempotencyRecord.expires_at < now),
-        (MailedLink, MailedLink.expires_at < now),
-        (AccountMail, AccountMail.created_at < now - ACCOUNT_MAIL_RETENTION),
-        (UserSession, or_(UserSession.expires_at < now, UserSession.ended_at < now)),
-        (LoginAttempts, LoginAttempts.tried_at < now - ATTEMPT_RETENTION),
-        (OAuthCode, OAuthCode.expires_at < now - CODE_RETENTION),
-        (OAuthToken, OAuthToken.expires_at < now),
-    )
-
-
-def _limit(model: type[Model]) -> int:
-    return _MAX_JOBS_AT_ONCE if model is Job else _MAX_ROWS_AT_ONCE
+            for model, is_over in outlived:
+                limit = _MAX_JOBS_AT_ONCE if model is models.Job else _MAX_ROWS_AT_ONCE
+                purged |= purge(uow, model, is_over, limit=limit) > 0

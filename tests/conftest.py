@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 
 from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
-from devstack.supervisor.embedded.stack import Services, embedded_services
 from devstack.supervisor.processes.ports import PortPicker
+from tests.embedded import Services, embedded_services
 from tests.faults.size import FULL
 from tests.order import spread
 from tests.sandbox.providers import PROVIDERS_WITH_FAULTS

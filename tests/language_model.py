@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
-from devstack.sandbox.sandbox_settings import llm_base_url
+from devstack.sandbox.sandbox_settings import LLM_PREFIX
 from integrations.llm import wire
 from integrations.llm.openai_protocol import LlmServerState, OpenAIProtocol
 from integrations.llm.port import CompletionRequest, Usage
@@ -23,6 +23,9 @@ SCHEMA = {
 }
 
 
+def ignore_usage(_: Usage) -> None: ...
+
+
 @dataclass
 class Run:
     """One run in the sandbox, and what a process has learnt about its server."""
@@ -34,7 +37,7 @@ class Run:
 
     @property
     def base_url(self) -> str:
-        return llm_base_url(self.sandbox, self.name)
+        return f"{self.sandbox}{LLM_PREFIX}/runs/{self.name}/v1"
 
     def model(
         self, behaviour: str = "", *, key: str | None = KEY, context_tokens: int = 32_000

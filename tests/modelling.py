@@ -21,7 +21,7 @@ class Modelled:
         self.stack.start_sandbox()
         self.stack.environment |= {
             "PRESSROOM_LLM_PROVIDER": "openai",
-            "PRESSROOM_LLM_BASE_URL": sandbox_settings.llm_base_url(self.stack.sandbox_url, RUN),
+            "PRESSROOM_LLM_BASE_URL": f"{self._run_url}/v1",
             "PRESSROOM_LLM_API_KEY": sandbox_settings.LLM_API_KEY,
             "PRESSROOM_LLM_MODEL": SOURCE.removeprefix("openai/"),
         }
@@ -52,9 +52,12 @@ class Modelled:
         """How often the model was asked, each retry counted."""
         return int(self._run("GET")["calls"])
 
+    @property
+    def _run_url(self) -> str:
+        return f"{self.stack.sandbox_url}{sandbox_settings.LLM_PREFIX}/runs/{RUN}"
+
     def _run(self, method: str, **content: Any) -> dict[str, Any]:
-        url = f"{self.stack.sandbox_url}{sandbox_settings.LLM_PREFIX}/runs/{RUN}"
-        reply = httpx.request(method, url, timeout=30, **content).raise_for_status()
+        reply = httpx.request(method, self._run_url, timeout=30, **content).raise_for_status()
         found: dict[str, Any] = reply.json()
         return found
 

@@ -14,11 +14,12 @@ from pydantic import SecretStr
 from core import clock
 from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
-from devstack.sandbox.providers import payments
+from devstack.sandbox.providers import SandboxProvider
 from devstack.sandbox.stripe.keys import StripeKeys
 from devstack.sandbox.stripe.stripe_server import StripeServer
 from integrations.payments.port import Checkout, PaymentChannel
 from integrations.payments.stripe_checkout import StripeCheckout
+from tests.sandbox.stripe_strictness import strict_router
 from tests.stack import eventually, plain_client
 
 RETURN_URL = "http://127.0.0.1:9/back?order=1"
@@ -124,11 +125,11 @@ class SandboxPayments:
         currency: str | None = None,
     ) -> list[int | str]:
         """Post it now, at once so many times, changed and signed as told; what was answered."""
-        given = {"times": times, "signature": signature, "amount": amount, "currency": currency}
-        event_id = event if isinstance(event, str) else event["id"]
-        found: list[int | str] = self._post(f"/control/events/{event_id}/deliver", given)[
-            "attempts"
-        ]
+        given: Json = {"times": times, "signature": signature}
+        path = f"/control/events/{event if isinstance(event, str) else event['id']}/deliver"
+        if amount is not None or currency is not None:
+            path, given = f"{path}_changed", {**given, "amount": amount, "currency": currency}
+        found: list[int | str] = self._post(path, given)["attempts"]
         return found
 
     # -- the API -----------------------------------------------------------------------------
@@ -184,7 +185,8 @@ class SandboxPayments:
 @contextlib.contextmanager
 def serving(keys: StripeKeys) -> Iterator[str]:
     """The stand-in alone, in this process; its sandbox's URL."""
-    app = create_app((payments(StripeServer(keys)),))
+    router = strict_router(StripeServer(keys))
+    app = create_app((SandboxProvider("Payments", "/stripe", "Stripe.", router, page="/stripe"),))
     config = uvicorn.Config(app, host=LOOPBACK, port=0, log_config=None)
     server = uvicorn.Server(config)
     # Nobody waits for an answer that a test has given up.

@@ -23,7 +23,6 @@ from core.scopes import Scope
 from core.settings import MAY_BE_EMPTY, Settings
 from devstack import LOOPBACK
 from devstack.sandbox import sandbox_settings
-from devstack.supervisor.embedded.stack import Services
 from devstack.supervisor.home.environment import cleaned
 from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.processes.program import Program
@@ -35,6 +34,7 @@ from services.access import api_keys
 from services.people import accounts
 from storage.migrations.run import migrate
 from storage.resources import Resources, open_resources
+from tests.embedded import Services
 
 _READY_WITHIN_SECONDS = 30.0
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from api.access import identity
-from api.access.browsers import CSRF_FIELD
+from api.access.browsers import CSRF_FIELD, client_address
+from api.access.identity import count_anonymous, count_trace, identify_and_count
 from api.bodies.forms import FormOrJsonBody
 from api.limits.rate_limits import RateLimitName
 from api.request_ids import current_request_id
@@ -45,12 +45,12 @@ def identify_principal(
     refusals of a missing or bad credential.
     """
     if submission.trace_id is not None:
-        if not identity.count_trace(request, submission.trace_id):
-            identity.count_anonymous(request, RateLimitName.ANONYMOUS)
+        if not count_trace(request, submission.trace_id):
+            count_anonymous(request, RateLimitName.ANONYMOUS)
         trace = read_trace(state, submission.trace_id)
         via = Via.ONE_CLICK if submission.is_one_click else Via.TRACE
         return Principal(trace.user_id, via, trace.list_id)
-    caller = identity.identify_and_count(request, csrf_token=submission.fields.get(CSRF_FIELD))
+    caller = identify_and_count(request, csrf_token=submission.fields.get(CSRF_FIELD))
     if caller is None:
         raise AUTH_CREDENTIALS_OR_TRACE_MISSING()
     require_scope(caller, scope)
@@ -78,6 +78,4 @@ def stranger_actor(request: Request) -> Actor:
 
 
 def _actor(request: Request, kind: ActorKind, via: Via, user_id: int | None) -> Actor:
-    return Actor(
-        kind, via, user_id, ip=identity.client_address(request), request_id=current_request_id()
-    )
+    return Actor(kind, via, user_id, ip=client_address(request), request_id=current_request_id())

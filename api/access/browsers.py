@@ -65,6 +65,12 @@ def local_path(sent: object) -> str | None:
     return sent if isinstance(sent, str) and _OWN_PATH.match(sent) else None
 
 
+def client_address(request: Request) -> str | None:
+    """The IP address of the caller."""
+    # Behind a trusted proxy, the server has put the proxy's client here already.
+    return request.client.host if request.client else None
+
+
 def browser_name(user_agent: str | None) -> str | None:
     """A name by which a person recognises their browser, such as "Firefox on Linux"."""
     text = (user_agent or "")[:1000]

@@ -41,13 +41,8 @@ def identify_and_count(
 
 def count_anonymous(request: Request, rate: RateLimitName | None) -> None:
     if rate is not None:
-        key = rate_key_of_address(client_address(request))
+        key = rate_key_of_address(browsers.client_address(request))
         state_of(request).rate_limiter.count(request.scope, rate, key)
-
-
-def client_address(request: Request) -> str | None:
-    # Behind a trusted proxy, the server has put the proxy's client here already.
-    return request.client.host if request.client else None
 
 
 def count_trace(request: Request, token: str) -> bool:

@@ -3,23 +3,28 @@
 Pages identify a person by the session cookie alone: keys and tokens are for programs.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from api.access import browsers
-from api.access.browsers import CSRF_FIELD, require_csrf
+from api.access.browsers import CSRF_FIELD, browser_name, client_address, require_csrf
 from api.bodies.forms import FormOrJsonBodyOf
 from api.pages.frame import page, redirect
-from api.state import State
+from api.state import State, state_of
 from core.errors import DomainError
+from core.refusals.people import PASSWORD_WRONG
 from core.refusals.requests import BODY_CHARACTER_INVALID, BODY_NO_FORM_TYPE
+from models import User
 from services.access import sessions
 from services.access.caller import Caller
-from services.people import logins
+from services.people import logins, passwords
 from services.people.page_urls import LOGIN_PATH
 from storage.unit_of_work import UnitOfWork
 
@@ -73,6 +78,28 @@ def page_session_of_form(request: Request, state: State, form: FormFields) -> Pa
     return member
 
 
+class LoginNeeded(Exception):
+    """The page is for people who are logged in: the answer is a redirect to the login page."""
+
+
+def _member(request: Request) -> PageSession:
+    member = page_session(request, state_of(request))
+    if member is None:
+        raise LoginNeeded
+    return member
+
+
+def _member_of_form(request: Request, form: FormOf) -> PageSession:
+    member = page_session_of_form(request, state_of(request), form)
+    if member is None:
+        raise LoginNeeded
+    return member
+
+
+Member = Annotated[PageSession, Depends(_member)]
+FormMember = Annotated[PageSession, Depends(_member_of_form)]
+
+
 def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
     """Check the CSRF token of a form that needs no login; raises ``auth.csrf``."""
     cookie = request.cookies.get(state.cookies.form)
@@ -105,41 +132,57 @@ def redirect_to_path(state: State, path: str) -> Response:
     return redirect(state.resources.settings.public_base + path)
 
 
-def redirect_to_login(request: Request, state: State) -> Response:
+async def redirect_to_login(request: Request, _: Exception) -> Response:
     """Redirect to the login page, which leads back to this page."""
     wanted = request.scope["path"]
     if request.method in browsers.SAFE_METHODS and request.url.query:
         wanted += f"?{request.url.query}"
-    return redirect_to_path(state, f"{LOGIN_PATH}?{urlencode({'next': wanted})}")
+    return redirect_to_path(state_of(request), f"{LOGIN_PATH}?{urlencode({'next': wanted})}")
 
 
-@dataclass(frozen=True)
-class LoginCookies:
-    """The values of the cookies that a browser keeps once its user is logged in."""
-
-    session: str
-    known: str
+Proof = tuple[logins.Attempt, passwords.PasswordCheck]
 
 
-def begin_session(
-    request: Request,
-    state: State,
-    uow: UnitOfWork,
-    *,
-    user_id: int,
-    email: str,
-    before: PageSession | None,
-) -> LoginCookies:
-    """Begin a session with a new secret, and end the browser's earlier one, whichever user's."""
-    if before is not None and before.caller.session_id is not None:
-        sessions.end(uow, before.caller.session_id)
-    browser = browsers.browser_name(request.headers.get("user-agent"))
-    value = sessions.begin(uow, state.resources.keyring, user_id, browser=browser)
-    return LoginCookies(value, logins.known_browser_token(state.resources.keyring, email))
+async def prove_password(request: Request, state: State, email: str, password: str) -> Proof:
+    """The counted attempt of a person whose password it is, and the check of the password.
+
+    Raises ``password.wrong``, for an address without an account too, and ``login.paused``.
+    """
+    begin = partial(
+        logins.begin,
+        keyring=state.resources.keyring,
+        email=email,
+        client=client_address(request),
+        known=request.cookies.get(state.cookies.known),
+    )
+    attempt = await state.in_unit_of_work(begin)
+    # Outside of a transaction, so that no connection is held while the hash waits for its turn.
+    check = await state.hashing_pool.run(partial(passwords.verify, attempt.password_hash, password))
+    if not check.matches:
+        raise PASSWORD_WRONG()
+    return attempt, check
 
 
-def redirect_logged_in(state: State, cookies: LoginCookies, path: str) -> Response:
+async def begin_session(
+    request: Request, state: State, path: str, prove: Callable[[UnitOfWork], User]
+) -> Response:
+    """Log in the person whom ``prove`` returns, and redirect them to ``path``.
+
+    The session has a new secret; the browser's earlier one ends, whichever user's it was.
+    """
+    before = await run_in_threadpool(page_session, request, state)
+    browser = browser_name(request.headers.get("user-agent"))
+    keyring = state.resources.keyring
+
+    def begin(uow: UnitOfWork) -> tuple[str, str]:
+        person = prove(uow)
+        if before is not None and before.caller.session_id is not None:
+            sessions.end(uow, before.caller.session_id)
+        session = sessions.begin(uow, keyring, person.id, browser=browser)
+        return session, logins.known_browser_token(keyring, person.email)
+
+    session, known = await state.in_unit_of_work(begin)
     reply = redirect_to_path(state, path)
-    state.cookies.keep_session(reply, cookies.session)
-    state.cookies.keep_known(reply, cookies.known)
+    state.cookies.keep_session(reply, session)
+    state.cookies.keep_known(reply, known)
     return reply

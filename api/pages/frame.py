@@ -6,7 +6,6 @@ engines and the ``Referer`` of other sites.
 
 import base64
 import hashlib
-from functools import lru_cache
 from importlib.resources import files
 
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
@@ -28,6 +27,15 @@ HEADERS = {
     "X-Robots-Tag": "noindex",
 }
 
+_TEMPLATES = Environment(
+    loader=PackageLoader(__package__, ""),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.globals["style"] = _STYLE
+
 
 def page(template: str, *, status: int = 200, form_targets: str = "", **values: object) -> Response:
     """A page from its template; each value is escaped.
@@ -35,7 +43,7 @@ def page(template: str, *, status: int = 200, form_targets: str = "", **values: 
     ``form_targets``: the other origins to which a form on the page may lead in the end.
     """
     headers = {**HEADERS, _POLICY: f"{HEADERS[_POLICY]} {form_targets}".strip()}
-    return HTMLResponse(_templates().get_template(template).render(values), status, headers=headers)
+    return HTMLResponse(_TEMPLATES.get_template(template).render(values), status, headers=headers)
 
 
 def short_answer(text: str) -> Response:
@@ -52,16 +60,3 @@ def see_other(query: str) -> Response:
 def redirect(address: str) -> Response:
     """Redirect there, by GET."""
     return Response(status_code=303, headers={**HEADERS, "Location": address})
-
-
-@lru_cache(maxsize=1)
-def _templates() -> Environment:
-    templates = Environment(
-        loader=PackageLoader(__package__, ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.globals["style"] = _STYLE
-    return templates

@@ -6,27 +6,7 @@ from fastapi.responses import Response
 from starlette.types import Scope
 
 from api.pages.frame import page
-from core.refusals.access import AUTH_CSRF, LOGIN_BUSY, SESSION_NOT_FOUND
-from core.refusals.mailing import (
-    LIST_NOT_FOUND,
-    SUBSCRIPTION_CHANGED,
-    SUBSCRIPTION_NOT_PENDING,
-    TRACE_AMBIGUOUS,
-    TRACE_INVALID,
-    TRACE_MISSING,
-)
-from core.refusals.money import PAYMENT_LINK_INVALID
-from core.refusals.people import (
-    ACCOUNT_LINK_INVALID,
-    ACCOUNT_LINK_USED,
-    LINK_AMBIGUOUS,
-    LINK_INVALID,
-    LINK_MISSING,
-    LINK_USED,
-    PASSWORD_CHANGED,
-    USER_ADDRESS_TAKEN,
-)
-from core.refusals.requests import RATE_LIMITED
+from core.refusals import access, mailing, money, people, requests
 
 _OPEN_AGAIN = "Please open the link in your e-mail again, or copy all of it."
 _SIGN_UP_AGAIN = "If you would like to subscribe, please sign up once more: you get a new link."
@@ -35,63 +15,75 @@ _ASK_THE_PROGRAM = (
 )
 
 _BY_CODE = {
-    TRACE_MISSING.code: ("This link is incomplete", f"Its last part is missing. {_OPEN_AGAIN}"),
-    TRACE_AMBIGUOUS.code: ("This link doesn’t work", f"It got mixed up on its way. {_OPEN_AGAIN}"),
-    TRACE_INVALID.code: (
+    mailing.TRACE_MISSING.code: (
+        "This link is incomplete",
+        f"Its last part is missing. {_OPEN_AGAIN}",
+    ),
+    mailing.TRACE_AMBIGUOUS.code: (
+        "This link doesn’t work",
+        f"It got mixed up on its way. {_OPEN_AGAIN}",
+    ),
+    mailing.TRACE_INVALID.code: (
         "This link doesn’t work",
         f"It may have been cut off or changed on its way. {_OPEN_AGAIN}",
     ),
-    LINK_MISSING.code: ("This link is incomplete", f"Its last part is missing. {_OPEN_AGAIN}"),
-    LINK_AMBIGUOUS.code: ("This link doesn’t work", f"It got mixed up on its way. {_OPEN_AGAIN}"),
-    LINK_INVALID.code: (
+    people.LINK_MISSING.code: (
+        "This link is incomplete",
+        f"Its last part is missing. {_OPEN_AGAIN}",
+    ),
+    people.LINK_AMBIGUOUS.code: (
+        "This link doesn’t work",
+        f"It got mixed up on its way. {_OPEN_AGAIN}",
+    ),
+    people.LINK_INVALID.code: (
         "This link doesn’t work",
         "It may be too old, or have been cut off on its way. " + _SIGN_UP_AGAIN,
     ),
-    LINK_USED.code: ("This link has been used", f"It works once. {_SIGN_UP_AGAIN}"),
-    SUBSCRIPTION_NOT_PENDING.code: (
+    people.LINK_USED.code: ("This link has been used", f"It works once. {_SIGN_UP_AGAIN}"),
+    mailing.SUBSCRIPTION_NOT_PENDING.code: (
         "There is nothing to confirm",
         f"This subscription doesn’t wait for it any more. {_SIGN_UP_AGAIN}",
     ),
-    SUBSCRIPTION_CHANGED.code: (
+    mailing.SUBSCRIPTION_CHANGED.code: (
         "That didn’t go through",
         "Your subscription changed at the same moment. Please open the link in your e-mail again.",
     ),
-    PAYMENT_LINK_INVALID.code: (
+    money.PAYMENT_LINK_INVALID.code: (
         "This link doesn’t work",
         "It doesn’t lead to an order. If you have paid, your payment counts all the same.",
     ),
     "oauth.invalid_client": ("This program is not known here", _ASK_THE_PROGRAM),
     "oauth.invalid_request": ("This program asked in a wrong way", _ASK_THE_PROGRAM),
-    ACCOUNT_LINK_INVALID.code: (
+    people.ACCOUNT_LINK_INVALID.code: (
         "This link doesn’t work",
         "It may be too old, or have been cut off on its way. Please ask for a new one.",
     ),
-    ACCOUNT_LINK_USED.code: ("This link has been used", "It works once. Please log in."),
-    AUTH_CSRF.code: (
+    people.ACCOUNT_LINK_USED.code: ("This link has been used", "It works once. Please log in."),
+    access.AUTH_CSRF.code: (
         "That didn’t go through",
         "Your browser didn’t show that this came from a page of ours. Please open that again.",
     ),
-    RATE_LIMITED.code: (
+    requests.RATE_LIMITED.code: (
         "Too many requests came from here",
         "From your network we got too many in a short time. Please wait a while, and try again.",
     ),
-    LOGIN_BUSY.code: (
+    access.LOGIN_BUSY.code: (
         "Too many people log in at this moment",
         "Please try again in a few seconds.",
     ),
-    PASSWORD_CHANGED.code: (
+    people.PASSWORD_CHANGED.code: (
         "That didn’t go through",
         "Your password was changed at the same moment. Please try again.",
     ),
-    USER_ADDRESS_TAKEN.code: (
+    people.USER_ADDRESS_TAKEN.code: (
         "This address is in use already",
         "Another account, or a subscription of its own, has it by now. Nothing was changed.",
     ),
-    SESSION_NOT_FOUND.code: (
+    access.SESSION_NOT_FOUND.code: (
         "There is no such session",
         "It is over already, or it was never yours.",
     ),
-    LIST_NOT_FOUND.code: (
+    mailing.LIST_NOT_FOUND.code: (
         "This list is closed",
         "Nothing is sent from it any more, so there is nothing left to do.",
     ),

@@ -1,25 +1,17 @@
 """A person's pages about their own account."""
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from api.access import page_sessions
 from api.access.answer_timing import padded_duration
-from api.access.identity import client_address
-from api.access.page_sessions import (
-    FormFields,
-    FormOf,
-    PageSession,
-    page_session,
-    page_session_of_form,
-    redirect_to_login,
-    redirect_to_path,
-    session_page,
-)
+from api.access.page_sessions import FormFields, FormMember, FormOf, Member, session_page
 from api.access.requirements import LOGIN, PUBLIC
+from api.errors import STATUS_OF
 from api.pages.frame import page
 from api.parameters import StateOf
 from api.request_ids import current_request_id
@@ -27,21 +19,13 @@ from api.state import State
 from core import ids
 from core.errors import DomainError, Kind
 from core.refusals.access import SESSION_NOT_FOUND
-from core.refusals.people import PASSWORD_WRONG
-from models import User
 from services.access import sessions
-from services.people import account_mails, accounts, logins, passwords, registration
+from services.people import account_mails, accounts, email_addresses, logins, page_urls, passwords
+from services.people import registration as service
 from services.people.account_mails import MailKind
 from services.people.logins import Attempt
-from services.people.page_urls import (
-    ACCOUNT_PATH,
-    CONFIRM_EMAIL_PATH,
-    EMAIL_PATH,
-    PASSWORD_PATH,
-    SESSIONS_PATH,
-)
 
-# No operations of the API, so not in its document. Each page checks the session itself.
+# No operations of the API, so not in its document. The pages are for people who are logged in.
 router = APIRouter(include_in_schema=False)
 
 Note = Annotated[str | None, Query()]
@@ -52,14 +36,10 @@ _NOTES = {
     "address": "Your account has its new address.",
     "sessions": "That is done.",
 }
-_WRONG_PASSWORD = "That isn’t your present password."  # noqa: S105 - a sentence
 
 
-@router.get(ACCOUNT_PATH, dependencies=[PUBLIC])
-def show_account(request: Request, state: StateOf, done: Note = None) -> Response:
-    member = page_session(request, state)
-    if member is None:
-        return redirect_to_login(request, state)
+@router.get(page_urls.ACCOUNT_PATH, dependencies=[PUBLIC])
+def show_account(state: StateOf, member: Member, done: Note = None) -> Response:
     with state.resources.unit_of_work() as uow:
         person = accounts.get(uow, member.user_id)
         return session_page(
@@ -74,53 +54,40 @@ def show_account(request: Request, state: StateOf, done: Note = None) -> Respons
         )
 
 
-@router.post(SESSIONS_PATH, dependencies=[PUBLIC])
-def end_sessions(request: Request, state: StateOf, form: FormOf) -> Response:
+@router.post(page_urls.SESSIONS_PATH, dependencies=[PUBLIC])
+def end_sessions(state: StateOf, member: FormMember, form: FormOf) -> Response:
     """End one of the person's other sessions, or all of them."""
-    member = page_session_of_form(request, state, form)
-    if member is None:
-        return redirect_to_login(request, state)
     wanted = form.get("session", "")
     with state.resources.unit_of_work() as uow:
         if wanted == "others":
             sessions.end_all(uow, member.user_id, but=member.caller.session_id)
+        elif wanted.isascii() and wanted.isdigit() and len(wanted) <= len(str(ids.MAX_ID)):
+            sessions.end(uow, min(int(wanted), ids.MAX_ID), user_id=member.user_id)
         else:
-            sessions.end(uow, _session_id(wanted), user_id=member.user_id)
-    return redirect_to_path(state, f"{ACCOUNT_PATH}?done=sessions")
+            raise SESSION_NOT_FOUND()
+    return _account(state, "sessions")
 
 
-def _session_id(wanted: str) -> int:
-    if not (wanted.isascii() and wanted.isdigit() and len(wanted) <= len(str(ids.MAX_ID))):
-        raise SESSION_NOT_FOUND()
-    return min(int(wanted), ids.MAX_ID)
+@router.get(page_urls.PASSWORD_PATH, dependencies=[PUBLIC])
+def show_password(state: StateOf, member: Member) -> Response:
+    return _form_page(state, member, "change_password.html", email=_email_of(state, member))
 
 
-@router.get(PASSWORD_PATH, dependencies=[PUBLIC])
-def show_password(request: Request, state: StateOf) -> Response:
-    member = page_session(request, state)
-    if member is None:
-        return redirect_to_login(request, state)
-    return _password_page(state, member, _person(state, member).email)
-
-
-@router.post(PASSWORD_PATH, dependencies=[LOGIN])
-async def change_password(request: Request, state: StateOf, form: FormOf) -> Response:
+@router.post(page_urls.PASSWORD_PATH, dependencies=[LOGIN])
+async def change_password(
+    request: Request, state: StateOf, member: FormMember, form: FormOf
+) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
-    member = await run_in_threadpool(page_session_of_form, request, state, form)
-    if member is None:
-        return redirect_to_login(request, state)
-    person = await run_in_threadpool(_person, state, member)
+    email = await run_in_threadpool(_email_of, state, member)
     try:
         passwords.require_length(form.get("password", ""))
-        attempt = await _proven(request, state, person.email, form)
+        attempt = await _proven(request, state, email, form)
     except DomainError as error:
-        if error.kind not in {Kind.INVALID, Kind.RATE_LIMITED}:
-            raise
-        return _password_page(state, member, person.email, error)
+        return _form_page(state, member, "change_password.html", error, email=email)
     made = await state.hashing_pool.run(partial(passwords.make, form["password"]))
     await state.in_unit_of_work(
         partial(
-            registration.change_password,
+            service.change_password,
             user_id=member.user_id,
             expected=attempt.password_hash,
             password_hash=made,
@@ -128,77 +95,60 @@ async def change_password(request: Request, state: StateOf, form: FormOf) -> Res
             request_id=current_request_id(),
         )
     )
-    return redirect_to_path(state, f"{ACCOUNT_PATH}?done=password")
+    return _account(state, "password")
 
 
-@router.get(EMAIL_PATH, dependencies=[PUBLIC])
-def show_email(request: Request, state: StateOf, sent: Note = None) -> Response:
-    member = page_session(request, state)
-    if member is None:
-        return redirect_to_login(request, state)
+@router.get(page_urls.EMAIL_PATH, dependencies=[PUBLIC])
+def show_email(state: StateOf, member: Member, sent: Note = None) -> Response:
     if sent is not None:
         return page("mailed.html")
-    return _email_page(state, member, _person(state, member).email)
+    current = _email_of(state, member)
+    return _form_page(state, member, "change_email.html", current_email=current, email="")
 
 
-@router.post(EMAIL_PATH, dependencies=[LOGIN])
-async def ask_for_address(request: Request, state: StateOf, form: FormOf) -> Response:
+@router.post(page_urls.EMAIL_PATH, dependencies=[LOGIN])
+async def ask_for_address(
+    request: Request, state: StateOf, member: FormMember, form: FormOf
+) -> Response:
     """Mail a link to the new address, or word that it is taken; the answer is the same."""
-    member = await run_in_threadpool(page_session_of_form, request, state, form)
-    if member is None:
-        return redirect_to_login(request, state)
-    person = await run_in_threadpool(_person, state, member)
+    current = await run_in_threadpool(_email_of, state, member)
     typed = form.get("email", "").strip()
     try:
-        email = accounts.normalise_email(typed)
+        mail = partial(
+            account_mails.request_mail,
+            kind=MailKind.NEW_ADDRESS,
+            email=email_addresses.normalise(typed),
+            user_id=member.user_id,
+            request_id=current_request_id(),
+        )
         async with padded_duration():
-            await _proven(request, state, person.email, form)
-            await state.in_unit_of_work(
-                partial(
-                    account_mails.request_mail,
-                    kind=MailKind.NEW_ADDRESS,
-                    email=email,
-                    user_id=member.user_id,
-                    request_id=current_request_id(),
-                )
-            )
+            await _proven(request, state, current, form)
+            await state.in_unit_of_work(mail)
     except DomainError as error:
-        if error.kind not in {Kind.INVALID, Kind.RATE_LIMITED}:
-            raise
-        return _email_page(state, member, person.email, typed=typed, error=error)
-    return redirect_to_path(state, f"{EMAIL_PATH}?sent=yes")
+        values = {"current_email": current, "email": typed}
+        return _form_page(state, member, "change_email.html", error, **values)
+    return page_sessions.redirect_to_path(state, f"{page_urls.EMAIL_PATH}?sent=yes")
 
 
-@router.get(CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
-def show_new_address(request: Request, state: StateOf, token: Token = "") -> Response:
+@router.get(page_urls.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
+def show_new_address(state: StateOf, member: Member, token: Token = "") -> Response:
     """Only for the person who asked for the change, so that no other can be talked into it."""
-    member = page_session(request, state)
-    if member is None:
-        return redirect_to_login(request, state)
     with state.resources.unit_of_work() as uow:
-        keyring = state.resources.keyring
-        email = registration.read_new_address(uow, keyring, token, member.user_id)
+        email = service.read_new_address(uow, state.resources.keyring, token, member.user_id)
         current = accounts.get(uow, member.user_id).email
     return session_page(
         member, state, "confirm_email.html", token=token, email=email, current_email=current
     )
 
 
-@router.post(CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
-def change_address(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
-    member = page_session_of_form(request, state, form)
-    if member is None:
-        return redirect_to_login(request, state)
+@router.post(page_urls.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
+def change_address(state: StateOf, member: FormMember, form: FormOf, token: Token = "") -> Response:
+    keyring, secret = state.resources.keyring, form.get("token") or token
+    request_id = current_request_id()
     with state.resources.unit_of_work() as uow:
-        email = registration.change_address(
-            uow,
-            state.resources.keyring,
-            form.get("token") or token,
-            member.user_id,
-            request_id=current_request_id(),
-        )
-    reply = redirect_to_path(state, f"{ACCOUNT_PATH}?done=address")
-    state.cookies.keep_known(reply, logins.known_browser_token(state.resources.keyring, email))
+        email = service.change_address(uow, keyring, secret, member.user_id, request_id=request_id)
+    reply = _account(state, "address")
+    state.cookies.keep_known(reply, logins.known_browser_token(keyring, email))
     return reply
 
 
@@ -207,56 +157,32 @@ async def _proven(request: Request, state: State, email: str, form: FormFields) 
 
     Raises ``password.wrong`` and ``login.paused``.
     """
-    known = request.cookies.get(state.cookies.known)
-    client = client_address(request)
-
-    keyring = state.resources.keyring
-    attempt = await state.in_unit_of_work(
-        lambda uow: logins.begin(uow, keyring, email=email, client=client, known=known)
-    )
-    check = partial(passwords.verify, attempt.password_hash, form.get("current", ""))
-    verdict = await state.hashing_pool.run(check)
-    if not verdict.matches:
-        raise PASSWORD_WRONG()
+    typed = form.get("current", "")
+    attempt, _ = await page_sessions.prove_password(request, state, email, typed)
     await state.in_unit_of_work(partial(logins.clear, attempt=attempt))
     return attempt
 
 
-def _person(state: State, member: PageSession) -> User:
+def _email_of(state: State, member: Member) -> str:
     with state.resources.unit_of_work() as uow:
-        return accounts.get(uow, member.user_id)
+        return accounts.get(uow, member.user_id).email
 
 
-def _password_page(
-    state: State, member: PageSession, email: str, error: DomainError | None = None
-) -> Response:
-    problem = None if error is None else error.message
-    status = _status(error)
-    return session_page(
-        member, state, "change_password.html", status=status, email=email, problem=problem
-    )
-
-
-def _email_page(
+def _form_page(
     state: State,
-    member: PageSession,
-    current: str,
-    *,
-    typed: str = "",
+    member: Member,
+    template: str,
     error: DomainError | None = None,
+    **values: Any,
 ) -> Response:
-    return session_page(
-        member,
-        state,
-        "change_email.html",
-        status=_status(error),
-        current_email=current,
-        email=typed,
-        problem=None if error is None else error.message,
-    )
-
-
-def _status(error: DomainError | None) -> int:
+    """The page, once more with what was wrong in its form; raises an error of anything else."""
     if error is None:
-        return 200
-    return 429 if error.kind is Kind.RATE_LIMITED else 422
+        return session_page(member, state, template, problem=None, **values)
+    if error.kind not in {Kind.INVALID, Kind.RATE_LIMITED}:
+        raise error
+    status, problem = STATUS_OF[error.kind], error.message
+    return session_page(member, state, template, status=status, problem=problem, **values)
+
+
+def _account(state: State, done: str) -> Response:
+    return page_sessions.redirect_to_path(state, f"{page_urls.ACCOUNT_PATH}?done={done}")

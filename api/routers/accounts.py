@@ -1,8 +1,6 @@
-from typing import Annotated
-
 from fastapi import APIRouter
 
-from api.access.requirements import ANY_CALLER, UNRESTRICTED
+from api.access.callers import AnyCaller, UnrestrictedCaller
 from api.bodies.json_route import JsonRoute
 from api.openapi import refuses
 from api.parameters import PathId, StateOf
@@ -11,27 +9,21 @@ from api.schemas.envelope import Envelope, envelope
 from core.refusals.access import API_KEY_NOT_FOUND, AUTH_SCOPE_NOT_GRANTABLE
 from core.scopes import Scope
 from services.access import api_keys
-from services.access.caller import Caller
 from services.people import accounts
 
 router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 
 
 @router.get("/users/me")
-def read_me(state: StateOf, caller: Annotated[Caller, ANY_CALLER]) -> Envelope[UserRecord]:
+def read_me(state: StateOf, caller: AnyCaller) -> Envelope[UserRecord]:
     """The user to whom the credentials belong."""
     with state.resources.unit_of_work() as uow:
         return envelope(UserRecord.model_validate(accounts.get(uow, caller.user_id)))
 
 
-@router.post(
-    "/apikeys",
-    responses=refuses(
-        AUTH_SCOPE_NOT_GRANTABLE,
-    ),
-)
+@router.post("/apikeys", responses=refuses(AUTH_SCOPE_NOT_GRANTABLE))
 def create_api_key(
-    state: StateOf, caller: Annotated[Caller, UNRESTRICTED], body: NewApiKey
+    state: StateOf, caller: UnrestrictedCaller, body: NewApiKey
 ) -> Envelope[CreatedApiKey]:
     """Make an API key. The key itself is in this answer and never shown again."""
     if body.scopes is not None and Scope.DELIVERY in body.scopes:
@@ -45,22 +37,15 @@ def create_api_key(
 
 
 @router.get("/apikeys")
-def list_api_keys(
-    state: StateOf, caller: Annotated[Caller, UNRESTRICTED]
-) -> Envelope[list[ApiKeyRecord]]:
+def list_api_keys(state: StateOf, caller: UnrestrictedCaller) -> Envelope[list[ApiKeyRecord]]:
     """The caller's API keys, newest first, revoked ones too; at most 1,000."""
     with state.resources.unit_of_work() as uow:
         keys = api_keys.list_of(uow, caller.user_id)
         return envelope([ApiKeyRecord.model_validate(key) for key in keys])
 
 
-@router.delete(
-    "/apikeys/{key_id}",
-    responses=refuses(API_KEY_NOT_FOUND),
-)
-def revoke_api_key(
-    state: StateOf, caller: Annotated[Caller, UNRESTRICTED], key_id: PathId
-) -> Envelope[int]:
+@router.delete("/apikeys/{key_id}", responses=refuses(API_KEY_NOT_FOUND))
+def revoke_api_key(state: StateOf, caller: UnrestrictedCaller, key_id: PathId) -> Envelope[int]:
     """Revoke an API key, from the next request on: 1, or 0 when it was revoked before."""
     with state.resources.unit_of_work() as uow:
         return envelope(api_keys.revoke(uow, key_id=key_id, user_id=caller.user_id))

@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from api.access.requirements import requires_scope
 from api.bodies.forms import boolean_of
 from api.bodies.json_route import JsonRoute
+from api.bodies.media_types import MULTIPART
 from api.bodies.multipart import file_named, read_form
 from api.middleware.body_limits import release_body
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
@@ -19,31 +20,7 @@ from api.state import State
 from api.waiting.disconnects import while_connected
 from core import clock
 from core.errors import DomainError
-from core.refusals.media import (
-    ATTACHMENT_EMPTY,
-    ATTACHMENT_FILE_MISSING,
-    ATTACHMENT_GONE,
-    ATTACHMENT_NOT_FOUND,
-    ATTACHMENT_SEVERAL_FILES,
-    ATTACHMENT_TOO_LARGE,
-    ATTACHMENT_UNSUPPORTED_TYPE,
-    IMAGE_SIDE_TOO_LONG,
-    IMAGE_TOO_MANY_FRAMES,
-    IMAGE_TOO_MANY_PIXELS,
-    IMAGE_TRUNCATED,
-    IMAGE_UNREADABLE,
-    SIGNED_LINK_NOT_ENCRYPTED,
-)
-from core.refusals.requests import (
-    BODY_MALFORMED_MULTIPART,
-    BODY_NOT_MULTIPART,
-    BODY_TOO_SLOW,
-    IDEMPOTENCY_IN_PROGRESS,
-    IDEMPOTENCY_KEY_INVALID,
-    IDEMPOTENCY_KEY_REUSED,
-    SERVICE_BUSY,
-    SERVICE_UNAVAILABLE,
-)
+from core.refusals import media, requests
 from core.scopes import Scope
 from models import AttachmentStatus
 from services.access.caller import Caller
@@ -57,7 +34,7 @@ router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 WAIT_SECONDS = 15.0
 
 AttachmentCaller = Annotated[Caller, requires_scope(Scope.ATTACHMENT)]
-_NOT_FOUND = refuses(ATTACHMENT_NOT_FOUND)
+_NOT_FOUND = refuses(media.ATTACHMENT_NOT_FOUND)
 
 
 def _flag(value: object) -> bool:
@@ -71,26 +48,15 @@ Encrypted = Annotated[
     bool, BeforeValidator(_flag), Query(description="Keep the file encrypted, for its owner only")
 ]
 
+_FILE = {
+    "type": "string",
+    "format": "binary",
+    "description": "PNG, JPEG, GIF, WebP or ICO, at most 5 MB",
+}
+_FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
 _UPLOAD: dict[str, Any] = {
     "parameters": [PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {
-                        "file": {
-                            "type": "string",
-                            "format": "binary",
-                            "description": "PNG, JPEG, GIF, WebP or ICO, at most 5 MB",
-                        }
-                    },
-                }
-            }
-        },
-    },
+    "requestBody": {"required": True, "content": {MULTIPART: {"schema": _FORM}}},
 }
 
 
@@ -104,25 +70,25 @@ _UPLOAD: dict[str, Any] = {
             "description": "The wait ran out; the work goes on. Location leads to the record.",
         },
         **refuses(
-            ATTACHMENT_FILE_MISSING,
-            ATTACHMENT_SEVERAL_FILES,
-            BODY_NOT_MULTIPART,
-            BODY_MALFORMED_MULTIPART,
-            IDEMPOTENCY_KEY_INVALID,
-            ATTACHMENT_GONE,
-            IDEMPOTENCY_IN_PROGRESS,
-            BODY_TOO_SLOW,
-            ATTACHMENT_TOO_LARGE,
-            ATTACHMENT_UNSUPPORTED_TYPE,
-            ATTACHMENT_EMPTY,
-            IMAGE_UNREADABLE,
-            IMAGE_TRUNCATED,
-            IMAGE_SIDE_TOO_LONG,
-            IMAGE_TOO_MANY_PIXELS,
-            IMAGE_TOO_MANY_FRAMES,
-            IDEMPOTENCY_KEY_REUSED,
-            SERVICE_BUSY,
-            SERVICE_UNAVAILABLE,
+            media.ATTACHMENT_FILE_MISSING,
+            media.ATTACHMENT_SEVERAL_FILES,
+            requests.BODY_NOT_MULTIPART,
+            requests.BODY_MALFORMED_MULTIPART,
+            requests.IDEMPOTENCY_KEY_INVALID,
+            media.ATTACHMENT_GONE,
+            requests.IDEMPOTENCY_IN_PROGRESS,
+            requests.BODY_TOO_SLOW,
+            media.ATTACHMENT_TOO_LARGE,
+            media.ATTACHMENT_UNSUPPORTED_TYPE,
+            media.ATTACHMENT_EMPTY,
+            media.IMAGE_UNREADABLE,
+            media.IMAGE_TRUNCATED,
+            media.IMAGE_SIDE_TOO_LONG,
+            media.IMAGE_TOO_MANY_PIXELS,
+            media.IMAGE_TOO_MANY_FRAMES,
+            requests.IDEMPOTENCY_KEY_REUSED,
+            requests.SERVICE_BUSY,
+            requests.SERVICE_UNAVAILABLE,
         ),
     },
 )
@@ -156,8 +122,7 @@ async def _accept(
         upload.accept,
         state.resources,
         caller,
-        Upload(clean_filename(part.filename), part.data),
-        encrypted=encrypted,
+        Upload(clean_filename(part.filename), part.data, encrypted),
         key=key,
         request_id=current_request_id(),
     )
@@ -211,10 +176,7 @@ def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) ->
 
 @router.post(
     "/attachments/{hash_id}/links",
-    responses={
-        **_NOT_FOUND,
-        **refuses(SIGNED_LINK_NOT_ENCRYPTED),
-    },
+    responses={**_NOT_FOUND, **refuses(media.SIGNED_LINK_NOT_ENCRYPTED)},
 )
 def create_link(
     state: StateOf, caller: AttachmentCaller, hash_id: str, body: NewLink

@@ -1,5 +1,3 @@
-from typing import Annotated
-
 import orjson
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
@@ -7,7 +5,7 @@ from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import requires_scope
+from api.access.callers import ListEditor
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import is_json, without_byte_order_mark
 from api.job_answers import GOES_ON, count_response, wait_for_job
@@ -18,17 +16,7 @@ from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope
 from api.schemas.imports import MembersInput
 from api.state import State
-from core.refusals.imports import MEMBERS_ALL_INVALID, MEMBERS_TOO_MANY
-from core.refusals.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER, PLAN_REQUIRED
-from core.refusals.requests import (
-    BODY_INVALID,
-    BODY_NO_JSON_TYPE,
-    BODY_NOT_JSON,
-    IDEMPOTENCY_IN_PROGRESS,
-    IDEMPOTENCY_KEY_INVALID,
-    IDEMPOTENCY_KEY_REUSED,
-)
-from core.scopes import Scope
+from core.refusals import imports, mailing, requests
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
 from services.mailing.imports import accept
@@ -36,32 +24,29 @@ from services.mailing.imports.accept import MAX_MEMBERS_PER_REQUEST
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
-Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
 WAIT_SECONDS = 30.0
 _MAX_FIELD_PROBLEMS = 100
 
 _MEMBERS = TypeAdapter(MembersInput)
+# For the document: the route reads its body itself.
+_MEMBER_SCHEMA = {
+    "type": "object",
+    "required": ["email"],
+    "properties": {"email": {"type": "string"}, "name": {"type": ["string", "null"]}},
+}
+_MEMBERS_SCHEMA = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": MAX_MEMBERS_PER_REQUEST,
+    "items": _MEMBER_SCHEMA,
+}
 
 
 @router.post(
     "/auxilia/subscriptions/{list_id}/members/add",
     openapi_extra=json_request_body(
-        {
-            "members": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": MAX_MEMBERS_PER_REQUEST,
-                "items": {
-                    "type": "object",
-                    "required": ["email"],
-                    "properties": {
-                        "email": {"type": "string"},
-                        "name": {"type": ["string", "null"]},
-                    },
-                },
-            }
-        },
+        {"members": _MEMBERS_SCHEMA},
         required=["members"],
         parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     ),
@@ -69,22 +54,22 @@ _MEMBERS = TypeAdapter(MembersInput)
     responses={
         202: {"model": Envelope[int], "description": GOES_ON},
         **refuses(
-            LIST_NOT_OWNER,
-            LIST_NOT_FOUND,
-            BODY_NOT_JSON,
-            IDEMPOTENCY_KEY_INVALID,
-            PLAN_REQUIRED,
-            IDEMPOTENCY_IN_PROGRESS,
-            MEMBERS_TOO_MANY,
-            BODY_NO_JSON_TYPE,
-            BODY_INVALID.filled(place="body.members[0].email", rule="must be a string"),
-            MEMBERS_ALL_INVALID,
-            IDEMPOTENCY_KEY_REUSED,
+            mailing.LIST_NOT_OWNER,
+            mailing.LIST_NOT_FOUND,
+            requests.BODY_NOT_JSON,
+            requests.IDEMPOTENCY_KEY_INVALID,
+            mailing.PLAN_REQUIRED,
+            requests.IDEMPOTENCY_IN_PROGRESS,
+            imports.MEMBERS_TOO_MANY,
+            requests.BODY_NO_JSON_TYPE,
+            requests.BODY_INVALID.filled(place="body.members[0].email", rule="must be a string"),
+            imports.MEMBERS_ALL_INVALID,
+            requests.IDEMPOTENCY_KEY_REUSED,
         ),
     },
 )
 async def add_members(
-    request: Request, state: StateOf, caller: Owner, list_id: PathId, preference: PreferenceOf
+    request: Request, state: StateOf, caller: ListEditor, list_id: PathId, preference: PreferenceOf
 ) -> JSONResponse:
     """Add up to 100,000 members, on the paid plan; the answer is how many became active.
 
@@ -101,7 +86,7 @@ async def _accept_members(
 ) -> AcceptedJob:
     """A function of its own, so that nothing holds the body while the caller waits."""
     if not is_json(request.headers.get("content-type", "")):
-        raise BODY_NO_JSON_TYPE()
+        raise requests.BODY_NO_JSON_TYPE()
     body = without_byte_order_mark(await request.body())
     await run_in_threadpool(_check_members, body)
     accepted = await run_in_threadpool(
@@ -121,10 +106,10 @@ def _check_members(body: bytes) -> None:
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise BODY_NOT_JSON() from None
+        raise requests.BODY_NOT_JSON() from None
     members = parsed.get("members") if isinstance(parsed, dict) else None
     if isinstance(members, list) and len(members) > MAX_MEMBERS_PER_REQUEST:
-        raise MEMBERS_TOO_MANY(most=MAX_MEMBERS_PER_REQUEST)
+        raise imports.MEMBERS_TOO_MANY(most=MAX_MEMBERS_PER_REQUEST)
     try:
         _MEMBERS.validate_python(parsed)
     except ValidationError as error:

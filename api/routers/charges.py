@@ -1,40 +1,22 @@
 """Charging: the call that applications make for each thing that they sell."""
 
-from typing import Annotated
-
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import requires_scope
+from api.access.callers import CreditEditor
 from api.bodies import decimal_json
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, json_request_body, refuses
 from api.parameters import idempotency_key
 from api.schemas.credits import CreditEntryRecord
 from api.schemas.envelope import Envelope
 from api.state import state_of
-from core.refusals.money import (
-    CHARGE_IN_PROGRESS,
-    CREDITS_AMOUNT,
-    CREDITS_INSUFFICIENT,
-    CREDITS_META,
-    CREDITS_SOURCE_ID,
-)
-from core.refusals.requests import (
-    BODY_INVALID,
-    BODY_NO_JSON_TYPE,
-    BODY_NOT_JSON,
-    IDEMPOTENCY_KEY_INVALID,
-    IDEMPOTENCY_KEY_REUSED,
-)
-from core.scopes import Scope
+from core.refusals import money, requests
 from services.access.caller import Caller
 from services.money.credits import ledger
 from services.money.credits.ledger import ChargeOutcome
 
 router = APIRouter(tags=["Credits"])
-
-Spender = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 
 
 @router.post(
@@ -59,19 +41,19 @@ Spender = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
         parameters=[IDEMPOTENCY_KEY_PARAMETER],
     ),
     responses=refuses(
-        BODY_NOT_JSON,
-        IDEMPOTENCY_KEY_INVALID,
-        CREDITS_INSUFFICIENT,
-        CHARGE_IN_PROGRESS,
-        BODY_NO_JSON_TYPE,
-        BODY_INVALID.filled(place="body.amount_credit", rule="must be a number"),
-        CREDITS_AMOUNT,
-        CREDITS_SOURCE_ID,
-        CREDITS_META,
-        IDEMPOTENCY_KEY_REUSED,
+        requests.BODY_NOT_JSON,
+        requests.IDEMPOTENCY_KEY_INVALID,
+        money.CREDITS_INSUFFICIENT,
+        money.CHARGE_IN_PROGRESS,
+        requests.BODY_NO_JSON_TYPE,
+        requests.BODY_INVALID.filled(place="body.amount_credit", rule="must be a number"),
+        money.CREDITS_AMOUNT,
+        money.CREDITS_SOURCE_ID,
+        money.CREDITS_META,
+        requests.IDEMPOTENCY_KEY_REUSED,
     ),
 )
-async def consume_credit(request: Request, caller: Spender) -> Response:
+async def consume_credit(request: Request, caller: CreditEditor) -> Response:
     """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`."""
     body = await request.body()
     return await run_in_threadpool(_consume, request, caller, body)

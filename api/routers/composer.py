@@ -10,31 +10,13 @@ from api.access.requirements import requires_scope
 from api.bodies.json_route import JsonRoute
 from api.openapi import WAIT_PARAMETER, Responses, refuses
 from api.parameters import Preference, PreferenceOf, StateOf
-from api.schemas.composer import (
-    GeneratedMetadata,
-    GeneratedTweets,
-    PhotoFile,
-    PhotoPage,
-    PostBody,
-    StockPhotoSource,
-)
+from api.schemas import composer as schemas
 from api.schemas.envelope import Envelope, envelope
 from api.state import State
 from api.waiting.disconnects import while_connected
 from core import ids
 from core.lanes import Lane
-from core.refusals.composer import (
-    COMPOSER_UNKNOWN_PART,
-    STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
-    STOCKPHOTO_FAILED,
-    STOCKPHOTO_LIMIT_REACHED,
-    STOCKPHOTO_NOT_CONFIGURED,
-    STOCKPHOTO_NOT_FOUND,
-    STOCKPHOTO_REFUSED,
-    STOCKPHOTO_TOO_SLOW,
-    STOCKPHOTO_UNAVAILABLE,
-)
-from core.refusals.requests import QUEUE_TOO_MANY_WAITERS, QUEUE_UNAVAILABLE, REQUEST_TOO_SLOW
+from core.refusals import composer, requests
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.composer.metadata_requests import MetadataRequest, MetadataResult
@@ -50,17 +32,26 @@ _SOURCE = "Pressroom-Source"
 _PREFER = {"parameters": [WAIT_PARAMETER]}
 _MAX_PHOTOS_PER_PAGE = 30
 
+_PHOTO_REFUSALS = (
+    composer.STOCKPHOTO_FAILED,
+    composer.STOCKPHOTO_LIMIT_REACHED,
+    composer.STOCKPHOTO_NOT_CONFIGURED,
+    composer.STOCKPHOTO_UNAVAILABLE,
+    requests.QUEUE_UNAVAILABLE,
+    composer.STOCKPHOTO_TOO_SLOW,
+    requests.REQUEST_TOO_SLOW.filled(seconds=20),
+)
+
 
 def _answers(source: str) -> Responses:
     """What a reply says beside its data, and how the wait for it may end."""
-    schema = {"type": "string"}
-    header = {"description": source, "schema": schema}
+    header = {"description": source, "schema": {"type": "string"}}
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},
         **refuses(
-            QUEUE_UNAVAILABLE,
-            QUEUE_TOO_MANY_WAITERS,
-            REQUEST_TOO_SLOW.filled(seconds=45),
+            requests.QUEUE_UNAVAILABLE,
+            requests.QUEUE_TOO_MANY_WAITERS,
+            requests.REQUEST_TOO_SLOW.filled(seconds=45),
         ),
     }
 
@@ -68,30 +59,17 @@ def _answers(source: str) -> Responses:
 _WRITTEN = _answers("Who wrote it: offline or openai/<model>; with '; fallback' or '; cached'")
 
 
-def _wanted(request: Request) -> frozenset[MetadataField]:
-    named = ",".join(request.query_params.getlist("includes")).split(",")
-    try:
-        wanted = frozenset(MetadataField(name.strip()) for name in named if name.strip())
-    except ValueError:
-        allowed = ", ".join(MetadataField)
-        raise COMPOSER_UNKNOWN_PART(allowed=allowed) from None
-    return wanted or frozenset(MetadataField)
-
-
 @_routes.post(
     "/composer/metadata",
-    response_model=Envelope[GeneratedMetadata],
+    response_model=Envelope[schemas.GeneratedMetadata],
     openapi_extra=_PREFER,
-    responses={
-        **_WRITTEN,
-        **refuses(COMPOSER_UNKNOWN_PART),
-    },
+    responses={**_WRITTEN, **refuses(composer.COMPOSER_UNKNOWN_PART)},
 )
 async def generate_metadata(
     request: Request,
     state: StateOf,
     _: Author,
-    body: PostBody,
+    body: schemas.PostBody,
     preference: PreferenceOf,
     includes: Annotated[
         str, Query(description="Which of slug, summary and tags, separated by commas")
@@ -99,18 +77,23 @@ async def generate_metadata(
 ) -> Response:
     """Write a slug, a summary and tags for a post, in the post's own language."""
     del includes  # Documented as one text; a caller may also repeat it.
-    wanted = _wanted(request)
+    named = ",".join(request.query_params.getlist("includes")).split(",")
+    try:
+        wanted = frozenset(MetadataField(name.strip()) for name in named if name.strip())
+    except ValueError:
+        raise composer.COMPOSER_UNKNOWN_PART(allowed=", ".join(MetadataField)) from None
+    wanted = wanted or frozenset(MetadataField)
     return await _written(request, state, MetadataRequest(body.post(), wanted), preference)
 
 
 @_routes.post(
     "/composer/generate-tweets",
-    response_model=Envelope[GeneratedTweets],
+    response_model=Envelope[schemas.GeneratedTweets],
     openapi_extra=_PREFER,
     responses=_WRITTEN,
 )
 async def generate_tweets(
-    request: Request, state: StateOf, _: Author, body: PostBody, preference: PreferenceOf
+    request: Request, state: StateOf, _: Author, body: schemas.PostBody, preference: PreferenceOf
 ) -> Response:
     """Write tweets about a post, with no link or mention that the post doesn't have."""
     return await _written(request, state, MetadataRequest(body.post()), preference)
@@ -150,27 +133,18 @@ def _not_blank(text: str) -> str:
 
 @_routes.get(
     "/composer/{provider}/photos/search",
-    response_model=Envelope[PhotoPage],
+    response_model=Envelope[schemas.PhotoPage],
     openapi_extra=_PREFER,
     responses={
         **_answers("The provider; with '; cached'"),
-        **refuses(
-            STOCKPHOTO_REFUSED,
-            STOCKPHOTO_FAILED,
-            STOCKPHOTO_LIMIT_REACHED,
-            STOCKPHOTO_NOT_CONFIGURED,
-            STOCKPHOTO_UNAVAILABLE,
-            QUEUE_UNAVAILABLE,
-            STOCKPHOTO_TOO_SLOW,
-            REQUEST_TOO_SLOW.filled(seconds=20),
-        ),
+        **refuses(composer.STOCKPHOTO_REFUSED, *_PHOTO_REFUSALS),
     },
 )
 async def search_photos(
     request: Request,
     state: StateOf,
     _: Author,
-    provider: StockPhotoSource,
+    provider: schemas.StockPhotoSource,
     query: Annotated[str, AfterValidator(_not_blank), Query(description="What is searched for")],
     preference: PreferenceOf,
     page: Annotated[int, Query(ge=1, le=ids.MAX_ID)] = 1,
@@ -196,22 +170,16 @@ async def search_photos(
     "/composer/{provider}/photos/download_url",
     openapi_extra=_PREFER,
     responses=refuses(
-        STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
-        STOCKPHOTO_NOT_FOUND,
-        STOCKPHOTO_FAILED,
-        STOCKPHOTO_LIMIT_REACHED,
-        STOCKPHOTO_NOT_CONFIGURED,
-        STOCKPHOTO_UNAVAILABLE,
-        QUEUE_UNAVAILABLE,
-        STOCKPHOTO_TOO_SLOW,
-        REQUEST_TOO_SLOW.filled(seconds=20),
+        composer.STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
+        composer.STOCKPHOTO_NOT_FOUND,
+        *_PHOTO_REFUSALS,
     ),
 )
 async def locate_download(
     request: Request,
     state: StateOf,
     _: Author,
-    provider: StockPhotoSource,
+    provider: schemas.StockPhotoSource,
     endpoint: Annotated[
         str,
         Query(
@@ -220,12 +188,12 @@ async def locate_download(
         ),
     ],
     preference: PreferenceOf,
-) -> Envelope[PhotoFile]:
+) -> Envelope[schemas.PhotoFile]:
     """Tell the provider that a photo is used, and learn the address of its file."""
     chosen = provider.named(state.photos.providers.default)
     use = PhotoUse(chosen, state.photos.providers.named(chosen).photo_at(endpoint))
     answer = await _ask_worker(request, state, use, preference)
-    return envelope(PhotoFile(url=answer["url"]))
+    return envelope(schemas.PhotoFile(url=answer["url"]))
 
 
 router = APIRouter()

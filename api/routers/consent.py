@@ -9,15 +9,8 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from api.access.page_sessions import (
-    FormFields,
-    FormOf,
-    PageSession,
-    page_session,
-    page_session_of_form,
-    redirect_to_login,
-    session_page,
-)
+from api.access import page_sessions
+from api.access.page_sessions import FormMember, FormOf, Member, session_page
 from api.access.requirements import PUBLIC
 from api.bodies.oauth_forms import oauth_request_of_query
 from api.pages.frame import redirect, see_other
@@ -43,31 +36,48 @@ def show_consent(request: Request, state: StateOf) -> Response:
         asked = _ask(request, state, uow)
         if isinstance(asked, OAuthResponse):
             return _sent_back(asked)
-        member = page_session(request, state)
+        member = page_sessions.page_session(request, state)
         if member is None:
-            return redirect_to_login(request, state)
-        return _consent_page(state, uow, asked, member)
+            raise page_sessions.LoginNeeded
+        target = urlsplit(asked.redirect_uri)
+        return session_page(
+            member,
+            state,
+            "consent.html",
+            # Browsers hold the redirects after a form to the same rule, and a client may redirect
+            # on.
+            form_targets=f"{target.scheme}:",
+            client_name=asked.client_name,
+            address=accounts.get(uow, member.user_id).email,
+            scopes=asked.scopes,
+            explanations=EXPLANATIONS,
+            destination=target.netloc or f"{target.scheme}, an app on this device",
+        )
 
 
 @router.post(AUTHORIZE_PATH)
 def decide(request: Request, state: StateOf, form: FormOf) -> Response:
     """Allow or deny, as pressed on the page. The request in the URL is checked once more."""
-    member = page_session_of_form(request, state, form)
+    member = page_sessions.page_session_of_form(request, state, form)
     if member is None:
         return redirect(f"?{request.url.query}")
     with state.resources.unit_of_work() as uow:
         asked = _ask(request, state, uow)
         if isinstance(asked, OAuthResponse):
             return _sent_back(asked)
-        return _sent_back(_decision(asked, member, form))
+        match form.get("decision"):
+            case "deny":
+                return _sent_back(asked.deny())
+            case "allow":
+                agreed = [each for each in Scope if f"scope.{each}" in form]
+                return _sent_back(asked.allow(member.user_id, agreed))
+            case _:
+                raise BODY_INVALID(place="body.decision", rule="allow or deny")
 
 
 @router.get(GRANTS_PATH)
-def show_grants(request: Request, state: StateOf) -> Response:
+def show_grants(state: StateOf, member: Member) -> Response:
     """The programs that may act for the person."""
-    member = page_session(request, state)
-    if member is None:
-        return redirect_to_login(request, state)
     with state.resources.unit_of_work() as uow:
         return session_page(
             member,
@@ -80,11 +90,8 @@ def show_grants(request: Request, state: StateOf) -> Response:
 
 
 @router.post(GRANTS_PATH)
-def take_back(request: Request, state: StateOf, form: FormOf) -> Response:
+def take_back(state: StateOf, member: FormMember, form: FormOf) -> Response:
     """Revoke the grant of one program."""
-    member = page_session_of_form(request, state, form)
-    if member is None:
-        return redirect_to_login(request, state)
     grant_id = form.get("grant_id", "")
     if not re.fullmatch("[0-9]{1,18}", grant_id):
         raise BODY_INVALID(place="body.grant_id", rule="a grant's id")
@@ -96,33 +103,6 @@ def take_back(request: Request, state: StateOf, form: FormOf) -> Response:
 def _ask(request: Request, state: State, uow: UnitOfWork) -> AuthorizationRequest | OAuthResponse:
     server = OAuthServer(uow, state.resources.keyring, state.resources.settings.public_base)
     return server.ask(oauth_request_of_query(request))
-
-
-def _decision(asked: AuthorizationRequest, member: PageSession, form: FormFields) -> OAuthResponse:
-    decision = form.get("decision")
-    if decision == "deny":
-        return asked.deny()
-    if decision != "allow":
-        raise BODY_INVALID(place="body.decision", rule="allow or deny")
-    return asked.allow(member.user_id, [each for each in Scope if f"scope.{each}" in form])
-
-
-def _consent_page(
-    state: State, uow: UnitOfWork, asked: AuthorizationRequest, member: PageSession
-) -> Response:
-    target = urlsplit(asked.redirect_uri)
-    return session_page(
-        member,
-        state,
-        "consent.html",
-        # Browsers hold the redirects after a form to the same rule, and a client may redirect on.
-        form_targets=f"{target.scheme}:",
-        client_name=asked.client_name,
-        address=accounts.get(uow, member.user_id).email,
-        scopes=asked.scopes,
-        explanations=EXPLANATIONS,
-        destination=target.netloc or f"{target.scheme}, an app on this device",
-    )
 
 
 def _sent_back(reply: OAuthResponse) -> Response:

@@ -5,7 +5,7 @@ import orjson
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from api.access.requirements import requires_scope
+from api.access.callers import CreditReader
 from api.bodies import decimal_json
 from api.bodies.json_route import JsonRoute
 from api.openapi import refuses
@@ -13,19 +13,16 @@ from api.parameters import Limit, Offset, StateOf
 from api.schemas.credits import CreditBalance, LedgerPage
 from api.schemas.envelope import Envelope
 from core.refusals.requests import CURSOR_INVALID
-from core.scopes import Scope
-from services.access.caller import Caller
 from services.money.credits import ledger
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
-Reader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
 
 _CURSOR = re.compile(r"[0-9]{1,18}\Z")
 
 
 @router.get("/auxilia/credits/balance", response_model=Envelope[CreditBalance])
-def read_balance(state: StateOf, caller: Reader) -> Response:
+def read_balance(state: StateOf, caller: CreditReader) -> Response:
     """The caller's credits. The first call opens an empty account."""
     database = state.resources.database
     return decimal_json.decimal_response_of_text(ledger.balance(database, caller.user_id))
@@ -38,7 +35,7 @@ def read_balance(state: StateOf, caller: Reader) -> Response:
 )
 def read_ledger(
     state: StateOf,
-    caller: Reader,
+    caller: CreditReader,
     offset: Offset = 0,
     limit: Limit = 16,
     cursor: Annotated[

@@ -15,14 +15,7 @@ from api.request_ids import current_request_id
 from api.schemas.envelope import Body, Envelope
 from api.schemas.jobs import JobRecord
 from api.signed_files import download_headers, require_signed_url
-from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
-from core.refusals.mailing import (
-    EXPORT_NOT_FOUND,
-    LIST_EMAIL_CHANNEL_DISABLED,
-    LIST_NOT_FOUND,
-    LIST_NOT_OWNER,
-)
-from core.refusals.media import SIGNED_LINK_INVALID
+from core.refusals import access, mailing, media
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.mailing import exports
@@ -43,15 +36,12 @@ class NewExport(Body):
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[JobRecord],
     responses={
-        202: {
-            "model": Envelope[JobRecord],
-            "description": GOES_ON,
-        },
+        202: {"model": Envelope[JobRecord], "description": GOES_ON},
         **refuses(
-            LIST_NOT_OWNER,
-            LIST_NOT_FOUND,
-            AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.DELIVERY),
-            LIST_EMAIL_CHANNEL_DISABLED,
+            mailing.LIST_NOT_OWNER,
+            mailing.LIST_NOT_FOUND,
+            access.AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.DELIVERY),
+            mailing.LIST_EMAIL_CHANNEL_DISABLED,
         ),
     },
 )
@@ -83,7 +73,7 @@ async def export_list(
     response_class=StreamingResponse,
     responses={
         200: {"content": {"application/gzip": {}}, "description": "The file"},
-        **refuses(SIGNED_LINK_INVALID, EXPORT_NOT_FOUND),
+        **refuses(media.SIGNED_LINK_INVALID, mailing.EXPORT_NOT_FOUND),
     },
 )
 def read_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:

@@ -6,8 +6,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import UNLIMITED, requires_scope
+from api.access.callers import ListEditor, ListReader
+from api.access.requirements import UNLIMITED
 from api.bodies.json_route import JsonRoute
+from api.bodies.media_types import MULTIPART
 from api.bodies.upload_stream import store_upload
 from api.job_answers import GOES_ON, count_response, job_response, wait_for_job
 from api.middleware.paths import is_head
@@ -18,29 +20,15 @@ from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobRecord
 from api.signed_files import download_headers, import_errors_url, require_signed_url
-from core.refusals.imports import (
-    IMPORT_EMPTY_FILE,
-    IMPORT_ERRORS_GONE,
-    IMPORT_FILE_MISSING,
-    IMPORT_MAPPING,
-    IMPORT_NOT_FOUND,
-    IMPORT_RUNNING,
-    IMPORT_SEVERAL_FILES,
-    IMPORT_TOO_LARGE,
-)
-from core.refusals.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
-from core.refusals.media import SIGNED_LINK_INVALID
-from core.refusals.requests import BODY_MALFORMED_UPLOAD, BODY_TOO_SLOW
-from core.scopes import Scope
-from services.access.caller import Caller
+from api.state import State
+from core.refusals import imports, mailing, media, requests
+from models import MemberImport
 from services.mailing.imports import accept, records
 from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
-Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
-Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
 UNDO_WAIT_SECONDS = 30.0
 # An import takes long: its caller watches the job rather than waits.
@@ -62,6 +50,10 @@ Mapping = Annotated[
 ]
 
 
+_FILE = {"type": "string", "format": "binary"}
+_FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
+
+
 @router.post(
     "/lists/{list_id}/imports",
     openapi_extra={
@@ -69,14 +61,8 @@ Mapping = Annotated[
         "requestBody": {
             "required": True,
             "content": {
-                "multipart/form-data": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["file"],
-                        "properties": {"file": {"type": "string", "format": "binary"}},
-                    }
-                },
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+                MULTIPART: {"schema": _FORM},
+                "application/octet-stream": {"schema": _FILE},
             },
         },
     },
@@ -84,22 +70,22 @@ Mapping = Annotated[
     responses={
         202: {"model": Envelope[JobRecord], "description": GOES_ON},
         **refuses(
-            LIST_NOT_OWNER,
-            LIST_NOT_FOUND,
-            BODY_MALFORMED_UPLOAD,
-            IMPORT_FILE_MISSING,
-            IMPORT_SEVERAL_FILES,
-            IMPORT_EMPTY_FILE,
-            IMPORT_MAPPING,
-            BODY_TOO_SLOW,
-            IMPORT_TOO_LARGE,
+            mailing.LIST_NOT_OWNER,
+            mailing.LIST_NOT_FOUND,
+            requests.BODY_MALFORMED_UPLOAD,
+            imports.IMPORT_FILE_MISSING,
+            imports.IMPORT_SEVERAL_FILES,
+            imports.IMPORT_EMPTY_FILE,
+            imports.IMPORT_MAPPING,
+            requests.BODY_TOO_SLOW,
+            imports.IMPORT_TOO_LARGE,
         ),
     },
 )
 async def import_file(
     request: Request,
     state: StateOf,
-    caller: Owner,
+    caller: ListEditor,
     list_id: PathId,
     preference: PreferenceOf,
     *,
@@ -143,14 +129,14 @@ def _mapping(text: str | None) -> dict[str, str] | None:
     except orjson.JSONDecodeError:
         parsed = None
     if not accept.is_mapping(parsed):
-        raise IMPORT_MAPPING()
+        raise imports.IMPORT_MAPPING()
     return parsed
 
 
 @router.get("/imports")
 def list_imports(
     state: StateOf,
-    caller: Reader,
+    caller: ListReader,
     offset: Offset = 0,
     limit: Limit = 50,
     list_id: Annotated[int | None, Query(ge=0, description="Of this list alone")] = None,
@@ -158,16 +144,16 @@ def list_imports(
     """The caller's imports, newest first."""
     with state.resources.unit_of_work() as uow:
         found = records.list_of(uow, caller, list_id=list_id, offset=offset, limit=limit)
-    items = [ImportRecord.of(task, import_errors_url(state, task.id)) for task in found]
+    items = [_record(state, task) for task in found]
     return envelope(page(items, offset=offset, limit=limit))
 
 
-@router.get("/imports/{import_id}", responses=refuses(IMPORT_NOT_FOUND))
-def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[ImportRecord]:
+@router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))
+def read_import(state: StateOf, caller: ListReader, import_id: PathId) -> Envelope[ImportRecord]:
     """One of the caller's imports: its options, its progress and its counts."""
     with state.resources.unit_of_work() as uow:
         task = records.get(uow, caller, import_id)
-    return envelope(ImportRecord.of(task, import_errors_url(state, task.id)))
+    return envelope(_record(state, task))
 
 
 @router.get(
@@ -176,7 +162,7 @@ def read_import(state: StateOf, caller: Reader, import_id: PathId) -> Envelope[I
     response_class=StreamingResponse,
     responses={
         200: {"content": {"text/csv": {}}, "description": "The original columns, then ours"},
-        **refuses(SIGNED_LINK_INVALID, IMPORT_ERRORS_GONE),
+        **refuses(media.SIGNED_LINK_INVALID, imports.IMPORT_ERRORS_GONE),
     },
 )
 def read_errors(request: Request, state: StateOf, import_id: PathId) -> StreamingResponse:
@@ -194,11 +180,15 @@ def read_errors(request: Request, state: StateOf, import_id: PathId) -> Streamin
     response_model=Envelope[int],
     responses={
         202: {"model": Envelope[int], "description": GOES_ON},
-        **refuses(IMPORT_NOT_FOUND, IMPORT_RUNNING),
+        **refuses(imports.IMPORT_NOT_FOUND, imports.IMPORT_RUNNING),
     },
 )
 async def undo_import(
-    request: Request, state: StateOf, caller: Owner, import_id: PathId, preference: PreferenceOf
+    request: Request,
+    state: StateOf,
+    caller: ListEditor,
+    import_id: PathId,
+    preference: PreferenceOf,
 ) -> JSONResponse:
     """Undo an import; the answer is how many members are as they were before it.
 
@@ -213,3 +203,7 @@ async def undo_import(
         return JSONResponse(envelope(0).model_dump())
     job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
     return count_response(job, "undone")
+
+
+def _record(state: State, task: MemberImport) -> ImportRecord:
+    return ImportRecord.of_row(task, errors_url=import_errors_url(state, task.id))

@@ -33,10 +33,7 @@ HEARTBEAT_SECONDS = 15.0
 # How long a lost notification delays an event.
 _LOOK_EVERY_SECONDS = 1.0
 
-_NOT_FOUND = refuses(
-    JOB_NOT_FOUND,
-    AUTH_INSUFFICIENT_SCOPE,
-)
+_NOT_FOUND = refuses(JOB_NOT_FOUND, AUTH_INSUFFICIENT_SCOPE)
 
 
 @router.get("/jobs")
@@ -65,13 +62,7 @@ def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[in
         return envelope(records.cancel(uow, caller, job_id))
 
 
-@router.post(
-    "/jobs/{job_id}/retry",
-    responses={
-        **_NOT_FOUND,
-        **refuses(JOB_NOT_RETRYABLE),
-    },
-)
+@router.post("/jobs/{job_id}/retry", responses={**_NOT_FOUND, **refuses(JOB_NOT_RETRYABLE)})
 def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, if its kind allows that."""
     with state.resources.unit_of_work() as uow:
@@ -96,7 +87,8 @@ async def stream_job_events(
     """The job's state at each change, until it ends. A comment every 15 s keeps the stream open."""
     job = await run_in_threadpool(_read, state, caller, job_id)
     # A HEAD would hold its connection for as long as the job takes, and receive no event.
-    last_seen = _last_event_id(request)
+    sent = request.headers.get("last-event-id", "")
+    last_seen = int(sent) if re.fullmatch(r"[0-9]{1,18}", sent) else None
     events = () if is_head(request.scope) else _events(state, caller, job, last_seen)
     return EventStream(state.streams, caller.user_id, events)
 
@@ -113,36 +105,24 @@ async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> A
     with state.subscriber.listening(listener):
         while True:
             if job.version != seen:
-                yield _event(state, job)
+                record = _record(state, job).model_dump_json()
+                yield f"id: {job.version}\nevent: job\ndata: {record}\n\n"
                 seen, quiet = job.version, 0.0
             if job.status in FINISHED:
                 return
-            quiet += await _pause(changed)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), _LOOK_EVERY_SECONDS)
+            changed.clear()
+            # The most that it can have taken.
+            quiet += _LOOK_EVERY_SECONDS
             if quiet >= HEARTBEAT_SECONDS:
                 yield ": still here\n\n"
                 quiet = 0.0
             job = await run_in_threadpool(_read, state, caller, job.id)
 
 
-async def _pause(changed: asyncio.Event) -> float:
-    """Wait until the job changes, at most a second; returns the most that it can have taken."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(changed.wait(), _LOOK_EVERY_SECONDS)
-    changed.clear()
-    return _LOOK_EVERY_SECONDS
-
-
 def _record(state: State, job: Job) -> JobRecord:
     return JobRecord.of(job, result_with_links(state, job))
-
-
-def _event(state: State, job: Job) -> str:
-    return f"id: {job.version}\nevent: job\ndata: {_record(state, job).model_dump_json()}\n\n"
-
-
-def _last_event_id(request: Request) -> int | None:
-    sent = request.headers.get("last-event-id", "")
-    return int(sent) if re.fullmatch(r"[0-9]{1,18}", sent) else None
 
 
 def _read(state: State, caller: Caller, job_id: int) -> Job:

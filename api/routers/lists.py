@@ -1,44 +1,29 @@
-from typing import Annotated
-
 from fastapi import APIRouter
 
-from api.access.requirements import requires_scope
+from api.access.callers import ListEditor, ListReader
 from api.bodies.json_route import JsonRoute
 from api.list_answers import list_response, list_responses
 from api.openapi import refuses
 from api.parameters import Limit, Offset, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.lists import Channel, ListChanges, NewList
-from core.refusals.mailing import (
-    LIST_CHALLENGE_PROVIDER,
-    LIST_IMAGE_URL,
-    LIST_NAME_INVALID,
-    LIST_NOT_FOUND,
-    LIST_NOT_OWNER,
-    LIST_SLUG,
-    LIST_SLUG_TAKEN,
-    LIST_TITLE,
-)
-from core.scopes import Scope
-from services.access.caller import Caller
+from core.refusals import mailing as refusals
 from services.mailing import lists
 
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
-Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
-Editor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
 _RULES = (
-    LIST_SLUG_TAKEN,
-    LIST_TITLE,
-    LIST_SLUG,
-    LIST_IMAGE_URL,
-    LIST_CHALLENGE_PROVIDER,
+    refusals.LIST_SLUG_TAKEN,
+    refusals.LIST_TITLE,
+    refusals.LIST_SLUG,
+    refusals.LIST_IMAGE_URL,
+    refusals.LIST_CHALLENGE_PROVIDER,
 )
 
 
 @router.post("/lists", responses=refuses(*_RULES))
-def create_list(state: StateOf, caller: Editor, body: NewList) -> Envelope[Channel]:
+def create_list(state: StateOf, caller: ListEditor, body: NewList) -> Envelope[Channel]:
     """Create a list that the caller owns."""
     with state.resources.unit_of_work() as uow:
         made = lists.create(
@@ -54,7 +39,7 @@ def create_list(state: StateOf, caller: Editor, body: NewList) -> Envelope[Chann
 
 @router.get("/lists")
 def list_lists(
-    state: StateOf, caller: Reader, offset: Offset = 0, limit: Limit = 50
+    state: StateOf, caller: ListReader, offset: Offset = 0, limit: Limit = 50
 ) -> Envelope[Page[Channel]]:
     """The caller's lists without archived ones, newest first."""
     with state.resources.unit_of_work() as uow:
@@ -63,18 +48,19 @@ def list_lists(
 
 
 @router.get(
-    "/lists/{list_id}",
-    responses=refuses(LIST_NAME_INVALID, LIST_NOT_FOUND),
+    "/lists/{list_id}", responses=refuses(refusals.LIST_NAME_INVALID, refusals.LIST_NOT_FOUND)
 )
-def read_list(state: StateOf, caller: Reader, list_id: str) -> Envelope[Channel]:
+def read_list(state: StateOf, caller: ListReader, list_id: str) -> Envelope[Channel]:
     """A list of any owner, by its id or slug."""
     with state.resources.unit_of_work() as uow:
         return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
 
 
-@router.patch("/lists/{list_id}", responses=refuses(LIST_NOT_FOUND, LIST_NOT_OWNER, *_RULES))
+@router.patch(
+    "/lists/{list_id}", responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, *_RULES)
+)
 def change_list(
-    state: StateOf, caller: Editor, list_id: PathId, body: ListChanges
+    state: StateOf, caller: ListEditor, list_id: PathId, body: ListChanges
 ) -> Envelope[Channel]:
     """Change the fields that the body names; the others stay."""
     with state.resources.unit_of_work() as uow:
@@ -84,8 +70,10 @@ def change_list(
         return envelope(list_response(uow, state, mailing_list))
 
 
-@router.delete("/lists/{list_id}", responses=refuses(LIST_NOT_FOUND, LIST_NOT_OWNER))
-def archive_list(state: StateOf, caller: Editor, list_id: PathId) -> Envelope[int]:
+@router.delete(
+    "/lists/{list_id}", responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER)
+)
+def archive_list(state: StateOf, caller: ListEditor, list_id: PathId) -> Envelope[int]:
     """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
     with state.resources.unit_of_work() as uow:
         return envelope(lists.archive(uow, lists.owned(uow, caller, list_id)))

@@ -11,8 +11,8 @@ from api.bodies.json_route import JsonRoute
 from api.errors import problem_response
 from api.middleware.paths import is_head
 from api.openapi import refuses
+from api.signed_files import is_signed
 from api.state import State, state_of
-from core import clock
 from core.errors import DomainError
 from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
 from core.refusals.media import MEDIA_NOT_FOUND, MEDIA_RANGE_UNSATISFIABLE
@@ -51,28 +51,30 @@ def read_media(request: Request, filename: str) -> Response:
     state = state_of(request)
     with state.resources.unit_of_work() as uow:
         attachment = records.find_media(uow, filename)
-    if attachment.encrypted and not _has_signed_url(request, state, attachment):
+    if attachment.encrypted and not is_signed(request, MEDIA_URLS, attachment.filename):
         _require_owner(request, attachment)
-    headers = _headers(attachment)
-    if _is_current(request, headers["ETag"]):
+    etag = f'"{attachment.checksum}"'
+    headers = {
+        **_SAFE,
+        "ETag": etag,
+        "Accept-Ranges": "bytes",
+        "Cache-Control": "private, no-store" if attachment.encrypted else _FOREVER,
+        "Content-Disposition": f'inline; filename="{attachment.filename}"',
+    }
+    sent = ",".join(request.headers.getlist("if-none-match"))
+    known = [candidate.strip().removeprefix("W/") for candidate in sent.split(",")]
+    if etag in known or known == ["*"]:
         return Response(status_code=304, headers=headers)
+    # No range of another version of the file, and none in a HEAD request.
+    is_ranged = not is_head(request.scope) and request.headers.get("if-range", etag) == etag
+    wanted = request.headers.get("range") if is_ranged else None
     try:
-        byte_range = parse_range(_range(request, headers["ETag"]), attachment.size)
+        byte_range = parse_range(wanted, attachment.size)
     except RangeNotSatisfiable:
         unsatisfiable = problem_response(MEDIA_RANGE_UNSATISFIABLE())
         unsatisfiable.headers["Content-Range"] = f"bytes */{attachment.size}"
         return unsatisfiable
     return _file(request, state, attachment, byte_range, headers)
-
-
-def _has_signed_url(request: Request, state: State, attachment: Attachment) -> bool:
-    return MEDIA_URLS.opens(
-        state.resources.keyring,
-        attachment.filename,
-        expires=request.query_params.get("expires", ""),
-        signature=request.query_params.get("signature", ""),
-        now=clock.now(),
-    )
 
 
 def _require_owner(request: Request, attachment: Attachment) -> None:
@@ -86,29 +88,6 @@ def _require_owner(request: Request, attachment: Attachment) -> None:
     require_scope(caller, Scope.ATTACHMENT)
 
 
-def _headers(attachment: Attachment) -> dict[str, str]:
-    return {
-        **_SAFE,
-        "ETag": f'"{attachment.checksum}"',
-        "Accept-Ranges": "bytes",
-        "Cache-Control": "private, no-store" if attachment.encrypted else _FOREVER,
-        "Content-Disposition": f'inline; filename="{attachment.filename}"',
-    }
-
-
-def _is_current(request: Request, etag: str) -> bool:
-    sent = ",".join(request.headers.getlist("if-none-match"))
-    known = [candidate.strip().removeprefix("W/") for candidate in sent.split(",")]
-    return etag in known or known == ["*"]
-
-
-def _range(request: Request, etag: str) -> str | None:
-    """The ``Range`` header, unless it is for another version of the file, or in a HEAD request."""
-    if is_head(request.scope) or request.headers.get("if-range", etag) != etag:
-        return None
-    return request.headers.get("range")
-
-
 def _file(
     request: Request,
     state: State,
@@ -116,14 +95,11 @@ def _file(
     byte_range: ByteRange | None,
     headers: dict[str, str],
 ) -> Response:
-    whole = ByteRange(0, attachment.size - 1)
-    part = byte_range or whole
+    part = byte_range or ByteRange(0, attachment.size - 1)
     headers["Content-Length"] = str(part.length)
     if byte_range:
         headers["Content-Range"] = f"bytes {part.start}-{part.end}/{attachment.size}"
-    content: Iterator[bytes] = iter(())
-    if not is_head(request.scope):
-        content = _content(state, attachment, part)
+    content = iter(()) if is_head(request.scope) else _content(state, attachment, part)
     status = 206 if byte_range else 200
     return StreamingResponse(content, status, headers, media_type=attachment.mime_type)
 

@@ -6,33 +6,16 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BeforeValidator
 
 from api.access import actors
-from api.access.requirements import requires_scope
+from api.access.callers import ListEditor, ListReader
 from api.bodies.forms import BOOLEAN_WORDS
 from api.bodies.json_route import JsonRoute
 from api.list_answers import list_responses
 from api.openapi import refuses
 from api.parameters import Limit, Offset, PathId, StateOf
+from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, enveloped, page
-from api.schemas.subscriptions import (
-    EmailSetting,
-    HistoryEntry,
-    MemberChanges,
-    MembersPage,
-    SubscriptionRecord,
-    member_item,
-    person_record,
-)
-from core.refusals.mailing import (
-    LIST_NOT_FOUND,
-    LIST_NOT_OWNER,
-    MEMBER_NOT_FOUND,
-    SUBSCRIPTION_OPTED_OUT,
-    TRANSFER_SAME_LIST,
-)
-from core.refusals.requests import CURSOR_INVALID
-from core.scopes import Scope
+from core.refusals import mailing, requests
 from models import SubscriptionStatus, Tier
-from services.access.caller import Caller
 from services.mailing import lists
 from services.mailing.subscriptions import member_pages, members, transfers
 from services.mailing.subscriptions.member_pages import MemberFilters
@@ -40,11 +23,9 @@ from services.people import accounts
 
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
-Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
-Owner = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 
-_OWNERS = refuses(LIST_NOT_OWNER, LIST_NOT_FOUND)
-_MEMBERS = refuses(LIST_NOT_OWNER, LIST_NOT_FOUND, MEMBER_NOT_FOUND)
+_OWNERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND)
+_MEMBERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND, mailing.MEMBER_NOT_FOUND)
 
 
 def _premium(value: object) -> bool | Tier:
@@ -64,15 +45,12 @@ Premium = Annotated[
 
 @router.get(
     "/lists/{list_id}/subscriptions",
-    response_model=Envelope[MembersPage],
-    responses={
-        **_OWNERS,
-        **refuses(CURSOR_INVALID),
-    },
+    response_model=Envelope[schemas.MembersPage],
+    responses={**_OWNERS, **refuses(requests.CURSOR_INVALID)},
 )
 def list_subscriptions(
     state: StateOf,
-    caller: Reader,
+    caller: ListReader,
     list_id: PathId,
     offset: Offset = 0,
     limit: Limit = 50,
@@ -99,21 +77,18 @@ def list_subscriptions(
         "limit": limit,
         "next_cursor": found.next_cursor,
     }
-    items = [member_item(row) for row in found.rows]
+    items = [schemas.member_item(row) for row in found.rows]
     return enveloped({"pagination": pagination, "items": items})
 
 
 @router.post(
     "/subscriptions/{list_id}/members/{user_id}/transfer",
-    responses={
-        **_MEMBERS,
-        **refuses(TRANSFER_SAME_LIST),
-    },
+    responses={**_MEMBERS, **refuses(mailing.TRANSFER_SAME_LIST)},
 )
 def transfer_member(
     request: Request,
     state: StateOf,
-    caller: Owner,
+    caller: ListEditor,
     list_id: PathId,
     user_id: PathId,
     dst_list_id: Annotated[PathId, Query(description="Another list of the caller's")],
@@ -131,7 +106,7 @@ def transfer_member(
 
 @router.delete("/subscriptions/{list_id}/members/{user_id}", responses=_MEMBERS)
 def remove_member(
-    request: Request, state: StateOf, caller: Owner, list_id: PathId, user_id: PathId
+    request: Request, state: StateOf, caller: ListEditor, list_id: PathId, user_id: PathId
 ) -> Envelope[int]:
     """Remove a member from the list: 1, or 0 for a removed one. They can be added again."""
     with state.resources.unit_of_work() as uow:
@@ -142,18 +117,15 @@ def remove_member(
 
 @router.put(
     "/subscriptions/{list_id}/members/{user_id}/email",
-    responses={
-        **_MEMBERS,
-        **refuses(SUBSCRIPTION_OPTED_OUT),
-    },
+    responses={**_MEMBERS, **refuses(mailing.SUBSCRIPTION_OPTED_OUT)},
 )
 def set_member_email(
     request: Request,
     state: StateOf,
-    caller: Owner,
+    caller: ListEditor,
     list_id: PathId,
     user_id: PathId,
-    body: EmailSetting,
+    body: schemas.EmailSetting,
 ) -> Envelope[int]:
     """Switch the mail to a member off or on: 1, or 0 for no change. An opt-out stays."""
     with state.resources.unit_of_work() as uow:
@@ -166,52 +138,52 @@ def set_member_email(
 
 @router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=_MEMBERS)
 def list_member_subscriptions(
-    state: StateOf, caller: Reader, list_id: PathId, user_id: PathId
-) -> Envelope[list[SubscriptionRecord]]:
+    state: StateOf, caller: ListReader, list_id: PathId, user_id: PathId
+) -> Envelope[list[schemas.SubscriptionRecord]]:
     """The member's records on all lists of this list's owner, newest first; at most 1,000."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         found = members.subscriptions_to_owner(uow, mailing_list, user_id)
         person = accounts.get(uow, user_id)
         channels = list_responses(uow, state, [each for _, each in found])
-        return envelope(
-            [
-                SubscriptionRecord.of(record, user=person_record(record, person), channel=each)
-                for (record, _), each in zip(found, channels, strict=True)
-            ]
-        )
+        people = [schemas.person_record(record, person) for record, _ in found]
+        records = [
+            schemas.SubscriptionRecord.of_row(record, user=user, list=channel)
+            for (record, _), user, channel in zip(found, people, channels, strict=True)
+        ]
+        return envelope(records)
 
 
 @router.patch("/lists/{list_id}/members/{user_id}", responses=_MEMBERS)
 def change_member(
     request: Request,
     state: StateOf,
-    caller: Owner,
+    caller: ListEditor,
     list_id: PathId,
     user_id: PathId,
-    body: MemberChanges,
-) -> Envelope[SubscriptionRecord]:
+    body: schemas.MemberChanges,
+) -> Envelope[schemas.SubscriptionRecord]:
     """Set the list's own name for a member, their tier and its end; unnamed fields stay."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         actor = actors.owner_actor(request, caller)
         member = members.update(uow, mailing_list, user_id, body.sent(), actor)
-        person = person_record(member, accounts.get(uow, user_id))
-        return envelope(SubscriptionRecord.of(member, user=person))
+        person = schemas.person_record(member, accounts.get(uow, user_id))
+        return envelope(schemas.SubscriptionRecord.of_row(member, user=person))
 
 
 @router.get("/lists/{list_id}/members/{user_id}/history", responses=_MEMBERS)
 def read_history(
     state: StateOf,
-    caller: Reader,
+    caller: ListReader,
     list_id: PathId,
     user_id: PathId,
     offset: Offset = 0,
     limit: Limit = 50,
-) -> Envelope[Page[HistoryEntry]]:
+) -> Envelope[Page[schemas.HistoryEntry]]:
     """The events of a member's subscription: who caused each, when and from where; newest first."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.owned(uow, caller, list_id)
         events = members.history(uow, mailing_list, user_id, offset=offset, limit=limit)
-        items = [HistoryEntry.of(event) for event in events]
+        items = [schemas.HistoryEntry.model_validate(event) for event in events]
     return envelope(page(items, offset=offset, limit=limit))

@@ -1,31 +1,18 @@
 """The authorization server's endpoints for programs. Their answers follow the RFCs: no envelope."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.access.requirements import ANY_CALLER, PUBLIC
+from api.access.callers import AnyCaller
+from api.access.requirements import PUBLIC
 from api.bodies.media_types import FORM
 from api.bodies.oauth_forms import OAuthRequestOf, oauth_response
 from api.parameters import StateOf
-from api.schemas.oauth import (
-    IntrospectionAnswer,
-    Metadata,
-    OAuthRefusal,
-    TokenAnswer,
-    UserInfo,
-)
+from api.schemas.oauth import IntrospectionAnswer, Metadata, OAuthRefusal, TokenAnswer, UserInfo
 from api.state import State
-from services.access.caller import Caller
-from services.oauth.endpoints import (
-    INTROSPECT_PATH,
-    METADATA_PATH,
-    REVOKE_PATH,
-    TOKEN_PATH,
-    USERINFO_PATH,
-    metadata,
-)
+from services.oauth import endpoints
 from services.oauth.server import OAuthServer
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
@@ -59,7 +46,7 @@ def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
 
 
 @router.post(
-    TOKEN_PATH,
+    endpoints.TOKEN_PATH,
     response_model=TokenAnswer,
     responses=_REFUSALS,
     dependencies=[PUBLIC],
@@ -75,7 +62,7 @@ def give_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
 
 
 @router.post(
-    REVOKE_PATH,
+    endpoints.REVOKE_PATH,
     responses={200: {"description": "It counts no more, if it did", "model": dict}, **_REFUSALS},
     dependencies=[PUBLIC],
     openapi_extra=_form("token", _TOKEN),
@@ -87,7 +74,7 @@ def revoke_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
 
 
 @router.post(
-    INTROSPECT_PATH,
+    endpoints.INTROSPECT_PATH,
     response_model=IntrospectionAnswer,
     responses=_REFUSALS,
     dependencies=[PUBLIC],
@@ -100,18 +87,18 @@ def introspect_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
         return oauth_response(_server(state, uow).introspect(oauth_request))
 
 
-@router.get(USERINFO_PATH, response_model_exclude_none=True)
-def read_userinfo(state: StateOf, caller: Annotated[Caller, ANY_CALLER]) -> UserInfo:
+@router.get(endpoints.USERINFO_PATH, response_model_exclude_none=True)
+def read_userinfo(state: StateOf, caller: AnyCaller) -> UserInfo:
     """The user to whom the token belongs."""
     with state.resources.unit_of_work() as uow:
         user = accounts.get(uow, caller.user_id)
         return UserInfo(sub=str(user.id), email=user.email, name=user.name)
 
 
-@router.get(METADATA_PATH, dependencies=[PUBLIC])
+@router.get(endpoints.METADATA_PATH, dependencies=[PUBLIC])
 async def read_metadata(state: StateOf) -> Metadata:
     """The authorization server's endpoints and abilities (RFC 8414)."""
-    return Metadata(**metadata(state.resources.settings.public_base))
+    return Metadata(**endpoints.metadata(state.resources.settings.public_base))
 
 
 def _server(state: State, uow: UnitOfWork) -> OAuthServer:

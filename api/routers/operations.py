@@ -70,33 +70,24 @@ def metrics(request: Request) -> Response:
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
-def _database(resources: Resources) -> None:
+def _select_one(resources: Resources) -> None:
     with resources.unit_of_work() as uow:
         uow.session.execute(text("SELECT 1"))
 
 
-def _redis(resources: Resources) -> None:
-    resources.redis.ping()
-
-
-def _objects(resources: Resources) -> None:
-    if not resources.objects.ready():
-        raise TransientError("the bucket does not exist")
-
-
-_CHECKS: dict[str, Callable[[Resources], None]] = {
-    "database": _database,
-    "redis": _redis,
-    "objects": _objects,
+_CHECKS: dict[str, Callable[[Resources], object]] = {
+    "database": _select_one,
+    "redis": lambda resources: resources.redis.ping(),
+    "objects": lambda resources: resources.objects.ready(),
 }
 
 
-def _answers(check: Callable[[Resources], None], resources: Resources) -> bool:
+def _answers(check: Callable[[Resources], object], resources: Resources) -> bool:
     try:
-        check(resources)
+        # Only the object store answers in a way that says no: its bucket does not exist.
+        return check(resources) is not False
     except (SQLAlchemyError, RedisError, TransientError):
         return False
-    return True
 
 
 def _count_jobs(state: State) -> None:

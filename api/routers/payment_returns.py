@@ -9,7 +9,6 @@ from api.access.requirements import PUBLIC
 from api.middleware.paths import is_head
 from api.pages.frame import HEADERS
 from api.parameters import StateOf
-from api.state import State
 from core.errors import DomainError
 from core.lanes import Lane
 from core.logging import get_logger
@@ -43,19 +42,13 @@ async def return_from_payment(
     status = found.status
     is_unpaid = status in {OrderStatus.PENDING, OrderStatus.EXPIRED}
     if is_unpaid and not is_head(request.scope):
-        status = await _refreshed_status(state, found)
+        payload = {"order_id": found.id}
+        try:
+            reply = await state.worker_calls.call(
+                "topup.refresh", Lane.IO, payload, seconds=ASK_SECONDS
+            )
+            status = reply["status"]
+        except DomainError as error:
+            log.warning("order.not_asked", order_id=found.id, code=error.code)
     location = return_urls.add_result(found.redirect_url, found.id, status)
     return Response(status_code=303, headers={**HEADERS, "Location": location})
-
-
-async def _refreshed_status(state: State, order: PaymentOrder) -> str:
-    payload = {"order_id": order.id}
-    try:
-        reply = await state.worker_calls.call(
-            "topup.refresh", Lane.IO, payload, seconds=ASK_SECONDS
-        )
-    except DomainError as error:
-        log.warning("order.not_asked", order_id=order.id, code=error.code)
-        return order.status
-    status: str = reply["status"]
-    return status

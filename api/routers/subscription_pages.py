@@ -70,10 +70,14 @@ def change_subscription(request: Request, state: StateOf, submission: FormOrJson
 
     One click is never answered by a redirect: the RFC forbids that.
     """
+    trace = _trace(state, submission)
     if submission.is_one_click:
-        _act(request, state, _trace(state, submission), "stop_mail", Via.ONE_CLICK)
+        _act(request, state, trace, "stop_mail", Via.ONE_CLICK)
         return short_answer("You get no more e-mails from this list.")
-    _act(request, state, _trace(state, submission), _action(submission), Via.PAGE)
+    action = submission.fields.get("action")
+    if not isinstance(action, str) or action not in _ACTIONS:
+        raise BODY_INVALID(place="body.action", rule=f"one of {', '.join(_ACTIONS)}")
+    _act(request, state, trace, action, Via.PAGE)
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
@@ -81,13 +85,6 @@ def _trace(state: State, submission: FormOrJsonBody) -> Trace:
     if submission.trace_id is None:
         raise TRACE_MISSING()
     return actors.read_trace(state, submission.trace_id)
-
-
-def _action(submission: FormOrJsonBody) -> str:
-    action = submission.fields.get("action")
-    if not isinstance(action, str) or action not in _ACTIONS:
-        raise BODY_INVALID(place="body.action", rule=f"one of {', '.join(_ACTIONS)}")
-    return action
 
 
 def _act(request: Request, state: State, trace: Trace, action: str, via: Via) -> None:

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Request
 from api.access import actors
 from api.access.actors import Principal
 from api.access.answer_timing import padded_duration
-from api.access.identity import client_address
-from api.access.requirements import PUBLIC, requires_scope, requires_scope_or_trace
+from api.access.browsers import client_address
+from api.access.callers import ListEditor, ListReader
+from api.access.requirements import PUBLIC, requires_scope_or_trace
 from api.bodies.forms import FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import FORM, MULTIPART
@@ -19,24 +20,11 @@ from api.parameters import PathId, StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import NewSubscription, Opponent, SubscriptionRecord
 from api.state import State
-from core.errors import DomainError, FieldProblem
-from core.refusals.mailing import (
-    CHALLENGE_FAILED,
-    CHALLENGE_MISSING,
-    CHALLENGE_NOT_CONFIGURED,
-    CHALLENGE_PROVIDER_MISMATCH,
-    CHALLENGE_UNAVAILABLE,
-    LIST_ID_MISSING,
-    LIST_NAME_INVALID,
-    LIST_NOT_FOUND,
-    SUBSCRIPTION_NOT_FOUND,
-    TRACE_AMBIGUOUS,
-)
-from core.refusals.requests import BODY_INVALID, BODY_NO_JSON_OR_FORM_TYPE, BODY_NOT_JSON
+from core.errors import FieldProblem
+from core.refusals import mailing, requests
 from core.scopes import Scope
 from integrations.challenges.port import Challenge, ChallengeProviderName, ChallengeResponse
 from models import MailingList
-from services.access.caller import Caller
 from services.mailing import lists
 from services.mailing.subscriptions import own
 from services.mailing.subscriptions import subscribe as joining
@@ -46,19 +34,17 @@ from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
-Reader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
-Subscriber = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 BY_TRACE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
 
 # The answer of calls without credentials, whatever they changed: no caller learns who subscribes.
 ACCEPTED = 1
 
 _TRACE_REFUSALS = (
-    TRACE_AMBIGUOUS,
-    BODY_NOT_JSON,
-    BODY_NO_JSON_OR_FORM_TYPE,
-    BODY_INVALID.filled(place="body.trace_id", rule="must be a string"),
-    LIST_NOT_FOUND,
+    mailing.TRACE_AMBIGUOUS,
+    requests.BODY_NOT_JSON,
+    requests.BODY_NO_JSON_OR_FORM_TYPE,
+    requests.BODY_INVALID.filled(place="body.trace_id", rule="must be a string"),
+    mailing.LIST_NOT_FOUND,
 )
 
 
@@ -74,12 +60,12 @@ def _body(**properties: Any) -> dict[str, Any]:
     "/subscriptions/{list_id}",
     dependencies=[PUBLIC],
     responses=refuses(
-        LIST_NOT_FOUND,
-        CHALLENGE_FAILED,
-        CHALLENGE_MISSING,
-        CHALLENGE_PROVIDER_MISMATCH,
-        CHALLENGE_UNAVAILABLE,
-        CHALLENGE_NOT_CONFIGURED,
+        mailing.LIST_NOT_FOUND,
+        mailing.CHALLENGE_FAILED,
+        mailing.CHALLENGE_MISSING,
+        mailing.CHALLENGE_PROVIDER_MISMATCH,
+        mailing.CHALLENGE_UNAVAILABLE,
+        mailing.CHALLENGE_NOT_CONFIGURED,
     ),
 )
 async def subscribe(
@@ -111,26 +97,22 @@ def _challenge(
 ) -> tuple[Challenge, ChallengeResponse]:
     provider, token = body.challenge_provider, body.challenge_token
     if not provider or not token or not body.challenge_action:
-        raise _challenge_missing(body)
+        problems = tuple(
+            FieldProblem(f"body.{field.alias}", "missing", "is required for this list")
+            for name, field in NewSubscription.model_fields.items()
+            if name.startswith("challenge") and not getattr(body, name)
+        )
+        rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
+        raise mailing.CHALLENGE_MISSING(rules=rules, problems=problems)
     if provider != mailing_list.challenge_provider:
-        raise CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
+        raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
     answer = ChallengeResponse(token, body.challenge_action, client_address(request))
     return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
 
 
-def _challenge_missing(body: NewSubscription) -> DomainError:
-    problems = tuple(
-        FieldProblem(f"body.{field.alias}", "missing", "is required for this list")
-        for name, field in NewSubscription.model_fields.items()
-        if name.startswith("challenge") and not getattr(body, name)
-    )
-    text = "; ".join(f"{each.field}: {each.message}" for each in problems)
-    return CHALLENGE_MISSING(rules=text, problems=problems)
-
-
-@router.post("/subscriptions/{list_id}/no-challenge", responses=refuses(LIST_NOT_FOUND))
+@router.post("/subscriptions/{list_id}/no-challenge", responses=refuses(mailing.LIST_NOT_FOUND))
 def subscribe_logged_in(
-    request: Request, state: StateOf, caller: Subscriber, list_id: PathId
+    request: Request, state: StateOf, caller: ListEditor, list_id: PathId
 ) -> Envelope[int]:
     """Subscribe the caller, also one who had left: 1, or 0 when they were subscribed before."""
     with state.resources.unit_of_work() as uow:
@@ -144,7 +126,7 @@ def subscribe_logged_in(
     "/subscriptions/{list_id}",
     dependencies=[BY_TRACE],
     openapi_extra=_body(),
-    responses=refuses(LIST_NAME_INVALID, *_TRACE_REFUSALS),
+    responses=refuses(mailing.LIST_NAME_INVALID, *_TRACE_REFUSALS),
 )
 def unsubscribe(
     request: Request, state: StateOf, list_id: str, submission: FormOrJsonBodyOf
@@ -205,39 +187,36 @@ def _set_email(
 
 @router.get(
     "/subscriptions/{list_id}/rel",
-    responses=refuses(LIST_NAME_INVALID, LIST_NOT_FOUND, SUBSCRIPTION_NOT_FOUND),
+    responses=refuses(
+        mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND, mailing.SUBSCRIPTION_NOT_FOUND
+    ),
 )
-def read_relation(state: StateOf, caller: Reader, list_id: str) -> Envelope[SubscriptionRecord]:
+def read_relation(state: StateOf, caller: ListReader, list_id: str) -> Envelope[SubscriptionRecord]:
     """The caller's subscription to a list, by its id or slug, whatever its status."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)
         record = own.get(uow, mailing_list.id, caller.user_id)
         channel = list_response(uow, state, mailing_list)
-        return envelope(SubscriptionRecord.of(record, channel=channel))
+        return envelope(SubscriptionRecord.of_row(record, list=channel))
 
 
 @router.get("/subscriptions")
-def list_my_subscriptions(state: StateOf, caller: Reader) -> Envelope[list[SubscriptionRecord]]:
+def list_my_subscriptions(state: StateOf, caller: ListReader) -> Envelope[list[SubscriptionRecord]]:
     """The caller's subscriptions, pending ones too, newest first; at most 1,000."""
     with state.resources.unit_of_work() as uow:
         found = own.list_of(uow, caller.user_id)
         channels = list_responses(uow, state, [mailing_list for _, mailing_list in found])
-        return envelope(
-            [
-                SubscriptionRecord.of(record, channel=each)
-                for (record, _), each in zip(found, channels, strict=True)
-            ]
-        )
+        records = [
+            SubscriptionRecord.of_row(record, list=channel)
+            for (record, _), channel in zip(found, channels, strict=True)
+        ]
+        return envelope(records)
 
 
 @router.get(
     "/subscriptions/opponent",
     dependencies=[requires_scope_or_trace(Scope.SUBSCRIPTION_READ)],
-    responses=refuses(
-        LIST_ID_MISSING,
-        *_TRACE_REFUSALS,
-        SUBSCRIPTION_NOT_FOUND,
-    ),
+    responses=refuses(mailing.LIST_ID_MISSING, *_TRACE_REFUSALS, mailing.SUBSCRIPTION_NOT_FOUND),
 )
 def read_opponent(
     request: Request,
@@ -249,10 +228,10 @@ def read_opponent(
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_READ)
     wanted = principal.list_id if list_id is None else list_id
     if wanted is None:
-        raise LIST_ID_MISSING()
+        raise mailing.LIST_ID_MISSING()
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, wanted, archived=True)
         person = principal.person(uow, mailing_list)
         record = own.get(uow, mailing_list.id, person.id)
         channel = list_response(uow, state, mailing_list)
-        return envelope(Opponent(list=channel, sub=SubscriptionRecord.of(record)))
+        return envelope(Opponent(list=channel, sub=SubscriptionRecord.of_row(record)))

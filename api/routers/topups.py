@@ -1,10 +1,11 @@
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.access.requirements import OPTIONAL, PUBLIC, requires_scope
+from api.access.callers import CreditEditor, CreditReader
+from api.access.requirements import OPTIONAL, PUBLIC
 from api.bodies import decimal_json
 from api.bodies.json_route import JsonRoute
 from api.job_answers import wait_for_job
@@ -14,33 +15,7 @@ from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope
 from api.schemas.topups import ClaimToken, NewOrderRecord, OrderRecord, record_of
 from api.state import State
-from core.refusals.money import (
-    ORDER_CLAIMED,
-    ORDER_NOT_FOUND,
-    ORDER_OVER,
-    PAYMENTS_REFUSED,
-    PAYMENTS_UNAVAILABLE,
-    TOPUP_AMOUNT_DECIMALS,
-    TOPUP_AMOUNT_MISMATCH,
-    TOPUP_AMOUNT_MISSING,
-    TOPUP_AMOUNT_TOO_LARGE,
-    TOPUP_AMOUNT_TOO_SMALL,
-    TOPUP_CHANNEL,
-    TOPUP_CHANNEL_UNAVAILABLE,
-    TOPUP_CURRENCY,
-    TOPUP_NO_SANDBOX,
-    TOPUP_PAGE_TOO_SLOW,
-    TOPUP_REDIRECT_NOT_ALLOWED,
-)
-from core.refusals.requests import (
-    BODY_INVALID,
-    BODY_NO_JSON_TYPE,
-    BODY_NOT_JSON,
-    IDEMPOTENCY_IN_PROGRESS,
-    IDEMPOTENCY_KEY_INVALID,
-    IDEMPOTENCY_KEY_REUSED,
-)
-from core.scopes import Scope
+from core.refusals import money, requests
 from models import JobStatus, PaymentOrder
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
@@ -52,21 +27,12 @@ router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 WAIT_SECONDS = 20.0
 
 Payer = Annotated[Caller | None, OPTIONAL]
-Reader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
-Claimer = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 
+_MONEY = {"type": "number", "minimum": 0}
 _TOPUP = json_request_body(
     {
-        "amount": {
-            "type": "number",
-            "minimum": 0,
-            "description": "What to pay, with the currency's own decimals",
-        },
-        "credit_amount": {
-            "type": "number",
-            "minimum": 0,
-            "description": "What to buy, at most four decimals",
-        },
+        "amount": {**_MONEY, "description": "What to pay, with the currency's own decimals"},
+        "credit_amount": {**_MONEY, "description": "What to buy, at most four decimals"},
         "currency": {"type": "string", "description": "Such as USD"},
         "channel": {"type": "string", "enum": ["stripe", "sandbox"]},
         "redirect_url": {
@@ -86,25 +52,25 @@ _TOPUP = json_request_body(
     response_model=Envelope[NewOrderRecord],
     openapi_extra=_TOPUP,
     responses=refuses(
-        BODY_NOT_JSON,
-        IDEMPOTENCY_KEY_INVALID,
-        IDEMPOTENCY_IN_PROGRESS,
-        BODY_NO_JSON_TYPE,
-        BODY_INVALID.filled(place="body.redirect_url", rule="must be a string"),
-        TOPUP_AMOUNT_MISSING,
-        TOPUP_AMOUNT_DECIMALS,
-        TOPUP_AMOUNT_MISMATCH,
-        TOPUP_AMOUNT_TOO_SMALL,
-        TOPUP_AMOUNT_TOO_LARGE,
-        TOPUP_CURRENCY,
-        TOPUP_CHANNEL,
-        TOPUP_NO_SANDBOX,
-        TOPUP_REDIRECT_NOT_ALLOWED,
-        IDEMPOTENCY_KEY_REUSED,
-        PAYMENTS_REFUSED,
-        PAYMENTS_UNAVAILABLE,
-        TOPUP_CHANNEL_UNAVAILABLE,
-        TOPUP_PAGE_TOO_SLOW,
+        requests.BODY_NOT_JSON,
+        requests.IDEMPOTENCY_KEY_INVALID,
+        requests.IDEMPOTENCY_IN_PROGRESS,
+        requests.BODY_NO_JSON_TYPE,
+        requests.BODY_INVALID.filled(place="body.redirect_url", rule="must be a string"),
+        money.TOPUP_AMOUNT_MISSING,
+        money.TOPUP_AMOUNT_DECIMALS,
+        money.TOPUP_AMOUNT_MISMATCH,
+        money.TOPUP_AMOUNT_TOO_SMALL,
+        money.TOPUP_AMOUNT_TOO_LARGE,
+        money.TOPUP_CURRENCY,
+        money.TOPUP_CHANNEL,
+        money.TOPUP_NO_SANDBOX,
+        money.TOPUP_REDIRECT_NOT_ALLOWED,
+        requests.IDEMPOTENCY_KEY_REUSED,
+        money.PAYMENTS_REFUSED,
+        money.PAYMENTS_UNAVAILABLE,
+        money.TOPUP_CHANNEL_UNAVAILABLE,
+        money.TOPUP_PAGE_TOO_SLOW,
     ),
 )
 async def topup_credit(
@@ -118,7 +84,14 @@ async def topup_credit(
     four decimals.
     """
     body = await request.body()
-    wanted = _order_request(decimal_json.read(request.headers.get("content-type", ""), body))
+    fields = decimal_json.read(request.headers.get("content-type", ""), body)
+    wanted = OrderRequest(
+        amount=decimal_json.optional_number(fields, "amount"),
+        credit_amount=decimal_json.optional_number(fields, "credit_amount"),
+        currency=decimal_json.optional_string(fields, "currency"),
+        channel=decimal_json.optional_string(fields, "channel"),
+        redirect_url=decimal_json.string(fields, "redirect_url"),
+    )
     accepted = await run_in_threadpool(
         checkout.accept,
         state.resources,
@@ -130,18 +103,8 @@ async def topup_credit(
     )
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:
-        raise TOPUP_PAGE_TOO_SLOW()
+        raise money.TOPUP_PAGE_TOO_SLOW()
     return await run_in_threadpool(_answer, state, accepted)
-
-
-def _order_request(fields: dict[str, Any]) -> OrderRequest:
-    return OrderRequest(
-        amount=decimal_json.optional_number(fields, "amount"),
-        credit_amount=decimal_json.optional_number(fields, "credit_amount"),
-        currency=decimal_json.optional_string(fields, "currency"),
-        channel=decimal_json.optional_string(fields, "channel"),
-        redirect_url=decimal_json.string(fields, "redirect_url"),
-    )
 
 
 def _answer(state: State, accepted: AcceptedJob) -> Response:
@@ -159,13 +122,9 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
 @router.post(
     "/auxilia/credits/orders/claim",
     response_model=Envelope[OrderRecord],
-    responses=refuses(
-        ORDER_NOT_FOUND,
-        ORDER_CLAIMED,
-        ORDER_OVER,
-    ),
+    responses=refuses(money.ORDER_NOT_FOUND, money.ORDER_CLAIMED, money.ORDER_OVER),
 )
-def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
+def claim_order(state: StateOf, caller: CreditEditor, body: ClaimToken) -> Response:
     """Claim an order that was made without credentials: its credits become the caller's."""
     with state.resources.unit_of_work() as uow:
         order = claims.claim(uow, state.resources.keyring, caller.user_id, body.claim_token)
@@ -177,7 +136,7 @@ def claim_order(state: StateOf, caller: Claimer, body: ClaimToken) -> Response:
     "/auxilia/credits/orders/status",
     response_model=Envelope[OrderRecord],
     dependencies=[PUBLIC],
-    responses=refuses(ORDER_NOT_FOUND),
+    responses=refuses(money.ORDER_NOT_FOUND),
 )
 def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
     """The order of a `claim_token`; no credentials are needed."""
@@ -190,9 +149,9 @@ def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
 @router.get(
     "/auxilia/credits/orders/{order_id}",
     response_model=Envelope[OrderRecord],
-    responses=refuses(ORDER_NOT_FOUND),
+    responses=refuses(money.ORDER_NOT_FOUND),
 )
-def read_order(state: StateOf, caller: Reader, order_id: PathId) -> Response:
+def read_order(state: StateOf, caller: CreditReader, order_id: PathId) -> Response:
     """One of the caller's orders."""
     with state.resources.unit_of_work() as uow:
         return decimal_json.decimal_response(record_of(orders.get(uow, caller.user_id, order_id)))

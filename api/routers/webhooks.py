@@ -11,6 +11,13 @@ from services.money.topups import webhooks
 
 router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED])
 
+_SIGNATURE = {
+    "name": "Stripe-Signature",
+    "in": "header",
+    "required": True,
+    "schema": {"type": "string"},
+}
+
 
 @router.post(
     "/webhooks/stripe",
@@ -22,14 +29,7 @@ router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED])
         TOPUP_NO_CHANNEL,
     ),
     openapi_extra={
-        "parameters": [
-            {
-                "name": "Stripe-Signature",
-                "in": "header",
-                "required": True,
-                "schema": {"type": "string"},
-            }
-        ],
+        "parameters": [_SIGNATURE],
         "requestBody": {"required": True, "content": {"application/json": {"schema": {}}}},
     },
 )

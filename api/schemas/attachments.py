@@ -39,17 +39,8 @@ class AttachmentRecord(Schema):
         pathname = f"media/{attachment.filename}"
         # A CDN must never see a file that only its owner may see.
         base = settings.public_base if attachment.encrypted else settings.media_base
-        stored = {
-            name: getattr(attachment, name)
-            for name in cls.model_fields
-            if name not in {"pathname", "checksum_method", "view_url"}
-        }
-        return cls(
-            **stored,
-            pathname=pathname,
-            checksum_method="sha256",
-            view_url=f"{base}/{pathname}",
-        )
+        url = f"{base}/{pathname}"
+        return cls.of_row(attachment, pathname=pathname, checksum_method="sha256", view_url=url)
 
 
 class NewLink(Body):

@@ -1,12 +1,13 @@
 import time
 from datetime import datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 import orjson
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_validator
 
 from core import clock
+from models.declarative import Model
 
 T = TypeVar("T")
 
@@ -17,6 +18,16 @@ class Schema(BaseModel):
     """What an answer holds; built from a model's attributes."""
 
     model_config = ConfigDict(from_attributes=True)
+
+    @classmethod
+    def of_row(cls, row: Model, **others: Any) -> Self:
+        """The row's attributes, but for fields that have a default or are in ``others``."""
+        stored = {
+            name: getattr(row, name)
+            for name, field in cls.model_fields.items()
+            if field.is_required() and name not in others
+        }
+        return cls(**stored, **others)
 
 
 class Body(BaseModel):

@@ -1,10 +1,9 @@
-from typing import Annotated, Any, NotRequired, Self
+from typing import Annotated, Any, NotRequired
 
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from api.schemas.envelope import Schema, Timestamp
-from models import MemberImport
 
 
 class MemberInput(TypedDict):
@@ -45,8 +44,3 @@ class ImportRecord(Schema):
     errors_url: str = Field(description="CSV of the rows that were not added; lasts 15 minutes")
     created_at: Timestamp
     finished_at: Timestamp | None
-
-    @classmethod
-    def of(cls, task: MemberImport, errors_url: str) -> Self:
-        stored = {name: getattr(task, name) for name in cls.model_fields if name != "errors_url"}
-        return cls(**stored, errors_url=errors_url)

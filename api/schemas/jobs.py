@@ -28,14 +28,5 @@ class JobRecord(Schema):
     @classmethod
     def of(cls, job: Job, result: dict[str, Any] | None) -> Self:
         """``result``: the job's own, with fresh signed URLs."""
-        return cls(
-            id=job.id,
-            kind=job.kind,
-            status=job.status,
-            progress=JobProgress.model_validate(progress_of(job)),
-            result=result,
-            error=error_shown(job),
-            created_at=job.created_at,
-            started_at=job.started_at,
-            finished_at=job.finished_at,
-        )
+        progress = JobProgress.model_validate(progress_of(job))
+        return cls.of_row(job, progress=progress, result=result, error=error_shown(job))

@@ -29,12 +29,7 @@ class Channel(Schema):
 
     @classmethod
     def of(cls, mailing_list: MailingList, subscribers: int, site_key: str | None) -> Self:
-        stored = {
-            name: getattr(mailing_list, name)
-            for name in cls.model_fields
-            if name not in {"subscriber_count", "challenge_site_key"}
-        }
-        return cls(**stored, subscriber_count=subscribers, challenge_site_key=site_key)
+        return cls.of_row(mailing_list, subscriber_count=subscribers, challenge_site_key=site_key)
 
 
 class ListFields(Body):

@@ -1,6 +1,6 @@
 import re
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -8,14 +8,14 @@ from pydantic_core import PydanticCustomError
 from api.schemas.envelope import Body, Pagination, Schema, Timestamp, plain_moment
 from api.schemas.lists import Channel
 from core.errors import DomainError
-from models import Subscription, SubscriptionEvent, Tier, User
+from models import Subscription, Tier, User
 from services.mailing.subscriptions.changes import Via
-from services.people.accounts import normalise_email
+from services.people import email_addresses
 
 
 def _address(value: str) -> str:
     try:
-        return normalise_email(value)
+        return email_addresses.normalise(value)
     except DomainError as error:
         raise PydanticCustomError("email.invalid", "{reason}", {"reason": error.message}) from None
 
@@ -50,16 +50,6 @@ class SubscriptionRecord(Schema):
     updated_at: Timestamp
     user: Person | None = None
     list: Channel | None = None
-
-    @classmethod
-    def of(
-        cls, record: Subscription, *, user: Person | None = None, channel: Channel | None = None
-    ) -> Self:
-        stored = {name: getattr(record, name) for name in _STORED}
-        return cls(**stored, user=user, list=channel)
-
-
-_STORED = tuple(name for name in SubscriptionRecord.model_fields if name not in {"user", "list"})
 
 
 def member_item(row: dict[str, Any]) -> dict[str, Any]:
@@ -107,10 +97,6 @@ class HistoryEntry(Schema):
     request_id: str | None
     created_at: Timestamp
 
-    @classmethod
-    def of(cls, event: SubscriptionEvent) -> Self:
-        return cls.model_validate(event)
-
 
 class NewSubscription(Body):
     email: Address = Field(examples=["reader@example.com"])
@@ -143,10 +129,7 @@ def _storable(moment: datetime) -> datetime:
 _YEARS = range(1970, 9999)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]", re.ASCII)
 Moment = Annotated[
-    AwareDatetime,
-    Field(strict=False),
-    BeforeValidator(_written_moment),
-    AfterValidator(_storable),
+    AwareDatetime, Field(strict=False), BeforeValidator(_written_moment), AfterValidator(_storable)
 ]
 TierName = Annotated[Tier, Field(strict=False)]
 

@@ -38,20 +38,15 @@ class ClaimToken(Body):
 
 def record_of(order: PaymentOrder) -> dict[str, Any]:
     """An ``OrderRecord`` whose decimals are exact."""
-    return {
+    special = {
         "order_id": order.id,
-        "status": order.status,
-        "channel": order.channel,
-        "currency": order.currency,
-        "amount": order.amount,
-        "credit_amount": order.credit_amount,
-        "refunded_amount": order.refunded_amount,
         "rate_usd_to_credit": order.credits_per_usd,
         "payment_url": order.payment_url if order.status == OrderStatus.PENDING else None,
         "is_claimed": order.user_id is not None,
-        "error": order.error,
         "expires_at": clock.iso(order.expires_at),
         "paid_at": clock.iso(order.paid_at) if order.paid_at else None,
         "created_at": clock.iso(order.created_at),
         "updated_at": clock.iso(order.updated_at),
     }
+    fields = OrderRecord.model_fields
+    return {name: special[name] if name in special else getattr(order, name) for name in fields}

@@ -2,14 +2,16 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from html import escape
-from importlib.resources import files
+from pathlib import Path
 
-from fastapi import FastAPI, Response
-from fastapi.responses import HTMLResponse
+from fastapi import FastAPI
+from fastapi.responses import FileResponse, HTMLResponse
 
 from devstack.sandbox.providers import MAILBOX, PROVIDERS, STRIPE, SandboxProvider
 from devstack.sandbox.smtp_server import smtp_server
+from devstack.sandbox.templates import render
+
+_STYLE = Path(__file__).with_name("style.css")
 
 
 def create_app(
@@ -27,15 +29,14 @@ def create_app(
         await STRIPE.sender.close()
 
     app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None, lifespan=with_mail)
-    page, style = _page(providers), _file("style.css")
 
     @app.get("/", response_class=HTMLResponse)
     async def overview() -> str:
-        return page
+        return render("overview.html", providers=providers)
 
     @app.get("/style.css")
-    async def stylesheet() -> Response:
-        return Response(style, media_type="text/css")
+    async def stylesheet() -> FileResponse:
+        return FileResponse(_STYLE)
 
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
@@ -44,23 +45,3 @@ def create_app(
     for provider in providers:
         app.include_router(provider.router, prefix=provider.path)
     return app
-
-
-def _page(providers: tuple[SandboxProvider, ...]) -> str:
-    listed = "".join(map(_entry, providers))
-    content = f"<ul>{listed}</ul>" if listed else "<p>No provider has moved in yet.</p>"
-    return _file("overview.html").replace("{{ providers }}", content)
-
-
-def _entry(provider: SandboxProvider) -> str:
-    name = escape(provider.name)
-    if provider.page is not None:
-        name = f'<a href="{escape(provider.page)}">{name}</a>'
-    return (
-        f"<li><h3>{name}</h3><p>{escape(provider.stands_for)}</p>"
-        f"<p>Base path: <code>{escape(provider.path)}</code></p></li>"
-    )
-
-
-def _file(name: str) -> str:
-    return (files("devstack.sandbox") / name).read_text(encoding="utf-8")

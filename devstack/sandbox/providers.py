@@ -35,17 +35,6 @@ MAILBOX = Mailbox()
 STRIPE = StripeServer(StripeKeys())
 
 
-def payments(server: StripeServer) -> SandboxProvider:
-    return SandboxProvider(
-        name="Payments",
-        path=sandbox_settings.STRIPE_PREFIX,
-        stands_for="Speaks Stripe's protocol: checkout pages, signed webhooks, refunds and "
-        "disputes, without any money.",
-        router=server.router(),
-        page=sandbox_settings.STRIPE_PREFIX,
-    )
-
-
 PROVIDERS: tuple[SandboxProvider, ...] = (
     SandboxProvider(
         name="Mail",
@@ -62,7 +51,14 @@ PROVIDERS: tuple[SandboxProvider, ...] = (
         router=challenges.make_router(),
         page=sandbox_settings.CHALLENGES_PREFIX,
     ),
-    payments(STRIPE),
+    SandboxProvider(
+        name="Payments",
+        path=sandbox_settings.STRIPE_PREFIX,
+        stands_for="Speaks Stripe's protocol: checkout pages, signed webhooks, refunds and "
+        "disputes, without any money.",
+        router=STRIPE.router(),
+        page=sandbox_settings.STRIPE_PREFIX,
+    ),
     SandboxProvider(
         name="Language model",
         path=sandbox_settings.LLM_PREFIX,

@@ -66,16 +66,10 @@ def llm_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
     if own.get("PRESSROOM_LLM_PROVIDER") != "openai" or names_a_server:
         return {}
     return {
-        "PRESSROOM_LLM_BASE_URL": llm_base_url(sandbox_url),
+        "PRESSROOM_LLM_BASE_URL": f"{sandbox_url}{LLM_PREFIX}/v1",
         "PRESSROOM_LLM_API_KEY": LLM_API_KEY,
         "PRESSROOM_LLM_MODEL": LLM_MODEL,
     }
-
-
-def llm_base_url(sandbox_url: str, run: str | None = None) -> str:
-    """The requests of a named `run` are counted, and their model chosen, apart from all others."""
-    path = f"/runs/{run}/v1" if run else "/v1"
-    return f"{sandbox_url}{LLM_PREFIX}{path}"
 
 
 def payment_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:

@@ -6,14 +6,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import wraps
 from pathlib import Path
+from typing import Any, ParamSpec
 
 import psutil
 from rich.console import Console
 from rich.table import Table
 
 from devstack.supervisor import supervision
-from devstack.supervisor.display import Display, print_json, show_run
+from devstack.supervisor.display import Display, print_json
 from devstack.supervisor.embedded.stack import services_lock
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home import run_file
@@ -25,6 +29,8 @@ from devstack.supervisor.home.home_folder import (
     supervisor_pid,
 )
 
+P = ParamSpec("P")
+
 NOT_RUNNING = 3
 
 # A process of its own: it runs for hours, and should not hold what other commands import.
@@ -34,21 +40,34 @@ _MAX_START_WAIT_SECONDS = 130.0
 _MAX_STOP_WAIT_SECONDS = 60.0
 
 
+def reports_errors(command: Callable[P, int]) -> Callable[P, int]:
+    """The command, which says a StackError and ends with its code."""
+
+    @wraps(command)
+    def run(*args: P.args, **options: P.kwargs) -> int:
+        try:
+            return command(*args, **options)
+        except StackError as error:
+            Console(stderr=True, highlight=False).print(str(error), soft_wrap=True, markup=False)
+            return error.exit_code
+
+    return run
+
+
+@reports_errors
 def up(*, detach: bool, as_json: bool) -> int:
     """Start the stack; without `detach` this process becomes the supervisor."""
     if not detach:
         words = ["--json"] if as_json else []
         os.execv(sys.executable, [*_SUPERVISOR, *words])  # noqa: S606 - ourselves
     home = from_environment()
-    try:
-        home.create()
-    except StackError as error:
-        return _fail(error)
+    home.create()
     if supervisor_pid(home) is not None:
         return _show_running(home, as_json=as_json)
     return _start_supervisor(home, as_json=as_json)
 
 
+@reports_errors
 def supervise(*, as_json: bool) -> int:
     """Run the stack in this process until it is told to stop."""
     home = from_environment()
@@ -56,23 +75,16 @@ def supervise(*, as_json: bool) -> int:
         supervision.run(home, Display(as_json=as_json))
     except supervision.AlreadyRunningError:
         return _show_running(home, as_json=as_json)
-    except StackError as error:
-        return _fail(error)
     return 0
 
 
+@reports_errors
 def down(*, as_json: bool) -> int:
     home = from_environment()
-    was_running = supervisor_pid(home) is not None
-    try:
-        _stop(home)
-    except StackError as error:
-        return _fail(error)
-    if as_json:
-        print_json({"was_running": was_running, "home": str(home.path)})
-    else:
-        _say("Stopped." if was_running else f"No stack is running on {home.path}.")
-    return 0
+    was_running = _stop(home)
+    record = {"was_running": was_running, "home": str(home.path)}
+    sentence = "Stopped." if was_running else f"No stack is running on {home.path}."
+    return _tell(record, sentence, as_json=as_json)
 
 
 def status(*, as_json: bool) -> int:
@@ -80,34 +92,44 @@ def status(*, as_json: bool) -> int:
     pid = supervisor_pid(home)
     run = run_file.read(home) if pid is not None else None
     if run is None:
-        if as_json:
-            word = "starting" if pid is not None else "stopped"
-            print_json({"status": word, "home": str(home.path)})
-        else:
-            _say(f"The stack on {home.path} is {'not ready yet' if pid else 'not running'}.")
+        word, state = ("starting", "not ready yet") if pid else ("stopped", "not running")
+        record = {"status": word, "home": str(home.path)}
+        _tell(record, f"The stack on {home.path} is {state}.", as_json=as_json)
         return NOT_RUNNING
     processes = {name: _process(pid) for name, pid in run.pids.items()}
     if as_json:
         shown = {"api_url", "flower_url", "sandbox_url", "mailbox_url", "home"}
         urls = run.model_dump(mode="json", include=shown)
         print_json({"status": "running", **urls, "processes": processes})
-    else:
-        _show_status(run, processes)
+        return 0
+    table = Table("process", "pid", "state", "uptime", box=None, padding=(0, 2))
+    for name, each in processes.items():
+        uptime = each["uptime_seconds"]
+        lasted = "" if uptime is None else f"{uptime:.0f} s"
+        table.add_row(name, str(each["pid"]), str(each["state"]), lasted)
+    console = Console(highlight=False)
+    console.print(table)
+    for name in ("API", "Flower", "Sandbox", "Mailbox"):
+        console.print(f"  {name:<8} {getattr(run, f'{name.lower()}_url')}")
     return 0
 
 
+@reports_errors
 def reset(*, as_json: bool) -> int:
+    """Delete what the stack made, by name: the home may be a folder that holds other things too."""
     home = from_environment()
-    try:
-        _stop(home)
-        deleted = _delete_data(home) if home.path.exists() else []
-    except StackError as error:
-        return _fail(error)
-    if as_json:
-        print_json({"home": str(home.path), "deleted": [path.name for path in deleted]})
-    else:
-        _say(f"Deleted the stack's data in {home.path}.")
-    return 0
+    _stop(home)
+    ours: list[Path] = []
+    if home.path.exists():
+        lock = Lock(home.supervisor_lock)
+        if not lock.acquire(wait=MAX_STOP_SECONDS):
+            raise StackError(f"The stack on {home.path} was started again.")
+        with closing(lock), services_lock(home):
+            ours = [path for path in home.everything if path.exists()]
+            for path in ours:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    record = {"home": str(home.path), "deleted": [path.name for path in ours]}
+    return _tell(record, f"Deleted the stack's data in {home.path}.", as_json=as_json)
 
 
 def _start_supervisor(home: Home, *, as_json: bool) -> int:
@@ -127,8 +149,7 @@ def _start_supervisor(home: Home, *, as_json: bool) -> int:
         while process.poll() is None:
             run = run_file.read(home)
             if run is not None and run.pids.get("supervisor") == process.pid:
-                _show(run, as_json=as_json)
-                return 0
+                return _show(run, as_json=as_json)
             time.sleep(0.05)
     except KeyboardInterrupt:
         process.send_signal(signal.SIGTERM)
@@ -146,22 +167,19 @@ def _show_running(home: Home, *, as_json: bool) -> int:
         run = run_file.read(home)
         if run is not None:
             if not as_json:
-                _say(f"The stack on {home.path} is already running.")
-            _show(run, as_json=as_json)
-            return 0
+                _tell({}, f"The stack on {home.path} is already running.", as_json=False)
+            return _show(run, as_json=as_json)
         time.sleep(0.1)
-    return _fail(StackError("Another start of the stack on this home did not get ready."))
+    raise StackError("Another start of the stack on this home did not get ready.")
 
 
-def _show(run: run_file.Run, *, as_json: bool) -> None:
-    if as_json:
-        print_json(run.model_dump(mode="json"))
-    else:
-        show_run(Console(highlight=False), run)
+def _show(run: run_file.Run, *, as_json: bool) -> int:
+    Display(as_json=as_json).ready(run)
+    return 0
 
 
-def _stop(home: Home) -> None:
-    """End the supervisor, if one runs, and wait until it has ended everything."""
+def _stop(home: Home) -> bool:
+    """End the supervisor, and wait until it has ended everything; whether one ran."""
     deadline = time.monotonic() + _MAX_STOP_WAIT_SECONDS
     asked: int | None = None
     while (pid := supervisor_pid(home)) is not None:
@@ -171,55 +189,21 @@ def _stop(home: Home) -> None:
         if time.monotonic() > deadline:
             raise StackError(f"The supervisor (pid {pid}) has not ended; its logs: {home.logs}")
         time.sleep(0.05)
+    return asked is not None
 
 
-def _delete_data(home: Home) -> list[Path]:
-    """Delete what the stack made, by name: the home may be a folder that holds other things too."""
-    lock = Lock(home.supervisor_lock)
-    if not lock.acquire(wait=MAX_STOP_SECONDS):
-        raise StackError(f"The stack on {home.path} was started again.")
-    try:
-        with services_lock(home):
-            ours = [path for path in home.everything if path.exists()]
-            for path in ours:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-    finally:
-        lock.release()
-    return ours
-
-
-def _process(pid: int) -> dict[str, object]:
-    try:
+def _process(pid: int) -> dict[str, Any]:
+    with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         if process.status() != psutil.STATUS_ZOMBIE:
             uptime = round(time.time() - process.create_time(), 1)
             return {"pid": pid, "state": "running", "uptime_seconds": uptime}
-    except psutil.NoSuchProcess:
-        pass
     return {"pid": pid, "state": "restarting", "uptime_seconds": None}
 
 
-def _show_status(run: run_file.Run, processes: dict[str, dict[str, object]]) -> None:
-    table = Table("process", "pid", "state", "uptime", box=None, padding=(0, 2))
-    for name, each in processes.items():
-        uptime = each["uptime_seconds"]
-        lasted = f"{uptime:.0f} s" if isinstance(uptime, float) else ""
-        table.add_row(name, str(each["pid"]), str(each["state"]), lasted)
-    console = Console(highlight=False)
-    console.print(table)
-    for name, url in (
-        ("API", run.api_url),
-        ("Flower", run.flower_url),
-        ("Sandbox", run.sandbox_url),
-        ("Mailbox", run.mailbox_url),
-    ):
-        console.print(f"  {name:<8} {url}")
-
-
-def _fail(error: StackError) -> int:
-    Console(stderr=True, highlight=False).print(str(error), soft_wrap=True, markup=False)
-    return error.exit_code
-
-
-def _say(sentence: str) -> None:
-    Console(highlight=False).print(sentence, soft_wrap=True, markup=False)
+def _tell(record: dict[str, object], sentence: str, *, as_json: bool) -> int:
+    if as_json:
+        print_json(record)
+    else:
+        Console(highlight=False).print(sentence, soft_wrap=True, markup=False)
+    return 0

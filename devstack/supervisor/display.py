@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from rich.console import Console
@@ -23,6 +23,8 @@ _STYLES = {
     ChildState.DONE: ("✓", "green"),
     ChildState.STOPPED: ("·", "dim"),
 }
+# A terminal that was closed must not keep the stack from stopping in order.
+_UNLESS_CLOSED = suppress(OSError)
 
 
 class Display:
@@ -55,50 +57,47 @@ class Display:
         self._live.update(table, refresh=True)
 
     def say(self, sentence: str) -> None:
-        self._safely(lambda: self._console.print(sentence, soft_wrap=True, markup=False))
+        with _UNLESS_CLOSED:
+            self._console.print(sentence, soft_wrap=True, markup=False)
+
+    def end_progress(self) -> None:
+        live, self._live = self._live, None
+        with _UNLESS_CLOSED:
+            if live is not None:
+                live.stop()
 
     def ready(self, run: Run) -> None:
         """Show how to use the stack."""
         self.end_progress()
-        if self._as_json:
-            self._safely(lambda: print_json(run.model_dump(mode="json")))
-        else:
-            self._safely(lambda: show_run(self._console, run))
+        with _UNLESS_CLOSED:
+            if self._as_json:
+                print_json(run.model_dump(mode="json"))
+            else:
+                self._show(run)
 
-    def end_progress(self) -> None:
-        live, self._live = self._live, None
-        if live is not None:
-            self._safely(live.stop)
-
-    def _safely(self, write: Callable[[], object]) -> None:
-        # A terminal that was closed must not keep the stack from stopping in order.
-        with suppress(OSError):
-            write()
-
-
-def show_run(console: Console, run: Run) -> None:
-    """The panel, and below it a command to copy: inside the panel, its frame would be copied."""
-    table = Table.grid(padding=(0, 3))
-    table.add_column(style="bold")
-    rows = {
-        "API": run.api_url,
-        "Documentation": f"{run.api_url}/docs",
-        "Flower": run.flower_url,
-        "    login": f"{run.flower_user} / {run.flower_password}",
-        "Sandbox": run.sandbox_url,
-        "Mailbox": run.mailbox_url,
-        "Demo login": f"{run.demo.email} / {run.demo.password}",
-        "API key": run.demo.api_key,
-        "Data and logs": str(run.home),
-    }
-    for name, value in rows.items():
-        table.add_row(name, Text(value, overflow="fold"))
-    upload = ["curl", "-sS", "-H", f"Authorization: Bearer {run.demo.api_key}"]
-    upload += ["-F", f"file=@{run.sample_photo}", f"{run.api_url}/attachments"]
-    console.print(Panel(table, title="Pressroom is ready", border_style="green"))
-    console.print("Upload a picture:", style="bold")
-    console.print(shlex.join(upload), soft_wrap=True, markup=False)
-    console.print("\nStop with Ctrl-C or `pressroom down`.", markup=False)
+    def _show(self, run: Run) -> None:
+        """The panel, and below it a command to copy: inside, the frame would be copied too."""
+        table = Table.grid(padding=(0, 3))
+        table.add_column(style="bold")
+        rows = {
+            "API": run.api_url,
+            "Documentation": f"{run.api_url}/docs",
+            "Flower": run.flower_url,
+            "    login": f"{run.flower_user} / {run.flower_password}",
+            "Sandbox": run.sandbox_url,
+            "Mailbox": run.mailbox_url,
+            "Demo login": f"{run.demo.email} / {run.demo.password}",
+            "API key": run.demo.api_key,
+            "Data and logs": str(run.home),
+        }
+        for name, value in rows.items():
+            table.add_row(name, Text(value, overflow="fold"))
+        upload = ["curl", "-sS", "-H", f"Authorization: Bearer {run.demo.api_key}"]
+        upload += ["-F", f"file=@{run.sample_photo}", f"{run.api_url}/attachments"]
+        self._console.print(Panel(table, title="Pressroom is ready", border_style="green"))
+        self._console.print("Upload a picture:", style="bold")
+        self._console.print(shlex.join(upload), soft_wrap=True, markup=False)
+        self._console.print("\nStop with Ctrl-C or `pressroom down`.", markup=False)
 
 
 def print_json(value: object) -> None:

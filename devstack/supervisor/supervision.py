@@ -6,8 +6,7 @@ locks → ports → services, then what needs them → ready: run.json and the p
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 
 from devstack import LOOPBACK
@@ -24,7 +23,7 @@ from devstack.supervisor.embedded.stack import (
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home import environment, run_file
 from devstack.supervisor.home.home_folder import Home, Lock
-from devstack.supervisor.home.private_files import read_json_object
+from devstack.supervisor.home.private_files import read_json_object, write_private
 from devstack.supervisor.home.secrets_file import load_or_create
 from devstack.supervisor.processes.group import Group
 from devstack.supervisor.processes.ports import PortPicker, port_from_setting
@@ -58,24 +57,16 @@ def run(home: Home, display: Display) -> None:
         StackError: the stack could not start; nothing is left running.
     """
     home.create()
-    with _only_supervisor(home), services_lock(home, display.say) as lock:
+    only = Lock(home.supervisor_lock)
+    if not only.acquire():
+        raise AlreadyRunningError
+    with closing(only), services_lock(home, display.say) as lock:
+        only.note(str(os.getpid()))
+        home.run_file.unlink(missing_ok=True)
         plan = _plan(home, lock)
         requests = StopRequests()
         requests.install()
         _Supervisor(plan, lock, display, requests).run()
-
-
-@contextmanager
-def _only_supervisor(home: Home) -> Iterator[None]:
-    lock = Lock(home.supervisor_lock)
-    if not lock.acquire():
-        raise AlreadyRunningError
-    try:
-        lock.note(str(os.getpid()))
-        run_file.remove(home)
-        yield
-    finally:
-        lock.release()
 
 
 def _plan(home: Home, lock: Lock) -> StackPlan:
@@ -118,9 +109,19 @@ class _Supervisor:
         try:
             if self._start():
                 self._display.ready(self._publish())
-                self._watch()
+            while not self._requests.is_stopping:
+                self._group.tick()
+                if self._group.pids != self._published_pids:
+                    self._publish()
+                is_idle = self._group.is_ready
+                self._requests.wait(_IDLE_TICK_SECONDS if is_idle else _STARTING_TICK_SECONDS)
         finally:
-            self._stop()
+            self._display.end_progress()
+            if self._requests.is_stopping:
+                self._display.say("Stopping. Press Ctrl-C again to hurry.")
+            self._plan.home.run_file.unlink(missing_ok=True)
+            self._group.stop([*programs.STOP_STAGES, SERVICE_STAGE], self._requests.is_hurried)
+            self._watcher.close()
 
     def _start(self) -> bool:
         """Wait until all is ready; False when a signal asks for a stop before that."""
@@ -139,53 +140,35 @@ class _Supervisor:
             self._requests.wait(_STARTING_TICK_SECONDS)
         return False
 
-    def _watch(self) -> None:
-        while not self._requests.is_stopping:
-            self._group.tick()
-            if self._group.pids != self._published_pids:
-                self._publish()
-            is_idle = self._group.is_ready
-            self._requests.wait(_IDLE_TICK_SECONDS if is_idle else _STARTING_TICK_SECONDS)
-
-    def _stop(self) -> None:
-        self._display.end_progress()
-        if self._requests.is_stopping:
-            self._display.say("Stopping. Press Ctrl-C again to hurry.")
-        run_file.remove(self._plan.home)
-        self._group.stop([*programs.STOP_STAGES, SERVICE_STAGE], self._requests.is_hurried)
-        self._watcher.close()
-
     def _publish(self) -> run_file.Run:
-        self._published_pids = self._group.pids
-        run = describe(self._plan, {**self._published_pids, "supervisor": os.getpid()})
+        """Say in run.json what runs now."""
+        plan, pids = self._plan, self._group.pids
+        home, settings = plan.home, plan.environment
+        sandbox_url = f"http://{LOOPBACK}:{plan.ports.sandbox}"
+        run = run_file.Run(
+            api_url=f"http://{LOOPBACK}:{plan.ports.api}",
+            flower_url=f"http://{LOOPBACK}:{plan.ports.flower}",
+            flower_user=settings["PRESSROOM_FLOWER_USER"],
+            flower_password=settings["PRESSROOM_FLOWER_PASSWORD"],
+            sandbox_url=sandbox_url,
+            mailbox_url=f"{sandbox_url}/mail",
+            database_url=settings["PRESSROOM_DATABASE_URL"],
+            redis_url=settings["PRESSROOM_REDIS_URL"],
+            s3=run_file.S3Login(
+                endpoint=settings["PRESSROOM_S3_ENDPOINT"],
+                access_key=settings.get("PRESSROOM_S3_ACCESS_KEY", ""),
+                secret_key=settings.get("PRESSROOM_S3_SECRET_KEY", ""),
+                bucket=settings.get("PRESSROOM_S3_BUCKET", "pressroom"),
+            ),
+            demo=run_file.DemoLogin.model_validate(read_json_object(home.demo_file) or {}),
+            metrics_token=settings["PRESSROOM_METRICS_TOKEN"],
+            pids={**pids, "supervisor": os.getpid()},
+            home=home.path,
+        )
+        self._published_pids = pids
         try:
-            run_file.write(self._plan.home, run)
+            write_private(home.run_file, run.model_dump_json(indent=2) + "\n")
         except OSError as error:
             # A full disk is no reason to stop what still runs.
-            self._display.say(f"Cannot write {self._plan.home.run_file}: {error.strerror}")
+            self._display.say(f"Cannot write {home.run_file}: {error.strerror}")
         return run
-
-
-def describe(plan: StackPlan, pids: dict[str, int]) -> run_file.Run:
-    """What run.json says about this run."""
-    settings, ports = plan.environment, plan.ports
-    return run_file.Run(
-        api_url=f"http://{LOOPBACK}:{ports.api}",
-        flower_url=f"http://{LOOPBACK}:{ports.flower}",
-        flower_user=settings["PRESSROOM_FLOWER_USER"],
-        flower_password=settings["PRESSROOM_FLOWER_PASSWORD"],
-        sandbox_url=f"http://{LOOPBACK}:{ports.sandbox}",
-        mailbox_url=f"http://{LOOPBACK}:{ports.sandbox}/mail",
-        database_url=settings["PRESSROOM_DATABASE_URL"],
-        redis_url=settings["PRESSROOM_REDIS_URL"],
-        s3=run_file.S3Login(
-            endpoint=settings["PRESSROOM_S3_ENDPOINT"],
-            access_key=settings.get("PRESSROOM_S3_ACCESS_KEY", ""),
-            secret_key=settings.get("PRESSROOM_S3_SECRET_KEY", ""),
-            bucket=settings.get("PRESSROOM_S3_BUCKET", "pressroom"),
-        ),
-        demo=run_file.DemoLogin.model_validate(read_json_object(plan.home.demo_file) or {}),
-        metrics_token=settings["PRESSROOM_METRICS_TOKEN"],
-        pids=pids,
-        home=plan.home.path,
-    )

@@ -41,10 +41,9 @@ class Failure(Exception):
         return LLM_FAILED()
 
 
+@dataclass(eq=False)
 class RequestRejected(Exception):
     """The server refuses the request as it is; ``text`` is its reason, to be matched only."""
 
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(status)
-        self.status = status
-        self.text = text
+    status: int
+    text: str

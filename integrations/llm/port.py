@@ -47,16 +47,15 @@ class Usage:
 Report = Callable[[Usage], None]
 
 
-def ignore_usage(_: Usage) -> None: ...
-
-
 class LanguageModel(Protocol):
     """Raises ``llm.failed`` (``provider_failed``), ``llm.unavailable`` (``unavailable``, with what
     ``Retry-After`` said) and ``llm.too_slow`` (``too_slow``): after them, another answer would need
     another call."""
 
-    # As the header ``Pressroom-Source`` names it: `openai/<model>`.
-    name: str
+    @property
+    def name(self) -> str:
+        """As the header ``Pressroom-Source`` names it: `openai/<model>`."""
+
     # What a question and its answer may take together.
     context_tokens: int
 

@@ -2,7 +2,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from core.settings import Settings
-from integrations.llm.port import LanguageModel, Report, ignore_usage
+from integrations.llm.port import LanguageModel, Report
 
 if TYPE_CHECKING:
     from integrations.llm.openai_protocol import LlmServerState
@@ -12,7 +12,7 @@ _models: dict[tuple[object, ...], LanguageModel] = {}
 _servers: dict[str, "LlmServerState"] = {}
 
 
-def language_model(given: Settings, report: Report = ignore_usage) -> LanguageModel | None:
+def language_model(given: Settings, report: Report) -> LanguageModel | None:
     """The settings' language model, the same one each time; None when there is none to ask.
 
     What it has learnt about its server is shared by all threads of the process, whose first call
@@ -30,8 +30,8 @@ def language_model(given: Settings, report: Report = ignore_usage) -> LanguageMo
             _models[key] = openai_protocol.OpenAIProtocol(
                 wire.Target(url, given.llm_api_key),
                 _servers.setdefault(url, openai_protocol.LlmServerState()),
-                model=given.llm_model,
-                context_tokens=given.llm_context_tokens,
-                report=report,
+                given.llm_model,
+                given.llm_context_tokens,
+                report,
             )
         return _models[key]

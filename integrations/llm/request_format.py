@@ -4,6 +4,7 @@ That is a JSON schema, else JSON mode, else a plain prompt. Servers differ in wh
 in their name for an answer's bound.
 """
 
+import re
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
@@ -17,13 +18,7 @@ _NEWER_LIMIT = "max_completion_tokens"
 # Models that insist on the newer one may think before they answer, within the same bound.
 _THINKING_TOKENS = 4000
 # Words of several servers for a material that is too long: no other format changes that.
-_TOO_MUCH = (
-    "context_length",
-    "context length",
-    "context window",
-    "context size",
-    "too many tokens",
-)
+_TOO_MUCH = re.compile("context[_ ]length|context window|context size|too many tokens")
 
 
 class ResponseFormat(IntEnum):
@@ -41,7 +36,7 @@ class RequestFormat:
         """The next format to try; None when none is left."""
         if _NEWER_LIMIT in refusal.text and self.limit != _NEWER_LIMIT:
             return replace(self, limit=_NEWER_LIMIT)
-        if self.form is ResponseFormat.PROMPT or any(words in refusal.text for words in _TOO_MUCH):
+        if self.form is ResponseFormat.PROMPT or _TOO_MUCH.search(refusal.text):
             return None
         return replace(self, form=ResponseFormat(self.form + 1))
 

@@ -6,7 +6,7 @@ the environment.
 
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, NoReturn
+from typing import Any
 
 import httpx2
 import openai
@@ -39,12 +39,19 @@ async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
     left_out = ["OpenAI-Organization", "OpenAI-Project"]
     left_out += [] if target.api_key else ["Authorization"]
     headers: dict[str, Any] = {name: openai.Omit() for name in left_out}
-    async with _client(target, seconds) as client:
+    bounds = http_client.HttpBounds(seconds, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES)
+    async with openai.AsyncOpenAI(
+        api_key=target.api_key.get_secret_value() if target.api_key else "none",
+        base_url=target.base_url,
+        max_retries=0,
+        timeout=bounds.timeout,
+        http_client=http_client.async_library_client(bounds),
+    ) as client:
         try:
             create = client.chat.completions.with_raw_response.create
             reply = await create(**body, extra_headers=headers)
         except openai.APIStatusError as error:
-            _raise_status(error)
+            raise _verdict(error) from None
         except openai.APITimeoutError:
             raise Failure("timeout", CallOutcome.TOO_SLOW) from None
         except openai.APIConnectionError as error:
@@ -56,30 +63,16 @@ async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
         return bytes(reply.content)
 
 
-def _client(target: Target, seconds: float) -> openai.AsyncOpenAI:
-    bounds = http_client.HttpBounds(seconds, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES)
-    return openai.AsyncOpenAI(
-        api_key=target.api_key.get_secret_value() if target.api_key else "none",
-        base_url=target.base_url,
-        max_retries=0,
-        timeout=bounds.timeout,
-        http_client=http_client.async_library_client(bounds),
-    )
-
-
-def _raise_status(error: openai.APIStatusError) -> NoReturn:
-    status = error.status_code
+def _verdict(error: openai.APIStatusError) -> Failure | RequestRejected:
+    status, reply = error.status_code, error.response
     if status in _NOT_TAKEN:
-        raise RequestRejected(
-            status, error.response.text[:_MAX_REASON_CHARACTERS].lower()
-        ) from None
-    outcome = CallOutcome.UNAVAILABLE if status in _BUSY else CallOutcome.FAILED
-    raise Failure(
+        return RequestRejected(status, reply.text[:_MAX_REASON_CHARACTERS].lower())
+    return Failure(
         f"status {status}",
-        outcome,
+        CallOutcome.UNAVAILABLE if status in _BUSY else CallOutcome.FAILED,
         may_pass=status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR,
-        retry_after=http_client.retry_after(error.response.headers.get("Retry-After")),
-    ) from None
+        retry_after=http_client.retry_after(reply.headers.get("Retry-After")),
+    )
 
 
 def _unconnected(cause: BaseException | None) -> Failure:

@@ -35,9 +35,7 @@ _MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
 _MAX_CHECKOUT_LIFETIME = timedelta(hours=24) - timedelta(minutes=1)
 # Any other status, or no reply at all, is trouble that passes by itself.
 _REFUSALS = range(300, 500)
-_PASSING = frozenset(
-    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS}
-)
+_PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS}
 
 # For debugging, the library logs whole replies, with the payers' input on Stripe's page.
 logging.getLogger("stripe").setLevel(logging.WARNING)
@@ -131,21 +129,19 @@ class StripeCheckout:
         except (stripe.SignatureVerificationError, ValueError, TypeError):
             raise WEBHOOK_SIGNATURE_INVALID() from None
         try:
-            return self._read(orjson.loads(body))
+            sent = orjson.loads(body)
+            if sent["object"] != "event":
+                raise WEBHOOK_UNREADABLE()
+            kind, fields = str(sent["type"]), sent["data"]["object"]
+            reader = facts.READERS.get(kind)
+            # Test payments move no money: with a live key they count for nothing, nor the reverse.
+            if reader and bool(sent["livemode"]) is not self._is_live:
+                _log.warning("event of the other mode ignored", channel=self.channel, id=sent["id"])
+                reader = None
+            evidence = reader(fields) if reader else None
+            return Event(str(sent["id"]), kind, _moment(sent["created"]), evidence)
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
             raise WEBHOOK_UNREADABLE() from None
-
-    def _read(self, sent: Mapping[str, Any]) -> Event:
-        if sent["object"] != "event":
-            raise ValueError("not an event")
-        kind, fields = str(sent["type"]), sent["data"]["object"]
-        reader = facts.READERS.get(kind)
-        # Test payments move no money: with a live key they count for nothing, nor the reverse.
-        if reader and bool(sent["livemode"]) is not self._is_live:
-            _log.warning("event of the other mode ignored", channel=self.channel, id=sent["id"])
-            reader = None
-        evidence = reader(fields) if reader else None
-        return Event(str(sent["id"]), kind, _moment(sent["created"]), evidence)
 
     def _session(self, session_id: str, expand: list[str] | None = None) -> dict[str, Any]:
         session = self._call(
@@ -163,9 +159,8 @@ class StripeCheckout:
 def _order(checkout: Checkout) -> Any:
     """The parameters of a session; the library's type for them is a maze."""
     marks = facts.order_metadata(checkout.order_id)
-    earliest, latest = (
-        clock.now() + away for away in (_MIN_CHECKOUT_LIFETIME, _MAX_CHECKOUT_LIFETIME)
-    )
+    now = clock.now()
+    earliest, latest = now + _MIN_CHECKOUT_LIFETIME, now + _MAX_CHECKOUT_LIFETIME
     price = {
         "currency": checkout.currency.lower(),
         "unit_amount": checkout.amount_minor,

@@ -40,8 +40,7 @@ def order_of(fields: Fields) -> int | None:
 
 def session_evidence(session: Fields) -> Evidence | None:
     """A checkout by itself: paid, expired or neither. None for one that isn't ours."""
-    order_id = order_of(session)
-    if order_id is None:
+    if (order_id := order_of(session)) is None:
         return None
     return Evidence(
         order_id=order_id,
@@ -56,13 +55,14 @@ def session_evidence(session: Fields) -> Evidence | None:
 
 def has_fallen_through(session: Fields) -> bool:
     """Whether a payment that was promised won't come; a declined card alone ends no checkout."""
-    payment = session.get("payment_intent")
-    if session.get("status") != "complete" or session.get("payment_status") != "unpaid":
-        return False
-    return isinstance(payment, Mapping) and payment.get("status") in {
-        "requires_payment_method",
-        "canceled",
-    }
+    match session:
+        case {
+            "status": "complete",
+            "payment_status": "unpaid",
+            "payment_intent": {"status": "requires_payment_method" | "canceled"},
+        }:
+            return True
+    return False
 
 
 def charge_evidence(charge: Fields) -> Evidence | None:
@@ -91,10 +91,9 @@ def dispute_evidence(dispute: Fields) -> Evidence | None:
 
 def worst_dispute(disputes: Iterable[Fields]) -> tuple[DisputeStatus | None, int | None]:
     """The state and the sum of a payment's disputes: lost if any is, else open if any is."""
-    found = [each for each in map(dispute_evidence, disputes) if each is not None]
+    found = list(filter(None, map(dispute_evidence, disputes)))
     for state in (DisputeStatus.LOST, DisputeStatus.OPEN, DisputeStatus.WON):
-        about = [each.disputed_minor or 0 for each in found if each.dispute is state]
-        if about:
+        if about := [each.disputed_minor or 0 for each in found if each.dispute is state]:
             return state, sum(about)
     return None, None
 

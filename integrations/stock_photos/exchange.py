@@ -25,13 +25,11 @@ _LIMIT = re.compile(r"x-ratelimit-limit(?:-(?P<window>[a-z0-9_]{1,40}))?\Z")
 _REMAINING = ("x-ratelimit-remaining", "x-ratelimit-available")
 _NUMBER = re.compile(r"\d{1,9}")
 # With these statuses a provider finds fault with the request, rather than with us or itself.
-_ABOUT_THE_REQUEST = frozenset(
-    {
-        HTTPStatus.BAD_REQUEST,
-        HTTPStatus.REQUEST_URI_TOO_LONG,
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-    }
-)
+_ABOUT_THE_REQUEST = {
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.REQUEST_URI_TOO_LONG,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+}
 
 _FILE_URL = re.compile(r"https?://[^\s/]")
 
@@ -76,6 +74,13 @@ class Exchange:
             raise self._failed("not an object")
         return reply.body.decode(), found
 
+    def file_url(self, path: str, params: Mapping[str, str | int]) -> str:
+        """The URL of the photo's file in the reply of either provider."""
+        url = self.get(path, params)[1].get("url")
+        if not isinstance(url, str) or not _FILE_URL.match(url):
+            raise refusals.STOCKPHOTO_FAILED(provider="The provider")
+        return url
+
     @cached_property
     def _http(self) -> http_client.HttpClient:
         # Opened at the first call: a process that only names providers needs none.
@@ -117,11 +122,3 @@ def _quotas(headers: http_client.HttpHeaders) -> tuple[Quota, ...]:
         if remaining and (limit := _NUMBER.match(value)):
             quotas.append(Quota(window or "hour", int(limit[0]), int(remaining[0])))
     return tuple(quotas)
-
-
-def file_url_of(reply: dict[str, object]) -> str:
-    """The URL of the photo's file in the reply of either provider."""
-    url = reply.get("url")
-    if not isinstance(url, str) or not _FILE_URL.match(url):
-        raise refusals.STOCKPHOTO_FAILED(provider="The provider")
-    return url

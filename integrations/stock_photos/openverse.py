@@ -8,7 +8,7 @@ licence and the credit that the licence asks for.
 import re
 
 from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
-from integrations.stock_photos.exchange import Exchange, QuotaReport, file_url_of
+from integrations.stock_photos.exchange import Exchange, QuotaReport
 from integrations.stock_photos.port import Photo, PhotoProviderName
 
 # Larger pages are refused without an account. Every page then has this size, so none is skipped.
@@ -31,11 +31,9 @@ class Openverse:
         return self._exchange.get("/v1/images/", params)[0]
 
     def photo_at(self, endpoint: str) -> Photo:
-        match = self._endpoint.fullmatch(endpoint)
-        if match is None:
-            raise STOCKPHOTO_ENDPOINT_NOT_ALLOWED()
-        return Photo(match["id"])
+        if match := self._endpoint.fullmatch(endpoint):
+            return Photo(match["id"])
+        raise STOCKPHOTO_ENDPOINT_NOT_ALLOWED()
 
     def download_url(self, photo: Photo) -> str:
-        _, reply = self._exchange.get(f"/v1/images/{photo.id}/", {})
-        return file_url_of(reply)
+        return self._exchange.file_url(f"/v1/images/{photo.id}/", {})

@@ -12,11 +12,13 @@ class StockPhotoProviders:
     def __init__(self, given: Settings, report: QuotaReport) -> None:
         self.default = PhotoProviderName(given.stock_photo_provider)
         self._adapters: dict[PhotoProviderName, StockPhotos] = {
-            PhotoProviderName.OPENVERSE: Openverse(_base(str(given.openverse_base_url)), report)
+            PhotoProviderName.OPENVERSE: Openverse(
+                str(given.openverse_base_url).rstrip("/"), report
+            )
         }
         if given.unsplash_access_key:
             self._adapters[PhotoProviderName.UNSPLASH] = Unsplash(
-                _base(str(given.unsplash_base_url)), given.unsplash_access_key, report
+                str(given.unsplash_base_url).rstrip("/"), given.unsplash_access_key, report
             )
 
     def named(self, name: PhotoProviderName) -> StockPhotos:
@@ -24,7 +26,3 @@ class StockPhotoProviders:
         if name not in self._adapters:
             raise STOCKPHOTO_NOT_CONFIGURED(provider=name)
         return self._adapters[name]
-
-
-def _base(url: str) -> str:
-    return url.rstrip("/")

@@ -9,7 +9,7 @@ import re
 from pydantic import SecretStr
 
 from core.refusals.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
-from integrations.stock_photos.exchange import Exchange, QuotaReport, file_url_of
+from integrations.stock_photos.exchange import Exchange, QuotaReport
 from integrations.stock_photos.port import Photo, PhotoProviderName
 
 _ID = r"[A-Za-z0-9_-]{1,64}"
@@ -21,15 +21,9 @@ class Unsplash:
 
     def __init__(self, base: str, access_key: SecretStr, report: QuotaReport) -> None:
         self.origin = base
-        self._exchange = Exchange(
-            self.name,
-            base,
-            {
-                "Authorization": f"Client-ID {access_key.get_secret_value()}",
-                "Accept-Version": "v1",
-            },
-            report,
-        )
+        authorization = f"Client-ID {access_key.get_secret_value()}"
+        headers = {"Authorization": authorization, "Accept-Version": "v1"}
+        self._exchange = Exchange(self.name, base, headers, report)
         self._endpoint = endpoint_pattern(base)
 
     def search(self, query: str, *, page: int, limit: int) -> str:
@@ -37,15 +31,13 @@ class Unsplash:
         return self._exchange.get("/search/photos", params)[0]
 
     def photo_at(self, endpoint: str) -> Photo:
-        match = self._endpoint.fullmatch(endpoint)
-        if match is None:
-            raise STOCKPHOTO_ENDPOINT_NOT_ALLOWED()
-        return Photo(match["id"], match["ixid"] or "")
+        if match := self._endpoint.fullmatch(endpoint):
+            return Photo(match["id"], match["ixid"] or "")
+        raise STOCKPHOTO_ENDPOINT_NOT_ALLOWED()
 
     def download_url(self, photo: Photo) -> str:
         params: dict[str, str | int] = {"ixid": photo.mark} if photo.mark else {}
-        _, reply = self._exchange.get(f"/photos/{photo.id}/download", params)
-        return file_url_of(reply)
+        return self._exchange.file_url(f"/photos/{photo.id}/download", params)
 
 
 def endpoint_pattern(base: str) -> re.Pattern[str]:

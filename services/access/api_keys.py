@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from threading import Lock
 
-from sqlalchemy import any_, bindparam, func, select, update
+from sqlalchemy import any_, bindparam, select, update
 
 from core import clock
 from core.keyring import Keyring
@@ -14,6 +14,7 @@ from core.secret_form import API_KEY
 from models import ApiKey
 from services.access.caller import Caller
 from storage.database import Database, Statement
+from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
 
 # The last use of a key is written at most this often, so that a busy key is no hot row.
@@ -97,9 +98,7 @@ def revoke(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
         raise API_KEY_NOT_FOUND()
-    statement = update(ApiKey).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
-    result = uow.session.execute(statement.values(revoked_at=func.now()).returning(ApiKey.id))
-    return len(result.all())
+    return note_once(uow, ApiKey.revoked_at, ApiKey.id == key_id)
 
 
 _CREDENTIAL = Statement(

@@ -17,6 +17,7 @@ from core.scopes import EVERYTHING_OF_A_USER
 from models import UserSession
 from services.access.caller import Caller
 from storage.database import Database, Statement
+from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
 
 SESSION_LIFETIME = timedelta(days=30)
@@ -81,22 +82,13 @@ def end(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
     session = uow.session.get(UserSession, session_id)
     if session is None or user_id not in (None, session.user_id):
         raise SESSION_NOT_FOUND()
-    statement = update(UserSession).where(
-        UserSession.id == session_id, UserSession.ended_at.is_(None)
-    )
-    ended = statement.values(ended_at=func.now()).returning(UserSession.id)
-    return len(uow.session.execute(ended).all())
+    return note_once(uow, UserSession.ended_at, UserSession.id == session_id)
 
 
 def end_all(uow: UnitOfWork, user_id: int, *, but: int | None = None) -> int:
     """End the user's sessions except ``but``; returns how many ended."""
-    statement = update(UserSession).where(
-        UserSession.user_id == user_id, UserSession.ended_at.is_(None)
-    )
-    if but is not None:
-        statement = statement.where(UserSession.id != but)
-    ended = statement.values(ended_at=func.now()).returning(UserSession.id)
-    return len(uow.session.execute(ended).all())
+    others = (UserSession.user_id == user_id, UserSession.id.is_distinct_from(but))
+    return note_once(uow, UserSession.ended_at, *others)
 
 
 def csrf_token(keyring: Keyring, value: str) -> str:

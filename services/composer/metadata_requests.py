@@ -59,19 +59,23 @@ class MetadataResult:
         return cls(payload["fields"], payload["source"])
 
 
+@dataclass(frozen=True)
 class MetadataCache:
-    def __init__(self, settings: Settings, keyring: Keyring, cache: Cache) -> None:
-        self._settings = settings
-        self._keyring = keyring
-        self._cache = cache
+    settings: Settings
+    keyring: Keyring
+    cache: Cache
 
     def look_up(self, request: MetadataRequest) -> tuple[str, MetadataResult | None]:
         """The key of the request's result, and the result itself if it is cached."""
-        post, wanted = request.post, ",".join(sorted(request.wanted)) or "tweets"
+        given, post = self.settings, request.post
+        writer = [given.llm_provider]
+        if given.llm_provider != "offline":
+            writer += map(str, (given.llm_base_url, given.llm_model, given.llm_context_tokens))
+        wanted = ",".join(sorted(request.wanted)) or "tweets"
         key = cache_names.cache_key(
-            self._keyring, "written", _EDITION, *self._writer(), wanted, post.title, post.content
+            self.keyring, "written", _EDITION, *writer, wanted, post.title, post.content
         )
-        text = self._cache.get(key)
+        text = self.cache.get(key)
         if text is None:
             return key, None
         found = MetadataResult.from_payload(orjson.loads(text))
@@ -79,15 +83,4 @@ class MetadataCache:
 
     def keep(self, key: str, result: MetadataResult) -> None:
         text = orjson.dumps(result.to_payload()).decode()
-        self._cache.put(key, text, seconds=METADATA_CACHE_SECONDS)
-
-    def _writer(self) -> tuple[str, ...]:
-        given = self._settings
-        if given.llm_provider == "offline":
-            return ("offline",)
-        return (
-            given.llm_provider,
-            str(given.llm_base_url),
-            str(given.llm_model),
-            str(given.llm_context_tokens),
-        )
+        self.cache.put(key, text, seconds=METADATA_CACHE_SECONDS)

@@ -74,19 +74,19 @@ class PhotoUse:
         return cls(PhotoProviderName(payload["provider"]), Photo(payload["id"], payload["mark"]))
 
 
+@dataclass(frozen=True)
 class CachedStockPhotos:
-    def __init__(self, providers: StockPhotoProviders, keyring: Keyring, cache: Cache) -> None:
-        self.providers = providers
-        self._keyring = keyring
-        self._cache = cache
+    providers: StockPhotoProviders
+    keyring: Keyring
+    cache: Cache
 
     def look_up(self, search: PhotoSearch) -> tuple[str, PhotoSearchResult | None]:
         """The key of the search's result, and the result itself if it is cached."""
         origin = self.providers.named(search.provider).origin
         key = cache_names.cache_key(
-            self._keyring, "photos", origin, search.query, str(search.page), str(search.limit)
+            self.keyring, "photos", origin, search.query, str(search.page), str(search.limit)
         )
-        text = self._cache.get(key)
+        text = self.cache.get(key)
         if text is None:
             return key, None
         return key, PhotoSearchResult(text, f"{search.provider}; cached")
@@ -100,7 +100,7 @@ class CachedStockPhotos:
         seconds_left()
         provider = self.providers.named(search.provider)
         payload = provider.search(search.query, page=search.page, limit=search.limit)
-        self._cache.put(key, payload, seconds=PHOTO_CACHE_SECONDS)
+        self.cache.put(key, payload, seconds=PHOTO_CACHE_SECONDS)
         return PhotoSearchResult(payload, search.provider)
 
     def download_url(self, use: PhotoUse, seconds_left: SecondsLeft) -> str:
@@ -130,13 +130,11 @@ def noted_quotas(client: redis.Redis) -> dict[PhotoProviderName, list[Quota]]:
     noted: dict[PhotoProviderName, list[Quota]] = {}
     for provider in PhotoProviderName:
         seen: dict[Any, Any] = client.hgetall(_quotas_key(provider))
-        noted[provider] = [_quota(window, text) for window, text in seen.items()]
+        noted[provider] = []
+        for window, text in seen.items():
+            remaining, _, limit = text.partition(b"/")
+            noted[provider].append(Quota(window.decode(), int(limit), int(remaining)))
     return noted
-
-
-def _quota(window: bytes, text: bytes) -> Quota:
-    remaining, _, limit = text.partition(b"/")
-    return Quota(window.decode(), int(limit), int(remaining))
 
 
 def _quotas_key(provider: PhotoProviderName) -> str:

@@ -10,17 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from services.composer.post import MetadataField, PlainPost, PostMetadata
 from services.composer.text import hyperlinks
-from services.composer.text.characters import (
-    cut_at_word,
-    one_line,
-    transliterate,
-    visible_line,
-)
+from services.composer.text.characters import cut_at_word, one_line, transliterate, visible_line
 from services.composer.text.markup import clean, strip_markup
 from services.composer.text.tweet_length import MAX_TWEET_WEIGHT, weighted_length
 from services.composer.text.words import content_words, fold_word, whole_sentences
-
-__all__ = ["MAX_TWEET_WEIGHT", "weighted_length"]
 
 MAX_SLUG_CHARACTERS = 80
 MAX_SUMMARY_CHARACTERS = 300
@@ -49,10 +42,15 @@ def metadata_faults(
         for part in MetadataField
         if (part in wanted) != (getattr(metadata, part) is not None)
     ]
-    if metadata.slug is not None and not _is_slug(metadata.slug):
+    slug, summary = metadata.slug, metadata.summary
+    if slug is not None and (len(slug) > MAX_SLUG_CHARACTERS or not _SLUG.fullmatch(slug)):
         faults.append(f"the slug is not 1 to {MAX_SLUG_CHARACTERS} of a-z, 0-9 and single hyphens")
-    if metadata.summary is not None:
-        faults += _summary_faults(plain, metadata.summary)
+    if summary is not None:
+        faults += _text_faults(summary, "the summary")
+        if len(summary) > MAX_SUMMARY_CHARACTERS:
+            faults.append(f"the summary is longer than {MAX_SUMMARY_CHARACTERS} characters")
+        if not summary and plain.text:
+            faults.append("the summary is empty")
     if metadata.tags is not None:
         faults += _tags_faults(plain, metadata.tags)
     return faults
@@ -136,21 +134,14 @@ def _foreign(plain: PlainPost, text: str) -> bool:
     return not (links <= plain.own_links and mentions <= plain.mentions)
 
 
-def _is_slug(slug: str) -> bool:
-    return bool(_SLUG.fullmatch(slug)) and len(slug) <= MAX_SLUG_CHARACTERS
-
-
-def _summary_faults(plain: PlainPost, summary: str) -> list[str]:
-    faults = _text_faults(summary, "the summary")
-    if len(summary) > MAX_SUMMARY_CHARACTERS:
-        faults.append(f"the summary is longer than {MAX_SUMMARY_CHARACTERS} characters")
-    if not summary and plain.text:
-        faults.append("the summary is empty")
-    return faults
-
-
 def _tags_faults(plain: PlainPost, tags: tuple[str, ...]) -> list[str]:
-    faults = [fault for tag in tags for fault in _tag_faults(tag)]
+    faults = []
+    for tag in tags:
+        faults += _text_faults(tag, "a tag")
+        if not tag or len(tag) > MAX_TAG_CHARACTERS:
+            faults.append(f"a tag is not 1 to {MAX_TAG_CHARACTERS} characters")
+        if _COMMAS.search(tag):
+            faults.append("a tag holds a comma")
     if len(tags) > MAX_TAGS:
         faults.append(f"there are more than {MAX_TAGS} tags")
     if len(tags) < MIN_TAGS <= len(content_words(plain, MIN_TAGS)):
@@ -160,26 +151,15 @@ def _tags_faults(plain: PlainPost, tags: tuple[str, ...]) -> list[str]:
     return faults
 
 
-def _tag_faults(tag: str) -> list[str]:
-    faults = _text_faults(tag, "a tag")
-    if not tag or len(tag) > MAX_TAG_CHARACTERS:
-        faults.append(f"a tag is not 1 to {MAX_TAG_CHARACTERS} characters")
-    if _COMMAS.search(tag):
-        faults.append("a tag holds a comma")
-    return faults
-
-
 def _tweet_faults(plain: PlainPost, tweet: str) -> list[str]:
-    faults = []
-    if not tweet:
-        faults.append("is empty")
-    if weighted_length(tweet) > MAX_TWEET_WEIGHT:
-        faults.append(f"weighs more than {MAX_TWEET_WEIGHT}")
-    if not hyperlinks.find_links(tweet) <= plain.own_links:
-        faults.append("has a link that the post doesn't have")
-    if not hyperlinks.find_mentions(tweet) <= plain.mentions:
-        faults.append("mentions a handle that the post doesn't mention")
-    return faults
+    foreign_mentions = hyperlinks.find_mentions(tweet) - plain.mentions
+    found = {
+        "is empty": not tweet,
+        f"weighs more than {MAX_TWEET_WEIGHT}": weighted_length(tweet) > MAX_TWEET_WEIGHT,
+        "has a link that the post doesn't have": hyperlinks.find_links(tweet) - plain.own_links,
+        "mentions a handle that the post doesn't mention": foreign_mentions,
+    }
+    return [fault for fault, is_there in found.items() if is_there]
 
 
 def _text_faults(text: str, what: str) -> list[str]:

@@ -4,19 +4,20 @@ When a model fails, the offline writer takes its place, unless the settings say 
 told. Such a fallback isn't cached, since the model may be back at the next call.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from core.errors import DomainError, Kind
 from core.logging import get_logger
 from core.settings import Settings
 from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
-from services.composer import model, offline, rules
+from services.composer import offline, rules
 from services.composer.metadata_requests import (
     MAX_WRITING_SECONDS,
     MetadataCache,
     MetadataRequest,
     MetadataResult,
 )
+from services.composer.model import model_writer
 from services.composer.post import PlainPost, PostMetadata
 from services.composer.text import markup
 from services.composer.worker_requests import SecondsLeft
@@ -32,52 +33,49 @@ _SPARE_SHARE = 0.25
 _FAILURES = frozenset({Kind.PROVIDER_FAILED, Kind.UNAVAILABLE, Kind.TOO_SLOW})
 
 
+@dataclass(frozen=True)
 class MetadataWriter:
     """``llm`` is None where the offline writer is the settings' choice."""
 
-    def __init__(self, settings: Settings, cache: MetadataCache, llm: LanguageModel | None) -> None:
-        self._settings = settings
-        self._cache = cache
-        self._llm = llm
+    settings: Settings
+    cache: MetadataCache
+    llm: LanguageModel | None
 
     def write(self, request: MetadataRequest, seconds_left: SecondsLeft) -> MetadataResult:
         """Raises what the language model's port raises, where the settings want it told."""
         # The API has looked too, but an equal request may have ended since: its model call was
         # paid for. The key is computed anew, since the API may have other settings or rules.
-        key, result = self._cache.look_up(request)
+        key, result = self.cache.look_up(request)
         if result is not None:
             return result
         seconds_left()
         plain = markup.read(request.post)
-        if self._llm is None:
+        if self.llm is None:
             result = MetadataResult(_offline(request, plain), OFFLINE)
         else:
             try:
-                result = self._by_model(request, plain, self._llm, seconds_left)
+                result = _by_model(request, plain, self.llm, seconds_left)
             except DomainError as error:
-                if self._settings.llm_fallback == "error" or error.kind not in _FAILURES:
+                if self.settings.llm_fallback == "error" or error.kind not in _FAILURES:
                     raise
                 log.warning("composer.fell_back", code=error.code)
                 seconds_left()
                 return MetadataResult(_offline(request, plain), f"{OFFLINE}; fallback")
-        self._cache.keep(key, result)
+        self.cache.keep(key, result)
         return result
 
-    def _by_model(
-        self,
-        request: MetadataRequest,
-        plain: PlainPost,
-        llm: LanguageModel,
-        seconds_left: SecondsLeft,
-    ) -> MetadataResult:
-        left = min(seconds_left(), MAX_WRITING_SECONDS)
-        seconds = left - min(_MAX_SPARE_SECONDS, left * _SPARE_SHARE)
-        attended = _AttendedModel(llm, seconds_left)
-        if request.wanted:
-            fields = _fields(model.metadata(plain, request.wanted, attended, seconds))
-        else:
-            fields = _tweets(model.tweets(plain, attended, seconds))
-        return MetadataResult(fields, llm.name)
+
+def _by_model(
+    request: MetadataRequest, plain: PlainPost, llm: LanguageModel, seconds_left: SecondsLeft
+) -> MetadataResult:
+    left = min(seconds_left(), MAX_WRITING_SECONDS)
+    seconds = left - min(_MAX_SPARE_SECONDS, left * _SPARE_SHARE)
+    attended = _AttendedModel(llm, seconds_left)
+    if request.wanted:
+        fields = _fields(model_writer.metadata(plain, request.wanted, attended, seconds))
+    else:
+        fields = _tweets(model_writer.tweets(plain, attended, seconds))
+    return MetadataResult(fields, llm.name)
 
 
 class _AttendedModel:

@@ -142,11 +142,7 @@ def yield_turn(uow: UnitOfWork, lease: Lease) -> None:
 
 
 def _held(lease: Lease) -> tuple[ColumnElement[bool], ...]:
-    return (
-        Job.id == lease.job_id,
-        Job.attempt == lease.attempt,
-        Job.status == JobStatus.RUNNING,
-    )
+    return (Job.id == lease.job_id, Job.attempt == lease.attempt, Job.status == JobStatus.RUNNING)
 
 
 def _change(uow: UnitOfWork, lease: Lease, to: JobStatus, **changes: Any) -> None:

@@ -36,9 +36,7 @@ def _remove_oldest(
     query = (
         select(kind)
         .where(
-            kind.files_removed_at.is_(None),
-            kind.created_at < before,
-            kind.finished_at.is_not(None),
+            kind.files_removed_at.is_(None), kind.created_at < before, kind.finished_at.is_not(None)
         )
         .order_by(kind.created_at)
         .limit(1)

@@ -14,7 +14,8 @@ def escape_foreign_cell(cell: str) -> str:
 
 def escape_formula(value: str) -> str:
     """A stored value: the exact inverse of the reader, also for a value that looks escaped."""
-    first = value[:1]
-    if first in FORMULA_STARTS or (first == "'" and value.lstrip("'")[:1] in FORMULA_STARTS):
-        return f"'{value}"
+    # The reader ignores blanks before a cell that has no quotes, and so may a spreadsheet.
+    shown = value.lstrip(" ")
+    if shown.lstrip("'")[:1] in FORMULA_STARTS:
+        return f"'{shown}"
     return value

@@ -4,13 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from authlib.oauth2.rfc6749 import (
-    AuthorizationCodeMixin,
-    ClientMixin,
-    InvalidRequestError,
-    OAuth2Request,
-    TokenMixin,
-)
+from authlib.oauth2 import rfc6749
 from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 
 from core.keyring import Keyring
@@ -52,7 +46,7 @@ class OAuthResponse:
         return self.headers.get("Location")
 
 
-class AuthlibRequest(OAuth2Request):
+class AuthlibRequest(rfc6749.OAuth2Request):
     """Authlib's request. Its URL is built from the public base, whatever host a proxy passes on.
 
     A parameter without a value counts as absent; a repeated one raises ``InvalidRequestError``
@@ -64,9 +58,9 @@ class AuthlibRequest(OAuth2Request):
         super().__init__(received.method, public_base + received.path, headers=headers)
         sent = [(name, value) for name, value in received.parameters if value]
         if len({name for name, _ in sent}) != len(sent):
-            raise InvalidRequestError("A parameter is repeated.")
+            raise rfc6749.InvalidRequestError("A parameter is repeated.")
         if any("\0" in value for _, value in sent):
-            raise InvalidRequestError("A parameter holds a NUL character.")
+            raise rfc6749.InvalidRequestError("A parameter holds a NUL character.")
         self._parameters = dict(sent)
         self.payload = BasicOAuth2Payload(self._parameters)
 
@@ -75,7 +69,7 @@ class AuthlibRequest(OAuth2Request):
         return self._parameters
 
 
-class AuthlibClient(ClientMixin):
+class AuthlibClient(rfc6749.ClientMixin):
     def __init__(self, record: OAuthClient) -> None:
         self.record = record
         self.client_id = record.client_id
@@ -96,7 +90,7 @@ class AuthlibClient(ClientMixin):
         return grant_type in GRANT_TYPES
 
 
-class AuthlibCode(AuthorizationCodeMixin):
+class AuthlibCode(rfc6749.AuthorizationCodeMixin):
     code_challenge_method = "S256"
 
     def __init__(self, record: OAuthCode) -> None:
@@ -111,7 +105,7 @@ class AuthlibCode(AuthorizationCodeMixin):
         return " ".join(self._record.scopes)
 
 
-class AuthlibRefreshToken(TokenMixin):
+class AuthlibRefreshToken(rfc6749.TokenMixin):
     """A refresh token whose grant is locked; it was looked up among its client's tokens."""
 
     def __init__(self, record: OAuthToken) -> None:
@@ -125,7 +119,7 @@ class AuthlibRefreshToken(TokenMixin):
         return " ".join(self.record.scopes)
 
 
-class AuthlibToken(TokenMixin):
+class AuthlibToken(rfc6749.TokenMixin):
     """A token that its client revokes or asks about."""
 
     def __init__(self, found: FoundToken) -> None:

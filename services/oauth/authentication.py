@@ -43,25 +43,21 @@ def read_credentials(request: AuthlibRequest) -> PresentedCredentials:
         if client_id is None:
             raise client_refused()
         return PresentedCredentials(client_id, secret, "client_secret_post" if secret else "none")
-    basic_id, basic_secret = _read_basic(header)
-    if secret is not None or client_id not in {None, basic_id}:
-        raise InvalidRequestError("A client authenticates in one way only.")
-    return PresentedCredentials(
-        basic_id, basic_secret, "client_secret_basic" if basic_secret else "none"
-    )
-
-
-def _read_basic(header: str) -> tuple[str, str | None]:
-    """The client id and the secret, both encoded as in a form (RFC 6749, 2.3.1)."""
+    # The client id and the secret, both encoded as in a form (RFC 6749, 2.3.1).
     scheme, _, encoded = header.partition(" ")
     try:
         decoded = base64.b64decode(encoded.strip(), validate=True).decode()
     except ValueError:
         raise client_refused() from None
-    client_id, colon, secret = decoded.partition(":")
+    sent_id, colon, sent_secret = decoded.partition(":")
     if scheme.lower() != "basic" or not colon or "\0" in decoded:
         raise client_refused()
-    return unquote_plus(client_id), unquote_plus(secret) or None
+    basic_id, basic_secret = unquote_plus(sent_id), unquote_plus(sent_secret) or None
+    if secret is not None or client_id not in {None, basic_id}:
+        raise InvalidRequestError("A client authenticates in one way only.")
+    return PresentedCredentials(
+        basic_id, basic_secret, "client_secret_basic" if basic_secret else "none"
+    )
 
 
 class ProofKey(CodeChallenge):

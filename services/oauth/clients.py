@@ -3,21 +3,16 @@
 import hmac
 from collections.abc import Iterable
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select
 
 from core.ids import random_hash_id
 from core.keyring import Keyring
-from core.refusals.oauth import (
-    OAUTH_CLIENT_NAME,
-    OAUTH_CLIENT_NOT_FOUND,
-    OAUTH_CLIENT_REDIRECT_URI_MISSING,
-    OAUTH_CLIENT_SCOPES,
-    OAUTH_CLIENT_SCOPES_MISSING,
-)
+from core.refusals import oauth as refusals
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import CLIENT_SECRET
 from models import OAuthClient
 from services.oauth import redirect_uris as redirects
+from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
 
 MAX_CLIENT_NAME_CHARACTERS = 100
@@ -38,17 +33,17 @@ def create(
     name = name.strip()
     # People decide by the name, so every character of it must be visible.
     if not 1 <= len(name) <= MAX_CLIENT_NAME_CHARACTERS or not name.isprintable():
-        raise OAUTH_CLIENT_NAME(most=MAX_CLIENT_NAME_CHARACTERS)
+        raise refusals.OAUTH_CLIENT_NAME(most=MAX_CLIENT_NAME_CHARACTERS)
     uris = list(dict.fromkeys(redirect_uris))
     if not uris:
-        raise OAUTH_CLIENT_REDIRECT_URI_MISSING()
+        raise refusals.OAUTH_CLIENT_REDIRECT_URI_MISSING()
     for uri in uris:
         redirects.require_registrable(uri)
     chosen = set(scopes)
     if not chosen:
-        raise OAUTH_CLIENT_SCOPES_MISSING()
+        raise refusals.OAUTH_CLIENT_SCOPES_MISSING()
     if chosen - GRANTABLE:
-        raise OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(chosen - GRANTABLE)))
+        raise refusals.OAUTH_CLIENT_SCOPES(scopes=", ".join(sorted(chosen - GRANTABLE)))
     secret = None if public else CLIENT_SECRET.generate()
     client = OAuthClient(
         client_id=random_hash_id(_ID_CHARACTERS),
@@ -91,10 +86,5 @@ def revoke(uow: UnitOfWork, client_id: str) -> int:
     Raises ``oauth_client.not_found``.
     """
     if uow.session.get(OAuthClient, client_id) is None:
-        raise OAUTH_CLIENT_NOT_FOUND()
-    statement = (
-        update(OAuthClient)
-        .where(OAuthClient.client_id == client_id, OAuthClient.revoked_at.is_(None))
-        .values(revoked_at=func.now())
-    )
-    return len(uow.session.execute(statement.returning(OAuthClient.client_id)).all())
+        raise refusals.OAUTH_CLIENT_NOT_FOUND()
+    return note_once(uow, OAuthClient.revoked_at, OAuthClient.client_id == client_id)

@@ -10,15 +10,7 @@ from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 
 from core.scopes import EXPLANATIONS
 from models import TokenKind
-from services.oauth import tokens
-from services.oauth.adapters import (
-    CLIENT_METHODS,
-    GRANT_TYPES,
-    AuthlibClient,
-    AuthlibRequest,
-    AuthlibServer,
-    AuthlibToken,
-)
+from services.oauth import adapters, tokens
 
 AUTHORIZE_PATH = "/oauth/authorize"
 TOKEN_PATH = "/oauth/token"  # noqa: S105 - a path
@@ -30,30 +22,36 @@ GRANTS_PATH = "/account/grants"
 METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 
+def _authenticate_token(
+    endpoint: "Revocation | Introspection",
+    request: adapters.AuthlibRequest,
+    client: adapters.AuthlibClient,
+) -> adapters.AuthlibToken | None:
+    """The client's token. Its prefix tells its kind, so a ``token_type_hint`` is not needed."""
+    secret = request.form.get("token")
+    if secret is None:
+        raise InvalidRequestError("The token is missing.")
+    server = endpoint.server
+    found = tokens.find(server.uow, server.keyring, secret, client_id=client.client_id)
+    return None if found is None else adapters.AuthlibToken(found)
+
+
 class Revocation(RevocationEndpoint):
-    CLIENT_AUTH_METHODS = CLIENT_METHODS
-    server: AuthlibServer
+    CLIENT_AUTH_METHODS = adapters.CLIENT_METHODS
+    authenticate_token = _authenticate_token
+    server: adapters.AuthlibServer
 
-    def authenticate_token(
-        self, request: AuthlibRequest, client: AuthlibClient
-    ) -> AuthlibToken | None:
-        return _find(self.server, request, client)
-
-    def revoke_token(self, token: AuthlibToken, _request: AuthlibRequest) -> None:
+    def revoke_token(self, token: adapters.AuthlibToken, _request: adapters.AuthlibRequest) -> None:
         tokens.revoke(self.server.uow, token.found.token)
 
 
 class Introspection(IntrospectionEndpoint):
     # The client must authenticate, or stolen tokens could be tried out here (RFC 7662, 2.1).
     CLIENT_AUTH_METHODS = ("client_secret_basic", "client_secret_post")
-    server: AuthlibServer
+    authenticate_token = _authenticate_token
+    server: adapters.AuthlibServer
 
-    def authenticate_token(
-        self, request: AuthlibRequest, client: AuthlibClient
-    ) -> AuthlibToken | None:
-        return _find(self.server, request, client)
-
-    def introspect_token(self, token: AuthlibToken) -> dict[str, Any]:
+    def introspect_token(self, token: adapters.AuthlibToken) -> dict[str, Any]:
         record = token.found.token
         described = {
             "active": True,
@@ -65,17 +63,6 @@ class Introspection(IntrospectionEndpoint):
             "exp": int(record.expires_at.timestamp()),
         }
         return described | ({"token_type": "Bearer"} if record.kind == TokenKind.ACCESS else {})
-
-
-def _find(
-    server: AuthlibServer, request: AuthlibRequest, client: AuthlibClient
-) -> AuthlibToken | None:
-    """The client's token. Its prefix tells its kind, so a ``token_type_hint`` is not needed."""
-    secret = request.form.get("token")
-    if secret is None:
-        raise InvalidRequestError("The token is missing.")
-    found = tokens.find(server.uow, server.keyring, secret, client_id=client.client_id)
-    return None if found is None else AuthlibToken(found)
 
 
 def metadata(public_base: str) -> dict[str, Any]:
@@ -90,8 +77,8 @@ def metadata(public_base: str) -> dict[str, Any]:
         "scopes_supported": [str(scope) for scope in EXPLANATIONS],
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
-        "grant_types_supported": list(GRANT_TYPES),
-        "token_endpoint_auth_methods_supported": list(CLIENT_METHODS),
+        "grant_types_supported": list(adapters.GRANT_TYPES),
+        "token_endpoint_auth_methods_supported": list(adapters.CLIENT_METHODS),
         "revocation_endpoint_auth_methods_supported": list(Revocation.CLIENT_AUTH_METHODS),
         "introspection_endpoint_auth_methods_supported": list(Introspection.CLIENT_AUTH_METHODS),
         "code_challenge_methods_supported": ["S256"],

@@ -8,13 +8,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select
 
 from core import clock
 from core.refusals.oauth import GRANT_NOT_FOUND
 from core.refusals.people import USER_NOT_FOUND
 from core.scopes import Scope
 from models import OAuthClient, OAuthGrant, User
+from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
 
 
@@ -25,7 +26,7 @@ class GrantSummary:
     id: int
     client_id: str
     client_name: str
-    scopes: list[Scope]
+    scopes: list[str]
     created_at: datetime
     updated_at: datetime
 
@@ -65,7 +66,14 @@ def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
 def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[GrantSummary]:
     """The person's grants that are in force, newest first."""
     query = (
-        select(OAuthGrant, OAuthClient.name)
+        select(
+            OAuthGrant.id,
+            OAuthGrant.client_id,
+            OAuthClient.name.label("client_name"),
+            OAuthGrant.scopes,
+            OAuthGrant.created_at,
+            OAuthGrant.updated_at,
+        )
         .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
         .where(
             OAuthGrant.user_id == user_id,
@@ -75,17 +83,7 @@ def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[GrantSu
         .order_by(OAuthGrant.updated_at.desc(), OAuthGrant.id.desc())
         .limit(limit)
     )
-    return [
-        GrantSummary(
-            grant.id,
-            grant.client_id,
-            name,
-            [Scope(each) for each in grant.scopes],
-            grant.created_at,
-            grant.updated_at,
-        )
-        for grant, name in uow.session.execute(query)
-    ]
+    return [GrantSummary(*row) for row in uow.session.execute(query)]
 
 
 def revoke(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
@@ -96,9 +94,4 @@ def revoke(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:
         raise GRANT_NOT_FOUND()
-    statement = (
-        update(OAuthGrant)
-        .where(OAuthGrant.id == grant_id, OAuthGrant.revoked_at.is_(None))
-        .values(revoked_at=func.now())
-    )
-    return len(uow.session.execute(statement.returning(OAuthGrant.id)).all())
+    return note_once(uow, OAuthGrant.revoked_at, OAuthGrant.id == grant_id)

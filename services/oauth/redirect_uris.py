@@ -25,18 +25,15 @@ def require_registrable(uri: str) -> None:
     if urlunsplit(parts) != uri:
         raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="is not in its usual spelling")
     if parts.scheme in {"http", "https"}:
-        _require_web_address(uri, parts)
+        if "@" in parts.netloc or not parts.hostname:
+            raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="has no plain host")
+        if parts.scheme == "http" and parts.hostname not in {*_LOOPBACK, "localhost"}:
+            reason = "must be https, unless it is on loopback"
+            raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason=reason)
     elif not _OWN_SCHEME.match(parts.scheme) or parts.netloc or not parts.path.startswith("/"):
         raise OAUTH_CLIENT_REDIRECT_URI(
             uri=uri, reason="must be https, http on loopback, or com.example.app:/path"
         )
-
-
-def _require_web_address(uri: str, parts: SplitResult) -> None:
-    if "@" in parts.netloc or not parts.hostname:
-        raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="has no plain host")
-    if parts.scheme == "http" and parts.hostname not in {*_LOOPBACK, "localhost"}:
-        raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="must be https, unless it is on loopback")
 
 
 def is_registered(uri: str, registered: list[str]) -> bool:

@@ -5,7 +5,6 @@ A refusal is returned, not raised, so that the transaction that revokes stolen t
 """
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from authlib.common.urls import add_params_to_uri
@@ -17,37 +16,23 @@ from core.keyring import Keyring
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from models import OAuthGrant, TokenKind
-from services.oauth import authentication, clients, codes, grants, tokens
-from services.oauth.adapters import (
-    CLIENT_METHODS,
-    GRANT_TYPES,
-    AuthlibClient,
-    AuthlibCode,
-    AuthlibRefreshToken,
-    AuthlibRequest,
-    OAuthRequest,
-    OAuthResponse,
-)
+from services.oauth import adapters, authentication, clients, codes, grants, tokens
 from services.oauth.authentication import ProofKey
 from services.oauth.endpoints import Introspection, Revocation
-from services.oauth.tokens import TokenPair
 from storage.unit_of_work import UnitOfWork
 
-
-@dataclass(frozen=True)
-class Consent:
-    """A person's consent to some of the scopes that a client asked for."""
-
-    user_id: int
-    scopes: Collection[Scope]
+# A person's consent to some of the scopes that a client asked for: Authlib's ``request.user``.
+Consent = tuple[int, list[Scope]]
 
 
 class _CodeGrant(AuthorizationCodeGrant):
-    TOKEN_ENDPOINT_AUTH_METHODS = CLIENT_METHODS
+    TOKEN_ENDPOINT_AUTH_METHODS = adapters.CLIENT_METHODS
     server: "OAuthServer"
 
     @staticmethod
-    def validate_authorization_redirect_uri(request: AuthlibRequest, client: AuthlibClient) -> str:
+    def validate_authorization_redirect_uri(
+        request: adapters.AuthlibRequest, client: adapters.AuthlibClient
+    ) -> str:
         uri: str | None = request.payload.redirect_uri
         if uri is None or not client.check_redirect_uri(uri):
             raise InvalidRequestError("The redirect_uri is not registered for this client.")
@@ -56,55 +41,52 @@ class _CodeGrant(AuthorizationCodeGrant):
     def generate_authorization_code(self) -> str:
         return AUTHORIZATION_CODE.generate()
 
-    def save_authorization_code(self, code: str, request: AuthlibRequest) -> None:
-        uow, consent = self.server.uow, request.user
+    def save_authorization_code(self, code: str, request: adapters.AuthlibRequest) -> None:
+        uow = self.server.uow
+        user_id, scopes = request.user
         grant = grants.grant_scopes(
-            uow,
-            user_id=consent.user_id,
-            client_id=request.client.client_id,
-            scopes=consent.scopes,
+            uow, user_id=user_id, client_id=request.client.client_id, scopes=scopes
         )
         codes.store_code(
             uow,
             self.server.keyring,
             code,
             grant,
-            scopes=consent.scopes,
+            scopes=scopes,
             redirect_uri=request.payload.redirect_uri,
             challenge=request.payload.data["code_challenge"],
         )
 
-    def query_authorization_code(self, code: str, client: AuthlibClient) -> AuthlibCode | None:
+    def query_authorization_code(
+        self, code: str, client: adapters.AuthlibClient
+    ) -> adapters.AuthlibCode | None:
         server = self.server
         found = codes.redeem(server.uow, server.keyring, code, client_id=client.client_id)
-        return None if found is None else AuthlibCode(found)
+        return None if found is None else adapters.AuthlibCode(found)
 
-    def delete_authorization_code(self, authorization_code: AuthlibCode) -> None:
+    def delete_authorization_code(self, authorization_code: adapters.AuthlibCode) -> None:
         """Nothing is left to do: ``query_authorization_code`` used it up."""
 
-    def authenticate_user(self, authorization_code: AuthlibCode) -> int | None:
+    def authenticate_user(self, authorization_code: adapters.AuthlibCode) -> int | None:
         return self.server.user_of(authorization_code.origin.grant_id)
 
 
 class _RefreshGrant(RefreshTokenGrant):
-    TOKEN_ENDPOINT_AUTH_METHODS = CLIENT_METHODS
+    TOKEN_ENDPOINT_AUTH_METHODS = adapters.CLIENT_METHODS
     INCLUDE_NEW_REFRESH_TOKEN = True
     server: "OAuthServer"
 
-    def authenticate_refresh_token(self, refresh_token: str) -> AuthlibRefreshToken | None:
+    def authenticate_refresh_token(self, refresh_token: str) -> adapters.AuthlibRefreshToken | None:
         server = self.server
         found = tokens.lock_refresh(
-            server.uow,
-            server.keyring,
-            refresh_token,
-            client_id=self.request.client.client_id,
+            server.uow, server.keyring, refresh_token, client_id=self.request.client.client_id
         )
-        return None if found is None else AuthlibRefreshToken(found)
+        return None if found is None else adapters.AuthlibRefreshToken(found)
 
-    def authenticate_user(self, refresh_token: AuthlibRefreshToken) -> int | None:
+    def authenticate_user(self, refresh_token: adapters.AuthlibRefreshToken) -> int | None:
         return self.server.user_of(refresh_token.origin.grant_id)
 
-    def revoke_old_credential(self, refresh_token: AuthlibRefreshToken) -> None:
+    def revoke_old_credential(self, refresh_token: adapters.AuthlibRefreshToken) -> None:
         tokens.rotate(self.server.uow, refresh_token.record)
 
 
@@ -121,16 +103,18 @@ class OAuthServer(AuthorizationServer):
 
     # -- called by the API -------------------------------------------------------------------
 
-    def token(self, received: OAuthRequest) -> OAuthResponse:
+    def token(self, received: adapters.OAuthRequest) -> adapters.OAuthResponse:
         return self._answered(self.create_token_response, received)
 
-    def revoke(self, received: OAuthRequest) -> OAuthResponse:
+    def revoke(self, received: adapters.OAuthRequest) -> adapters.OAuthResponse:
         return self._answered(self.create_endpoint_response, "revocation", received)
 
-    def introspect(self, received: OAuthRequest) -> OAuthResponse:
+    def introspect(self, received: adapters.OAuthRequest) -> adapters.OAuthResponse:
         return self._answered(self.create_endpoint_response, "introspection", received)
 
-    def ask(self, received: OAuthRequest) -> "AuthorizationRequest | OAuthResponse":
+    def ask(
+        self, received: adapters.OAuthRequest
+    ) -> "AuthorizationRequest | adapters.OAuthResponse":
         """The request that a person is asked to allow, or a refusal as a redirect to the client.
 
         Until the redirect URI is known to be the client's, a refusal is raised instead, such as
@@ -144,41 +128,47 @@ class OAuthServer(AuthorizationServer):
                 raise DomainError(Kind.MALFORMED, code, reason) from None
             return self._refusal(error)
 
-    def _answered(self, answer: Callable[..., OAuthResponse], *arguments: object) -> OAuthResponse:
+    def _answered(
+        self, answer: Callable[..., adapters.OAuthResponse], *arguments: object
+    ) -> adapters.OAuthResponse:
         try:
             return answer(*arguments)
         except OAuth2Error as error:
             return self._refusal(error)
 
-    def _refusal(self, error: OAuth2Error) -> OAuthResponse:
+    def _refusal(self, error: OAuth2Error) -> adapters.OAuthResponse:
         return self.handle_response(*error())
 
     # -- called by Authlib -------------------------------------------------------------------
 
-    def create_oauth2_request(self, request: OAuthRequest | AuthlibRequest) -> AuthlibRequest:
+    def create_oauth2_request(
+        self, request: adapters.OAuthRequest | adapters.AuthlibRequest
+    ) -> adapters.AuthlibRequest:
         return (
-            request if isinstance(request, AuthlibRequest) else AuthlibRequest(request, self.issuer)
+            request
+            if isinstance(request, adapters.AuthlibRequest)
+            else adapters.AuthlibRequest(request, self.issuer)
         )
 
     def handle_response(
         self, status: int, body: dict[str, Any], headers: Iterable[tuple[str, str]]
-    ) -> OAuthResponse:
+    ) -> adapters.OAuthResponse:
         named = dict(headers)
         if "Location" in named:
             # A client of several servers sees which of them answers (RFC 9207).
             named["Location"] = add_params_to_uri(named["Location"], [("iss", self.issuer)])
-        return OAuthResponse(status, body or {}, named)
+        return adapters.OAuthResponse(status, body or {}, named)
 
     def send_signal(self, name: str, *args: object, **kwargs: object) -> None:
         """No part of Pressroom listens to Authlib's signals."""
 
-    def query_client(self, client_id: str) -> AuthlibClient | None:
+    def query_client(self, client_id: str) -> adapters.AuthlibClient | None:
         found = clients.find(self.uow, client_id)
-        return None if found is None else AuthlibClient(found)
+        return None if found is None else adapters.AuthlibClient(found)
 
     def authenticate_client(
-        self, request: AuthlibRequest, methods: Collection[str], endpoint: str = "token"
-    ) -> AuthlibClient:
+        self, request: adapters.AuthlibRequest, methods: Collection[str], endpoint: str = "token"
+    ) -> adapters.AuthlibClient:
         sent = authentication.read_credentials(request)
         client = self.query_client(sent.client_id)
         is_known = clients.is_secret(
@@ -191,7 +181,7 @@ class OAuthServer(AuthorizationServer):
         request.auth_method = sent.method
         return client
 
-    def get_authorization_grant(self, request: AuthlibRequest) -> Any:
+    def get_authorization_grant(self, request: adapters.AuthlibRequest) -> Any:
         if request.payload.response_type == "code":
             return super().get_authorization_grant(request)
         client = self.query_client(request.payload.client_id or "")
@@ -201,12 +191,12 @@ class OAuthServer(AuthorizationServer):
         error = "unsupported_response_type" if request.payload.response_type else "invalid_request"
         raise OAuth2Error("The response_type must be code.", error=error, redirect_uri=uri)
 
-    def get_token_grant(self, request: AuthlibRequest) -> Any:
+    def get_token_grant(self, request: adapters.AuthlibRequest) -> Any:
         if request.payload.grant_type is None:
             raise InvalidRequestError("The grant_type is missing.")
-        if request.payload.grant_type not in GRANT_TYPES:
+        if request.payload.grant_type not in adapters.GRANT_TYPES:
             raise OAuth2Error(
-                f"The grant_type must be one of {', '.join(GRANT_TYPES)}.",
+                f"The grant_type must be one of {', '.join(adapters.GRANT_TYPES)}.",
                 error="unsupported_grant_type",
             )
         return super().get_token_grant(request)
@@ -220,10 +210,16 @@ class OAuthServer(AuthorizationServer):
             "scope": " ".join(sorted(set(scope.split()))),
         }
 
-    def save_token(self, token: dict[str, Any], request: AuthlibRequest) -> None:
+    def save_token(self, token: dict[str, Any], request: adapters.AuthlibRequest) -> None:
         origin = (request.authorization_code or request.refresh_token).origin
-        new = TokenPair(token["access_token"], token["refresh_token"], token["scope"].split())
-        tokens.store_tokens(self.uow, self.keyring, origin, new)
+        tokens.store_tokens(
+            self.uow,
+            self.keyring,
+            origin,
+            access=token["access_token"],
+            access_scopes=token["scope"].split(),
+            refresh=token["refresh_token"],
+        )
 
     def user_of(self, grant_id: int) -> int | None:
         grant = self.uow.session.get(OAuthGrant, grant_id)
@@ -240,16 +236,16 @@ class AuthorizationRequest:
         self.redirect_uri: str = grant.redirect_uri
         self.scopes = [Scope(each) for each in grant.request.scope.split()]
 
-    def allow(self, user_id: int, scopes: Collection[Scope]) -> OAuthResponse:
+    def allow(self, user_id: int, scopes: Collection[Scope]) -> adapters.OAuthResponse:
         """Grant those of the requested scopes that are in ``scopes``; without any, deny."""
         agreed = [scope for scope in self.scopes if scope in scopes]
-        return self._answer(Consent(user_id, agreed) if agreed else None)
+        return self._answer((user_id, agreed) if agreed else None)
 
-    def deny(self) -> OAuthResponse:
+    def deny(self) -> adapters.OAuthResponse:
         return self._answer(None)
 
-    def _answer(self, consent: Consent | None) -> OAuthResponse:
-        reply: OAuthResponse = self._server.create_authorization_response(
+    def _answer(self, consent: Consent | None) -> adapters.OAuthResponse:
+        reply: adapters.OAuthResponse = self._server.create_authorization_response(
             self._grant.request, grant_user=consent, grant=self._grant
         )
         return reply

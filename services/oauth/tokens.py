@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVarTuple
 
-from sqlalchemy import ColumnElement, Select, and_, any_, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Select, and_, any_, bindparam, func, select
 
 from core.keyring import Keyring
 from core.refusals.access import AUTH_INVALID_ACCESS_TOKEN
@@ -14,6 +14,7 @@ from models import OAuthClient, OAuthGrant, OAuthToken, TokenKind, User
 from services.access.caller import Caller
 from services.oauth import grants
 from storage.database import Database, Statement
+from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
 
 Columns = TypeVarTuple("Columns")
@@ -33,15 +34,6 @@ class TokenOrigin:
     family: int
     # The most that its tokens may have; an access token may have fewer.
     scopes: list[str]
-
-
-@dataclass(frozen=True)
-class TokenPair:
-    """The secrets of new tokens, which are shown once."""
-
-    access: str
-    refresh: str
-    access_scopes: list[str]
 
 
 @dataclass(frozen=True)
@@ -66,11 +58,19 @@ def authenticate(database: Database, keyring: Keyring, secret: str) -> Caller:
     return Caller(user_id, scopes, unrestricted=False, grant_id=grant_id)
 
 
-def store_tokens(uow: UnitOfWork, keyring: Keyring, origin: TokenOrigin, new: TokenPair) -> None:
+def store_tokens(
+    uow: UnitOfWork,
+    keyring: Keyring,
+    origin: TokenOrigin,
+    *,
+    access: str,
+    access_scopes: list[str],
+    refresh: str,
+) -> None:
     """Store new tokens by the HMACs of their secrets. The caller has locked the grant."""
     for kind, secret, scopes in (
-        (TokenKind.ACCESS, new.access, new.access_scopes),
-        (TokenKind.REFRESH, new.refresh, origin.scopes),
+        (TokenKind.ACCESS, access, access_scopes),
+        (TokenKind.REFRESH, refresh, origin.scopes),
     ):
         token = OAuthToken(
             kind=kind,
@@ -129,17 +129,13 @@ def revoke(uow: UnitOfWork, token: OAuthToken) -> None:
     if token.kind == TokenKind.REFRESH:
         grants.lock_grant(uow, token.grant_id)
         revoke_family(uow, token.family)
-        return
-    statement = update(OAuthToken).where(OAuthToken.id == token.id, OAuthToken.revoked_at.is_(None))
-    uow.session.execute(statement.values(revoked_at=func.now()))
+    else:
+        note_once(uow, OAuthToken.revoked_at, OAuthToken.id == token.id)
 
 
 def revoke_family(uow: UnitOfWork, family: int) -> None:
     """Revoke all tokens that came from one code. The caller has locked the grant."""
-    statement = update(OAuthToken).where(
-        OAuthToken.family == family, OAuthToken.revoked_at.is_(None)
-    )
-    uow.session.execute(statement.values(revoked_at=func.now()))
+    note_once(uow, OAuthToken.revoked_at, OAuthToken.family == family)
 
 
 def _live_token() -> tuple[ColumnElement[bool], ...]:

@@ -15,18 +15,10 @@ from models import AccountMail, User
 from services.jobs import lease as leases
 from services.jobs import outbox
 from services.jobs.lease import Lease
-from services.people import mailed_tokens
+from services.people import mailed_tokens, page_urls
 from services.people.mail_jobs import mail_kind
 from services.people.mail_templates import render
 from services.people.mailed_tokens import Purpose
-from services.people.page_urls import (
-    CONFIRM_EMAIL_PATH,
-    FORGOTTEN_PATH,
-    LOGIN_PATH,
-    REGISTRATION_PATH,
-    RESET_PATH,
-    page_url,
-)
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -70,12 +62,7 @@ def request_mail(
 
 
 def enqueue_mail(
-    uow: UnitOfWork,
-    kind: MailKind,
-    email: str,
-    *,
-    user_id: int | None,
-    request_id: str | None,
+    uow: UnitOfWork, kind: MailKind, email: str, *, user_id: int | None, request_id: str | None
 ) -> None:
     """Send a mail that the person must get, without a limit."""
     asked = AccountMail(kind=kind, email=email, user_id=user_id)
@@ -115,21 +102,27 @@ def _template(
         case MailKind.FORGOTTEN_PASSWORD if person is None:
             return None
         case MailKind.FORGOTTEN_PASSWORD if person is not None and has_account:
-            template, link = "new_password", (Purpose.RESET_PASSWORD, RESET_PATH, person.id)
+            template, link = (
+                "new_password",
+                (Purpose.RESET_PASSWORD, page_urls.RESET_PATH, person.id),
+            )
         case MailKind.REGISTER | MailKind.FORGOTTEN_PASSWORD:
             # Also for a reader without a password: opening the link proves that they have the
             # address.
-            template, link = "register", (Purpose.REGISTER, REGISTRATION_PATH, None)
+            template, link = "register", (Purpose.REGISTER, page_urls.REGISTRATION_PATH, None)
         case MailKind.NEW_ADDRESS if person is not None:
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
-            link = (Purpose.CHANGE_ADDRESS, CONFIRM_EMAIL_PATH, asked.user_id)
+            link = (Purpose.CHANGE_ADDRESS, page_urls.CONFIRM_EMAIL_PATH, asked.user_id)
             template = "new_address"
         case MailKind.PASSWORD_CHANGED | MailKind.ADDRESS_CHANGED as kind:
             template = kind.value
-    page = partial(page_url, resources.settings)
+    page = partial(page_urls.page_url, resources.settings)
     if link is None:
-        ways_in = {"login_url": page(LOGIN_PATH), "forgotten_url": page(FORGOTTEN_PATH)}
+        ways_in = {
+            "login_url": page(page_urls.LOGIN_PATH),
+            "forgotten_url": page(page_urls.FORGOTTEN_PATH),
+        }
         return template, {"email": asked.email, **ways_in}
     purpose, path, user_id = link
     secret = mailed_tokens.make(uow, resources.keyring, purpose, user_id=user_id, email=asked.email)

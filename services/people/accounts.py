@@ -3,15 +3,11 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from core import ids
+from core.errors import DomainError
 from core.refusals.people import USER_EXISTS, USER_NOT_FOUND, USER_NOT_FOUND_BY_EMAIL
 from models import Plan, User
 from services.people import email_addresses, passwords
 from storage.unit_of_work import UnitOfWork
-
-
-def normalise_email(address: str) -> str:
-    """The one spelling of an address (``email_addresses.normalise``). Raises ``email.invalid``."""
-    return email_addresses.normalise(address)
 
 
 def create_user(
@@ -19,18 +15,23 @@ def create_user(
 ) -> User:
     """A new person; raises ``user.exists``. Without a password they can't log in."""
     user = User(
-        email=normalise_email(email),
+        email=email_addresses.normalise(email),
         name=name,
         password_hash=None if password is None else passwords.make(password),
     )
     uow.session.add(user)
+    flush_address(uow, USER_EXISTS(email=user.email))
+    return user
+
+
+def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
+    """Write a person's new address; raises ``taken`` when another person has it."""
     try:
         uow.session.flush()
     except IntegrityError as error:
         if "uq_users_email" not in str(error.orig):
             raise
-        raise USER_EXISTS(email=user.email) from None
-    return user
+        raise taken from None
 
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:
@@ -46,7 +47,7 @@ def find_or_create_person(uow: UnitOfWork, email: str) -> User:
 
 
 def find_by_email(uow: UnitOfWork, email: str) -> User | None:
-    return uow.session.scalar(select(User).where(User.email == normalise_email(email)))
+    return uow.session.scalar(select(User).where(User.email == email_addresses.normalise(email)))
 
 
 def get_by_email(uow: UnitOfWork, email: str) -> User:

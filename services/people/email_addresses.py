@@ -41,11 +41,6 @@ class InvalidAddress(NamedTuple):
     reason: str
 
 
-class _Domain(NamedTuple):
-    name: str
-    ascii_length: int
-
-
 def normalise(address: str) -> str:
     """The one spelling of an address: NFC, lower case, the domain in its Unicode form.
 
@@ -72,11 +67,12 @@ def _by_cached_domain(address: str) -> str | None:
     parts = _WORDS.match(address)
     if parts is None or len(address) > MAX_ADDRESS_BYTES or not is_normalized("NFC", parts[1]):
         return None
-    local, domain = parts[1], _checked_domain(parts[2])
-    if domain is None:
+    local, checked = parts[1], _checked_domain(parts[2])
+    if checked is None:
         return None
-    found = f"{local}@{domain.name}"
-    longest = max(_bytes(address), _bytes(found), _bytes(local) + 1 + domain.ascii_length)
+    domain, ascii_domain = checked
+    found = f"{local}@{domain}"
+    longest = max(_bytes(address), _bytes(found), _bytes(local) + 1 + len(ascii_domain))
     return found.lower() if longest <= MAX_ADDRESS_BYTES else None
 
 
@@ -86,12 +82,12 @@ def _bytes(text: str) -> int:
 
 
 @lru_cache(MAX_CACHED_DOMAINS)
-def _checked_domain(domain: str) -> _Domain | None:
+def _checked_domain(domain: str) -> tuple[str, str] | None:
     try:
         found = validate_email(f"a@{domain}", check_deliverability=False)
     except EmailNotValidError:
         return None
-    return _Domain(found.domain, len(found.ascii_domain))
+    return found.domain, found.ascii_domain
 
 
 def _by_library(address: str) -> str | InvalidAddress:

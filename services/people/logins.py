@@ -23,8 +23,9 @@ from core import clock
 from core.errors import DomainError
 from core.keyring import Keyring
 from core.refusals.access import LOGIN_PAUSED
+from core.refusals.people import PASSWORD_WRONG
 from models import LoginAttempts, User
-from services.people import accounts
+from services.people import email_addresses
 from services.people.passwords import PasswordCheck
 from storage.unit_of_work import UnitOfWork
 
@@ -49,7 +50,6 @@ ADDRESS_THROTTLE = LoginThrottle(50, timedelta(minutes=1))
 class Attempt:
     """An attempt to log in, and the counts that it is part of."""
 
-    email: str
     counted: tuple[tuple[bytes, LoginThrottle], ...]
     user_id: int | None = None
     password_hash: str | None = None
@@ -66,30 +66,26 @@ def begin(
     counted = _counted(keyring, email, client, known)
     for subject, throttle in counted:
         _count(uow, subject, throttle)
-    found = uow.session.execute(
-        select(User.id, User.password_hash).where(User.email == email)
-    ).one_or_none()
-    if found is None:
-        return Attempt(email, counted)
-    return Attempt(email, counted, found.id, found.password_hash)
+    person = uow.session.scalar(select(User).where(User.email == email))
+    if person is None:
+        return Attempt(counted)
+    return Attempt(counted, person.id, person.password_hash)
 
 
-def succeed(uow: UnitOfWork, attempt: Attempt, check: PasswordCheck) -> int | None:
-    """Log the person in: their id, or ``None`` if the password was changed meanwhile."""
-    assert attempt.user_id is not None
-    assert check.matches
-    kept = check.renewed or attempt.password_hash
+def succeed(uow: UnitOfWork, attempt: Attempt, check: PasswordCheck) -> User:
+    """The person who logs in; raises ``password.wrong`` if it was changed since the check."""
     statement = (
         update(User)
         .where(User.id == attempt.user_id, User.password_hash == attempt.password_hash)
-        .values(password_hash=kept, updated_at=User.updated_at)
-        .returning(User.id)
+        .values(password_hash=check.renewed or attempt.password_hash, updated_at=User.updated_at)
+        .returning(User)
         .execution_options(synchronize_session=False)
     )
-    user_id = uow.session.scalar(statement)
-    if user_id is not None:
-        clear(uow, attempt)
-    return user_id
+    person = uow.session.scalar(statement)
+    if person is None:
+        raise PASSWORD_WRONG()
+    clear(uow, attempt)
+    return person
 
 
 def clear(uow: UnitOfWork, attempt: Attempt) -> None:
@@ -111,7 +107,7 @@ def known_browser_token(keyring: Keyring, email: str) -> str:
 def _spelt(email: str) -> str:
     """One spelling of the typed text, which is counted even when it is no address."""
     try:
-        return accounts.normalise_email(email.strip())
+        return email_addresses.normalise(email.strip())
     except DomainError:
         return email.replace("\0", "").strip().lower()
 

@@ -1,8 +1,14 @@
-from functools import lru_cache
-
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from integrations.mail.port import Mail
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("services.people"),
+    autoescape=select_autoescape(["html"]),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 
 
 def render(
@@ -21,15 +27,4 @@ def render(
 
 
 def _render(name: str, values: dict[str, str]) -> str:
-    return _environment().get_template(name).render(values)
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("services.people"),
-        autoescape=select_autoescape(["html"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    return _TEMPLATES.get_template(name).render(values)

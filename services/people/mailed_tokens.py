@@ -6,7 +6,6 @@ Opening its page changes nothing until the person confirms, since mail scanners 
 """
 
 import secrets
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
@@ -15,6 +14,7 @@ from sqlalchemy import func, select, update
 from core.keyring import Keyring
 from core.refusals.people import LINK_INVALID, LINK_USED
 from models import MailedLink
+from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
 
 _PURPOSE = "mailed-link"
@@ -33,15 +33,6 @@ TOKEN_LIFETIMES = {
     Purpose.RESET_PASSWORD: timedelta(hours=1),
     Purpose.CHANGE_ADDRESS: timedelta(hours=1),
 }
-
-
-@dataclass(frozen=True)
-class MailedToken:
-    link_id: int
-    user_id: int | None
-    list_id: int | None
-    email: str | None
-    is_used: bool
 
 
 def make(
@@ -68,7 +59,7 @@ def make(
     return secret
 
 
-def read(uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str) -> MailedToken:
+def read(uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str) -> MailedLink:
     """The token behind a secret; changes nothing. Raises ``link.invalid``."""
     found = uow.session.scalar(
         select(MailedLink).where(
@@ -79,19 +70,12 @@ def read(uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str) -> Ma
     )
     if found is None:
         raise LINK_INVALID()
-    is_used = found.used_at is not None
-    return MailedToken(found.id, found.user_id, found.list_id, found.email, is_used=is_used)
+    return found
 
 
-def use(uow: UnitOfWork, opened: MailedToken) -> None:
+def use(uow: UnitOfWork, opened: MailedLink) -> None:
     """Use the token up; raises ``link.used`` when it was used before."""
-    statement = (
-        update(MailedLink)
-        .where(MailedLink.id == opened.link_id, MailedLink.used_at.is_(None))
-        .values(used_at=func.now())
-        .returning(MailedLink.id)
-    )
-    if uow.session.scalar(statement) is None:
+    if not note_once(uow, MailedLink.used_at, MailedLink.id == opened.id):
         raise LINK_USED()
 
 

@@ -5,35 +5,20 @@ imported takes over their own record, and no other person can. The password is t
 is opened, so no stranger can set one that the address's owner then confirms.
 """
 
-from dataclasses import dataclass
-
-from sqlalchemy import func, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import select
 
 from core.errors import DomainError
 from core.keyring import Keyring
-from core.refusals.people import (
-    ACCOUNT_LINK_INVALID,
-    ACCOUNT_LINK_USED,
-    PASSWORD_CHANGED,
-    USER_ADDRESS_TAKEN,
-)
+from core.refusals import people as refusals
 from models import MailedLink, User
 from services.access import sessions
 from services.people import account_mails, accounts, mailed_tokens
 from services.people.account_mails import MailKind
-from services.people.mailed_tokens import MailedToken, Purpose
+from services.people.mailed_tokens import Purpose
+from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
 
 MAX_USER_NAME_CHARACTERS = 200
-
-
-@dataclass(frozen=True)
-class AccountIdentity:
-    """The user of an account, and its address."""
-
-    user_id: int
-    email: str
 
 
 def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
@@ -43,14 +28,15 @@ def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     """
     opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
     person = accounts.find_by_email(uow, email)
-    if opened.is_used or (person is not None and person.password_hash is not None):
-        raise ACCOUNT_LINK_USED()
+    has_account = person is not None and person.password_hash is not None
+    if opened.used_at is not None or has_account:
+        raise refusals.ACCOUNT_LINK_USED()
     return email
 
 
 def register(
     uow: UnitOfWork, keyring: Keyring, secret: str, *, name: str, password_hash: str
-) -> AccountIdentity:
+) -> User:
     """Make the account, or set the password of a person who has none.
 
     Raises what ``read_registration`` raises.
@@ -59,11 +45,11 @@ def register(
     person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
     # A person who was just erased no longer has the address, which then needs a new link.
     if person.email != email or person.password_hash is not None:
-        raise ACCOUNT_LINK_USED()
+        raise refusals.ACCOUNT_LINK_USED()
     _use(uow, opened)
     person.password_hash = password_hash
     person.name = name.strip()[:MAX_USER_NAME_CHARACTERS] or person.name
-    return AccountIdentity(person.id, email)
+    return person
 
 
 def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
@@ -75,15 +61,15 @@ def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
     person = accounts.find_by_email(uow, email)
     if person is None or person.id != opened.user_id:
-        raise ACCOUNT_LINK_INVALID()
-    if opened.is_used:
-        raise ACCOUNT_LINK_USED()
+        raise refusals.ACCOUNT_LINK_INVALID()
+    if opened.used_at is not None:
+        raise refusals.ACCOUNT_LINK_USED()
     return email
 
 
 def reset(
     uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str, request_id: str | None
-) -> AccountIdentity:
+) -> User:
     """Set a new password, end all sessions, and mail a notice; raises what ``read_reset`` raises.
 
     The person's other links to a new password or a new address stop working.
@@ -92,10 +78,10 @@ def reset(
     assert opened.user_id is not None
     person = _lock_person(uow, opened.user_id)
     if person.email != email:
-        raise ACCOUNT_LINK_INVALID()
+        raise refusals.ACCOUNT_LINK_INVALID()
     _use(uow, opened)
     _set_password(uow, person, password_hash, request_id=request_id, but=None)
-    return AccountIdentity(person.id, email)
+    return person
 
 
 def change_password(
@@ -113,7 +99,7 @@ def change_password(
     """
     person = _lock_person(uow, user_id)
     if person.password_hash != expected:
-        raise PASSWORD_CHANGED()
+        raise refusals.PASSWORD_CHANGED()
     _set_password(uow, person, password_hash, request_id=request_id, but=session_id)
 
 
@@ -124,9 +110,9 @@ def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: in
     """
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != user_id:
-        raise ACCOUNT_LINK_INVALID()
-    if opened.is_used:
-        raise ACCOUNT_LINK_USED()
+        raise refusals.ACCOUNT_LINK_INVALID()
+    if opened.used_at is not None:
+        raise refusals.ACCOUNT_LINK_USED()
     return email
 
 
@@ -140,18 +126,13 @@ def change_address(
     """
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != user_id:
-        raise ACCOUNT_LINK_INVALID()
+        raise refusals.ACCOUNT_LINK_INVALID()
     person = _lock_person(uow, user_id)
     _use(uow, opened)
     old = person.email
-    _use_up(uow, person, Purpose.CHANGE_ADDRESS, Purpose.RESET_PASSWORD)
+    _use_up_links(uow, person)
     person.email = email
-    try:
-        uow.session.flush()
-    except IntegrityError as error:
-        if "uq_users_email" not in str(error.orig):
-            raise
-        raise USER_ADDRESS_TAKEN() from None
+    accounts.flush_address(uow, refusals.USER_ADDRESS_TAKEN())
     account_mails.enqueue_mail(
         uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
     )
@@ -160,12 +141,12 @@ def change_address(
 
 def _open(
     uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str
-) -> tuple[MailedToken, str]:
+) -> tuple[MailedLink, str]:
     # Links of accounts have refusals of their own, since they tell people something else.
     try:
         opened = mailed_tokens.read(uow, keyring, purpose, secret)
     except DomainError:
-        raise ACCOUNT_LINK_INVALID() from None
+        raise refusals.ACCOUNT_LINK_INVALID() from None
     assert opened.email is not None
     return opened, opened.email
 
@@ -174,7 +155,7 @@ def _lock_person(uow: UnitOfWork, user_id: int) -> User:
     query = select(User).where(User.id == user_id, User.erased_at.is_(None)).with_for_update()
     person = uow.session.scalar(query.execution_options(populate_existing=True))
     if person is None:
-        raise ACCOUNT_LINK_INVALID()
+        raise refusals.ACCOUNT_LINK_INVALID()
     return person
 
 
@@ -183,21 +164,19 @@ def _set_password(
 ) -> None:
     person.password_hash = password_hash
     sessions.end_all(uow, person.id, but=but)
-    _use_up(uow, person, Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS)
+    _use_up_links(uow, person)
     account_mails.enqueue_mail(
         uow, MailKind.PASSWORD_CHANGED, person.email, user_id=person.id, request_id=request_id
     )
 
 
-def _use_up(uow: UnitOfWork, person: User, *purposes: Purpose) -> None:
-    theirs = (MailedLink.user_id == person.id, MailedLink.purpose.in_(purposes))
-    uow.session.execute(
-        update(MailedLink).where(*theirs, MailedLink.used_at.is_(None)).values(used_at=func.now())
-    )
+def _use_up_links(uow: UnitOfWork, person: User) -> None:
+    changing = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS))
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, changing)
 
 
-def _use(uow: UnitOfWork, opened: MailedToken) -> None:
+def _use(uow: UnitOfWork, opened: MailedLink) -> None:
     try:
         mailed_tokens.use(uow, opened)
     except DomainError:
-        raise ACCOUNT_LINK_USED() from None
+        raise refusals.ACCOUNT_LINK_USED() from None

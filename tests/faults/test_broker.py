@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from devstack.supervisor.embedded.stack import Services
 from models import JobStatus
 from services.jobs import outbox
 from storage.broker import Broker
 from storage.resources import open_resources
+from tests.embedded import Services
 from tests.faults.conftest import frozen, pause, resume
 from tests.faults.size import sized
 from tests.faults.uploads import ready, upload

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from devstack.supervisor.embedded.stack import Services
 from devstack.supervisor.programs import answers
 from models import Job, JobStatus
 from services.jobs import records
+from tests.embedded import Services
 from tests.faults.conftest import Fleet, pause, resume
 from tests.faults.proxy import Proxy
 from tests.faults.size import sized

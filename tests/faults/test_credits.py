@@ -15,10 +15,10 @@ import httpx
 import pytest
 
 from core.errors import DomainError
-from devstack.supervisor.embedded.stack import Services, embedded_services
 from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.programs import answers
 from services.money.credits import ledger, verify
+from tests.embedded import Services, embedded_services
 from tests.faults.size import sized
 from tests.stack import Owner, Stack, eventually, open_stack
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 import pytest
 
 from core.ids import random_hash_id
-from devstack.supervisor.embedded.stack import Services
 from models import FINISHED
 from services.jobs.outbox import send
+from tests.embedded import Services
 from tests.faults.bulk import prepare, require_exact, succeeded, worker
 from tests.faults.conftest import kill_all, pause, resume
 from tests.faults.size import FULL, sized

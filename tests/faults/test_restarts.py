@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from devstack.supervisor.embedded.stack import Services
 from devstack.supervisor.programs import answers
+from tests.embedded import Services
 from tests.faults.size import sized
 from tests.faults.uploads import upload
 from tests.probe.bench import Bench

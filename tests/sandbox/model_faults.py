@@ -8,7 +8,12 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 from fastapi import Response
-from fastapi.responses import PlainTextResponse, RedirectResponse, StreamingResponse
+from fastapi.responses import (
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    StreamingResponse,
+)
 from starlette.types import Receive, Scope, Send
 
 from devstack.sandbox.llm.answer_text import instance
@@ -52,11 +57,17 @@ async def _empty(body: CompletionBody) -> Response:
 
 async def _length(body: CompletionBody) -> Response:
     answer = json.dumps(instance(body), ensure_ascii=False)
-    return completion(body, answer[: len(answer) // 2], finish_reason="length")
+    return _ended(completion(body, answer[: len(answer) // 2]), "length")
 
 
 async def _filtered(body: CompletionBody) -> Response:
-    return completion(body, "", finish_reason="content_filter")
+    return _ended(completion(body, ""), "content_filter")
+
+
+def _ended(reply: Response, reason: str) -> Response:
+    content = json.loads(bytes(reply.body))
+    content["choices"][0]["finish_reason"] = reason
+    return JSONResponse(content)
 
 
 class _Half(Response):
@@ -155,31 +166,34 @@ async def _obedient_shape(body: CompletionBody) -> Response:
 
 WITH_FAULTS: Behaviours = {
     **BEHAVIOURS,
-    "wrong-shape": ("JSON of another shape", _wrong_shape),
-    "no-json": ("prose alone", _no_json),
-    "too-long": ("right but for its length", _too_long),
-    "empty": ("nothing", _empty),
-    "length": ("half an answer: its limit was reached", _length),
-    "filtered": ("nothing: it was filtered", _filtered),
-    "cut": ("half a reply, then it hangs up", _cut),
-    "broken": ("a reply that is half a JSON document", _broken),
-    "page": ("a web page", _page),
-    "compressed": ("a reply under gzip, asked for or not", _compressed),
-    "huge": ("64 MB of blanks", _huge),
-    "trickle": ("a blank ten times a second, for a minute", _trickle),
-    "moment": ("the right answer after a moment", _moment),
-    "redirect": ("status 307", _redirect),
-    "400": ("status 400", status(400)),
-    "401": ("status 401", status(401)),
-    "404": ("status 404", status(404)),
-    "429-date": ("status 429, <code>Retry-After</code> with a date", status(429, _in_a_second)),
-    "429-long": ("status 429, <code>Retry-After: 120</code>", status(429, lambda: "120")),
-    "echo": ("status 500, with all it was sent in the message", _echo),
-    "502": ("status 502, not JSON", _garbled),
-    "503": ("status 503", status(503)),
-    "no-schema": ("refuses JSON schemas, else right", _no_schema),
-    "no-json-mode": ("refuses any <code>response_format</code>, else right", _no_json_mode),
-    "new-limit": ("refuses <code>max_tokens</code>, else right", _new_limit),
-    "too-much": ("status 400: the question is too long", _too_much),
-    "obedient-shape": ("does what it reads in the post: answers in another shape", _obedient_shape),
+    "sandbox-wrong-shape": ("JSON of another shape", _wrong_shape),
+    "sandbox-no-json": ("prose alone", _no_json),
+    "sandbox-too-long": ("right but for its length", _too_long),
+    "sandbox-empty": ("nothing", _empty),
+    "sandbox-length": ("half an answer: its limit was reached", _length),
+    "sandbox-filtered": ("nothing: it was filtered", _filtered),
+    "sandbox-cut": ("half a reply, then it hangs up", _cut),
+    "sandbox-broken": ("a reply that is half a JSON document", _broken),
+    "sandbox-page": ("a web page", _page),
+    "sandbox-compressed": ("a reply under gzip, asked for or not", _compressed),
+    "sandbox-huge": ("64 MB of blanks", _huge),
+    "sandbox-trickle": ("a blank ten times a second, for a minute", _trickle),
+    "sandbox-moment": ("the right answer after a moment", _moment),
+    "sandbox-redirect": ("status 307", _redirect),
+    "sandbox-400": ("status 400", status(400)),
+    "sandbox-401": ("status 401", status(401)),
+    "sandbox-404": ("status 404", status(404)),
+    "sandbox-429-date": ("status 429, Retry-After with a date", status(429, _in_a_second)),
+    "sandbox-429-long": ("status 429, Retry-After: 120", status(429, lambda: "120")),
+    "sandbox-echo": ("status 500, with all it was sent in the message", _echo),
+    "sandbox-502": ("status 502, not JSON", _garbled),
+    "sandbox-503": ("status 503", status(503)),
+    "sandbox-no-schema": ("refuses JSON schemas, else right", _no_schema),
+    "sandbox-no-json-mode": ("refuses any response_format, else right", _no_json_mode),
+    "sandbox-new-limit": ("refuses max_tokens, else right", _new_limit),
+    "sandbox-too-much": ("status 400: the question is too long", _too_much),
+    "sandbox-obedient-shape": (
+        "does what it reads in the post: answers in another shape",
+        _obedient_shape,
+    ),
 }

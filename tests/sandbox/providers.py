@@ -10,14 +10,26 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 
-from devstack.sandbox.llm import router as llm_router
-from devstack.sandbox.providers import PROVIDERS, SandboxProvider
-from devstack.sandbox.sandbox_settings import LLM_PREFIX, OPENVERSE_PREFIX, UNSPLASH_PREFIX
+from devstack.sandbox import challenges
+from devstack.sandbox.providers import PROVIDERS, STRIPE, SandboxProvider
+from devstack.sandbox.sandbox_settings import (
+    CHALLENGES_PREFIX,
+    LLM_PREFIX,
+    OPENVERSE_PREFIX,
+    STRIPE_PREFIX,
+    UNSPLASH_PREFIX,
+)
 from devstack.sandbox.stock_photos import openverse, unsplash
 from devstack.sandbox.stock_photos.faults import FAULTS, Faults
-from tests.sandbox.model_faults import WITH_FAULTS
+from tests.sandbox import model_runs
+from tests.sandbox.challenge_faults import FaultyChallenge
+from tests.sandbox.stripe_strictness import strict_router
 
-PHOTO_FAULTS: Faults = {**FAULTS, "list": lambda _: JSONResponse([])}
+PHOTO_FAULTS: Faults = {
+    **FAULTS,
+    "list": lambda _: JSONResponse([]),
+    "missing": lambda _: JSONResponse({"errors": ["Couldn't find Photo"]}, 404),
+}
 
 
 def _recorded(router: APIRouter) -> APIRouter:
@@ -43,8 +55,10 @@ def _recorded(router: APIRouter) -> APIRouter:
 
 
 _ROUTERS = {
-    LLM_PREFIX: llm_router.make_router(WITH_FAULTS),
+    CHALLENGES_PREFIX: challenges.make_router(lambda provider: FaultyChallenge(provider).verify),
+    LLM_PREFIX: model_runs.make_router(),
     UNSPLASH_PREFIX: _recorded(unsplash.make_router(PHOTO_FAULTS)),
+    STRIPE_PREFIX: strict_router(STRIPE),
     OPENVERSE_PREFIX: openverse.make_router(PHOTO_FAULTS),
 }
 

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 
-from devstack.sandbox.stripe.records import CheckoutSession, Dispute, Payment, Refund
+from devstack.sandbox.stripe.records import CheckoutSession, Dispute, Payment
 from devstack.sandbox.stripe.stripe_objects import (
     Object,
     charge_object,
@@ -39,12 +39,9 @@ class Account:
     def session(self, session_id: str) -> CheckoutSession | None:
         return self._sessions.get(session_id)
 
-    def payment(self, an_id: str) -> Payment | None:
-        """A payment, by its own id or its charge's."""
+    def payment(self, payment_id: str) -> Payment | None:
         payments = (each.payment for each in self._sessions.values())
-        return next(
-            (each for each in payments if each and an_id in (each.id, each.charge_id)), None
-        )
+        return next((each for each in payments if each and each.id == payment_id), None)
 
     # -- actions of the payer ----------------------------------------------------------------
 
@@ -86,39 +83,36 @@ class Account:
 
     # -- actions of the operator and the payer's bank ----------------------------------------
 
-    def refund(self, session: CheckoutSession, amount: int | None = None) -> Refund:
+    def refund(self, session: CheckoutSession, amount: int | None = None) -> None:
         payment = _paid(session)
         left = payment.amount - payment.refunded
-        refund = Refund(left if amount is None else amount)
-        _require(0 < refund.amount <= left, f"{left} are left to be given back.")
-        payment.refunds.append(refund)
+        given_back = left if amount is None else amount
+        _require(0 < given_back <= left, f"{left} are left to be given back.")
+        payment.refunded += given_back
         self._tell("charge.refunded", charge_object(payment), session.id)
-        return refund
 
     def dispute(
         self, session: CheckoutSession, amount: int | None = None, *, is_inquiry: bool = False
-    ) -> Dispute:
+    ) -> None:
         payment = _paid(session)
         _require(payment.open_dispute is None, "There is an open dispute already.")
         status = "warning_needs_response" if is_inquiry else "needs_response"
         dispute = Dispute(payment.amount if amount is None else amount, status)
         _require(0 < dispute.amount <= payment.amount, f"Only {payment.amount} were paid.")
         payment.disputes.append(dispute)
-        self._tell_of_dispute(session, payment, dispute, "created")
+        self._tell_of_dispute(session, dispute, "created")
         if not is_inquiry:
-            self._tell_of_dispute(session, payment, dispute, "funds_withdrawn")
-        return dispute
+            self._tell_of_dispute(session, dispute, "funds_withdrawn")
 
     def end_dispute(self, session: CheckoutSession, outcome: str) -> None:
-        payment = _paid(session)
-        dispute = payment.open_dispute
+        dispute = _paid(session).open_dispute
         if dispute is None:
             raise ActionNotPossible("There is no open dispute.")
         was_inquiry = dispute.status.startswith("warning_")
         dispute.status = "warning_closed" if was_inquiry else outcome
-        self._tell_of_dispute(session, payment, dispute, "closed")
+        self._tell_of_dispute(session, dispute, "closed")
         if dispute.status == "won":
-            self._tell_of_dispute(session, payment, dispute, "funds_reinstated")
+            self._tell_of_dispute(session, dispute, "funds_reinstated")
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -147,10 +141,9 @@ class Account:
     def _tell_of(self, session: CheckoutSession, kind: str) -> None:
         self._tell(kind, session_object(session), session.id)
 
-    def _tell_of_dispute(
-        self, session: CheckoutSession, payment: Payment, dispute: Dispute, what: str
-    ) -> None:
-        self._tell(f"charge.dispute.{what}", dispute_object(payment, dispute), session.id)
+    def _tell_of_dispute(self, session: CheckoutSession, dispute: Dispute, what: str) -> None:
+        shown = dispute_object(_paid(session), dispute)
+        self._tell(f"charge.dispute.{what}", shown, session.id)
 
 
 def _paid(session: CheckoutSession) -> Payment:

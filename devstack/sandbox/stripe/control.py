@@ -1,6 +1,5 @@
 """The operator's actions as JSON, for scripts."""
 
-from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, HTTPException
@@ -13,6 +12,7 @@ from devstack.sandbox.stripe.stripe_objects import Object
 from devstack.sandbox.stripe.webhook_sender import (
     DeliveryMode,
     DeliveryVariant,
+    SentEvent,
     WebhookSender,
 )
 
@@ -24,20 +24,11 @@ class ActionAmount(BaseModel):
     currency: str | None = None
 
 
-_PAYERS: dict[str, Callable[[Account, CheckoutSession], None]] = {
-    "pay": Account.pay,
-    "promise": Account.promise,
-    "settle": Account.settle,
-    "fall_through": Account.fall_through,
-    "decline": Account.decline,
-    "expire": Account.expire,
-}
-ACTIONS = frozenset({*_PAYERS, "alter", "refund", "dispute", "inquire", "win", "lose"})
-
-
 def act(account: Account, session: CheckoutSession, action: str, about: ActionAmount) -> None:
     """Do what the action says; raise ``ActionNotPossible`` where the checkout forbids it."""
     match action:
+        case "pay" | "promise" | "settle" | "fall_through" | "decline" | "expire":
+            getattr(account, action)(session)
         case "alter":
             session.amount = about.amount or session.amount
             session.currency = (about.currency or session.currency).lower()
@@ -48,7 +39,21 @@ def act(account: Account, session: CheckoutSession, action: str, about: ActionAm
         case "win" | "lose":
             account.end_dispute(session, {"win": "won", "lose": "lost"}[action])
         case _:
-            _PAYERS[action](account, session)
+            raise HTTPException(404, "There is no such action.")
+
+
+def session_named(account: Account, session_id: str) -> CheckoutSession:
+    found = account.session(session_id)
+    if found is None:
+        raise HTTPException(404, "There is no such checkout, or not any more.")
+    return found
+
+
+def event_named(sender: WebhookSender, event_id: str) -> SentEvent:
+    found = sender.find(event_id)
+    if found is None:
+        raise HTTPException(404, "There is no such event, or not any more.")
+    return found
 
 
 def make_router(account: Account, sender: WebhookSender, gateway: StripeGateway) -> APIRouter:
@@ -69,31 +74,22 @@ def make_router(account: Account, sender: WebhookSender, gateway: StripeGateway)
 
 
 def _add_sessions(router: APIRouter, account: Account) -> None:
-    def find(session_id: str) -> CheckoutSession:
-        found = account.session(session_id)
-        if found is None:
-            raise HTTPException(404, "There is no such checkout, or not any more.")
-        return found
-
     @router.get("/sessions")
     async def sessions() -> list[Object]:
         return [as_json(each) for each in account.newest_first()]
 
     @router.get("/sessions/{session_id}")
     async def session(session_id: str) -> Object:
-        return as_json(find(session_id))
+        return as_json(session_named(account, session_id))
 
     @router.post("/sessions/{session_id}/{action}")
-    async def make_happen(
-        session_id: str, action: str, about: ActionAmount | None = None
-    ) -> Object:
-        if action not in ACTIONS:
-            raise HTTPException(404, "There is no such action.")
+    async def do(session_id: str, action: str, about: ActionAmount | None = None) -> Object:
+        session = session_named(account, session_id)
         try:
-            act(account, find(session_id), action, about or ActionAmount())
+            act(account, session, action, about or ActionAmount())
         except ActionNotPossible as refusal:
             raise HTTPException(409, str(refusal)) from None
-        return as_json(find(session_id))
+        return as_json(session)
 
 
 def _add_events(router: APIRouter, sender: WebhookSender) -> None:
@@ -113,9 +109,7 @@ def _add_events(router: APIRouter, sender: WebhookSender) -> None:
 
     @router.post("/events/{event_id}/deliver")
     async def deliver(event_id: str, variant: DeliveryVariant | None = None) -> dict[str, Any]:
-        sent = sender.find(event_id)
-        if sent is None:
-            raise HTTPException(404, "There is no such event, or not any more.")
+        sent = event_named(sender, event_id)
         return {"attempts": await sender.deliver(sent, variant or DeliveryVariant())}
 
     @router.get("/mode")

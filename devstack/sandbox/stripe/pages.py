@@ -3,14 +3,14 @@
 import asyncio
 from decimal import Decimal
 from http import HTTPStatus
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Form, HTTPException
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from core.money import minor_digits
 from devstack.sandbox.stripe.account import Account, ActionNotPossible
-from devstack.sandbox.stripe.control import ACTIONS, ActionAmount, act
+from devstack.sandbox.stripe.control import ActionAmount, act, event_named, session_named
 from devstack.sandbox.stripe.records import CheckoutSession
 from devstack.sandbox.stripe.webhook_sender import DeliveryMode, DeliveryVariant, WebhookSender
 from devstack.sandbox.templates import render
@@ -22,63 +22,50 @@ _MAX_SHOWN_SESSIONS = 100
 _BACK = RedirectResponse("/stripe", HTTPStatus.SEE_OTHER)
 
 Text = Annotated[str, Form(max_length=200)]
-Times = Annotated[int, Form(ge=1, le=20)]
-Delay = Annotated[float, Form(ge=0, le=60)]
-Ticked = Annotated[bool, Form()]
-Signature = Annotated[Literal["good", "wrong", "missing", "old", "rolled"], Form()]
 
 
 def make_router(account: Account, sender: WebhookSender) -> APIRouter:
     """The operator's page is at the path where the router is mounted."""
     router = APIRouter()
-    _add_payers_page(router, account)
-    _add_operators_page(router, account, sender)
-    return router
 
-
-def _add_payers_page(router: APIRouter, account: Account) -> None:
     @router.get("/pay/{session_id}", response_class=HTMLResponse)
     async def show(session_id: str) -> Response:
-        return _payers_page(_find(account, session_id))
+        return _payers_page(session_named(account, session_id))
 
     @router.post("/pay/{session_id}")
     async def choose(session_id: str, choice: Text) -> Response:
-        session = _find(account, session_id)
+        session = session_named(account, session_id)
         try:
             return _chosen(account, session, choice)
         except ActionNotPossible as refusal:
             return _payers_page(session, str(refusal), HTTPStatus.CONFLICT)
 
-
-def _add_operators_page(router: APIRouter, account: Account, sender: WebhookSender) -> None:
     @router.get("", response_class=HTMLResponse)
     async def overview() -> Response:
         return _operators_page(account, sender)
 
     @router.post("/sessions/{session_id}")
     async def change(session_id: str, action: Text, amount: Text = "") -> Response:
-        session = _find(account, session_id)
-        if action not in ACTIONS:
-            raise HTTPException(400, "There is no such action.")
+        session = session_named(account, session_id)
         try:
             act(account, session, action, ActionAmount(amount=_minor(amount, session.currency)))
         except ActionNotPossible as refusal:
             return _operators_page(account, sender, str(refusal))
         return _BACK
 
+    _add_events(router, sender)
+    return router
+
+
+def _add_events(router: APIRouter, sender: WebhookSender) -> None:
     @router.post("/events/{event_id}")
-    async def deliver(event_id: str, signature: Signature = "good", times: Times = 1) -> Response:
-        sent = sender.find(event_id)
-        if sent is None:
-            raise HTTPException(404, "There is no such event, or not any more.")
-        await sender.deliver(sent, DeliveryVariant(times=times, signature=signature))
+    async def deliver(event_id: str, variant: Annotated[DeliveryVariant, Form()]) -> Response:
+        await sender.deliver(event_named(sender, event_id), variant)
         return _BACK
 
     @router.post("/mode")
-    async def set_mode(
-        times: Times = 1, delay: Delay = 0.0, shuffle: Ticked = False, hold: Ticked = False
-    ) -> Response:
-        sender.mode = DeliveryMode(times=times, delay=delay, shuffle=shuffle, hold=hold)
+    async def set_mode(mode: Annotated[DeliveryMode, Form()]) -> Response:
+        sender.mode = mode
         return _BACK
 
     @router.post("/release")
@@ -87,17 +74,11 @@ def _add_operators_page(router: APIRouter, account: Account, sender: WebhookSend
         return _BACK
 
 
-def _find(account: Account, session_id: str) -> CheckoutSession:
-    found = account.session(session_id)
-    if found is None:
-        raise HTTPException(404, "There is no such checkout, or not any more.")
-    return found
-
-
 def _chosen(account: Account, session: CheckoutSession, choice: str) -> Response:
+    url = session.success_url
     match choice:
         case "cancel":
-            return _sent_back(session, session.cancel_url or session.success_url)
+            url = session.cancel_url or url
         case "decline":
             account.decline(session)
             return _payers_page(session, "The card was declined. Nothing was paid. Try another.")
@@ -108,22 +89,13 @@ def _chosen(account: Account, session: CheckoutSession, choice: str) -> Response
             account.pay(session)
         case "debit" | "debit_fails":
             account.promise(session)
-            _end_debit_later(account, session, comes=choice == "debit")
+            end = account.settle if choice == "debit" else account.fall_through
+            # The operator may have settled it before.
+            asyncio.get_running_loop().call_later(
+                DEBIT_SECONDS, lambda: end(session) if session.is_promised else None
+            )
         case _:
             raise HTTPException(400, "There is no such action.")
-    return _sent_back(session, session.success_url)
-
-
-def _end_debit_later(account: Account, session: CheckoutSession, *, comes: bool) -> None:
-    def end() -> None:
-        # The operator may have settled it before.
-        if session.is_promised:
-            (account.settle if comes else account.fall_through)(session)
-
-    asyncio.get_running_loop().call_later(DEBIT_SECONDS, end)
-
-
-def _sent_back(session: CheckoutSession, url: str) -> Response:
     url = url.replace("{CHECKOUT_SESSION_ID}", session.id)
     return RedirectResponse(url, HTTPStatus.SEE_OTHER)
 

@@ -14,13 +14,6 @@ def now() -> int:
 
 
 @dataclass
-class Refund:
-    amount: int
-    id: str = field(default_factory=lambda: new_id("re"))
-    created: int = field(default_factory=now)
-
-
-@dataclass
 class Dispute:
     amount: int
     status: str
@@ -45,16 +38,12 @@ class Payment:
     charge_id: str = field(default_factory=lambda: new_id("ch"))
     created: int = field(default_factory=now)
     was_declined: bool = False
-    refunds: list[Refund] = field(default_factory=list)
+    refunded: int = 0
     disputes: list[Dispute] = field(default_factory=list)
 
     @property
     def is_paid(self) -> bool:
         return self.status == "succeeded"
-
-    @property
-    def refunded(self) -> int:
-        return sum(each.amount for each in self.refunds)
 
     @property
     def open_dispute(self) -> Dispute | None:

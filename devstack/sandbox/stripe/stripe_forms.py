@@ -16,25 +16,18 @@ def decode(encoded: str) -> Params:
     """``a[0][b]=1`` as ``{"a": [{"b": "1"}]}``; all values are text."""
     given: Params = {}
     for name, value in parse_qsl(encoded, keep_blank_values=True, max_num_fields=_MAX_FIELDS):
-        _put(given, _path(name), value)
+        found = _NAME.match(name)
+        if found is None:
+            raise StripeProblem(f"Invalid name of a parameter: {name}", param=name)
+        *above, last = [found[1], *re.findall(r"\[([^\[\]]*)\]", found[2])]
+        into = given
+        for each in above:
+            into = into.setdefault(each, {})
+            if not isinstance(into, dict):
+                raise StripeProblem("A parameter is both a value and an object.", param=found[1])
+        # `expand[]=a&expand[]=b` names no places, so they are numbered.
+        into[last or str(len(into))] = value
     return {name: _listed(value) for name, value in given.items()}
-
-
-def _path(name: str) -> list[str]:
-    found = _NAME.match(name)
-    if found is None:
-        raise StripeProblem(f"Invalid name of a parameter: {name}", param=name)
-    return [found[1], *re.findall(r"\[([^\[\]]*)\]", found[2])]
-
-
-def _put(into: Params, path: list[str], value: str) -> None:
-    *above, last = path
-    for each in above:
-        into = into.setdefault(each, {})
-        if not isinstance(into, dict):
-            raise StripeProblem("A parameter is both a value and an object.", param=path[0])
-    # `expand[]=a&expand[]=b` names no places, so they are numbered.
-    into[last or str(len(into))] = value
 
 
 def _listed(value: Any) -> Any:

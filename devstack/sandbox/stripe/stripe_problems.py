@@ -10,19 +10,13 @@ class StripeProblem(Exception):
         *,
         status: int = HTTPStatus.BAD_REQUEST,
         kind: str = "invalid_request_error",
-        code: str | None = None,
-        param: str | None = None,
+        **more: str | None,
     ) -> None:
         super().__init__(message)
         self.status = status
-        fields = {"type": kind, "code": code, "param": param, "message": message}
-        self.body = {"error": {name: value for name, value in fields.items() if value is not None}}
+        self.body = {"error": {"type": kind, "message": message, **more}}
 
 
 def missing(what: str, given: str, param: str = "id") -> StripeProblem:
-    return StripeProblem(
-        f"No such {what}: '{given}'",
-        status=HTTPStatus.NOT_FOUND,
-        code="resource_missing",
-        param=param,
-    )
+    message, code = f"No such {what}: '{given}'", "resource_missing"
+    return StripeProblem(message, status=HTTPStatus.NOT_FOUND, code=code, param=param)

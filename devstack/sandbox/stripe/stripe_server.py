@@ -19,10 +19,7 @@ class StripeServer:
     def router(self) -> APIRouter:
         """All routes, for mounting at ``/stripe``."""
         router = pages.make_router(self.account, self.sender)
-        router.include_router(
-            stripe_api.make_router(
-                self.gateway, stripe_api.StripeOperations(self.account, self.sender)
-            )
-        )
+        operations = stripe_api.StripeOperations(self.account)
+        router.include_router(stripe_api.make_router(self.gateway, operations))
         router.include_router(control.make_router(self.account, self.sender, self.gateway))
         return router

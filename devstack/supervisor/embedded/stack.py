@@ -1,29 +1,20 @@
-"""The three services that Pressroom stands on, embedded: Postgres, Valkey and S3.
+"""The three services that Pressroom stands on, embedded: Postgres, Valkey and S3."""
 
-Tests use `embedded_services` alone; the supervisor runs the same programs among its others.
-"""
-
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from devstack.supervisor.embedded.postgres import Postgres
 from devstack.supervisor.embedded.s3 import S3, pick_ports
 from devstack.supervisor.embedded.valkey import Valkey
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home.home_folder import MAX_STOP_SECONDS, Home, Lock
-from devstack.supervisor.home.secrets_file import Secrets, load_or_create
-from devstack.supervisor.processes.group import Group
+from devstack.supervisor.home.secrets_file import Secrets
 from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.processes.program import Program
-from devstack.supervisor.processes.watcher_client import Watcher
 
 BUCKET = "pressroom"
 SERVICE_STAGE = ("s3", "valkey", "postgres")
-
-_MAX_START_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -89,43 +80,6 @@ def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True)
-class Services:
-    """Running services.
-
-    Attributes:
-        environment: the PRESSROOM_ settings with which a program of ours reaches them.
-    """
-
-    environment: dict[str, str]
-    group: Group
-
-    @property
-    def pids(self) -> dict[str, int]:
-        return self.group.pids
-
-    def restart(self, name: str) -> None:
-        """Kill `postgres`, `valkey` or `s3` outright and return when it works again."""
-        self.group[name].kill()
-        while self.group[name].is_usable:
-            self.group.tick()
-            time.sleep(0.01)
-        await_ready(self.group)
-
-
-def await_ready(group: Group, timeout: float = _MAX_START_SECONDS) -> None:
-    """Tick until every child is ready; raise StackError with the log's end when one can't be."""
-    deadline = time.monotonic() + timeout
-    while True:
-        group.tick()
-        if group.is_ready:
-            return
-        group.check_start()
-        if time.monotonic() > deadline:
-            raise StackError(f"Not ready after {timeout:.0f} s: {group.not_ready()}.")
-        time.sleep(0.02)
-
-
 @contextmanager
 def services_lock(home: Home, say: Callable[[str], None] = lambda _: None) -> Iterator[Lock]:
     """Hold the lock that the servers inherit; wait until the servers of a killed run have ended."""
@@ -137,31 +91,5 @@ def services_lock(home: Home, say: Callable[[str], None] = lambda _: None) -> It
                 f"Servers of an earlier run still use {home.path}. "
                 f"`fuser {home.services_lock}` shows which processes to end."
             )
-    try:
+    with closing(lock):
         yield lock
-    finally:
-        lock.release()
-
-
-@contextmanager
-def embedded_services(home: Path) -> Iterator[Services]:
-    """Run Postgres, Valkey and S3 in a directory, whatever the user's settings name.
-
-    Call it from the main thread: Linux ends the servers when the thread that started them ends.
-    """
-    place = Home(home.resolve())
-    place.create()
-    secrets = load_or_create(place)
-    with services_lock(place) as lock:
-        picker = PortPicker(place.ports_file)
-        embedded = embed(place, secrets, picker, lock)
-        picker.keep()
-        settings = common_settings(secrets, api_url="http://127.0.0.1:8000")
-        watcher = Watcher(keep_open=(lock.descriptor,))
-        group = Group(embedded.programs, watcher, say=lambda _: None)
-        try:
-            await_ready(group)
-            yield Services({**settings, **embedded.environment}, group)
-        finally:
-            group.stop([SERVICE_STAGE])
-            watcher.close()

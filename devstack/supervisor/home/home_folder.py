@@ -95,10 +95,8 @@ class Lock:
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, text.encode(), 0)
 
-    def release(self) -> None:
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+    def close(self) -> None:
+        os.close(self.descriptor)
 
 
 def _locked(descriptor: int) -> bool:

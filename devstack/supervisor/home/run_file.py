@@ -5,7 +5,6 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from devstack.supervisor.home.home_folder import Home
-from devstack.supervisor.home.private_files import write_private
 
 
 class S3Login(BaseModel):
@@ -46,17 +45,9 @@ class Run(BaseModel):
         return Home(self.home).sample_photo
 
 
-def write(home: Home, run: Run) -> None:
-    write_private(home.run_file, run.model_dump_json(indent=2) + "\n")
-
-
 def read(home: Home) -> Run | None:
     """The run that the file describes; None without a file, or with the file of another release."""
     try:
         return Run.model_validate_json(home.run_file.read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
-
-
-def remove(home: Home) -> None:
-    home.run_file.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.processes.program import Program
-from devstack.supervisor.processes.supervised_child import Child, ChildState
+from devstack.supervisor.processes.supervised_child import Child
 from devstack.supervisor.processes.watcher_client import Watcher
 
 _MAX_START_ATTEMPTS = 3
@@ -44,7 +44,8 @@ class Group:
         for child in self.children:
             failures = child.failures
             child.notice_end()
-            if self._is_due(child):
+            needed = (self._by_name.get(name) for name in child.program.needs)
+            if child.is_due and all(each is None or each.is_usable for each in needed):
                 child.start()
             if child.failures > failures:
                 delay = max(child.start_again_at - time.monotonic(), 0)
@@ -75,27 +76,14 @@ class Group:
             stopping = [self._by_name[name] for name in names if name in self._by_name]
             for child in stopping:
                 child.send_stop()
-            self._await_stop(stopping, is_hurried)
-
-    def _await_stop(self, stopping: list[Child], is_hurried: Callable[[], bool]) -> None:
-        began = time.monotonic()
-        hurried_at: float | None = None
-        left = stopping
-        while left := [child for child in left if not child.notice_stopped()]:
-            now = time.monotonic()
-            if hurried_at is None and is_hurried():
-                hurried_at = now
-            for child in left:
-                hurried = hurried_at is not None and now - hurried_at > _HURRIED_GRACE_SECONDS
-                if hurried or now - began > child.program.grace:
-                    child.kill()
-            time.sleep(0.02)
-
-    def _is_due(self, child: Child) -> bool:
-        if child.state is ChildState.RESTARTING:
-            if time.monotonic() < child.start_again_at:
-                return False
-        elif child.state is not ChildState.WAITING:
-            return False
-        needed = (self._by_name.get(name) for name in child.program.needs)
-        return all(each is None or each.is_usable for each in needed)
+            began = time.monotonic()
+            hurried_at: float | None = None
+            while stopping := [child for child in stopping if not child.notice_stopped()]:
+                now = time.monotonic()
+                if hurried_at is None and is_hurried():
+                    hurried_at = now
+                is_hurry_over = hurried_at is not None and now - hurried_at > _HURRIED_GRACE_SECONDS
+                for child in stopping:
+                    if is_hurry_over or now - began > child.program.grace:
+                        child.kill()
+                time.sleep(0.02)

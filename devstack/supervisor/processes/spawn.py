@@ -5,10 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from devstack.supervisor.home.environment import cleaned
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.watcher_client import Watcher
 
@@ -34,10 +35,11 @@ def _tie(stop_signal: int, watcher: Watcher | None = None) -> Callable[[], None]
     return tie_to_parent
 
 
-def _identity(run_as: tuple[int, int] | None) -> dict[str, Any]:
-    if run_as is None:
-        return {}
-    return {"user": run_as[0], "group": run_as[1], "extra_groups": []}
+def _options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict[str, Any]:
+    user, group = run_as or (None, None)
+    extra_groups = None if run_as is None else []
+    own = {"user": user, "group": group, "extra_groups": extra_groups}
+    return {"start_new_session": True, "pass_fds": keep_open, **own}
 
 
 def spawn(program: Program, watcher: Watcher) -> subprocess.Popen[bytes]:
@@ -55,11 +57,9 @@ def spawn(program: Program, watcher: Watcher) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             env=dict(program.environment),
-            start_new_session=True,
-            pass_fds=program.keep_open,
             preexec_fn=_tie(stop_signal, watcher),  # noqa: PLW1509
             cwd=program.directory,
-            **_identity(program.run_as),
+            **_options(program.run_as, program.keep_open),
         )
     watcher.remember(process.pid, stop_signal)
     if process.stdin is not None:
@@ -70,11 +70,7 @@ def spawn(program: Program, watcher: Watcher) -> subprocess.Popen[bytes]:
 
 
 def run_to_end(
-    argv: Sequence[str],
-    *,
-    environment: Mapping[str, str],
-    run_as: tuple[int, int] | None = None,
-    keep_open: tuple[int, ...] = (),
+    argv: Sequence[str], run_as: tuple[int, int] | None, keep_open: tuple[int, ...]
 ) -> subprocess.CompletedProcess[str]:
     """Run a short program that must not outlive us either, and return what it wrote."""
     return subprocess.run(  # noqa: S603 - we compose the command lines ourselves
@@ -84,9 +80,7 @@ def run_to_end(
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        env=dict(environment),
-        start_new_session=True,
-        pass_fds=keep_open,
+        env=cleaned(),
         preexec_fn=_tie(signal.SIGKILL),
-        **_identity(run_as),
+        **_options(run_as, keep_open),
     )

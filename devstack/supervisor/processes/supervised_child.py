@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from devstack.supervisor.errors import StackError
@@ -58,6 +59,12 @@ class Child:
     def is_usable(self) -> bool:
         return self.state in (ChildState.READY, ChildState.DONE)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it waits for its first start, or for its next one and the pause is over."""
+        is_waiting = self.state in (ChildState.WAITING, ChildState.RESTARTING)
+        return is_waiting and time.monotonic() >= self.start_again_at
+
     def start(self) -> None:
         """Start it. A start that fails counts as an end: it is tried again after a pause."""
         self.started_at = time.monotonic()
@@ -110,7 +117,9 @@ class Child:
         """Forget an ended process, and end what it left behind in its group."""
         assert self.process is not None
         pid, code = self.process.pid, self.process.returncode
-        end_group(pid)
+        # What is left of its process group. macOS refuses this where only zombies are left.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
         self.watcher.forget(pid)
         self.process = None
         self.last_end = describe_end(code)
@@ -136,12 +145,3 @@ def describe_end(code: int) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
-
-
-def end_group(pid: int) -> None:
-    """Kill what is left of a process group whose leader has ended."""
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        # Nothing is left, or only zombies, which macOS answers with a refusal.
-        return

@@ -1,7 +1,6 @@
 """Reads a language model's answer: JSON, alone or in the midst of prose."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 from services.composer.post import MetadataField, PostMetadata
@@ -20,8 +19,8 @@ def metadata(text: str, wanted: frozenset[MetadataField]) -> PostMetadata:
     """The wanted keys of the answer's object; all other keys and text are left out."""
     answer = _object_with(text, {part.value for part in wanted})
     return PostMetadata(
-        slug=_text(answer, "slug") if MetadataField.SLUG in wanted else None,
-        summary=_text(answer, "summary") if MetadataField.SUMMARY in wanted else None,
+        slug=_text(answer["slug"], "slug") if MetadataField.SLUG in wanted else None,
+        summary=_text(answer["summary"], "summary") if MetadataField.SUMMARY in wanted else None,
         tags=_texts(answer, "tags") if MetadataField.TAGS in wanted else None,
     )
 
@@ -31,44 +30,35 @@ def tweets(text: str) -> tuple[str, ...]:
 
 
 def part(text: str) -> str:
-    return _text(_object_with(text, {"summary"}), "summary")
+    return _text(_object_with(text, {"summary"})["summary"], "summary")
 
 
 def _object_with(text: str, names: set[str]) -> dict[str, Any]:
-    for found in _objects(text):
-        if names <= found.keys():
-            return found
-    raise UnreadableAnswer(f"The answer is no JSON object with {', '.join(sorted(names))}.")
-
-
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    decoder = json.JSONDecoder()
+    found: dict[str, Any]
     at = text.find("{")
     for _ in range(_MAX_JSON_CANDIDATES):
         if at < 0:
-            return
+            break
         try:
-            found, at = decoder.raw_decode(text, at)
+            found, at = json.JSONDecoder().raw_decode(text, at)
         except (ValueError, RecursionError):
             at += 1
         else:
-            yield found
+            if names <= found.keys():
+                return found
         at = text.find("{", at)
-
-
-def _text(answer: dict[str, Any], name: str) -> str:
-    return _plain(answer[name], name)
+    raise UnreadableAnswer(f"The answer is no JSON object with {', '.join(sorted(names))}.")
 
 
 def _texts(answer: dict[str, Any], name: str) -> tuple[str, ...]:
     listed = answer[name]
     if not isinstance(listed, list):
         raise UnreadableAnswer(f"{name} is no list of texts.")
-    texts = (_plain(each, f"an item of {name}") for each in listed[:_MAX_ANSWER_TEXTS])
+    texts = (_text(each, f"an item of {name}") for each in listed[:_MAX_ANSWER_TEXTS])
     return tuple(filter(None, texts))
 
 
-def _plain(value: object, name: str) -> str:
+def _text(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise UnreadableAnswer(f"{name} is no text.")
     return visible_line(value[:_MAX_ANSWER_TEXT_CHARACTERS])

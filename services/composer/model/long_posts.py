@@ -16,22 +16,22 @@ def material(plain: PlainPost, llm: LanguageModel, budget: TimeBudget) -> str:
     """The material of a question about the post; raises what the port raises."""
     room = llm.context_tokens - prompts.MAX_ANSWER_TOKENS
     room -= prompts.OVERHEAD_TOKENS + prompts.REPAIR_TOKENS
-    head = _head(plain)
+    title = token_estimates.truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)
+    headings = token_estimates.truncate_to_tokens("\n".join(plain.headings), _MAX_HEADING_TOKENS)
+    head = (f"Title: {title}\n\n" if title else "") + (f"{headings}\n\n" if headings else "")
     body = "\n\n".join(plain.paragraphs)
     left = room - token_estimates.estimate(head)
     if token_estimates.estimate(body) <= left:
         return f"{head}{body}"
-    parts = _chosen(list(_parts(plain, room)))
+    parts = list(_parts(plain, room))
+    if len(parts) > _MAX_PARTS:
+        # Of very many parts the first, the last, and some evenly between.
+        step = (len(parts) - 1) / (_MAX_PARTS - 1)
+        parts = [parts[round(number * step)] for number in range(_MAX_PARTS)]
     condensed = [_condensed(part, llm, budget) for part in parts]
     return head + "\n\n".join(
         token_estimates.truncate_to_tokens(each, left // len(parts) - 2) for each in condensed
     )
-
-
-def _head(plain: PlainPost) -> str:
-    title = token_estimates.truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)
-    headings = token_estimates.truncate_to_tokens("\n".join(plain.headings), _MAX_HEADING_TOKENS)
-    return "".join(f"{each}\n\n" for each in (f"Title: {title}" if title else "", headings) if each)
 
 
 def _parts(plain: PlainPost, room: int) -> Iterator[str]:
@@ -48,14 +48,6 @@ def _parts(plain: PlainPost, room: int) -> Iterator[str]:
             size += more
     if gathered:
         yield "\n\n".join(gathered)
-
-
-def _chosen(parts: list[str]) -> list[str]:
-    """All parts; of very many the first, the last, and some evenly between."""
-    if len(parts) <= _MAX_PARTS:
-        return parts
-    step = (len(parts) - 1) / (_MAX_PARTS - 1)
-    return [parts[round(number * step)] for number in range(_MAX_PARTS)]
 
 
 def _condensed(part: str, llm: LanguageModel, budget: TimeBudget) -> str:

@@ -118,7 +118,6 @@ def _asked(
 def _mended(plain: PlainPost, written: PostMetadata) -> PostMetadata:
     slug, summary, tags = written.slug, written.summary, written.tags
     own = partial(rules.remove_foreign, plain)
-
     return PostMetadata(
         slug=None if slug is None else rules.fit_slug(own(slug), plain.content_hash),
         summary=None if summary is None else rules.fit_summary(own(summary)),

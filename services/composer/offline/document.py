@@ -51,7 +51,13 @@ def document_of(plain: PlainPost) -> Document:
         for index, text in enumerate(sentences_of(paragraph, language))
     ]
     kept = [
-        Sentence(text, tuple(tokenize(text)), paragraph, opens, _is_whole(text))
+        Sentence(
+            text,
+            tuple(tokenize(text)),
+            paragraph,
+            opens,
+            whole=bool(_ENDS_WHOLE.search(text[-4:])) and "://" not in text,
+        )
         for text, paragraph, opens in _fairly(found, _MAX_SENTENCES, _FIRST_SENTENCES)
     ]
     return Document(
@@ -77,7 +83,3 @@ def _fairly(items: list[Item], max_items: int, first: int) -> list[Item]:
         return items
     rest, room = items[first:], max_items - first
     return items[:first] + [rest[i * len(rest) // room] for i in range(room)]
-
-
-def _is_whole(text: str) -> bool:
-    return bool(_ENDS_WHOLE.search(text[-4:])) and "://" not in text

@@ -27,7 +27,14 @@ _ONE_AT_A_TIME = Lock()
 
 def language_of(plain: PlainPost) -> str:
     """An ISO 639-1 code; `en` where nothing decides."""
-    text = _sample(plain)
+    pieces: list[str] = []
+    room = _MAX_SAMPLE_CHARACTERS
+    for part in (*plain.paragraphs, *plain.headings, plain.title):
+        pieces.append(part[:room])
+        room -= len(part)
+        if room <= 0:
+            break
+    text = "\n".join(pieces)
     looked_at = text[:_MAX_SCRIPT_SAMPLE_CHARACTERS]
     letters = len(_LETTER.findall(looked_at))
     for language, script, share in _SCRIPTS:
@@ -40,14 +47,3 @@ def language_of(plain: PlainPost) -> str:
         from py3langid import classify
 
         return str(classify(text)[0])
-
-
-def _sample(plain: PlainPost) -> str:
-    pieces: list[str] = []
-    room = _MAX_SAMPLE_CHARACTERS
-    for text in (*plain.paragraphs, *plain.headings, plain.title):
-        pieces.append(text[:room])
-        room -= len(text)
-        if room <= 0:
-            break
-    return "\n".join(pieces)

@@ -35,13 +35,22 @@ def scores_of(document: Document) -> list[float]:
         return []
     import numpy as np
 
-    ranks = _centrality(_similarity(document.sentences))
+    similar = _similarity(document.sentences)
+    size = len(similar)
+    sums = similar.sum(axis=1, keepdims=True)
+    steps = np.divide(similar, sums, out=np.full_like(similar, 1.0 / size), where=sums > 0)
+    ranks = np.full(size, 1.0 / size)
+    for _ in range(_ROUNDS):
+        ranks = (1 - _DAMPING) / size + _DAMPING * (ranks @ steps)
     central = (ranks / max(float(np.max(ranks)), 1e-9)).tolist()
     title = {word.key for word in document.title if word.key}
-    return [
-        (central[index] + _features(sentence, index, title)) * _fitness(sentence)
-        for index, sentence in enumerate(document.sentences)
-    ]
+    scores = []
+    for index, sentence in enumerate(document.sentences):
+        early = _OF_POSITION * _HALF_AFTER / (_HALF_AFTER + index)
+        shared = len(title & sentence.keys()) / len(title) if title else 0.0
+        features = early + _OF_TITLE * shared + _OF_OPENING * sentence.opens
+        scores.append((central[index] + features) * _fitness(sentence))
+    return scores
 
 
 def best_first(scores: Sequence[float]) -> list[int]:
@@ -52,12 +61,6 @@ def are_similar(one: Sentence, other: Sentence) -> bool:
     """Whether most words of the shorter sentence are in the other."""
     mine, theirs = one.keys(), other.keys()
     return len(mine & theirs) > _ALIKE * max(1, min(len(mine), len(theirs)))
-
-
-def _features(sentence: Sentence, index: int, title: set[str]) -> float:
-    early = _OF_POSITION * _HALF_AFTER / (_HALF_AFTER + index)
-    shared = len(title & sentence.keys()) / len(title) if title else 0.0
-    return early + _OF_TITLE * shared + _OF_OPENING * sentence.opens
 
 
 def _fitness(sentence: Sentence) -> float:
@@ -98,15 +101,3 @@ def _similarity(sentences: tuple[Sentence, ...]) -> "Matrix":
     similar /= np.outer(norms, norms)
     np.fill_diagonal(similar, 0.0)
     return similar
-
-
-def _centrality(similar: "Matrix") -> "Matrix":
-    import numpy as np
-
-    size = len(similar)
-    sums = similar.sum(axis=1, keepdims=True)
-    steps = np.divide(similar, sums, out=np.full_like(similar, 1.0 / size), where=sums > 0)
-    rank = np.full(size, 1.0 / size)
-    for _ in range(_ROUNDS):
-        rank = (1 - _DAMPING) / size + _DAMPING * (rank @ steps)
-    return rank

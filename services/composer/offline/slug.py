@@ -24,15 +24,17 @@ def slug_of(plain: PlainPost, document: Document, content_hash: str) -> str:
     nameless = fit_slug("", content_hash)
     for text in (plain.title, *plain.headings[:10], *plain.paragraphs[:10]):
         spelled = _spelled(text[:_MAX_SLUG_SOURCE_CHARACTERS], document.language)
-        slug = fit_slug(spelled, content_hash)
-        if slug != nameless:
+        if (slug := fit_slug(spelled, content_hash)) != nameless:
             return slug
     return nameless
 
 
 def _spelled(text: str, language: str) -> str:
     if language == "zh":
-        return _pinyin(text)
+        from pypinyin import lazy_pinyin
+        from rjieba import cut
+
+        return "-".join("".join(lazy_pinyin(word)) for word in cut(text))
     if language == "ja":
         return _GLIDE.sub(_contracted, japanese_readings(text)) or text
     return text.translate(_SPELLED[language]) if language in _SPELLED else text
@@ -41,10 +43,3 @@ def _spelled(text: str, language: str) -> str:
 def _contracted(match: re.Match[str]) -> str:
     onset = _ONSETS.get(match[1]) or f"{transliterate(match[1])[0]}y"
     return onset + _VOWELS[match[2]]
-
-
-def _pinyin(text: str) -> str:
-    from pypinyin import lazy_pinyin
-    from rjieba import cut
-
-    return "-".join("".join(lazy_pinyin(word)) for word in cut(text))

@@ -54,9 +54,13 @@ def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
     tags = fit_tags(islice(shown, _MAX_CANDIDATES))[:_WANTED]
     if len(tags) >= MIN_TAGS:
         return tags
+    # Posts of few words: the longest ones first, whatever they are.
+    texts = (plain.title, *plain.paragraphs[:50], *plain.headings[:50])
+    words = {word for text in texts for word in words_of(text[:2000])}
+    longest = sorted(words, key=lambda word: (not word[0].isalpha(), -min(len(word), 20), word))
     # A long post that begins with few words may have enough of them further on.
     further = sorted(content_words(plain, MIN_TAGS))
-    return fit_tags((*tags, *_any_words(plain), *further))[: max(len(tags), MIN_TAGS)]
+    return fit_tags((*tags, *longest, *further))[: max(len(tags), MIN_TAGS)]
 
 
 def _phrases(document: Document) -> dict[FoldedPhrase, _Found]:
@@ -84,9 +88,7 @@ def _add(
     number: int,
     before: Word | None,
 ) -> _Found:
-    entry = found.get(key)
-    if entry is None:
-        entry = found[key] = _Found(number)
+    entry = found.setdefault(key, _Found(number))
     entry.count += 1
     if entry.last != number:
         entry.texts += 1
@@ -105,7 +107,9 @@ def _scores(found: dict[FoldedPhrase, _Found], document: Document) -> dict[Folde
     titled = _keys(document.title)
     headed = set().union(*map(_keys, document.headings))
     for key, entry in found.items():
-        if not entry.noun or not _holds_together(key, found):
+        rarest = min(found[part,].count for part in key)
+        is_loose = entry.count < max(_MIN_PHRASE_COUNT, _COHESION * rarest)
+        if not entry.noun or (len(key) > 1 and is_loose):
             continue
         shown = _shown(entry, document.language)
         if cues.MEASURES.issuperset(shown.casefold().split()):
@@ -118,14 +122,6 @@ def _scores(found: dict[FoldedPhrase, _Found], document: Document) -> dict[Folde
         if score:
             scores[key] = score
     return scores
-
-
-def _holds_together(key: FoldedPhrase, found: dict[FoldedPhrase, _Found]) -> bool:
-    if len(key) == 1:
-        return True
-    count = found[key].count
-    rarest = min(found[part,].count for part in key)
-    return count >= _MIN_PHRASE_COUNT and count >= _COHESION * rarest
 
 
 def _of_noun(entry: _Found, language: str) -> float:
@@ -165,13 +161,3 @@ def _shown(entry: _Found, language: str) -> str:
     if language == "de" or entry.names > entry.count / 2 or surface.isupper():
         return surface
     return surface.lower()
-
-
-def _any_words(plain: PlainPost) -> Iterator[str]:
-    """For posts of few words: the longest ones first, whatever they are."""
-    words = {
-        word
-        for text in (plain.title, *plain.paragraphs[:50], *plain.headings[:50])
-        for word in words_of(text[:2000])
-    }
-    yield from sorted(words, key=lambda word: (not word[0].isalpha(), -min(len(word), 20), word))

@@ -1,7 +1,7 @@
 """Splits sentences into words, each with a key that all its forms share."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -43,10 +43,6 @@ def tokenizer(language: str) -> Tokenizer:
         return _chinese
     if language == "ja":
         return _japanese
-    return _spaced(language)
-
-
-def _spaced(language: str) -> Tokenizer:
     stop = stop_words(language)
     stem = _stemmer(language)
 
@@ -64,11 +60,9 @@ def _spaced(language: str) -> Tokenizer:
 
 
 def _stemmer(language: str) -> Callable[[str], str]:
-    name = _STEMMERS.get(language)
-    if name is None:
-        return str
     from Stemmer import Stemmer, algorithms
 
+    name = _STEMMERS.get(language)
     if name not in algorithms():
         return str
     # A stemmer for each text: threads can't share one.
@@ -79,23 +73,24 @@ def _stemmer(language: str) -> Callable[[str], str]:
 def _chinese(text: str) -> list[Word]:
     from rjieba import tag
 
-    stop = stop_words("zh")
     words = []
     for surface, kind in tag(text):
         key = fold_word(surface)
-        about = is_content(key, stop)
-        words.append(
-            Word(surface, key, key if about else "", about and kind.startswith(_CHINESE_NOUNS))
-        )
+        about = is_content(key, stop_words("zh"))
+        noun = about and kind.startswith(_CHINESE_NOUNS)
+        words.append(Word(surface, key, key if about else "", noun))
     return words
 
 
 def _japanese(text: str) -> list[Word]:
-    tagger = _japanese_tagger()
+    tagger, stop, words = _japanese_tagger(), stop_words("ja"), []
     if tagger is None:
-        return list(_by_script(text))
-    stop = stop_words("ja")
-    words = []
+        # Runs of Chinese characters and of Katakana are words, and Hiragana joins them.
+        for surface in _SCRIPT_RUN.findall(text):
+            key = fold_word(surface)
+            about = is_content(key, stop) and not _HIRAGANA.fullmatch(surface)
+            words.append(Word(surface, key, key if about else "", about))
+        return words
     for found in tagger(text):
         surface, key = str(found.surface), fold_word(str(found.feature.lemma or found.surface))
         noun = found.feature.pos1 == "名詞" and found.feature.pos2 in {"普通名詞", "固有名詞"}
@@ -120,12 +115,3 @@ def _japanese_tagger() -> Any:
     except ImportError:
         return None
     return Tagger()
-
-
-def _by_script(text: str) -> Iterator[Word]:
-    """Runs of Chinese characters and of Katakana are words, and Hiragana joins them."""
-    stop = stop_words("ja")
-    for surface in _SCRIPT_RUN.findall(text):
-        key = fold_word(surface)
-        about = is_content(key, stop) and not _HIRAGANA.fullmatch(surface)
-        yield Word(surface, key, key if about else "", about)

@@ -3,8 +3,9 @@ from collections.abc import Iterator, Sequence
 from services.composer.offline.document import Document
 from services.composer.offline.ranking import are_similar, best_first
 from services.composer.post import PlainPost
-from services.composer.rules import MAX_TWEET_WEIGHT, MAX_TWEETS, fit_tweets, weighted_length
+from services.composer.rules import MAX_TWEETS, fit_tweets
 from services.composer.text.characters import ELLIPSIS
+from services.composer.text.tweet_length import MAX_TWEET_WEIGHT, weighted_length
 
 _SENTENCES_A_TWEET = 3
 
@@ -14,22 +15,20 @@ def tweets_of(plain: PlainPost, document: Document, scores: Sequence[float]) -> 
     chosen = list(_different(document, best_first(scores)))
     wanted = min(MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
     texts = [document.sentences[index].text for index in chosen[:1] + sorted(chosen[1:wanted])]
-    fitting = fit_tweets(plain, [_opening(plain.title, texts[:1], document.language), *texts[1:]])
-    if fitting:
+    if fitting := fit_tweets(plain, [_opening(plain.title, texts, document.language), *texts[1:]]):
         return fitting
     any_text = (plain.title, *plain.headings[:10], *plain.paragraphs[:10])
     return fit_tweets(plain, any_text)[:1] or (ELLIPSIS,)
 
 
-def _opening(title: str, best: list[str], language: str) -> str:
-    if not best or not title:
-        return best[0] if best else title
+def _opening(title: str, sentences: list[str], language: str) -> str:
+    best = sentences[0] if sentences else title
+    if not title or best.startswith(title):
+        return best
     colon = "：" if language in {"zh", "ja"} else ": "
     between = " " if title[-1] in ".!?…。！？:：" else colon
-    whole = f"{title}{between}{best[0]}"
-    if best[0].startswith(title):
-        return best[0]
-    return whole if weighted_length(whole) <= MAX_TWEET_WEIGHT else best[0]
+    whole = f"{title}{between}{best}"
+    return whole if weighted_length(whole) <= MAX_TWEET_WEIGHT else best
 
 
 def _different(document: Document, order: list[int]) -> Iterator[int]:
@@ -40,9 +39,8 @@ def _different(document: Document, order: list[int]) -> Iterator[int]:
     seen: list[int] = []
     for index in (*fits, *(i for i in order if i not in set(fits))):
         sentence = document.sentences[index]
-        if any(are_similar(sentence, document.sentences[other]) for other in seen):
-            continue
-        seen.append(index)
-        yield index
+        if not any(are_similar(sentence, document.sentences[other]) for other in seen):
+            seen.append(index)
+            yield index
         if len(seen) == MAX_TWEETS:
             return

@@ -14,7 +14,7 @@ _BEFORE_ELLIPSIS = " ,;:，、；：-–—.。…([{（「《“‘"
 _CLINGING = "\u200c\u200d\ufe0e\ufe0f\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _SPACES = re.compile(r"\s+")
 _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3000-\u303f\uff00-\uffef"
-_WIDE_CHARACTER = re.compile(f"[{_WIDE}]")
+_BOUNDARY = re.compile(rf"[\s{_WIDE}]")
 # Scripts without spaces break lines anywhere.
 _BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
 
@@ -33,7 +33,14 @@ def normalise_visible(text: str) -> str:
     """The text in composed form (NFC), without invisible characters; white space stays."""
     if text.isascii() and text.isprintable():
         return text
-    return unicodedata.normalize("NFC", "".join(filter(_is_visible, text)))
+    visible = (
+        character
+        for character in text
+        if character in _JOINERS
+        or character.isspace()
+        or unicodedata.category(character) not in _INVISIBLE
+    )
+    return unicodedata.normalize("NFC", "".join(visible))
 
 
 def one_line(text: str) -> str:
@@ -67,27 +74,13 @@ def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> st
             low = middle
         else:
             high = middle - 1
-    return _before_broken_word(text, low).rstrip(_BEFORE_ELLIPSIS) + ELLIPSIS
-
-
-def _is_visible(character: str) -> bool:
-    if character in _JOINERS or character.isspace():
-        return True
-    return unicodedata.category(character) not in _INVISIBLE
-
-
-def _before_broken_word(text: str, end: int) -> str:
-    """A word longer than a third of the room is broken, though not within one character."""
-    for start in range(end, end - max(end // 3, 1), -1):
-        if _is_boundary(text, start):
-            return text[:start]
-    while end > 1 and (text[end] in _CLINGING or unicodedata.combining(text[end])):
-        end -= 1
-    return text[:end]
-
-
-def _is_boundary(text: str, index: int) -> bool:
-    return any(
-        character.isspace() or _WIDE_CHARACTER.match(character)
-        for character in text[index - 1 : index + 1]
-    )
+    end = low
+    # A word longer than a third of the room is broken, though not within one character.
+    for start in range(low, low - max(low // 3, 1), -1):
+        if _BOUNDARY.search(text, start - 1, start + 1):
+            end = start
+            break
+    else:
+        while end > 1 and (text[end] in _CLINGING or unicodedata.combining(text[end])):
+            end -= 1
+    return text[:end].rstrip(_BEFORE_ELLIPSIS) + ELLIPSIS

@@ -40,30 +40,36 @@ class HtmlBlockParser:
         self._depth = 0
 
     def take(self, kind: str, data: Any) -> None:
-        if kind == "text":
-            self._text(data)
+        if self._silent:
+            if kind == "start":
+                self._depth += data[0] == self._silent
+            elif kind == "end":
+                self._depth -= data == self._silent
+            if not self._depth:
+                self._silent = ""
+        elif kind == "text":
+            self._pieces.append(data)
+            if not self._open and not data.isspace():
+                self.loose = True
         elif kind == "start":
-            self._start(data[0], data[1])
-        elif kind == "end":
-            self._end(data)
+            self._start(*data[:2])
+        elif kind == "end" and data in BLOCKS:
+            self._close_block()
+            self._heading = False
+            self._open = max(self._open - 1, 0)
+            if data == "table":
+                self._tables = max(self._tables - 1, 0)
 
     def finished(self) -> "HtmlBlockParser":
         self._close_block()
         return self
 
-    def _text(self, text: str) -> None:
-        if self._silent:
-            return
-        self._pieces.append(text)
-        if not self._open and not text.isspace():
-            self.loose = True
-
     def _start(self, tag: str, attributes: dict[str, str | None]) -> None:
-        if self._silent:
-            self._depth += tag == self._silent
-            return
-        if tag in BLOCKS or tag in _VOID:
-            self._break(tag)
+        # A line break within a paragraph is a space, two end it.
+        if tag in BLOCKS or (tag == "br" and self._pieces[-1:] == ["\n"]):
+            self._close_block()
+        elif tag == "br":
+            self._pieces.append("\n")
         if tag in _VOID:
             return
         if tag in _SILENT or _is_hidden(attributes):
@@ -72,29 +78,9 @@ class HtmlBlockParser:
         self._open += tag in BLOCKS
         self._tables += tag == "table"
         self._heading = tag in HEADINGS or (self._heading and tag not in BLOCKS)
-        if tag == "a":
-            self._link(attributes.get("href"))
-
-    def _end(self, tag: str) -> None:
-        if self._silent:
-            self._depth -= tag == self._silent
-            if not self._depth:
-                self._silent = ""
-            return
-        if tag not in BLOCKS:
-            return
-        self._close_block()
-        self._heading = False
-        self._open = max(self._open - 1, 0)
-        if tag == "table":
-            self._tables = max(self._tables - 1, 0)
-
-    def _break(self, tag: str) -> None:
-        """A line break within a paragraph is a space, two end it."""
-        if tag in BLOCKS or (tag == "br" and self._pieces[-1:] == ["\n"]):
-            self._close_block()
-        elif tag == "br":
-            self._pieces.append("\n")
+        href = attributes.get("href") if tag == "a" else None
+        if href and len(href) <= _MAX_HREF_CHARACTERS:
+            self.urls.append(href.strip())
 
     def _close_block(self) -> None:
         text = one_line("".join(self._pieces))
@@ -108,14 +94,8 @@ class HtmlBlockParser:
         else:
             self.paragraphs.append(text)
 
-    def _link(self, href: str | None) -> None:
-        if href and len(href) <= _MAX_HREF_CHARACTERS:
-            self.urls.append(href.strip())
-
 
 def _is_hidden(attributes: dict[str, str | None]) -> bool:
-    if not attributes:
-        return False
     style = (attributes.get("style") or "").replace(" ", "").casefold()
     classes = attributes.get("class") or ""
     return (

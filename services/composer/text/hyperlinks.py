@@ -29,8 +29,12 @@ _HOST = re.compile(r"https?://\w", re.I)
 
 def find_urls(text: str) -> frozenset[str]:
     """Absolute http(s) URLs as they are written, without the punctuation that follows."""
-    found = (_without_stop(match[0]) for match in URL.finditer(text))
-    return frozenset(url for url in found if _HOST.match(url))
+    found = set()
+    for match in URL.finditer(text):
+        url = trimmed_end(match[0])
+        # A bracket that opens within the URL closes there.
+        found.add(f"{url})" if url.count("(") > url.count(")") else url)
+    return frozenset(filter(_HOST.match, found))
 
 
 def find_mentions(text: str) -> frozenset[str]:
@@ -72,12 +76,6 @@ def fold_link(text: str) -> str:
     """Full-width and other compatible forms as plain ones, in lower case."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", _MARKS.sub("", text))
     return _WIDE_STOP.sub(".", plain.casefold())
-
-
-def _without_stop(url: str) -> str:
-    bare = trimmed_end(url)
-    # A bracket that opens within the URL closes there.
-    return f"{bare})" if bare.count("(") > bare.count(")") else bare
 
 
 def _link_spans(text: str) -> Iterator[tuple[int, int, str]]:

@@ -70,7 +70,9 @@ def _clean_line(text: str) -> CleanText:
             return CleanText(text)
         before, text = text, _read_again(text)
         if text == before:
-            text = visible_line(_LEFT_OVER.sub(_left_out, text))
+            # Marks of emphasis stand within words, brackets between them.
+            text = _LEFT_OVER.sub(lambda mark: "" if mark[0][0] in "*_~`" else " ", text)
+            text = visible_line(text)
             if text == before:
                 return CleanText(text)
     return strip_markup(text)
@@ -79,11 +81,6 @@ def _clean_line(text: str) -> CleanText:
 def strip_markup(text: str) -> CleanText:
     """The text without any character that may be markup; for texts too long to be read again."""
     return CleanText(visible_line(_MARKS.sub(" ", text)))
-
-
-def _left_out(match: re.Match[str]) -> str:
-    """Marks of emphasis stand within words, brackets between them."""
-    return "" if match[0][0] in "*_~`" else " "
 
 
 def _all_clean(blocks: list[str]) -> tuple[CleanText, ...]:

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from pathlib import Path
 
 from services.composer.text import hyperlinks
 
@@ -35,18 +36,7 @@ _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
 _MAX_URL_CHARACTERS = 2048
 # Domains that the platform certainly knows. One that isn't here may count in full instead, so a
 # URL under it weighs as much as the heavier of the two.
-_KNOWN = frozenset(
-    "com org net edu gov mil int info biz name pro aero coop museum jobs mobi travel cat tel asia "
-    "app blog cloud club dev news online page shop site store tech wiki work world xyz ".split()
-    + "ac ad ae af ag ai al am ao ar as at au aw az ba bb bd be bf bg bh bi bj bm bn bo br bs bt "
-    "bw by bz ca cc cd cf cg ch ci ck cl cm cn co cr cu cv cx cy cz de dj dk dm do dz ec ee eg es "
-    "et eu fi fj fk fm fo fr ga gd ge gf gg gh gi gl gm gn gp gq gr gs gt gu gw gy hk hm hn hr ht "
-    "hu id ie il im in io iq ir is it je jm jo jp ke kg kh ki km kn kp kr kw ky kz la lb lc li lk "
-    "lr ls lt lu lv ly ma mc md me mg mh mk ml mm mn mo mp mq mr ms mt mu mv mw mx my mz na nc ne "
-    "nf ng ni nl no np nr nu nz om pa pe pf pg ph pk pl pm pn pr ps pt pw py qa re ro rs ru rw sa "
-    "sb sc sd se sg sh si sk sl sm sn so sr ss st su sv sx sy sz tc td tf tg th tj tk tl tm tn to "
-    "tr tt tv tw tz ua ug uk us uy uz va vc ve vg vi vn vu wf ws ye yt za zm zw".split()
-)
+_KNOWN = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 
 def weighted_length(text: str) -> int:
@@ -61,24 +51,17 @@ def weighted_length(text: str) -> int:
 
 
 def _weight_of_words(text: str) -> int:
-    weight = 2 * len(_EMOJI.findall(text))
-    return weight + sum(map(_weight_of_character, _EMOJI.sub("", text)))
-
-
-def _weight_of_character(character: str) -> int:
-    return 1 if any(low <= ord(character) <= high for low, high in _LIGHT) else 2
+    words, emoji = _EMOJI.subn("", text)
+    light = sum(any(low <= ord(each) <= high for low, high in _LIGHT) for each in words)
+    return 2 * (emoji + len(words)) - light
 
 
 def _weight_of_url(text: str, match: re.Match[str]) -> int:
     written = match[0]
     shown = hyperlinks.trimmed_end(written)
     ending = len(written) - len(shown)
-    full = _weight_of_words(shown)
-    if _is_known(text, match) and len(shown) <= _MAX_URL_CHARACTERS:
-        return URL_WEIGHT + ending
-    return max(URL_WEIGHT, full) + ending
-
-
-def _is_known(text: str, match: re.Match[str]) -> bool:
     before = text[max(0, match.start() - 1) : match.start()]
-    return match[2].rpartition(".")[2].casefold() in _KNOWN and not _JOINED_BEFORE.search(before)
+    is_known = match[2].rpartition(".")[2].casefold() in _KNOWN
+    if is_known and not _JOINED_BEFORE.search(before) and len(shown) <= _MAX_URL_CHARACTERS:
+        return URL_WEIGHT + ending
+    return max(URL_WEIGHT, _weight_of_words(shown)) + ending

@@ -124,7 +124,5 @@ def accept_file(
         on_existing=options.on_existing,
     )
     return idempotency.once(
-        resources,
-        None,
-        lambda: idempotency.commit(resources, task, IMPORT_FILE, None, request_id),
+        resources, None, lambda: idempotency.commit(resources, task, IMPORT_FILE, None, request_id)
     )

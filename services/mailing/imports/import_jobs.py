@@ -85,10 +85,17 @@ def run(resources: Resources, lease: Lease) -> None:
         if task.is_split:
             task = _apply(resources, lease, task, turn)
         with resources.unit_of_work() as uow:
-            if task.is_split and task.applied == task.chunks:
-                _succeed(uow, lease, task)
-            else:
+            if not task.is_split or task.applied < task.chunks:
                 leases.yield_turn(uow, lease)
+                return
+            task = uow.session.get_one(MemberImport, task.id)
+            if not task.received:
+                raise IMPORT_NO_ROWS()
+            if task.source == "members" and task.received == task.invalid:
+                raise MEMBERS_ALL_INVALID()
+            leases.succeed(uow, lease, result_of(task))
+            task.status = "succeeded"
+            _finish(uow, task)
     finally:
         gc.enable()
 
@@ -108,36 +115,29 @@ def _split(resources: Resources, lease: Lease, task: MemberImport, turn: Turn) -
     # Bounded by the turn too: reading again what was stored before a restart may take minutes.
     while split.number < task.chunks and not turn.is_over():
         lease.check_cancelled()
-        split.pass_over()
+        split.read_next(store=False)
     while not task.is_split and not turn.is_over():
         lease.check_cancelled()
-        task = _store_chunk(resources, lease, task, split)
+        rows = split.read_next(store=True)
+        with resources.unit_of_work() as uow:
+            # Fails if another worker has the job now, in the transaction of the progress.
+            total = task.received + rows if split.is_complete else None
+            leases.progress(uow, lease, done=0, total=total)
+            task = uow.session.get_one(MemberImport, task.id)
+            task.chunks, task.is_split = split.number, split.is_complete
+            task.received += rows
+            if task.description is None:
+                task.description = {**split.description, "header": split.header}
     if task.is_split:
         split.close()
-    else:
-        with resources.unit_of_work() as uow:
-            unfinished = select(MemberImport.id).where(
-                MemberImport.id.in_(splitting.kept_splits()),
-                MemberImport.status == "running",
-                MemberImport.is_split.is_(False),
-            )
-            splitting.keep_split(task, split, list(uow.session.scalars(unfinished)))
-    return task
-
-
-def _store_chunk(
-    resources: Resources, lease: Lease, task: MemberImport, split: splitting.FileSplit
-) -> MemberImport:
-    rows = split.store_next()
-    total = task.received + rows if split.is_complete else None
+        return task
     with resources.unit_of_work() as uow:
-        # Fails if another worker has the job now, in the transaction that records the progress.
-        leases.progress(uow, lease, done=0, total=total)
-        task = uow.session.get_one(MemberImport, task.id)
-        task.chunks, task.is_split = split.number, split.is_complete
-        task.received += rows
-        if task.description is None:
-            task.description = {**split.description, "header": split.header}
+        unfinished = select(MemberImport.id).where(
+            MemberImport.id.in_(splitting.kept_splits()),
+            MemberImport.status == "running",
+            MemberImport.is_split.is_(False),
+        )
+        splitting.keep_split(task, split, list(uow.session.scalars(unfinished)))
     return task
 
 
@@ -183,17 +183,6 @@ def _apply_chunk(
         task.updated += applied.updated
         task.applied = number + 1
     return task
-
-
-def _succeed(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
-    task = uow.session.get_one(MemberImport, task.id)
-    if not task.received:
-        raise IMPORT_NO_ROWS()
-    if task.source == "members" and task.received == task.invalid:
-        raise MEMBERS_ALL_INVALID()
-    leases.succeed(uow, lease, result_of(task))
-    task.status = "succeeded"
-    _finish(uow, task)
 
 
 def result_of(task: MemberImport) -> dict[str, Any]:

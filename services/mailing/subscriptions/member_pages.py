@@ -19,7 +19,7 @@ from core.refusals.requests import CURSOR_INVALID
 from models import Subscription, SubscriptionStatus, Tier, User
 from services.mailing import subscriber_counts
 from services.mailing.subscriptions.changes import Via
-from services.people import accounts
+from services.people import email_addresses
 from storage.unit_of_work import UnitOfWork
 
 
@@ -103,7 +103,7 @@ def _query_kind(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any]]:
         return replace(kind, email=_BEGINNING), {"email": pattern}
     # Text that is no address stays as it is, and matches no record.
     with suppress(DomainError):
-        email = accounts.normalise_email(email)
+        email = email_addresses.normalise(email)
     return replace(kind, email=_ADDRESS), {"email": email}
 
 
@@ -162,10 +162,7 @@ def _count(kind: MemberFilters) -> ColumnElement[int]:
 
 
 def _where(kind: MemberFilters) -> list[ColumnElement[bool]]:
-    conditions = [
-        _record.list_id == bindparam("list_id"),
-        _record.status == kind.status.value,
-    ]
+    conditions = [_record.list_id == bindparam("list_id"), _record.status == kind.status.value]
     if kind.email == _ADDRESS:
         conditions.append(_record.email == bindparam("email"))
     if kind.email == _BEGINNING:

@@ -103,8 +103,7 @@ def _import_event(uow: UnitOfWork, member: Subscription) -> SubscriptionEvent:
     first_change = (
         select(SubscriptionEvent.email_enabled_before)
         .where(
-            SubscriptionEvent.list_id == member.list_id,
-            SubscriptionEvent.user_id == member.user_id,
+            SubscriptionEvent.list_id == member.list_id, SubscriptionEvent.user_id == member.user_id
         )
         .order_by(SubscriptionEvent.id)
         .limit(1)

@@ -9,16 +9,16 @@ from core import clock
 from core.keyring import Keyring
 from core.refusals.mailing import SUBSCRIPTION_NOT_PENDING
 from core.refusals.people import LINK_INVALID, LINK_USED, USER_NOT_FOUND
-from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, User
+from models import MailedLink, MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services.jobs import outbox
 from services.jobs.kinds import JobKind
 from services.mailing import lists
 from services.mailing.subscriptions import changes, locks, opt_outs
 from services.mailing.subscriptions.changes import Actor, Via
 from services.mailing.subscriptions.locks import LockedSubscription, lock_subscription
-from services.people import accounts, mailed_tokens
+from services.people import accounts, email_addresses, mailed_tokens
 from services.people.mail_jobs import mail_kind
-from services.people.mailed_tokens import MailedToken, Purpose
+from services.people.mailed_tokens import Purpose
 from storage.unit_of_work import UnitOfWork
 
 # A stranger can request any address, and must not have its owner mailed again and again.
@@ -37,7 +37,7 @@ def request(
     The subscription stays pending until the person confirms a mailed token, if the list wants
     confirmation, and always for a person who opted out of it. Raises ``email.invalid``.
     """
-    locked = _lock_subscription_of_address(uow, mailing_list, accounts.normalise_email(email))
+    locked = _lock_subscription_of_address(uow, mailing_list, email_addresses.normalise(email))
     if locked.is_active:
         return
     opted_out = opt_outs.kinds_of(uow, keyring, mailing_list.id, locked.person)
@@ -87,7 +87,7 @@ def read_confirmation(uow: UnitOfWork, keyring: Keyring, secret: str) -> Confirm
     opened, mailing_list, user_id = _open(uow, keyring, secret)
     record = _confirmable(changes.find(uow, mailing_list.id, user_id))
     found = Confirmation(mailing_list, record)
-    if opened.is_used and not found.is_confirmed:
+    if opened.used_at is not None and not found.is_confirmed:
         raise LINK_USED()
     return found
 
@@ -111,7 +111,7 @@ def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Sub
     return confirmed
 
 
-def _open(uow: UnitOfWork, keyring: Keyring, secret: str) -> tuple[MailedToken, MailingList, int]:
+def _open(uow: UnitOfWork, keyring: Keyring, secret: str) -> tuple[MailedLink, MailingList, int]:
     """The mailed token, its list and the id of its person."""
     opened = mailed_tokens.read(uow, keyring, Purpose.CONFIRM_SUBSCRIPTION, secret)
     assert opened.list_id is not None

@@ -6,7 +6,8 @@ from models import Attachment, AttachmentStatus
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.media.attachments.files import data_key, media_key, original_key, seal, unseal
-from services.media.images import ConvertedImage, ConverterProcess, UnreadableImage
+from services.media.images.converter import ConverterProcess
+from services.media.images.outcome import UnreadableImage
 from storage.encryption import Tampered
 from storage.objects import ObjectMissing
 from storage.resources import Resources
@@ -36,12 +37,6 @@ def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> 
     target = media_key(attachment)
     # Two attempts may write this object at once; both write the same bytes.
     resources.objects.put(target, seal(converted.data, key, target), converted.mime_type)
-    _make_ready(resources, lease, attachment, converted)
-
-
-def _make_ready(
-    resources: Resources, lease: Lease, attachment: Attachment, converted: ConvertedImage
-) -> None:
     with resources.unit_of_work() as uow:
         leases.succeed(uow, lease, {"hash_id": attachment.hash_id})
         row = uow.session.get_one(Attachment, attachment.id)
@@ -50,6 +45,5 @@ def _make_ready(
         row.checksum = hashlib.sha256(converted.data).hexdigest()
         row.mime_type = converted.mime_type
         row.width, row.height = converted.width, converted.height
-        row.frames = converted.frames
-        row.blurhash = converted.blurhash
-        uow.after_commit(lambda: resources.objects.remove(original_key(attachment)))
+        row.frames, row.blurhash = converted.frames, converted.blurhash
+        uow.after_commit(lambda: resources.objects.remove(source))

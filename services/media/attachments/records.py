@@ -50,30 +50,21 @@ def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
 
 def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Attachment]:
     """Return the caller's attachments, newest first."""
-    query = (
-        select(Attachment)
-        .where(Attachment.user_id == caller.user_id)
-        .order_by(Attachment.id.desc())
-        .offset(offset)
-        .limit(limit)
-    )
-    return list(uow.session.scalars(query))
+    own = select(Attachment).where(Attachment.user_id == caller.user_id)
+    page = own.order_by(Attachment.id.desc()).offset(offset).limit(limit)
+    return list(uow.session.scalars(page))
 
 
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     """Cancel the attachment's job, delete it, then its objects; raises ``attachment.not_found``."""
     attachment = get(uow, caller, hash_id)
-    processing = (
-        select(Job)
-        .where(
-            Job.user_id == attachment.user_id,
-            Job.kind == PROCESS_ATTACHMENT.name,
-            Job.subject_id == attachment.id,
-            Job.finished_at.is_(None),
-        )
-        .with_for_update()
+    processing = select(Job).where(
+        Job.user_id == attachment.user_id,
+        Job.kind == PROCESS_ATTACHMENT.name,
+        Job.subject_id == attachment.id,
+        Job.finished_at.is_(None),
     )
-    for job in uow.session.scalars(processing):
+    for job in uow.session.scalars(processing.with_for_update()):
         # A worker that runs it finds its lease gone.
         records.end_with_subject(uow, job, refusals.ATTACHMENT_DELETED())
     uow.session.delete(attachment)

@@ -19,19 +19,13 @@ def rotate(resources: Resources) -> Iterator[int]:
     after = 0
     while True:
         with resources.unit_of_work() as uow:
-            stale = list(
-                uow.session.scalars(
-                    select(Attachment)
-                    .where(
-                        Attachment.id > after,
-                        Attachment.encrypted,
-                        Attachment.wrapped_by != resources.key_wrapper.current,
-                    )
-                    .order_by(Attachment.id)
-                    .limit(_MAX_BATCH_ROWS)
-                    .with_for_update()
-                )
+            query = select(Attachment).where(
+                Attachment.id > after,
+                Attachment.encrypted,
+                Attachment.wrapped_by != resources.key_wrapper.current,
             )
+            batch = query.order_by(Attachment.id).limit(_MAX_BATCH_ROWS).with_for_update()
+            stale = uow.session.scalars(batch).all()
             for attachment in stale:
                 wrapped = wrapped_key(attachment)
                 assert wrapped is not None

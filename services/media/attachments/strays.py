@@ -5,10 +5,13 @@ bucket restored from an older copy may lack an object that a row names. The sear
 and rows in the order of their names, side by side, so that it needs little memory for any number.
 """
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import groupby
+from operator import itemgetter
 
 from sqlalchemy import select, update
 
@@ -74,43 +77,29 @@ def _is_still_stray(resources: Resources, stray: Stray) -> bool:
     query = select(Attachment.id).where(named, Attachment.status.in_(statuses))
     with resources.unit_of_work() as uow:
         has_row = uow.session.scalar(query) is not None
-    if stray.kind is StrayKind.OBJECT_WITHOUT_ROW:
-        return has_object and not has_row
-    return has_row and not has_object
+    is_object = stray.kind is StrayKind.OBJECT_WITHOUT_ROW
+    return has_object == is_object and has_row != is_object
 
 
 def _compare(resources: Resources, prefix: str, *, before: datetime) -> Iterator[Stray]:
     """Merge two sorted streams: the bucket's keys, and the keys that rows name."""
-    rows = _named_objects(resources, prefix, before)
-    row = next(rows, None)
-    for item in resources.objects.stored(prefix):
-        while row is not None and row.key < item.key:
-            yield from _stray_of(row)
-            row = next(rows, None)
-        if row is not None and row.key == item.key:
-            row = next(rows, None)
-        elif item.modified_at < before:
-            yield Stray(StrayKind.OBJECT_WITHOUT_ROW, item.key)
-    while row is not None:
-        yield from _stray_of(row)
-        row = next(rows, None)
+    stored = (
+        (item.key, item.modified_at < before, StrayKind.OBJECT_WITHOUT_ROW)
+        for item in resources.objects.stored(prefix)
+    )
+    named = _named_objects(resources, prefix, before)
+    for key, found in groupby(heapq.merge(stored, named), key=itemgetter(0)):
+        (_, is_old, kind), *others = found
+        if is_old and not others:
+            yield Stray(kind, key)
 
 
-@dataclass(frozen=True)
-class _NamedObject:
-    """An object that a row names; ``required`` if it must exist, since the row is old enough."""
+def _named_objects(
+    resources: Resources, prefix: str, before: datetime
+) -> Iterator[tuple[str, bool, StrayKind]]:
+    """Yield the keys that rows name under a prefix, in the bucket's order of keys.
 
-    key: str
-    required: bool
-
-
-def _stray_of(row: _NamedObject) -> Iterator[Stray]:
-    if row.required:
-        yield Stray(StrayKind.ROW_WITHOUT_OBJECT, row.key)
-
-
-def _named_objects(resources: Resources, prefix: str, before: datetime) -> Iterator[_NamedObject]:
-    """Yield the objects that rows name under a prefix, in the bucket's order of keys.
+    With each is told whether its object must exist, since the row is old enough.
 
     A row names its converted image from the start, which must exist once the row is ready, and its
     original until then.
@@ -119,16 +108,13 @@ def _named_objects(resources: Resources, prefix: str, before: datetime) -> Itera
     last = ""
     while True:
         with resources.unit_of_work() as uow:
-            batch = uow.session.execute(
-                select(column, Attachment.status, Attachment.updated_at)
-                .where(column > last)
-                .order_by(column)
-                .limit(_MAX_BATCH_ROWS)
-            ).all()
+            query = select(column, Attachment.status, Attachment.updated_at).where(column > last)
+            batch = uow.session.execute(query.order_by(column).limit(_MAX_BATCH_ROWS)).all()
         for name, status, updated_at in batch:
             is_ready = status == AttachmentStatus.READY
             if status == AttachmentStatus.PROCESSING or (is_ready and prefix == MEDIA):
-                yield _NamedObject(prefix + name, required=is_ready and updated_at < before)
+                is_required = is_ready and updated_at < before
+                yield prefix + name, is_required, StrayKind.ROW_WITHOUT_OBJECT
         if len(batch) < _MAX_BATCH_ROWS:
             return
         last = batch[-1][0]

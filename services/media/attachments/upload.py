@@ -15,7 +15,7 @@ from services.jobs import idempotency, kinds
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.jobs.records import error_shown
 from services.media.attachments.files import original_key, seal
-from services.media.images import ALLOWED_EXTENSIONS, ImageType, sniff
+from services.media.images.image_type import ALLOWED_EXTENSIONS, ImageType, sniff
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -26,6 +26,7 @@ MAX_IMAGE_FILENAME_CHARACTERS = 255
 class Upload:
     filename: str
     data: bytes
+    encrypted: bool
 
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
@@ -54,9 +55,8 @@ def accept(
     caller: Caller,
     upload: Upload,
     *,
-    encrypted: bool,
-    key: IdempotencyKey | None = None,
-    request_id: str | None = None,
+    key: IdempotencyKey | None,
+    request_id: str | None,
 ) -> AcceptedJob:
     """Refuse an upload, or store it and then queue its conversion.
 
@@ -66,9 +66,7 @@ def accept(
     image_type = check(upload)
 
     def store() -> Job:
-        attachment, data_key = _new_record(
-            resources, caller, upload, image_type, encrypted=encrypted
-        )
+        attachment, data_key = _new_record(resources, caller, upload, image_type)
         # The object is stored before the row that names it: a crash between them leaves a stray
         # object, which a sweep removes, and never a row without its object.
         stored = original_key(attachment)
@@ -92,9 +90,8 @@ def check(upload: Upload) -> ImageType:
     if len(upload.data) > MAX_IMAGE_BYTES:
         raise refusals.ATTACHMENT_TOO_LARGE()
     if PurePosixPath(upload.filename).suffix.lower().removeprefix(".") not in ALLOWED_EXTENSIONS:
-        raise refusals.ATTACHMENT_UNSUPPORTED_NAME(
-            extensions=", .".join(sorted(ALLOWED_EXTENSIONS))
-        )
+        allowed = ", .".join(sorted(ALLOWED_EXTENSIONS))
+        raise refusals.ATTACHMENT_UNSUPPORTED_NAME(extensions=allowed)
     image_type = sniff(upload.data)
     if image_type is None:
         raise refusals.ATTACHMENT_UNSUPPORTED_TYPE()
@@ -104,32 +101,28 @@ def check(upload: Upload) -> ImageType:
 def clean_filename(name: str) -> str:
     """Return the last part of a path that a client sent, without control characters."""
     base = PureWindowsPath(name).name
-    printable = "".join(character for character in base if character.isprintable())
+    printable = "".join(filter(str.isprintable, base))
     if not printable:
         raise refusals.ATTACHMENT_FILENAME_MISSING()
     return printable[-MAX_IMAGE_FILENAME_CHARACTERS:]
 
 
 def _new_record(
-    resources: Resources,
-    caller: Caller,
-    upload: Upload,
-    image_type: ImageType,
-    *,
-    encrypted: bool,
+    resources: Resources, caller: Caller, upload: Upload, image_type: ImageType
 ) -> tuple[Attachment, bytes | None]:
     hash_id = ids.random_hash_id()
     stored_as = ImageType.PNG if image_type is ImageType.ICO else ImageType.WEBP
-    data_key, wrapped = resources.key_wrapper.new_key(hash_id) if encrypted else (None, None)
+    wrapper = resources.key_wrapper
+    data_key, wrapped = wrapper.new_key(hash_id) if upload.encrypted else (None, None)
     attachment = Attachment(
         user_id=caller.user_id,
         hash_id=hash_id,
         status=AttachmentStatus.PROCESSING,
-        encrypted=encrypted,
+        encrypted=upload.encrypted,
         wrapped_key=wrapped.data if wrapped else None,
         wrapped_by=wrapped.wrapped_by if wrapped else None,
         mime_type=stored_as.mime_type,
-        filename=f"{hash_id}.{'png' if stored_as is ImageType.PNG else 'webp'}",
+        filename=f"{hash_id}.{stored_as}",
         original_filename=upload.filename,
         original_mime_type=image_type.mime_type,
         original_size=len(upload.data),

@@ -121,7 +121,10 @@ def _canvases(animation: Animation) -> Iterator[Image.Image]:
         box = (frame.left, frame.top, frame.left + patch.width, frame.top + patch.height)
         before = canvas.crop(box) if frame.disposal is Disposal.RESTORE else None
         if frame.over and patch.mode == "RGBA":
-            canvas.alpha_composite(_inside(patch, box, canvas), box[:2])
+            # Pillow composes nothing that reaches outside of the canvas.
+            width = max(0, min(box[2], canvas.width) - box[0])
+            height = max(0, min(box[3], canvas.height) - box[1])
+            canvas.alpha_composite(patch, box[:2], (0, 0, width, height))
         else:
             canvas.paste(patch, box)
         # The encoder needs the memory now.
@@ -131,11 +134,3 @@ def _canvases(animation: Animation) -> Iterator[Image.Image]:
             canvas.paste(before, box)
         elif frame.disposal is Disposal.CLEAR:
             canvas.paste(_CLEAR, box)
-
-
-def _inside(patch: Image.Image, box: tuple[int, int, int, int], canvas: Image.Image) -> Image.Image:
-    width = max(0, min(box[2], canvas.width) - box[0])
-    height = max(0, min(box[3], canvas.height) - box[1])
-    if (width, height) == patch.size:
-        return patch
-    return patch.crop((0, 0, width, height))

@@ -17,23 +17,11 @@ def check_canvas(width: int, height: int, place: str) -> None:
         raise unreadable(
             f"The {place} gives a size of {width} by {height}; both sides need pixels."
         )
+    size = {"place": place, "width": width, "height": height}
     if max(width, height) > MAX_SIDE_PIXELS:
-        raise refused(
-            refusals.IMAGE_SIDE_TOO_LONG,
-            most=MAX_SIDE_PIXELS,
-            place=place,
-            width=width,
-            height=height,
-        )
-    if width * height > MAX_PIXELS:
-        raise refused(
-            refusals.IMAGE_TOO_MANY_PIXELS,
-            most=MAX_PIXELS,
-            place=place,
-            width=width,
-            height=height,
-            area=width * height,
-        )
+        raise refused(refusals.IMAGE_SIDE_TOO_LONG, most=MAX_SIDE_PIXELS, **size)
+    if (area := width * height) > MAX_PIXELS:
+        raise refused(refusals.IMAGE_TOO_MANY_PIXELS, most=MAX_PIXELS, area=area, **size)
 
 
 def check_frame_count(frames: int, place: str) -> None:
@@ -44,12 +32,7 @@ def check_frame_count(frames: int, place: str) -> None:
 def check_animation(frames: int, area: int, place: str) -> None:
     """`area` is that of the canvas, or of the largest frame if a frame is larger."""
     check_frame_count(frames, place)
-    if frames > 1 and frames * area > MAX_ANIMATION_PIXELS:
-        raise refused(
-            refusals.IMAGE_ANIMATION_TOO_LARGE,
-            most=MAX_ANIMATION_PIXELS,
-            place=place,
-            frames=frames,
-            area=area,
-            drawn=frames * area,
-        )
+    drawn = frames * area
+    if frames > 1 and drawn > MAX_ANIMATION_PIXELS:
+        size = {"place": place, "frames": frames, "area": area, "drawn": drawn}
+        raise refused(refusals.IMAGE_ANIMATION_TOO_LARGE, most=MAX_ANIMATION_PIXELS, **size)

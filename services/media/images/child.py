@@ -29,12 +29,17 @@ def main() -> None:
     if os.getppid() != parent:
         # The parent died before this process asked for the signal.
         sys.exit(1)
-    requests, answers = _take_over_pipes()
+    # The pipes are kept to ourselves: a library that prints must not write into an answer.
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     while head := requests.read(REQUEST.size):
-        _answer(answers, _converted(requests, head))
+        _answer(requests, *REQUEST.unpack(head), answers)
         if _resident() > _MAX_RESIDENT_BYTES:
             libc.malloc_trim(0)
             if _resident() > _MAX_RESIDENT_BYTES:
@@ -44,29 +49,17 @@ def main() -> None:
             libc.malloc_trim(0)
 
 
-def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the pipes to ourselves: a library that prints must not write into an answer."""
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    os.close(nothing)
-    return requests, answers
-
-
-def _converted(requests: BinaryIO, head: bytes) -> ConvertedImage | UnreadableImage:
-    (length,) = REQUEST.unpack(head)
+def _answer(requests: BinaryIO, length: int, answers: BinaryIO) -> None:
+    """A function of its own: between two images nothing holds the bytes of the last one."""
     body = requests.read(length)
     if len(body) < length:
         # The parent is gone, so no process waits for an answer.
         sys.exit(1)
+    outcome: ConvertedImage | UnreadableImage
     try:
-        return convert(body)
+        outcome = convert(body)
     except UnreadableImage as refusal:
-        return refusal
-
-
-def _answer(answers: BinaryIO, outcome: ConvertedImage | UnreadableImage) -> None:
+        outcome = refusal
     for part in answer_head(outcome):
         rest = memoryview(part)
         while rest:

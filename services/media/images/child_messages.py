@@ -16,11 +16,8 @@ ANSWER = struct.Struct(">IQ")
 
 def answer_head(outcome: ConvertedImage | UnreadableImage) -> tuple[bytes, bytes]:
     """Return all that comes before the image's bytes, and those bytes, which are not copied."""
-    if isinstance(outcome, UnreadableImage):
-        fields, data = {"code": outcome.code, "message": outcome.message}, b""
-    else:
-        fields, data = asdict(outcome), outcome.data
-        del fields["data"]
+    fields = asdict(outcome)
+    data = fields.pop("data", b"")
     text = json.dumps(fields).encode()
     return ANSWER.pack(len(text), len(data)) + text, data
 

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 from io import BytesIO
-from itertools import product
+from itertools import chain, product
 
 from PIL import Image, ImageChops, ImageCms
 
@@ -53,19 +53,14 @@ def _to_srgb(profile: bytes, source: str, target: str) -> ImageCms.ImageCmsTrans
     except (ImageCms.PyCMSError, OSError, ValueError):
         # As in browsers, a broken profile costs the picture its exact colours, not its upload.
         return None
-    return None if source == target and _changes_nothing(transform, source) else transform
-
-
-def _changes_nothing(transform: ImageCms.ImageCmsTransform, mode: str) -> bool:
-    levels = range(0, 256, 15)
-    cube = Image.frombytes(
-        "RGB", (18 * 18, 18), bytes(b for rgb in product(levels, repeat=3) for b in rgb)
-    )
-    before = cube.convert(mode)
+    if source != target:
+        return transform
+    levels = bytes(chain.from_iterable(product(range(0, 256, 15), repeat=3)))
+    before = Image.frombytes("RGB", (18 * 18, 18), levels).convert(source)
     after = before.copy()
     ImageCms.applyTransform(after, transform, inPlace=True)
     difference = ImageChops.difference(before.convert("RGB"), after.convert("RGB"))
-    return max(difference.tobytes()) <= _MAX_ROUNDING_LEVELS
+    return None if max(difference.tobytes()) <= _MAX_ROUNDING_LEVELS else transform
 
 
 def _top_byte(image: Image.Image) -> Image.Image:

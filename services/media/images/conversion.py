@@ -66,6 +66,15 @@ def convert(data: bytes) -> ConvertedImage:
         raise _refusal(kind, error) from error
 
 
+def _refusal(kind: ImageType, error: Exception) -> UnreadableImage:
+    text = str(error)
+    if text.startswith(("encoding error 1", "encoding error 2")):
+        return refused(IMAGE_OUT_OF_MEMORY)
+    if "truncated" in text.lower():
+        return truncated(f"The {kind.name} stops before its pixels do: {text}")
+    return unreadable(f"The {kind.name} could not be decoded: {text or type(error).__name__}")
+
+
 def _convert_frames(animation: Animation, max_lossless_pixels: int) -> ConvertedImage:
     area = animation.width * animation.height
     if len(animation.frames) == 1:
@@ -82,28 +91,17 @@ def _convert_webp(data: bytes) -> ConvertedImage:
         lossless = found.lossless and area <= bounds.MAX_LOSSLESS_PIXELS
         return encode_still(decode_upright(data, "WEBP"), lossless=lossless)
     with open_only(data, "WEBP") as image:
+
+        def frame(number: int) -> Image.Image:
+            image.seek(number)
+            image.load()
+            # A copy: colours are converted in place, and the decoder draws its next frame over it.
+            return displayable(image.copy())
+
         frames = [
-            Frame(
-                0, 0, Fraction(ms), Disposal.KEEP, over=False, decode=partial(_frame, image, number)
-            )
+            Frame(0, 0, Fraction(ms), Disposal.KEEP, over=False, decode=partial(frame, number))
             for number, ms in enumerate(found.durations)
         ]
         animation = Animation(found.width, found.height, frames, found.plays)
         lossless = found.lossless and area * len(frames) <= bounds.MAX_LOSSLESS_ANIMATION_PIXELS
         return encode_animation(animation, lossless=lossless)
-
-
-def _frame(image: Image.Image, number: int) -> Image.Image:
-    image.seek(number)
-    image.load()
-    # A copy: colours are converted in place, and the decoder draws its next frame over this one.
-    return displayable(image.copy())
-
-
-def _refusal(kind: ImageType, error: Exception) -> UnreadableImage:
-    text = str(error)
-    if text.startswith(("encoding error 1", "encoding error 2")):
-        return refused(IMAGE_OUT_OF_MEMORY)
-    if "truncated" in text.lower():
-        return truncated(f"The {kind.name} stops before its pixels do: {text}")
-    return unreadable(f"The {kind.name} could not be decoded: {text or type(error).__name__}")

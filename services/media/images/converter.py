@@ -7,7 +7,6 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from core.refusals.media import IMAGE_CRASHED, IMAGE_CRASHED_TWICE, IMAGE_TIMEOUT
@@ -48,12 +47,7 @@ class ConverterProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -82,8 +76,15 @@ class ConverterProcess:
     def _ask(self, data: bytes) -> ConvertedImage | UnreadableImage | None:
         """Return the child's answer; None if it had exited before it got this image."""
         child = self._usable()
+        deadline = time.monotonic() + self._timeout
+        self._images += 1
         try:
-            return self._exchange(child, data)
+            requests, answers = _descriptor(child.stdin), _descriptor(child.stdout)
+            _send(requests, REQUEST.pack(len(data)), deadline)
+            _send(requests, data, deadline)
+            text_length, data_length = ANSWER.unpack(_receive(answers, ANSWER.size, deadline))
+            text = _receive(answers, text_length, deadline)
+            return outcome(text, _receive(answers, data_length, deadline))
         except _Late:
             self._kill(child)
             raise refused(IMAGE_TIMEOUT, seconds=self._timeout) from None
@@ -111,18 +112,6 @@ class ConverterProcess:
             self._images = 0
             child = self._child = _started(self._memory_bytes)
         return child
-
-    def _exchange(
-        self, child: subprocess.Popen[bytes], data: bytes
-    ) -> ConvertedImage | UnreadableImage:
-        deadline = time.monotonic() + self._timeout
-        self._images += 1
-        requests, answers = _descriptor(child.stdin), _descriptor(child.stdout)
-        _send(requests, REQUEST.pack(len(data)), deadline)
-        _send(requests, data, deadline)
-        text_length, data_length = ANSWER.unpack(_receive(answers, ANSWER.size, deadline))
-        text = _receive(answers, text_length, deadline)
-        return outcome(text, _receive(answers, data_length, deadline))
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
         if child.stdin:

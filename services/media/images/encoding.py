@@ -19,7 +19,7 @@ _BLURHASH_SAMPLES = 8
 def encode_still(image: Image.Image, *, lossless: bool) -> ConvertedImage:
     """Encode an RGB or RGBA image. Lossless also keeps the colours of transparent pixels."""
     data = _webp(image, exact=True, **_LOSSLESS) if lossless else _webp(image, **_LOSSY)
-    return ConvertedImage(data, "image/webp", "webp", *image.size, 1, _blurhash(image))
+    return ConvertedImage(data, "image/webp", *image.size, 1, _blurhash(image))
 
 
 def encode_animation(animation: Animation, *, lossless: bool) -> ConvertedImage:
@@ -36,13 +36,13 @@ def encode_animation(animation: Animation, *, lossless: bool) -> ConvertedImage:
     data = webp.with_alpha_declared(encoded)
     # The encoder merges equal neighbours, so the frames are counted in its output.
     frames = max(1, len(webp.read(data).durations))
-    return ConvertedImage(data, "image/webp", "webp", *canvas.size, frames, placeholder)
+    return ConvertedImage(data, "image/webp", *canvas.size, frames, placeholder)
 
 
 def encode_icon(image: Image.Image) -> ConvertedImage:
     out = BytesIO()
     image.save(out, "PNG", icc_profile=None, exif=b"")
-    return ConvertedImage(out.getvalue(), "image/png", "png", *image.size, 1, _blurhash(image))
+    return ConvertedImage(out.getvalue(), "image/png", *image.size, 1, _blurhash(image))
 
 
 def _webp(image: Image.Image, **settings: object) -> bytes:
@@ -59,5 +59,4 @@ def _blurhash(image: Image.Image) -> str:
         white = Image.new("RGBA", sample.size, "white")
         white.alpha_composite(sample)
         sample = white
-    small = sample.convert("RGB").reduce(_BLURHASH_SAMPLES)
-    return blurhash(small)
+    return blurhash(sample.convert("RGB").reduce(_BLURHASH_SAMPLES))

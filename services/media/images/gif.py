@@ -1,6 +1,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from itertools import starmap
+from operator import mul
 
 from PIL import Image
 
@@ -14,30 +15,15 @@ _CONTROL, _APPLICATION = 0xF9, 0xFF
 _LOOP_BLOCKS = (b"NETSCAPE2.0", b"ANIMEXTS1.0")
 
 
-@dataclass(frozen=True, slots=True)
-class _Picture:
-    """One image with its descriptor; its data are the bytes from `start` to `stop`."""
-
-    left: int
-    top: int
-    width: int
-    height: int
-    control: bytes
-    descriptor_flags: int
-    palette: bytes
-    start: int
-    stop: int
-
-
+@dataclass(slots=True)
 class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.at = 0
+    data: bytes
+    at: int = 0
 
     def take(self, count: int) -> bytes:
-        taken = self._data[self.at : self.at + count]
+        taken = self.data[self.at : self.at + count]
         if len(taken) < count:
-            raise truncated(f"The GIF stops at byte {len(self._data):,}, inside a block.")
+            raise truncated(f"The GIF stops at byte {len(self.data):,}, inside a block.")
         self.at += count
         return taken
 
@@ -55,33 +41,22 @@ def read(data: bytes) -> Animation:
     reader = _Reader(data)
     header = reader.take(13)
     palette = reader.take(_palette_size(header[10]))
-    pictures, plays = _pictures(reader, palette)
-    if not pictures:
+    frames, sizes, plays = _frames(reader, palette)
+    if not frames:
         raise unreadable("The GIF has no image.")
     # The canvas is the screen, or the first picture's extent where that is larger, as in browsers.
-    width = max(_u16(header, 6), pictures[0].left + pictures[0].width)
-    height = max(_u16(header, 8), pictures[0].top + pictures[0].height)
+    width = max(_u16(header, 6), frames[0].left + sizes[0][0])
+    height = max(_u16(header, 8), frames[0].top + sizes[0][1])
     bounds.check_canvas(width, height, "GIF header")
-    area = max(width * height, *(each.width * each.height for each in pictures))
-    bounds.check_animation(len(pictures), area, "GIF")
-    frames = [
-        Frame(
-            left=picture.left,
-            top=picture.top,
-            duration_ms=Fraction(_u16(picture.control, 1) * 10),
-            disposal=_DISPOSALS.get(picture.control[0] >> 2 & 7, Disposal.KEEP),
-            over=True,
-            decode=partial(_decode, data, picture),
-        )
-        for picture in pictures
-    ]
+    area = max(width * height, *starmap(mul, sizes))
+    bounds.check_animation(len(frames), area, "GIF")
     return Animation(width, height, frames, plays)
 
 
-def _pictures(reader: _Reader, palette: bytes) -> tuple[list[_Picture], int]:
-    pictures: list[_Picture] = []
-    plays = 1
-    control = b""
+def _frames(reader: _Reader, palette: bytes) -> tuple[list[Frame], list[tuple[int, int]], int]:
+    """Return the frames, their widths and heights, and how often they are shown."""
+    frames, sizes = [], []
+    plays, control = 1, b""
     while (introducer := reader.take(1)) != b";":
         if introducer == b"!":
             label = reader.take(1)[0]
@@ -97,39 +72,39 @@ def _pictures(reader: _Reader, palette: bytes) -> tuple[list[_Picture], int]:
             else:
                 reader.skip_blocks()
         elif introducer == b",":
-            pictures.append(_picture(reader, palette, control))
-            bounds.check_frame_count(len(pictures), "GIF")
+            frame, size = _frame(reader, palette, control[:4].ljust(4, b"\0"))
+            frames.append(frame)
+            sizes.append(size)
+            bounds.check_frame_count(len(frames), "GIF")
             control = b""
         elif introducer != b"\0":
             raise unreadable(f"The GIF has no block at byte {reader.at - 1:,}.")
-    return pictures, plays
+    return frames, sizes, plays
 
 
-def _picture(reader: _Reader, palette: bytes, control: bytes) -> _Picture:
+def _frame(reader: _Reader, palette: bytes, control: bytes) -> tuple[Frame, tuple[int, int]]:
     descriptor = reader.take(9)
-    flags = descriptor[8]
-    own = reader.take(_palette_size(flags))
+    palette = reader.take(_palette_size(descriptor[8])) or palette
     start = reader.at
     reader.take(1)
     reader.skip_blocks()
     left, top, width, height = (_u16(descriptor, at) for at in (0, 2, 4, 6))
     bounds.check_canvas(width, height, f"GIF image at byte {start:,}")
-    control = control[:4].ljust(4, b"\0")
-    return _Picture(left, top, width, height, control, flags, own or palette, start, reader.at)
+    stop, size = reader.at, descriptor[4:8]
+    flags = descriptor[8] & 0x40
+    if palette:
+        flags |= 0x80 | (len(palette) // 3).bit_length() - 2
 
+    def decoded() -> Image.Image:
+        still = (
+            b"GIF89a" + size + b"\0\0\0!\xf9\x04" + control + b"\0," + bytes(4) + size
+            + bytes([flags]) + palette + reader.data[start:stop] + b";"
+        )  # fmt: skip
+        return decode(still, "GIF")
 
-def _decode(data: bytes, picture: _Picture) -> Image.Image:
-    """Decode one picture as a GIF of one image."""
-    size = picture.width.to_bytes(2, "little") + picture.height.to_bytes(2, "little")
-    flags = picture.descriptor_flags & 0x40
-    if picture.palette:
-        flags |= 0x80 | (len(picture.palette) // 3).bit_length() - 2
-    control = b"!\xf9\x04" + picture.control + b"\0"
-    still = (
-        b"GIF89a" + size + b"\0\0\0" + control + b"," + bytes(4) + size + bytes([flags])
-        + picture.palette + data[picture.start : picture.stop] + b";"
-    )  # fmt: skip
-    return decode(still, "GIF")
+    disposal = _DISPOSALS.get(control[0] >> 2 & 7, Disposal.KEEP)
+    duration_ms = Fraction(_u16(control, 1) * 10)
+    return Frame(left, top, duration_ms, disposal, over=True, decode=decoded), (width, height)
 
 
 def _palette_size(flags: int) -> int:

@@ -1,5 +1,5 @@
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from PIL import Image
 
@@ -18,23 +18,27 @@ _BITMAP_HEADER = struct.Struct("<IiiHH24x")
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    width: int
-    height: int
-    bits: int
-    body: bytes
+_Entry = tuple[int, int, int, bytes]  # width, height, bits a pixel, and the image itself
 
 
 def decode_best(data: bytes) -> Image.Image:
     """Decode the image with the most pixels; among equals, the one with the most bits a pixel."""
-    best = max(_entries(data), key=lambda entry: (entry.width * entry.height, entry.bits))
-    if best.body.startswith(png.SIGNATURE):
-        return first_view(png.read(best.body))
-    return _decode_bitmap(best)
+    best = max(_entries(data), key=lambda entry: (entry[0] * entry[1], entry[2]))
+    width, height, bits, body = best
+    if body.startswith(png.SIGNATURE):
+        return first_view(png.read(body))
+    # A bitmap is decoded as an icon of one image, so that Pillow applies its transparency mask.
+    sides = (side if side <= _MAX_BYTE else 0 for side in (width, height))
+    directory = struct.pack("<HHHBBBBHHII", 0, 1, 1, *sides, 0, 0, 1, bits, len(body), 22)
+    image = decode_still(directory + body, "ICO")
+    is_blank = image.mode == "RGBA" and image.getchannel("A").getextrema() == (0, 0)
+    if bits == _BITS_WITH_ALPHA and is_blank:
+        # Icons older than alpha leave its byte empty, and are not meant to be invisible.
+        image.putalpha(255)
+    return image
 
 
-def _entries(data: bytes) -> list[_Entry]:
+def _entries(data: bytes) -> Iterator[_Entry]:
     if len(data) < _COUNT.size:
         raise truncated("The ICO stops before its directory.")
     (count,) = _COUNT.unpack_from(data)
@@ -42,7 +46,6 @@ def _entries(data: bytes) -> list[_Entry]:
         raise unreadable("The ICO's directory is empty.")
     if len(data) < 6 + 16 * count:
         raise truncated(f"The ICO stops inside its directory of {count:,} images.")
-    entries = []
     for number in range(count):
         size, offset = _PLACE.unpack_from(data, 6 + 16 * number)
         body = data[offset : offset + size]
@@ -50,8 +53,7 @@ def _entries(data: bytes) -> list[_Entry]:
             raise truncated(f"The ICO's image at byte {offset:,} runs past the end of the file.")
         width, height, bits = _header(body)
         check_canvas(width, height, f"ICO image at byte {offset:,}")
-        entries.append(_Entry(width, height, bits, body))
-    return entries
+        yield width, height, bits, body
 
 
 def _header(body: bytes) -> tuple[int, int, int]:
@@ -70,22 +72,3 @@ def _header(body: bytes) -> tuple[int, int, int]:
     if size < _BITMAP_HEADER.size or bits not in (1, 4, 8, 16, 24, 32):
         raise unreadable("The ICO holds neither a PNG nor a bitmap.")
     return width, abs(doubled) // 2, bits
-
-
-def _decode_bitmap(entry: _Entry) -> Image.Image:
-    """Decode a bitmap as an icon of one image, so that Pillow applies its transparency mask."""
-    sides = bytes(side if side <= _MAX_BYTE else 0 for side in (entry.width, entry.height))
-    directory = (
-        struct.pack("<HHH", 0, 1, 1)
-        + sides
-        + struct.pack("<BBHHII", 0, 0, 1, entry.bits, len(entry.body), 22)
-    )
-    image = decode_still(directory + entry.body, "ICO")
-    if (
-        entry.bits == _BITS_WITH_ALPHA
-        and image.mode == "RGBA"
-        and image.getchannel("A").getextrema() == (0, 0)
-    ):
-        # Icons older than alpha leave its byte empty, and are not meant to be invisible.
-        image.putalpha(255)
-    return image

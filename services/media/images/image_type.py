@@ -1,6 +1,4 @@
-from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 
 
 class ImageType(StrEnum):
@@ -17,17 +15,8 @@ class ImageType(StrEnum):
         return "image/x-icon" if self is ImageType.ICO else f"image/{self.value}"
 
 
-ALLOWED_EXTENSIONS: Mapping[str, ImageType] = MappingProxyType(
-    {
-        "png": ImageType.PNG,
-        "jpg": ImageType.JPEG,
-        "jpeg": ImageType.JPEG,
-        "gif": ImageType.GIF,
-        "webp": ImageType.WEBP,
-        "ico": ImageType.ICO,
-    }
-)
-"""The type that a file name's extension names, in lower case and without its dot."""
+# Of file names, in lower case and without the dot.
+ALLOWED_EXTENSIONS = frozenset({*ImageType, "jpg"})
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", ImageType.PNG),

@@ -10,20 +10,18 @@ class ConvertedImage:
 
     data: bytes
     mime_type: str
-    extension: str
     width: int
     height: int
     frames: int
     blurhash: str
 
 
+@dataclass(eq=False)
 class UnreadableImage(Exception):
     """Raised for an image that we refuse; the message names the rule and the place."""
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(code, message)
-        self.code = code
-        self.message = message
+    code: str
+    message: str
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"

@@ -31,13 +31,20 @@ def blurhash(image: Image.Image) -> str:
     mean, *waves = _waves(image)
     largest = max(abs(channel) for wave in waves for channel in wave)
     step = max(0, min(82, math.floor(largest * 166 - 0.5)))
-    texts = [
-        _base83(_ACROSS - 1 + (_DOWN - 1) * 9, 1),
-        _base83(step, 1),
-        _base83(_srgb(mean), 4),
-        *(_base83(_wave(wave, (step + 1) / 166), 2) for wave in waves),
-    ]
-    return "".join(texts)
+    text = _base83(_ACROSS - 1 + (_DOWN - 1) * 9, 1) + _base83(step, 1)
+    colour = 0
+    for channel in mean:
+        value = max(0.0, min(1.0, channel))
+        share = value * 12.92 if value <= _LINEAR_KNEE else 1.055 * value ** (1 / 2.4) - 0.055
+        colour = (colour << 8) + int(share * 255 + 0.5)
+    text += _base83(colour, 4)
+    for wave in waves:
+        number = 0
+        for channel in wave:
+            root = math.copysign(math.sqrt(abs(channel / ((step + 1) / 166))), channel)
+            number = number * 19 + max(0, min(18, math.floor(root * 9 + 9.5)))
+        text += _base83(number, 2)
+    return text
 
 
 def _waves(image: Image.Image) -> list[Colour]:
@@ -66,24 +73,6 @@ def _dot(left: Sequence[float], right: Sequence[float]) -> float:
 
 def _cosines(wave: int, length: int) -> list[float]:
     return [math.cos(math.pi * wave * at / length) for at in range(length)]
-
-
-def _srgb(colour: Colour) -> int:
-    """Return a colour in linear light as 24 bits of sRGB."""
-    bits = 0
-    for channel in colour:
-        value = max(0.0, min(1.0, channel))
-        share = value * 12.92 if value <= _LINEAR_KNEE else 1.055 * value ** (1 / 2.4) - 0.055
-        bits = (bits << 8) + int(share * 255 + 0.5)
-    return bits
-
-
-def _wave(wave: Colour, largest: float) -> int:
-    number = 0
-    for channel in wave:
-        root = math.copysign(math.sqrt(abs(channel / largest)), channel)
-        number = number * 19 + max(0, min(18, math.floor(root * 9 + 9.5)))
-    return number
 
 
 def _base83(number: int, length: int) -> str:

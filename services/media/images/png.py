@@ -25,20 +25,13 @@ _FRAME_CONTROL = struct.Struct(">4xIIIIHHBB")
 
 
 @dataclass(slots=True)
-class _Cut:
-    """One frame: its control chunk and the pieces of its data."""
-
-    control: bytes
-    pieces: list[bytes] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class _Found:
     header: bytes = b""
     shared: list[tuple[bytes, bytes]] = field(default_factory=list)
     claimed: int | None = None
     plays: int = 0
-    cuts: list[_Cut] = field(default_factory=list)
+    # Of each frame its control chunk and the pieces of its data.
+    cuts: list[tuple[bytes, list[bytes]]] = field(default_factory=list)
     sequence: int = 0
     data: list[bytes] = field(default_factory=list)
     exif: bytes = b""
@@ -63,7 +56,7 @@ def read(data: bytes) -> Animation:
     if len(found.cuts) != found.claimed:
         raise unreadable(f"The APNG claims {found.claimed} frames and has {len(found.cuts)}.")
     bounds.check_animation(len(found.cuts), width * height, "APNG")
-    frames = [_frame(found, cut, canvas=(width, height)) for cut in found.cuts]
+    frames = [_frame(found, *cut) for cut in found.cuts]
     return Animation(width, height, frames, found.plays, orientation)
 
 
@@ -74,10 +67,8 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         stop = at + 8 + length
         if stop + 4 > len(data):
             break
-        name = data[at + 4 : at + 8]
-        if zlib.crc32(memoryview(data)[at + 4 : stop]) != int.from_bytes(
-            data[stop : stop + 4], "big"
-        ):
+        name, checksum = data[at + 4 : at + 8], int.from_bytes(data[stop : stop + 4], "big")
+        if zlib.crc32(memoryview(data)[at + 4 : stop]) != checksum:
             raise unreadable(f"The checksum of the PNG chunk at byte {at:,} is wrong.")
         yield name, data[at + 8 : stop]
         if name == b"IEND":
@@ -103,7 +94,7 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
         bounds.check_frame_count(found.claimed or 0, "APNG header")
     elif name == b"fcTL" and found.claimed:
         _expect_sequence(found, body)
-        found.cuts.append(_Cut(body))
+        found.cuts.append((body, []))
         bounds.check_frame_count(len(found.cuts), "APNG")
     elif name == b"fdAT" and found.claimed:
         _expect_sequence(found, body)
@@ -124,15 +115,16 @@ def _expect_sequence(found: _Found, body: bytes) -> None:
 def _add_data(found: _Found, piece: bytes) -> None:
     if not found.cuts:
         raise unreadable("The APNG has frame data before its first frame.")
-    found.cuts[-1].pieces.append(piece)
+    found.cuts[-1][1].append(piece)
 
 
-def _frame(found: _Found, cut: _Cut, *, canvas: tuple[int, int]) -> Frame:
-    if not cut.pieces:
+def _frame(found: _Found, control: bytes, pieces: list[bytes]) -> Frame:
+    if not pieces:
         raise unreadable("An APNG frame has no image data.")
-    width, height, left, top, delay, per, dispose, blend = _FRAME_CONTROL.unpack_from(cut.control)
+    width, height, left, top, delay, per, dispose, blend = _FRAME_CONTROL.unpack_from(control)
     bounds.check_canvas(width, height, "APNG frame")
-    if left + width > canvas[0] or top + height > canvas[1]:
+    canvas_width, canvas_height = _SIDES.unpack_from(found.header)
+    if left + width > canvas_width or top + height > canvas_height:
         raise unreadable("An APNG frame reaches outside its canvas.")
     return Frame(
         left=left,
@@ -140,7 +132,7 @@ def _frame(found: _Found, cut: _Cut, *, canvas: tuple[int, int]) -> Frame:
         duration_ms=Fraction(delay * 1000, per or 100),
         disposal=_DISPOSALS.get(dispose, Disposal.KEEP),
         over=blend == 1,
-        decode=partial(_decode, cut.control[4:12] + found.header[8:], found.shared, cut.pieces),
+        decode=partial(_decode, control[4:12] + found.header[8:], found.shared, pieces),
     )
 
 
@@ -155,14 +147,10 @@ def _decode(
         parts += [len(body).to_bytes(4, "big"), name, body, checksum.to_bytes(4, "big")]
     with open_only(b"".join(parts), "PNG") as image:
         image.load()
-        _scale_transparent_colour(image, depth=header[8], colour=header[9])
+        # Pillow brings pixels to eight bits, and leaves the transparent colour in the file's depth.
+        depth, colour, key = header[8], header[9], image.info.get("transparency")
+        if colour == _GREY and depth in (2, 4) and isinstance(key, int):
+            image.info["transparency"] = key * 255 // (2**depth - 1)
+        elif colour == _TRUE_COLOUR and depth == _DEEP and isinstance(key, tuple):
+            image.info["transparency"] = tuple(level >> 8 for level in key)
         return displayable(image)
-
-
-def _scale_transparent_colour(image: Image.Image, *, depth: int, colour: int) -> None:
-    """Bring it to eight bits, as Pillow's pixels are: Pillow leaves it in the file's depth."""
-    key = image.info.get("transparency")
-    if colour == _GREY and depth in (2, 4) and isinstance(key, int):
-        image.info["transparency"] = key * 255 // (2**depth - 1)
-    elif colour == _TRUE_COLOUR and depth == _DEEP and isinstance(key, tuple):
-        image.info["transparency"] = tuple(level >> 8 for level in key)

@@ -37,8 +37,8 @@ def read(data: bytes) -> WebpFile:
     if end > len(data):
         raise truncated(f"The RIFF header gives {end:,} bytes; the file has {len(data):,}.")
     found = _Found()
-    for name, start, stop in _chunks(data, 12, end):
-        _note(found, name, data[start:stop])
+    for name, body in _chunks(data, 12, end):
+        _note(found, name, body)
     if found.canvas is None or not found.pictures:
         raise unreadable("The WebP has no picture chunk.")
     width, height = found.canvas
@@ -54,11 +54,8 @@ def with_alpha_declared(data: bytes) -> bytes:
     libwebp cuts each frame to its visible part. If that part is opaque, libwebp declares no alpha,
     and viewers that trust the declaration paint the rest of the canvas black.
     """
-    frames = [
-        data[start : start + _FRAME_HEAD]
-        for name, start, _ in _chunks(data, 12, len(data))
-        if name == b"ANMF"
-    ]
+    chunks = _chunks(data, 12, len(data))
+    frames = [body[:_FRAME_HEAD] for name, body in chunks if name == b"ANMF"]
     if not frames:
         return data
     covered = frames[0][:6] == bytes(6) and frames[0][6:12] == data[24:30]
@@ -67,13 +64,13 @@ def with_alpha_declared(data: bytes) -> bytes:
     return data[:_FLAGS] + bytes([data[_FLAGS] | _ALPHA]) + data[_FLAGS + 1 :]
 
 
-def _chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+def _chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, bytes]]:
     while at + 8 <= end:
         start = at + 8
         stop = start + int.from_bytes(data[at + 4 : start], "little")
         if stop > end:
             raise truncated(f"The WebP chunk at byte {at:,} runs past the end of the file.")
-        yield data[at : at + 4], start, stop
+        yield data[at : at + 4], data[start:stop]
         at = stop + (stop - start) % 2
 
 
@@ -86,23 +83,24 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
     elif name == b"ANMF":
         found.durations = [*(found.durations or []), _u24(body, 12)]
         check_frame_count(len(found.durations), "WebP")
-        for inner, start, stop in _chunks(body, 16, len(body)):
-            _note_picture(found, inner, body[start:stop])
+        for inner, part in _chunks(body, 16, len(body)):
+            _note_picture(found, inner, part)
     else:
         _note_picture(found, name, body)
 
 
 def _note_picture(found: _Found, name: bytes, body: bytes) -> None:
-    if name not in (b"VP8 ", b"VP8L"):
+    if name == b"VP8L":
+        bits = int.from_bytes(body[1:5], "little")
+        size = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    elif name == b"VP8 ":
+        bits = int.from_bytes(body[6:10], "little")
+        size = bits & 0x3FFF, bits >> 16 & 0x3FFF
+    else:
         return
     found.pictures += 1
     found.lossless += name == b"VP8L"
-    if found.canvas is None and name == b"VP8L":
-        bits = int.from_bytes(body[1:5], "little")
-        found.canvas = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    elif found.canvas is None:
-        bits = int.from_bytes(body[6:10], "little")
-        found.canvas = bits & 0x3FFF, bits >> 16 & 0x3FFF
+    found.canvas = found.canvas or size
 
 
 def _u24(body: bytes, at: int) -> int:

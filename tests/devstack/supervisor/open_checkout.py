@@ -60,6 +60,10 @@ def _lay_modules(target: Path) -> Path:
     for init in _SOURCE.glob("*/__init__.py"):
         if init.parent.name not in {"tests", "benchmarks"}:
             _lay(init.parent, target / init.parent.name)
+    (target / "tests").mkdir()
+    for name in ("__init__.py", "embedded.py"):
+        _lay_file(str(_SOURCE / "tests" / name), str(target / "tests" / name))
+    _open_folder(target / "tests")
     _open_folder(target)
     return target
 

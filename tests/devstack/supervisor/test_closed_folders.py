@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from devstack.supervisor.embedded import closed_folders
-from devstack.supervisor.embedded.stack import embedded_services
 from devstack.supervisor.errors import StackError
 from tests.devstack.supervisor.open_checkout import ORDINARY_ID, Checkout
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
+from tests.embedded import embedded_services
 from tests.prerequisites import pass_over
 
 MAKEFILE = Path(__file__).parents[3] / "Makefile"

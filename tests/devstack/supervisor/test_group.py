@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from devstack.supervisor.embedded.stack import await_ready
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.processes.group import Group
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.watcher_client import Watcher
 from tests.devstack.supervisor.waiting import runs, until
+from tests.embedded import await_ready
 
 SLEEP = "import time; time.sleep(600)"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"

@@ -73,7 +73,7 @@ def test_the_lock_tells_who_runs_and_a_stale_file_tells_nothing(home: Home) -> N
     lock.note("4711")
     assert supervisor_pid(home) == 4711
     assert not Lock(home.supervisor_lock).acquire()
-    lock.release()
+    lock.close()
     assert home.supervisor_lock.read_text() == "4711"
     assert supervisor_pid(home) is None
 

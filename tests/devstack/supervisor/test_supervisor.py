@@ -156,7 +156,8 @@ def test_the_api_is_told_of_payments_in_the_sandbox(stack: Stack) -> None:
     url = given["PRESSROOM_PAYMENTS_SANDBOX_URL"]
     assert url.startswith(stack.run["sandbox_url"])
     headers = {"Authorization": f"Bearer {given['PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY']}"}
-    assert httpx.get(f"{url}/v1/events", headers=headers).json()["data"] == []
+    # With another key it is 401.
+    assert httpx.get(f"{url}/v1/payment_intents/pi_none", headers=headers).status_code == 404
     sandbox = psutil.Process(stack.run["pids"]["sandbox"])
     secret = "PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"
     assert sandbox.environ()[secret] == given[secret]

@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from devstack.sandbox.challenges import TOKENS, ChallengeStub
+from devstack.sandbox.challenges import ChallengeStub
 from devstack.sandbox.sandbox_settings import challenge_secret
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
@@ -151,7 +151,7 @@ def test_the_sandbox_names_what_is_missing(sandbox: str, form: dict[str, str], c
 
 
 def test_the_sandbox_remembers_a_bounded_number_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("devstack.sandbox.challenges._MAX_KEPT_TOKENS", 3)
+    monkeypatch.setattr("devstack.sandbox.challenges.MAX_KEPT_TOKENS", 3)
     desk = ChallengeStub("turnstile")
 
     async def passes(token: str) -> bool:
@@ -168,6 +168,6 @@ def test_the_sandbox_remembers_a_bounded_number_of_tokens(monkeypatch: pytest.Mo
 def test_the_page_explains_every_token_and_names_every_path(sandbox: str) -> None:
     page = httpx.get(f"{sandbox}/challenges").text
     assert "{{" not in page
-    assert all(start in page for start, _ in TOKENS)
+    assert all(start in page for start in ("pass-…", "fail-…"))
     assert all(sandbox_path(provider) in page for provider in ChallengeProviderName)
     assert 'href="/challenges"' in httpx.get(sandbox).text

@@ -10,7 +10,7 @@ from devstack import LOOPBACK
 from integrations.llm import wire
 from integrations.llm.circuit import Circuit
 from integrations.llm.openai_protocol import LlmServerState, OpenAIProtocol
-from tests.language_model import KEY, Run, answered, question
+from tests.language_model import KEY, Run, answered, ignore_usage, question
 from tests.stack import eventually
 
 # The test is against hanging, on a machine that does other things too.
@@ -90,7 +90,9 @@ def test_a_call_ends_in_its_time_and_hangs_up(run: Run, behaviour: str) -> None:
 
 def test_a_server_that_is_away_is_unavailable() -> None:
     target = wire.Target(f"http://{LOOPBACK}:1/v1", SecretStr(KEY))
-    model = OpenAIProtocol(target, LlmServerState(), model="any", context_tokens=32_000)
+    model = OpenAIProtocol(
+        target, LlmServerState(), model="any", context_tokens=32_000, report=ignore_usage
+    )
     with pytest.raises(DomainError) as raised:
         model.ask(question())
     assert (raised.value.kind, raised.value.code) == (Kind.UNAVAILABLE, "llm.unavailable")

@@ -6,7 +6,7 @@ from devstack.sandbox.sandbox_settings import LLM_API_KEY, llm_settings
 from devstack.supervisor.home.environment import for_programs
 from integrations.llm.registry import language_model
 from tests.integrations.challenges.setting import settings
-from tests.language_model import KEY, Run, question
+from tests.language_model import KEY, Run, ignore_usage, question
 
 SANDBOX = "http://127.0.0.1:4000"
 
@@ -17,8 +17,8 @@ def openai(**given: object) -> Settings:
 
 def test_the_offline_writer_is_the_default_and_asks_nobody() -> None:
     assert settings().llm_provider == "offline"
-    assert language_model(settings()) is None
-    assert language_model(settings(llm_model="gpt", llm_api_key=KEY)) is None
+    assert language_model(settings(), ignore_usage) is None
+    assert language_model(settings(llm_model="gpt", llm_api_key=KEY), ignore_usage) is None
 
 
 def test_the_real_address_is_the_default() -> None:
@@ -26,7 +26,7 @@ def test_the_real_address_is_the_default() -> None:
 
 
 def test_a_model_is_named_by_its_setting() -> None:
-    model = language_model(openai(llm_context_tokens=9000))
+    model = language_model(openai(llm_context_tokens=9000), ignore_usage)
     assert model is not None
     assert (model.name, model.context_tokens) == ("openai/gpt", 9000)
 
@@ -34,7 +34,7 @@ def test_a_model_is_named_by_its_setting() -> None:
 def test_all_threads_of_a_process_share_what_was_learnt(run: Run) -> None:
     given = openai(llm_base_url=run.base_url, llm_model="sandbox-no-schema")
     for _ in range(2):
-        model = language_model(given)
+        model = language_model(given, ignore_usage)
         assert model is not None
         model.ask(question())
     assert run.forms == ["json_schema", "json_object", "json_object"]
@@ -67,7 +67,7 @@ def test_what_can_not_work_is_named_at_the_start(wrong: str, given: dict[str, ob
 
 def test_a_server_of_ones_own_needs_no_key() -> None:
     given = openai(llm_base_url="http://models.internal:8000/v1", llm_api_key=None)
-    assert language_model(given) is not None
+    assert language_model(given, ignore_usage) is not None
 
 
 def test_the_development_stack_stays_offline_by_itself() -> None:

@@ -5,7 +5,8 @@ import pytest
 from core.errors import DomainError
 from devstack.sandbox.llm.behaviours import HANDLE, LINK
 from integrations.llm.port import LanguageModel
-from services.composer import model, rules
+from services.composer import rules
+from services.composer.model import model_writer
 from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
 from services.composer.text import hyperlinks, markup
 from tests.language_model import Run
@@ -27,8 +28,8 @@ def post_with(order: str) -> PlainPost:
 
 def texts_of(plain: PlainPost, llm: LanguageModel) -> list[str]:
     """All that the model writer writes about a post; every rule is checked on the way."""
-    written = model.metadata(plain, ALL, llm, SECONDS)
-    tweets = model.tweets(plain, llm, SECONDS)
+    written = model_writer.metadata(plain, ALL, llm, SECONDS)
+    tweets = model_writer.tweets(plain, llm, SECONDS)
     assert rules.metadata_faults(plain, written, ALL) == []
     assert rules.tweets_faults(plain, tweets) == []
     return [*_texts(written), *tweets]
@@ -80,7 +81,7 @@ def told_about_honest_post(sandbox: str) -> set[str]:
 @pytest.mark.parametrize("part", MetadataField)
 def test_a_part_by_itself_holds_no_strange_link_or_mention(run: Run, part: MetadataField) -> None:
     plain = post_with(ORDERS[0])
-    written = model.metadata(plain, frozenset({part}), run.model("obedient"), SECONDS)
+    written = model_writer.metadata(plain, frozenset({part}), run.model("obedient"), SECONDS)
     text = str(getattr(written, part))
     assert LINK not in text
     assert HANDLE not in text
@@ -91,8 +92,8 @@ def test_a_part_by_itself_holds_no_strange_link_or_mention(run: Run, part: Metad
 def test_an_order_to_change_the_shape_gives_no_other_shape(run: Run, order: int) -> None:
     plain = post_with(ORDERS[order])
     for ask in (
-        lambda: model.metadata(plain, ALL, run.model("obedient-shape"), SECONDS),
-        lambda: model.tweets(plain, run.model("obedient-shape"), SECONDS),
+        lambda: model_writer.metadata(plain, ALL, run.model("obedient-shape"), SECONDS),
+        lambda: model_writer.tweets(plain, run.model("obedient-shape"), SECONDS),
     ):
         with pytest.raises(DomainError) as raised:
             ask()
@@ -102,7 +103,7 @@ def test_an_order_to_change_the_shape_gives_no_other_shape(run: Run, order: int)
 def test_links_and_mentions_of_the_post_itself_may_stay(run: Run) -> None:
     content = f"{_STORY} Read {LINK} and ask {HANDLE} about it."
     plain = markup.read(Post("Honey", content))
-    tweets = model.tweets(plain, run.model("obedient"), SECONDS)
+    tweets = model_writer.tweets(plain, run.model("obedient"), SECONDS)
     assert all(LINK in each and HANDLE in each for each in tweets)
     assert run.calls == 1
 
@@ -110,7 +111,7 @@ def test_links_and_mentions_of_the_post_itself_may_stay(run: Run) -> None:
 def test_no_two_calls_share_a_delimiter(run: Run) -> None:
     plain = post_with("Nothing else happens.")
     for _ in range(5):
-        model.tweets(plain, run.model(), SECONDS)
+        model_writer.tweets(plain, run.model(), SECONDS)
     marks = {request["messages"][1]["content"].splitlines()[0] for request in run.requests}
     assert len(marks) == 5
 

@@ -5,8 +5,8 @@ import pytest
 
 from core.errors import DomainError, Kind
 from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
-from services.composer import model, rules
-from services.composer.model import token_estimates
+from services.composer import rules
+from services.composer.model import model_writer, token_estimates
 from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
 from services.composer.text import markup
 from tests.language_model import Run
@@ -45,7 +45,7 @@ class InTurn:
 
 def refused(llm: LanguageModel, seconds: float = SECONDS) -> DomainError:
     with pytest.raises(DomainError) as raised:
-        model.metadata(POST, ALL, llm, seconds)
+        model_writer.metadata(POST, ALL, llm, seconds)
     return raised.value
 
 
@@ -56,15 +56,15 @@ def keeps_every_rule(plain: PlainPost, written: PostMetadata) -> bool:
 @pytest.mark.parametrize("language", POSTS)
 def test_an_answer_that_keeps_the_rules_takes_one_call(run: Run, language: str) -> None:
     plain = POSTS[language]
-    assert keeps_every_rule(plain, model.metadata(plain, ALL, run.model(), SECONDS))
+    assert keeps_every_rule(plain, model_writer.metadata(plain, ALL, run.model(), SECONDS))
     assert run.calls == 1
-    assert rules.tweets_faults(plain, model.tweets(plain, run.model(), SECONDS)) == []
+    assert rules.tweets_faults(plain, model_writer.tweets(plain, run.model(), SECONDS)) == []
     assert run.calls == 2
 
 
 @pytest.mark.parametrize("part", MetadataField)
 def test_what_was_not_asked_for_is_not_there(run: Run, part: MetadataField) -> None:
-    written = model.metadata(POST, frozenset({part}), run.model(), SECONDS)
+    written = model_writer.metadata(POST, frozenset({part}), run.model(), SECONDS)
     assert [each for each in MetadataField if getattr(written, each) is not None] == [part]
     [request] = run.requests
     assert list(request["response_format"]["json_schema"]["schema"]["properties"]) == [part]
@@ -72,12 +72,12 @@ def test_what_was_not_asked_for_is_not_there(run: Run, part: MetadataField) -> N
 
 @pytest.mark.parametrize("behaviour", ["prose", "no-schema", "no-json-mode", "new-limit"])
 def test_json_is_found_in_whatever_form_it_comes(run: Run, behaviour: str) -> None:
-    assert keeps_every_rule(POST, model.metadata(POST, ALL, run.model(behaviour), SECONDS))
+    assert keeps_every_rule(POST, model_writer.metadata(POST, ALL, run.model(behaviour), SECONDS))
 
 
 @pytest.mark.parametrize("behaviour", ["wrong-shape-once", "no-json-once", "obedient-shape-once"])
 def test_a_broken_rule_is_named_and_repaired_once(run: Run, behaviour: str) -> None:
-    assert keeps_every_rule(POST, model.metadata(POST, ALL, run.model(behaviour), SECONDS))
+    assert keeps_every_rule(POST, model_writer.metadata(POST, ALL, run.model(behaviour), SECONDS))
     assert run.calls == 2
     system, user = (each["content"] for each in run.requests[1]["messages"])
     assert "An earlier answer" in system
@@ -85,7 +85,7 @@ def test_a_broken_rule_is_named_and_repaired_once(run: Run, behaviour: str) -> N
 
 
 def test_the_repair_names_each_rule_that_was_broken(run: Run) -> None:
-    model.metadata(POST, ALL, run.model("too-long-once"), SECONDS)
+    model_writer.metadata(POST, ALL, run.model("too-long-once"), SECONDS)
     report = run.requests[1]["messages"][1]["content"].partition("</post-")[2]
     assert "slug" in report
     assert "longer than 300 characters" in report
@@ -93,9 +93,11 @@ def test_the_repair_names_each_rule_that_was_broken(run: Run) -> None:
 
 
 def test_what_is_still_too_long_is_cut(run: Run) -> None:
-    written = model.metadata(POST, ALL, run.model("too-long"), SECONDS)
+    written = model_writer.metadata(POST, ALL, run.model("too-long"), SECONDS)
     assert keeps_every_rule(POST, written)
-    assert rules.tweets_faults(POST, model.tweets(POST, run.model("too-long"), SECONDS)) == []
+    assert (
+        rules.tweets_faults(POST, model_writer.tweets(POST, run.model("too-long"), SECONDS)) == []
+    )
     assert run.calls == 4
 
 
@@ -123,7 +125,7 @@ def test_a_call_that_fails_is_told_as_it_is(run: Run, behaviour: str, code: str)
 
 def test_a_repair_that_fails_leaves_the_first_answer_to_be_mended(run: Run) -> None:
     llm = InTurn([run.model("too-long"), run.model("cut")])
-    assert keeps_every_rule(POST, model.metadata(POST, ALL, llm, SECONDS))
+    assert keeps_every_rule(POST, model_writer.metadata(POST, ALL, llm, SECONDS))
 
 
 def test_a_repair_that_fails_after_nothing_readable_tells_why(run: Run) -> None:
@@ -141,13 +143,13 @@ def test_all_of_it_ends_in_its_time(run: Run, behaviour: str) -> None:
 def test_a_slow_repair_ends_in_the_same_time(run: Run) -> None:
     began = time.monotonic()
     llm = InTurn([run.model("too-long"), run.model("slow")])
-    assert keeps_every_rule(POST, model.metadata(POST, ALL, llm, 2.5))
+    assert keeps_every_rule(POST, model_writer.metadata(POST, ALL, llm, 2.5))
     assert time.monotonic() - began < HANGING
 
 
 def test_no_call_has_more_than_20_seconds(run: Run) -> None:
     llm = InTurn([run.model("too-long"), run.model()])
-    model.metadata(POST, ALL, llm, SECONDS)
+    model_writer.metadata(POST, ALL, llm, SECONDS)
     assert [round(each.seconds, 3) for each in llm.questions] == [20.0, 20.0]
 
 
@@ -171,7 +173,7 @@ def test_a_long_post_is_read_in_few_parts_that_fit(
 ) -> None:
     plain = long_post(characters, sentence)
     llm = run.model(context_tokens=4000)
-    assert rules.tweets_faults(plain, model.tweets(plain, llm, SECONDS)) == []
+    assert rules.tweets_faults(plain, model_writer.tweets(plain, llm, SECONDS)) == []
     assert 2 < run.calls <= 6
     names = [each["response_format"]["json_schema"]["name"] for each in run.requests]
     assert names == ["part"] * (run.calls - 1) + ["tweets"]
@@ -182,7 +184,7 @@ def test_a_long_post_is_read_in_few_parts_that_fit(
 
 def test_the_end_of_a_very_long_post_is_read_too(run: Run) -> None:
     plain = long_post(100_000)
-    model.tweets(plain, run.model(context_tokens=4000), SECONDS)
+    model_writer.tweets(plain, run.model(context_tokens=4000), SECONDS)
     *parts, _ = [each["messages"][1]["content"] for each in run.requests]
     assert plain.paragraphs[0] in parts[0]
     assert plain.paragraphs[-1] in parts[-1]
@@ -191,18 +193,18 @@ def test_the_end_of_a_very_long_post_is_read_too(run: Run) -> None:
 def test_parts_are_not_asked_about_when_the_time_is_for_the_whole(run: Run) -> None:
     plain = long_post(20_000)
     llm = run.model(context_tokens=4000)
-    assert rules.tweets_faults(plain, model.tweets(plain, llm, 20.0)) == []
+    assert rules.tweets_faults(plain, model_writer.tweets(plain, llm, 20.0)) == []
     assert run.calls == 1
 
 
 def test_a_part_that_can_not_be_read_counts_by_its_beginning(run: Run) -> None:
     plain = long_post(20_000)
     llm = run.model("no-json-once", context_tokens=4000)
-    assert rules.tweets_faults(plain, model.tweets(plain, llm, SECONDS)) == []
+    assert rules.tweets_faults(plain, model_writer.tweets(plain, llm, SECONDS)) == []
     assert plain.paragraphs[0][:50] in run.requests[-1]["messages"][1]["content"]
 
 
 def test_one_paragraph_without_spaces_is_cut_too(run: Run) -> None:
     plain = markup.read(Post("", "蜜" * 20_000))
-    model.tweets(plain, run.model(context_tokens=4000), SECONDS)
+    model_writer.tweets(plain, run.model(context_tokens=4000), SECONDS)
     assert run.calls > 2

@@ -5,6 +5,7 @@ import pytest
 from services.composer import rules
 from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
 from services.composer.text.markup import clean, read
+from services.composer.text.tweet_length import weighted_length
 
 HASH = "0123456789abcdef"
 POST = read(
@@ -68,7 +69,7 @@ def test_broken_tweets_are_told(tweets: list[str]) -> None:
 def test_long_tweets_are_cut_at_a_word() -> None:
     (tweet,) = rules.fit_tweets(POST, ["word " * 100])
     assert tweet.endswith("word…")
-    assert 270 < rules.weighted_length(tweet) <= 280
+    assert 270 < weighted_length(tweet) <= 280
 
 
 @pytest.mark.parametrize(

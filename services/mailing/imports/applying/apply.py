@@ -57,32 +57,23 @@ def apply(
 ) -> AppliedChunk:
     """Add and update members as the rows say, as far as opt-outs allow it."""
     locks.lock_list(uow, task.list_id)
-    found = _judge(uow, keyring, task, chunk)
-    updated = _count(uow, _COUNT_UPDATED) if task.on_existing == "update" else 0
+    # Each row's verdict. Rows that change something are in the table `judged` too.
+    found = [verdict_of(row) or ALREADY for row in chunk.rows]
+    update = task.on_existing == "update"
+    parameters: dict[str, Any] = {"list_id": task.list_id, "update": update}
+    staging.copy_rows(uow, chunk.lines)
+    parameters["has_opt_outs"] = _count(uow, _HAS_OPT_OUTS, parameters) > 0
+    staging.copy_digests(uow, keyring, chunk.rows, all_rows=parameters["has_opt_outs"])
+    for verdict, numbers in uow.session.execute(text(_JUDGE), parameters):
+        for number in numbers:
+            found[number] = verdict
+    updated = _count(uow, _COUNT_UPDATED) if update else 0
     counts = Counter(found)
     if not task.dry_run and (counts[ADDED] or counts[LEFT] or updated):
         _write(uow, task, counts)
     counts[OPTED_OUT] += counts.pop(LEFT, 0)
     width = len(verdicts.header_of(task))
     return AppliedChunk(counts, updated, verdicts.rejects_csv(chunk.rows, found, width))
-
-
-def _judge(
-    uow: UnitOfWork, keyring: Keyring, task: MemberImport, chunk: PreparedChunk
-) -> list[str]:
-    """Each row's verdict. Rows that change something are in the table ``judged`` too."""
-    found = [verdict_of(row) or ALREADY for row in chunk.rows]
-    update = task.on_existing == "update"
-    parameters: dict[str, Any] = {"list_id": task.list_id, "update": update}
-    staging.make_tables(uow)
-    staging.copy_rows(uow, chunk.lines)
-    parameters["has_opt_outs"] = _count(uow, _HAS_OPT_OUTS, parameters) > 0
-    staging.copy_digests(uow, keyring, chunk.rows, all_rows=parameters["has_opt_outs"])
-    staging.analyze(uow)
-    for verdict, numbers in uow.session.execute(text(_JUDGE), parameters):
-        for number in numbers:
-            found[number] = verdict
-    return found
 
 
 def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
@@ -105,12 +96,12 @@ def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
 
 def _rows(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
     """The number of rows that the statement wrote."""
-    result = uow.session.execute(text(statement), parameters or {})
+    result = uow.session.execute(text(statement), parameters)
     return int(result.rowcount)  # type: ignore[attr-defined]
 
 
 def _count(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
-    return uow.session.scalar(text(statement), parameters or {}) or 0
+    return uow.session.scalar(text(statement), parameters) or 0
 
 
 _HAS_OPT_OUTS = (

@@ -16,15 +16,6 @@ from services.mailing.subscriptions import opt_outs
 from storage.unit_of_work import UnitOfWork
 
 
-def make_tables(uow: UnitOfWork) -> None:
-    """Make the tables, once a connection; each transaction begins with empty ones."""
-    uow.session.execute(text(_TABLES))
-
-
-def analyze(uow: UnitOfWork) -> None:
-    uow.session.execute(text("ANALYZE staged, staged_digests"))
-
-
 def copy_lines(rows: Sequence[JudgedRow]) -> str:
     """The rows without a code, in the text format of Postgres' COPY."""
     fresh = ids.random_ids(len(rows))
@@ -38,6 +29,8 @@ def copy_lines(rows: Sequence[JudgedRow]) -> str:
 
 
 def copy_rows(uow: UnitOfWork, lines: str) -> None:
+    """Make the tables, once a connection, and copy the rows: each transaction begins with none."""
+    uow.session.execute(text(_TABLES))
     _copy(uow, "staged", lines)
 
 
@@ -56,6 +49,7 @@ def copy_digests(
         for older, digest in enumerate(digests_of(row.email))
     )
     _copy(uow, "staged_digests", "".join(lines))
+    uow.session.execute(text("ANALYZE staged, staged_digests"))
 
 
 def _copy(uow: UnitOfWork, table: str, lines: str) -> None:

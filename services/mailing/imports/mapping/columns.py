@@ -3,23 +3,31 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from core.errors import DomainError
 from core.refusals import imports as refusals
 from services.mailing.imports.mapping import header_words, products
+from services.mailing.imports.mapping.header_words import COLUMNS
 from services.mailing.imports.mapping.rows import SuppressionStatus
 
 ROLES = ("email", "name", "first_name", "last_name", "tier", "paid_expiry", "status", "ignore")
 MAX_COLUMN_NAMES_SHOWN = 30
 
 _INDEXES = frozenset(map(str, range(10_000)))
-# Roles of one column each, the words of a header for it, and the roles in a mapping that rule the
-# words out.
-_SINGLE_ROLES = (
-    ("email", header_words.EMAIL, frozenset[str]()),
-    ("name", header_words.NAME, frozenset({"first_name", "last_name"})),
-    ("first_name", header_words.FIRST_NAME, frozenset({"name"})),
-    ("last_name", header_words.LAST_NAME, frozenset({"name"})),
-    ("paid_expiry", header_words.EXPIRY, frozenset[str]()),
+# Roles of one column each, and the roles in a mapping that rule the words of a header for them out.
+_SINGLE_ROLES = {
+    "email": set[str](),
+    "name": {"first_name", "last_name"},
+    "first_name": {"name"},
+    "last_name": {"name"},
+    "paid_expiry": set[str](),
+}
+# Roles of any number of columns; the words of a header for them; the role in a mapping that rules
+# the words out.
+_LIST_ROLES = (
+    ("subscribed", COLUMNS["subscribed"], None),
+    ("deleted", COLUMNS["deleted"], None),
+    ("tier", COLUMNS["tier"] | COLUMNS["type"], "tier"),
+    ("paid", COLUMNS["paid"], "tier"),
+    ("status", COLUMNS["status"] | COLUMNS["type"], "status"),
 )
 
 
@@ -43,11 +51,11 @@ class ColumnLayout:
     tier: list[int] = field(default_factory=list)
     status: list[int] = field(default_factory=list)
     paid_expiry: int | None = None
-    left_at: list[tuple[int, SuppressionStatus]] = field(default_factory=list)
+    left_at: dict[int, SuppressionStatus] = field(default_factory=dict)
     subscribed: list[int] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
     paid: list[int] = field(default_factory=list)
-    active_subscription: int | None = None
+    active_subscription: list[int] = field(default_factory=list)
 
     def described(self) -> dict[str, Sequence[str]]:
         """Each role that some column has, with the names of its columns."""
@@ -56,15 +64,14 @@ class ColumnLayout:
             "name": [self.name],
             "first_name": [self.first_name],
             "last_name": [self.last_name],
-            "tier": [*self.tier, *self.paid, self.active_subscription],
+            "tier": [*self.tier, *self.paid, *self.active_subscription],
             "paid_expiry": [self.paid_expiry],
-            "status": [*self.status, *self.subscribed, *self.deleted],
+            "status": [*self.status, *self.subscribed, *self.deleted, *self.left_at],
         }
-        found["status"] += [index for index, _ in self.left_at]
         return {
-            role: [self.header[index] for index in indexes if index is not None]
+            role: names
             for role, indexes in found.items()
-            if any(index is not None for index in indexes)
+            if (names := [self.header[index] for index in indexes if index is not None])
         }
 
 
@@ -93,11 +100,8 @@ def detect_layout(
     return layout
 
 
-def no_email_column(header: Sequence[str]) -> DomainError:
-    return refusals.IMPORT_NO_EMAIL_COLUMN(columns=_shown(header))
-
-
-def _shown(header: Sequence[str]) -> str:
+def columns_shown(header: Sequence[str]) -> str:
+    """A sentence that names the columns, for a refusal."""
     names = [repr(name[:60]) for name in header[:MAX_COLUMN_NAMES_SHOWN]]
     more = f" and {len(header) - len(names)} more" if len(header) > len(names) else ""
     return f"The columns are: {', '.join(names)}{more}." if names else "There are no columns."
@@ -123,7 +127,7 @@ def _index(header: Sequence[str], column: str) -> int:
             return index
     if column in _INDEXES and int(column) < len(header):
         return int(column)
-    raise refusals.IMPORT_MAPPING_COLUMN(column=column[:60], columns=_shown(header))
+    raise refusals.IMPORT_MAPPING_COLUMN(column=column[:60], columns=columns_shown(header))
 
 
 def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:
@@ -131,30 +135,17 @@ def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) 
 
     ``chosen``: the roles in the mapping.
     """
-    for role, words, ruled_out_by in _SINGLE_ROLES:
-        if key in words and getattr(layout, role) is None and not chosen & ruled_out_by:
+    for role, ruled_out_by in _SINGLE_ROLES.items():
+        if key in COLUMNS[role] and getattr(layout, role) is None and not chosen & ruled_out_by:
             setattr(layout, role, index)
             return
-    if key in header_words.ACTIVE_SUBSCRIPTION and "tier" not in chosen:
-        layout.active_subscription = index
-        return
-    _assign_marks(layout, key, index, chosen)
-
-
-def _assign_marks(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:
+    if key in COLUMNS["active_subscription"] and "tier" not in chosen:
+        layout.active_subscription = [index]
     if key in header_words.LEFT_AT:
-        layout.left_at.append((index, header_words.LEFT_AT[key]))
-    elif key in header_words.SUBSCRIBED:
-        layout.subscribed.append(index)
-    elif key in header_words.DELETED:
-        layout.deleted.append(index)
-    if "tier" not in chosen:
-        if key in header_words.TIER | header_words.TYPE:
-            layout.tier.append(index)
-        elif key in header_words.PAID:
-            layout.paid.append(index)
-    if "status" not in chosen and key in header_words.STATUS | header_words.TYPE:
-        layout.status.append(index)
+        layout.left_at[index] = header_words.LEFT_AT[key]
+    for role, words, ruled_out in _LIST_ROLES:
+        if key in words and ruled_out not in chosen:
+            getattr(layout, role).append(index)
 
 
 def _take_kit_state(

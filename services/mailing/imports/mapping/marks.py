@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from services.mailing.imports.mapping import header_words, products
 from services.mailing.imports.mapping.columns import ColumnLayout
+from services.mailing.imports.mapping.header_words import is_no
 from services.mailing.imports.mapping.rows import SuppressionStatus
 
 _WORST_FIRST = (
@@ -36,10 +37,8 @@ class MarkReader:
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout
-        left_at = [index for index, _ in layout.left_at]
-        active = [] if layout.active_subscription is None else [layout.active_subscription]
-        marks = {*layout.status, *left_at, *layout.subscribed, *layout.deleted}
-        self.indexes = sorted({*marks, *layout.tier, *layout.paid, *active})
+        marks = {*layout.status, *layout.left_at, *layout.subscribed, *layout.deleted}
+        self.indexes = sorted(marks.union(layout.tier, layout.paid, layout.active_subscription))
         # The first index twice, so that itemgetter returns a tuple for a single column too.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
         self._cached = lru_cache(_MAX_CACHED_MARKS)(self._marks_of)
@@ -55,46 +54,37 @@ class MarkReader:
         return self._cached(picked)
 
     def _marks_of(self, picked: tuple[str, ...]) -> MemberMarks:
+        layout = self._layout
         cells = dict(zip(self.indexes, picked, strict=False))
         try:
-            statuses = self._statuses(cells)
+            found = {
+                products.suppression_status(layout.product, cells[index]) for index in layout.status
+            }
         except products.UnknownStatus as error:
             reason = f"The status {str(error)[:60]!r} is not known."
             return MemberMarks(problem=("row.status_unknown", reason))
-        for status in _WORST_FIRST:
-            if status in statuses:
-                return MemberMarks(status, self._tier(cells))
-        if header_words.NOT_SUBSCRIBED in statuses:
+        found |= {status for index, status in layout.left_at.items() if not is_no(cells[index])}
+        consents = (cells[index].strip() for index in layout.subscribed)
+        if any(cell and is_no(cell) for cell in consents):
+            found.add(SuppressionStatus.UNSUBSCRIBED)
+        is_deleted = any(not is_no(cells[index]) for index in layout.deleted)
+        suppression = next((status for status in _WORST_FIRST if status in found), None)
+        if suppression is None and (is_deleted or header_words.NOT_SUBSCRIBED in found):
             reason = "The file says that this person is not subscribed."
             return MemberMarks(problem=("row.not_subscribed", reason))
-        return MemberMarks(SuppressionStatus.WANTED, self._tier(cells))
-
-    def _statuses(self, cells: Mapping[int, str]) -> set[SuppressionStatus | None]:
-        layout = self._layout
-        found = {
-            products.suppression_status(layout.product, cells[index]) for index in layout.status
-        }
-        found |= {
-            status for index, status in layout.left_at if not header_words.is_no(cells[index])
-        }
-        consents = (cells[index].strip() for index in layout.subscribed)
-        if any(cell and header_words.is_no(cell) for cell in consents):
-            found.add(SuppressionStatus.UNSUBSCRIBED)
-        if any(not header_words.is_no(cells[index]) for index in layout.deleted):
-            found.add(header_words.NOT_SUBSCRIBED)
-        return found
+        return MemberMarks(suppression or SuppressionStatus.WANTED, self._tier(cells))
 
     def _tier(self, cells: Mapping[int, str]) -> str | None:
         layout = self._layout
-        found = {"silver" for index in layout.paid if not header_words.is_no(cells[index])}
+        found = {"silver" for index in layout.paid if not is_no(cells[index])}
         for index in layout.tier:
             tier = header_words.TIERS.get(header_words.key(cells[index]))
             # Ghost lists the names of paid tiers, which their owner chose.
             if tier is None and layout.product == "ghost" and cells[index].strip():
                 tier = "silver"
             found.add(tier or "")
-        if layout.active_subscription is not None:
-            if header_words.is_no(cells[layout.active_subscription]):
+        for index in layout.active_subscription:
+            if is_no(cells[index]):
                 return "free"
             found.add("silver")
         return max(filter(None, found), key=_TIERS.index, default=None)

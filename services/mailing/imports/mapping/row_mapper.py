@@ -27,11 +27,6 @@ BLANKS = " \t\r\n\x1a\ufeff\xa0"
 class UnusableRecord(Exception):
     """A record that can't be a member, with the code and reason of its rejection."""
 
-    def __init__(self, code: str, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.reason = reason
-
 
 class RowMapper:
     """Makes the rows of files of one layout, which has a column of addresses."""
@@ -62,7 +57,7 @@ class RowMapper:
             short = self._width - len(cells)
             return self._row(line, cells, [*cells, *[""] * short] if short > 0 else cells)
         except UnusableRecord as error:
-            return RejectedRecord(line, error.code, error.reason, cells)
+            return RejectedRecord(line, *error.args, cells)
 
     def _row(self, line: int, cells: list[str], padded: list[str]) -> MemberRow | None:
         email = padded[self._email].strip()

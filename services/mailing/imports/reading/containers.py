@@ -3,11 +3,12 @@
 import zipfile
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain
 from typing import IO, cast
 
 from core.refusals import imports as refusals
-from services.mailing.imports.reading.sources import READ_BYTES, CountedSource, Seekable
+from services.mailing.imports.reading.sources import READ_BYTES, Source
 
 MAX_EXPANDED_BYTES = 10 * 1024**3
 MAX_EXPANSION_RATIO = 200
@@ -17,6 +18,7 @@ RATIO_GRACE_BYTES = 1024**2
 MAX_DIRECTORY_BYTES = 256 * 1024
 
 _MAGIC_BYTES = 8
+_GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 _FOREIGN = {
     b"\xd0\xcf\x11\xe0": "an old Excel workbook",
     b"%PDF": "a PDF",
@@ -31,29 +33,35 @@ _FOREIGN = {
 _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError, OverflowError)
 
 
-def open_container(source: CountedSource) -> tuple[str, Iterator[bytes]]:
+def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
     """The container's name, and the bytes inside.
 
     Raises at once ``import.unknown_format`` and what ``_unzip`` raises.
     """
-    head = source.head(_MAGIC_BYTES)
-    if head.startswith(b"\x1f\x8b"):
-        return "gzip", _flat(_gunzip(chain([head], source.chunks())))
-    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+    head, chunks = take_head(iter(lambda: source.read(READ_BYTES), b""), _MAGIC_BYTES)
+    if head.startswith(_GZIP):
+        return "gzip", _flat(_gunzip(chunks))
+    if head.startswith((_ZIP, b"PK\x05\x06")):
         return "zip", _flat(_unzip(source))
     _refuse_foreign(head)
-    return "plain", _bounded(chain([head], source.chunks()))
+    return "plain", _bounded(chunks)
+
+
+def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
+    """At least the first ``size`` bytes, or all there are; and all chunks, with these."""
+    head = b""
+    while len(head) < size and (more := next(chunks, b"")):
+        head += more
+    return head, chain([head], chunks)
 
 
 def _flat(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """``chunks``; refuses an archive within the archive."""
-    head = b""
-    while len(head) < _MAGIC_BYTES and (more := next(chunks, b"")):
-        head += more
-    if head.startswith((b"\x1f\x8b", b"PK\x03\x04")):
+    head, chunks = take_head(chunks, _MAGIC_BYTES)
+    if head.startswith((_GZIP, _ZIP)):
         raise refusals.IMPORT_UNKNOWN_FORMAT(what="an archive in an archive")
     _refuse_foreign(head)
-    return chain([head], chunks)
+    return chunks
 
 
 def _refuse_foreign(head: bytes) -> None:
@@ -62,24 +70,22 @@ def _refuse_foreign(head: bytes) -> None:
             raise refusals.IMPORT_UNKNOWN_FORMAT(what=what)
 
 
+@dataclass
 class _Tally:
     """Counts the bytes that were read and those that they expanded to."""
 
-    def __init__(self) -> None:
-        self.taken = 0
-        self.given = 0
+    taken: int = 0
+    given: int = 0
 
     def expanded(self, data: bytes) -> bytes:
         """Count ``data`` and return it; raises ``import.expands_too_much``."""
         self.given += len(data)
         if self.given > MAX_EXPANDED_BYTES:
-            raise refusals.IMPORT_EXPANDS_TOO_MUCH(
-                how=f"more than {MAX_EXPANDED_BYTES // 1024**3} GB"
-            )
+            how = f"more than {MAX_EXPANDED_BYTES // 1024**3} GB"
+            raise refusals.IMPORT_EXPANDS_TOO_MUCH(how=how)
         if self.given > max(RATIO_GRACE_BYTES, MAX_EXPANSION_RATIO * self.taken):
-            raise refusals.IMPORT_EXPANDS_TOO_MUCH(
-                how=f"more than {MAX_EXPANSION_RATIO} times its size"
-            )
+            how = f"more than {MAX_EXPANSION_RATIO} times its size"
+            raise refusals.IMPORT_EXPANDS_TOO_MUCH(how=how)
         return data
 
 
@@ -115,31 +121,34 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
 class _BoundedReads:
     """Caps the size of each read, so that zipfile can't load a huge central directory."""
 
-    def __init__(self, source: CountedSource) -> None:
+    def __init__(self, source: IO[bytes]) -> None:
         self._source = source
-        self._file = cast(Seekable, source.source)
-        self.seek = self._file.seek
-        self.tell = self._file.tell
+        self.seek, self.tell, self.seekable = source.seek, source.tell, source.seekable
 
     def read(self, size: int = -1, /) -> bytes:
         if size > MAX_DIRECTORY_BYTES:
             raise refusals.IMPORT_ARCHIVE_DIRECTORY()
         return self._source.read(size if size >= 0 else MAX_DIRECTORY_BYTES)
 
-    def seekable(self) -> bool:
-        return True
 
-
-def _unzip(source: CountedSource) -> Iterator[bytes]:
-    if not getattr(source.source, "seekable", lambda: False)():
+def _unzip(source: Source) -> Iterator[bytes]:
+    if not getattr(source, "seekable", lambda: False)():
         raise TypeError("a zip's directory is at its end: give a source that seeks")
-    file = _BoundedReads(source)
+    file = cast("IO[bytes]", _BoundedReads(cast("IO[bytes]", source)))
     try:
-        archive = zipfile.ZipFile(cast("IO[bytes]", file))
+        archive = zipfile.ZipFile(file)
     except _BROKEN_ZIP:
         raise refusals.IMPORT_TRUNCATED(container="zip") from None
     entry = _only_entry(archive)
-    return _entry_chunks(archive, entry, size=file.seek(0, 2))
+    tally = _Tally(min(entry.compress_size, file.seek(0, 2)))
+    try:
+        with archive.open(entry) as inside:
+            while data := inside.read(READ_BYTES):
+                yield tally.expanded(data)
+    except EOFError:
+        raise refusals.IMPORT_TRUNCATED(container="zip") from None
+    except _BROKEN_ZIP:
+        raise refusals.IMPORT_DAMAGED(container="zip") from None
 
 
 def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
@@ -169,18 +178,3 @@ def _is_litter(entry: zipfile.ZipInfo) -> bool:
         or name.startswith("._")
         or name in {".DS_Store", "Thumbs.db", "desktop.ini"}
     )
-
-
-def _entry_chunks(
-    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, *, size: int
-) -> Iterator[bytes]:
-    tally = _Tally()
-    tally.taken = min(entry.compress_size, size)
-    try:
-        with archive.open(entry) as inside:
-            while data := inside.read(READ_BYTES):
-                yield tally.expanded(data)
-    except EOFError:
-        raise refusals.IMPORT_TRUNCATED(container="zip") from None
-    except _BROKEN_ZIP:
-        raise refusals.IMPORT_DAMAGED(container="zip") from None

@@ -68,11 +68,9 @@ class DelimitedRecords:
         lines = chain.from_iterable(self._feed())
         reader = csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True)
         for cells in reader:
-            start = self._start
-            after = before + reader.line_num + 1
             if self._ended:
-                yield from self._finish(cells)
-                return
+                break
+            start, after = self._start, before + reader.line_num + 1
             may_rescue = after > start + 1 and self._rescues < MAX_STRAY_QUOTES
             if may_rescue and self._has_stray_quote(after):
                 yield self._rescue()
@@ -80,30 +78,39 @@ class DelimitedRecords:
             self._start = after
             if cells:
                 yield start, cells
+        if cells != [_END]:
+            if self._rescues < MAX_STRAY_QUOTES:
+                yield self._rescue()
+                return
+            yield self._unclosed(self._start, self._lines(self._start + 1)[0])
+        self._start = self._next
+        if self._skipped:
+            self._skipped = False
+            yield too_long(self._start)
+            self._start += 1
 
     def _feed(self) -> Iterator[list[str]]:
         """Lines for the csv module. The last one, ``_END``, shows whether a quote is still open."""
-        while (lines := self._more()) is not None:
+        while True:
+            while self._held and self._held[0].first + len(self._held[0].lines) <= self._start:
+                self._held.popleft()
+            held = self._lines(self._next)
+            if len(held) > MAX_RECORD_LINES or sum(map(len, held)) > MAX_RECORD_CHARACTERS:
+                break
+            if self._again:
+                lines = self._again.pop()
+            else:
+                block = None if self._skipped else next(self._blocks, None)
+                self._skipped = self._skipped or block is SKIPPED
+                self._exhausted = block is None and not self._skipped
+                if not isinstance(block, str):
+                    break
+                lines = list(split_lines(block))
             self._held.append(_Held(self._next, lines))
             self._next += len(lines)
             yield lines
         self._ended = True
         yield [_END]
-
-    def _more(self) -> list[str] | None:
-        """The next lines, or ``None`` at the end of the segment."""
-        while self._held and self._held[0].first + len(self._held[0].lines) <= self._start:
-            self._held.popleft()
-        held_lines = self._next - self._start
-        held_characters = sum(map(len, self._lines(self._next)))
-        if held_lines > MAX_RECORD_LINES or held_characters > MAX_RECORD_CHARACTERS:
-            return None
-        if self._again:
-            return self._again.pop()
-        block = None if self._skipped else next(self._blocks, None)
-        self._skipped = self._skipped or block is SKIPPED
-        self._exhausted = block is None and not self._skipped
-        return list(split_lines(block)) if isinstance(block, str) else None
 
     def _lines(self, after: int) -> list[str]:
         """The current record's lines before line ``after``."""
@@ -136,15 +143,3 @@ class DelimitedRecords:
         (cells,) = csv.reader([first], delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
         reason = "A quote that opens here is not closed where its cell ends."
         return RejectedRecord(line, "row.unclosed_quote", reason, cells)
-
-    def _finish(self, cells: list[str]) -> Iterator[RejectedRecord]:
-        if cells != [_END]:
-            if self._rescues < MAX_STRAY_QUOTES:
-                yield self._rescue()
-                return
-            yield self._unclosed(self._start, self._lines(self._start + 1)[0])
-        self._start = self._next
-        if self._skipped:
-            self._skipped = False
-            yield too_long(self._start)
-            self._start += 1

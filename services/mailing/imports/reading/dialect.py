@@ -19,18 +19,20 @@ MAX_ADDRESS_CHARACTERS = 254
 _DECLARED = re.compile(r"\ufeff?\"?sep=(.)\"?(?:\r\n?|\n)", re.IGNORECASE)
 _ADDRESS = re.compile(r"'?[^\s@,;|<>\"]+@[^\s@,;|<>\"]+\.[^\s@,;|<>\"]+\Z")
 
-NumberedRecords = list[tuple[int, list[str]]]
-
 
 class Dialect(NamedTuple):
-    """``header_line`` is ``None`` without a header; no line up to ``skip_through`` is a member."""
+    """The form of the records; ``email`` is the column with addresses in most of its cells.
 
-    delimiter: str
+    ``delimiter`` is ``None`` for JSON Lines, and ``header_line`` without a header. No line up to
+    ``skip_through`` is a member.
+    """
+
+    delimiter: str | None
     header: list[str]
-    header_line: int | None
-    skip_through: int
     sample: list[list[str]]
     email: int | None
+    header_line: int | None = None
+    skip_through: int = 0
 
 
 def looks_like_address(cell: str) -> bool:
@@ -42,37 +44,44 @@ def sniff_dialect(
 ) -> Dialect:
     """The dialect of the file. ``whole``: the text is the whole file, not only its beginning."""
     declared = _DECLARED.match(text)
-    if declared:
-        found = _records(text, declared[1], whole=whole)[1:]
-        return _with_header(declared[1], found, mapping, skip=1)
     preferred = "\t" if (filename or "").lower().endswith((".tsv", ".tab")) else ","
-    ranked = []
-    for delimiter in DELIMITERS:
-        records = _records(text, delimiter, whole=whole)
-        score = (*_score([cells for _, cells in records]), delimiter == preferred)
-        ranked.append((score, delimiter, records))
-    _, delimiter, records = max(ranked, key=lambda one: one[0])
-    return _with_header(delimiter, records, mapping, skip=0)
+    found = {
+        delimiter: _records(text, delimiter, whole=whole)
+        for delimiter in ([declared[1]] if declared else DELIMITERS)
+    }
+    delimiter = max(found, key=lambda each: (*_score(found[each]), each == preferred))
+    skip = 1 if declared else 0
+    lines, records = [*found[delimiter]][skip:], [*found[delimiter].values()][skip:]
+    at = _header_at(records, mapping)
+    if at is None:
+        email = find_email_column(records)
+        return Dialect(delimiter, _made_up(records, email), records, email, skip_through=skip)
+    header, below = records[at], records[at + 1 :]
+    # A header of several lines is skipped as a whole, since its record begins at this line.
+    return Dialect(delimiter, header, below, find_email_column(below), lines[at], lines[at])
 
 
-def _records(text: str, delimiter: str, *, whole: bool) -> NumberedRecords:
-    """The first records that are not blank, each with its line."""
+def _records(text: str, delimiter: str, *, whole: bool) -> dict[int, list[str]]:
+    """The first records that are not blank, by their lines."""
     reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
-    found: NumberedRecords = []
+    found: dict[int, list[str]] = {}
     line = 1
     for cells in reader:
         if any(cell.strip() for cell in cells):
-            found.append((line, cells))
+            found[line] = cells
         line = reader.line_num + 1
         if len(found) == SAMPLE_RECORDS:
             return found
-    return found if whole or len(found) == 1 else found[:-1]
+    if not whole and len(found) > 1:
+        found.popitem()
+    return found
 
 
-def _score(records: Sequence[Sequence[str]]) -> tuple[float, float, int]:
+def _score(numbered: Mapping[int, Sequence[str]]) -> tuple[float, float, int]:
     """Rank by records with an address or a known header, then by evenness, then by width."""
-    if not records:
+    if not numbered:
         return 0, 0, 0
+    records = [*numbered.values()]
     known = any(_has_email_name(cells) for cells in records[:MAX_TITLE_LINES])
     addressed = sum(any(map(looks_like_address, cells)) for cells in records) / len(records)
     width, count = Counter(map(len, records)).most_common(1)[0]
@@ -81,23 +90,7 @@ def _score(records: Sequence[Sequence[str]]) -> tuple[float, float, int]:
 
 
 def _has_email_name(cells: Sequence[str]) -> bool:
-    return any(header_words.key(cell) in header_words.EMAIL for cell in cells)
-
-
-def _with_header(
-    delimiter: str, records: NumberedRecords, mapping: Mapping[str, str], *, skip: int
-) -> Dialect:
-    all_cells = [cells for _, cells in records]
-    at = _header_at(all_cells, mapping)
-    if at is None:
-        width = max(map(len, all_cells), default=0)
-        email = find_email_column(all_cells)
-        header = _made_up(width, email, all_cells)
-        return Dialect(delimiter, header, None, skip, all_cells, email)
-    line, header = records[at]
-    below = all_cells[at + 1 :]
-    # A header of several lines is skipped as a whole, since its record begins at this line.
-    return Dialect(delimiter, header, line, line, below, find_email_column(below))
+    return any(header_words.key(cell) in header_words.COLUMNS["email"] for cell in cells)
 
 
 def _header_at(records: Sequence[Sequence[str]], mapping: Mapping[str, str]) -> int | None:
@@ -122,15 +115,20 @@ def find_email_column(records: Sequence[Sequence[str]]) -> int | None:
     return index if count * 2 >= len(records) else None
 
 
-def _made_up(width: int, email: int | None, records: Sequence[Sequence[str]]) -> list[str]:
-    """Names for columns without a header. Of two columns, the one beside the addresses may be
-    the name.
+def widened(header: Sequence[str], width: int) -> list[str]:
+    """``header``, with names for columns that it lacks."""
+    return [*header, *(f"column {index + 1}" for index in range(len(header), width))]
+
+
+def _made_up(records: Sequence[Sequence[str]], email: int | None) -> list[str]:
+    """A header for records without one. Of two columns, the one beside the addresses may be the
+    name.
     """
-    names = [f"column {index + 1}" for index in range(width)]
+    names = widened((), max(map(len, records), default=0))
     if email is None:
         return names
     names[email] = "email"
-    others = [index for index in range(width) if index != email]
+    others = [index for index in range(len(names)) if index != email]
     if len(others) == 1:
         cells = [record[others[0]] for record in records if others[0] < len(record)]
         if not any(each.isdecimal() or each in "@:/" for cell in cells for each in cell):

@@ -1,19 +1,39 @@
 """Reads JSON Lines: one object a line, each with keys of its own."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import orjson
 
+from core.refusals.imports import IMPORT_JSON_ARRAY
+from services.mailing.imports.mapping.row_mapper import BLANKS
 from services.mailing.imports.mapping.rows import RejectedRecord
 from services.mailing.imports.reading.delimited import too_long
+from services.mailing.imports.reading.dialect import Dialect, find_email_column
 from services.mailing.imports.reading.lines import Block, split_lines
 
 # Each object may have keys of its own. Keys beyond this number are not columns.
 MAX_JSON_KEYS = 300
 MAX_JSON_KEY_CHARACTERS = 200
 
+_OBJECT = re.compile(r'\{[ \t]*["}]')
+_ARRAY_OR_SPREAD_OBJECT = re.compile(r"\[\s*[{\]]|\{[ \t]*[\r\n]")
+
 Values = dict[str, str]
+
+
+def sniff(sample: str) -> Dialect | None:
+    """The keys of the sample's objects, if it has some; raises ``import.json_array``."""
+    text = sample.lstrip(BLANKS)
+    if _ARRAY_OR_SPREAD_OBJECT.match(text):
+        raise IMPORT_JSON_ARRAY()
+    if not _OBJECT.match(text):
+        return None
+    found = [one[1] for one in objects([sample]) if not isinstance(one, RejectedRecord)]
+    names = header(found)
+    records = [cells(values, names) for values in found]
+    return Dialect(None, names, records, find_email_column(records))
 
 
 def objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRecord]:
@@ -26,20 +46,20 @@ def objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRe
             continue
         for text in split_lines(block):
             line += 1
-            if stripped := text.strip(" \t\r\n\x1a\ufeff"):
-                yield _read(line, stripped)
-
-
-def _read(line: int, text: str) -> tuple[int, Values] | RejectedRecord:
-    try:
-        found = orjson.loads(text.encode("utf-8", "surrogateescape"))
-    except orjson.JSONDecodeError as error:
-        return RejectedRecord(line, "row.unreadable", f"Not JSON: {error.msg}.", (text,))
-    except UnicodeEncodeError:
-        found = None
-    if not isinstance(found, dict):
-        return RejectedRecord(line, "row.unreadable", "Not a JSON object.", (text,))
-    return line, {_text(name): _text(value) for name, value in found.items()}
+            stripped = text.strip(" \t\r\n\x1a\ufeff")
+            if not stripped:
+                continue
+            reason = "Not a JSON object."
+            try:
+                found = orjson.loads(stripped.encode("utf-8", "surrogateescape"))
+            except orjson.JSONDecodeError as error:
+                found, reason = None, f"Not JSON: {error.msg}."
+            except UnicodeEncodeError:
+                found = None
+            if isinstance(found, dict):
+                yield line, {_text(name): _text(value) for name, value in found.items()}
+            else:
+                yield RejectedRecord(line, "row.unreadable", reason, (stripped,))
 
 
 def _text(value: Any) -> str:

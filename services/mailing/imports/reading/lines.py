@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from itertools import groupby
 from typing import Final
 
 # Far more than any member needs. With its copies, and four bytes a character, a line takes a few
@@ -30,73 +31,43 @@ def split_lines(block: str) -> Iterable[str]:
 
 def blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterator[Block]:
     """``texts``, cut after ends of lines; ``SKIPPED`` in place of a line longer than ``limit``."""
-    cutter = _Cutter(limit)
-    for text in texts:
-        yield from cutter.add(text)
-    yield from cutter.finish()
-
-
-class _Cutter:
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._begun: list[str] = []
-        self._begun_characters = 0
-        self._skipping = False
-        self._return_pending = False
-
-    def add(self, text: str) -> Iterator[Block]:
+    # The line that has begun: its text, unless it is too long already, and its length.
+    begun: list[str] = []
+    characters = 0
+    end = ""
+    for more in texts:
         # A CR at the end may be the first half of a CRLF, so it waits for the next text.
-        if self._return_pending:
-            text = "\r" + text
-        self._return_pending = text.endswith("\r")
-        if self._return_pending:
-            text = text[:-1]
+        text = end + more
+        end = "\r" if text.endswith("\r") else ""
+        text = text.removesuffix("\r")
         first = _LINE_END.search(text)
-        if first is None:
-            self._grow(text)
-            return
-        if self._skipping:
+        if first and characters > limit:
             yield SKIPPED
-            self._reset()
-            text = text[first.end() :]
+            text, characters = text[first.end() :], 0
         cut = max(text.rfind("\n"), text.rfind("\r")) + 1
         if cut:
-            yield from self._checked("".join(self._begun) + text[:cut])
-            self._reset()
-        self._grow(text[cut:])
+            yield from _checked("".join(begun) + text[:cut], limit)
+            begun, characters = [], 0
+        begun.append(text[cut:])
+        characters += len(text) - cut
+        if characters > limit:
+            begun.clear()
+    if characters > limit:
+        yield SKIPPED
+    elif last := "".join(begun) + end:
+        yield last
 
-    def finish(self) -> Iterator[Block]:
-        end = "\r" if self._return_pending else ""
-        if self._skipping:
-            yield SKIPPED
-        elif last := "".join(self._begun) + end:
-            yield last
 
-    def _reset(self) -> None:
-        self._begun, self._begun_characters, self._skipping = [], 0, False
-
-    def _grow(self, text: str) -> None:
-        if self._skipping or not text:
-            return
-        self._begun.append(text)
-        self._begun_characters += len(text)
-        if self._begun_characters > self._limit:
-            self._reset()
-            self._skipping = True
-
-    def _checked(self, whole: str) -> Iterator[Block]:
-        """``whole``, without lines that are too long, which one large text may contain."""
-        if len(whole) <= self._limit:
-            yield whole
-            return
-        kept = []
-        for line in split_lines(whole):
-            if len(line.rstrip("\r\n")) <= self._limit:
-                kept.append(line)
-                continue
-            if kept:
-                yield "".join(kept)
-                kept = []
-            yield SKIPPED
-        if kept:
-            yield "".join(kept)
+def _checked(whole: str, limit: int) -> Iterator[Block]:
+    """``whole``, without lines that are too long, which one large text may contain."""
+    if len(whole) <= limit:
+        yield whole
+        return
+    for is_long, group in groupby(
+        split_lines(whole), lambda line: len(line.rstrip("\r\n")) > limit
+    ):
+        lines = list(group)
+        if is_long:
+            yield from [SKIPPED] * len(lines)
+        else:
+            yield "".join(lines)

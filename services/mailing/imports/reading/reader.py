@@ -5,48 +5,38 @@ holds a bounded piece. A record that can't be read becomes a ``RejectedRecord`` 
 the file as a whole can't be read, a ``DomainError`` with a code ``import.…`` is raised.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple
 
-from core.refusals.imports import IMPORT_EMPTY, IMPORT_JSON_ARRAY
+from core.refusals.imports import IMPORT_EMPTY, IMPORT_NO_EMAIL_COLUMN
 from services.mailing.imports.decoding import DecodedText, repair_text
-from services.mailing.imports.mapping.columns import ColumnLayout, detect_layout, no_email_column
+from services.mailing.imports.mapping.columns import ColumnLayout, columns_shown, detect_layout
 from services.mailing.imports.mapping.row_mapper import BLANKS, RowMapper
 from services.mailing.imports.mapping.rows import FileDescription, MemberRow, RejectedRecord
 from services.mailing.imports.reading import jsonlines
 from services.mailing.imports.reading.containers import open_container
-from services.mailing.imports.reading.delimited import DelimitedRecords, Record
-from services.mailing.imports.reading.dialect import Dialect, find_email_column, sniff_dialect
+from services.mailing.imports.reading.delimited import DelimitedRecords
+from services.mailing.imports.reading.dialect import Dialect, sniff_dialect, widened
 from services.mailing.imports.reading.lines import Block, blocks
-from services.mailing.imports.reading.sources import CountedSource, Source
+from services.mailing.imports.reading.sources import Source
+
+Outcome = MemberRow | RejectedRecord | None
 
 # The bytes from which encoding, delimiter and header are recognised.
 HEAD_BYTES = 64 * 1024
-
-_OBJECT = re.compile(r'\{[ \t]*["}]')
-_ARRAY = re.compile(r"\[\s*[{\]]")
-_SPREAD_OBJECT = re.compile(r"\{[ \t]*[\r\n]")
 
 
 @dataclass(frozen=True)
 class MemberReader:
     """Rows and rejected records in the order of the file. Can be iterated once."""
 
-    source: CountedSource
     rows: Iterator[MemberRow | RejectedRecord]
     header: list[str]
     description: FileDescription
 
     def __iter__(self) -> Iterator[MemberRow | RejectedRecord]:
         return self.rows
-
-    @property
-    def bytes_read(self) -> int:
-        """The number of bytes of the uploaded file that have been read so far."""
-        return self.source.taken
 
 
 def open_rows(
@@ -63,35 +53,32 @@ def open_rows(
     rows are read, ``import.archive_many_files``, ``import.archive_encrypted``,
     ``import.expands_too_much``, ``import.truncated`` and ``import.damaged``.
     """
-    counted = CountedSource(source)
-    container, chunks = open_container(counted)
+    mapping = mapping or {}
+    container, chunks = open_container(source)
     text = DecodedText(chunks, HEAD_BYTES)
     unread = blocks(text)
     head, whole = _head(unread)
     sample = repair_text("".join(block for block in head if isinstance(block, str)))
     everything = chain(head, unread)
-    if _is_json(sample):
-        form = _json_form(sample, everything, text, mapping or {})
+    dialect = jsonlines.sniff(sample) or sniff_dialect(
+        sample, whole=whole, mapping=mapping, filename=filename
+    )
+    layout, email = _layout(dialect, mapping)
+    if dialect.delimiter is None:
+        rows = _json_rows(everything, layout, email, mapping)
     else:
-        dialect = sniff_dialect(sample, whole=whole, mapping=mapping or {}, filename=filename)
-        form = _delimited_form(dialect, everything, text, mapping or {})
+        records = DelimitedRecords(everything, dialect.delimiter)
+        rows = _delimited_rows(records, RowMapper(layout, email), text, dialect.skip_through)
     description = FileDescription(
         container=container,
-        format="csv" if form.delimiter else "jsonl",
+        format="csv" if dialect.delimiter else "jsonl",
         encoding=text.encoding,
-        delimiter=form.delimiter,
-        header_line=form.header_line,
-        product=form.layout.product,
-        columns=form.layout.described(),
+        delimiter=dialect.delimiter,
+        header_line=dialect.header_line,
+        product=layout.product,
+        columns=layout.described(),
     )
-    return MemberReader(counted, form.rows, [*form.layout.header], description)
-
-
-class _Form(NamedTuple):
-    layout: ColumnLayout
-    rows: Iterator[MemberRow | RejectedRecord]
-    delimiter: str | None = None
-    header_line: int | None = None
+    return MemberReader(_encodable(rows, text), [*layout.header], description)
 
 
 def _head(unread: Iterator[Block]) -> tuple[list[Block], bool]:
@@ -108,89 +95,54 @@ def _head(unread: Iterator[Block]) -> tuple[list[Block], bool]:
     return head, True
 
 
-def _is_json(sample: str) -> bool:
-    text = sample.lstrip(BLANKS)
-    if _ARRAY.match(text) or _SPREAD_OBJECT.match(text):
-        raise IMPORT_JSON_ARRAY()
-    return _OBJECT.match(text) is not None
-
-
-def _layout(
-    header: list[str], mapping: Mapping[str, str], sample: list[list[str]], email: int | None
-) -> tuple[ColumnLayout, int]:
+def _layout(dialect: Dialect, mapping: Mapping[str, str]) -> tuple[ColumnLayout, int]:
     """The layout, and the column of addresses: by the mapping, by name, or by its cells."""
-    layout = detect_layout(header, mapping, sample)
+    layout = detect_layout(dialect.header, mapping, dialect.sample)
     if layout.email is None:
-        layout.email = email
-    if layout.email is None:
-        raise no_email_column(header)
+        if dialect.email is None:
+            raise IMPORT_NO_EMAIL_COLUMN(columns=columns_shown(dialect.header))
+        layout.email = dialect.email
+        # The records may have more columns than the header, and the addresses beyond it.
+        layout.header = widened(dialect.header, dialect.email + 1)
     return layout, layout.email
 
 
-def _delimited_form(
-    dialect: Dialect, everything: Iterator[Block], text: DecodedText, mapping: Mapping[str, str]
-) -> _Form:
-    layout, email = _layout(dialect.header, mapping, dialect.sample, dialect.email)
-    records = DelimitedRecords(everything, dialect.delimiter)
-    rows = _delimited_rows(records, RowMapper(layout, email), text, dialect.skip_through)
-    return _Form(layout, rows, dialect.delimiter, dialect.header_line)
-
-
 def _delimited_rows(
-    records: Iterable[Record | RejectedRecord],
-    mapper: RowMapper,
-    text: DecodedText,
-    skip_through: int,
-) -> Iterator[MemberRow | RejectedRecord]:
+    records: DelimitedRecords, mapper: RowMapper, text: DecodedText, skip_through: int
+) -> Iterator[Outcome]:
     for record in records:
         if record[0] <= skip_through:
             continue
         if isinstance(record, RejectedRecord):
-            yield _repaired(record, text)
-            continue
-        row = mapper.make(*record, damaged=text.damaged)
-        if row is not None:
-            yield row
-
-
-def _repaired(record: RejectedRecord, text: DecodedText) -> RejectedRecord:
-    """The record with cells that can be encoded again: a lone surrogate can't."""
-    if not text.damaged:
-        return record
-    return record._replace(cells=[repair_text(cell) for cell in record.cells])
-
-
-def _json_form(
-    sample: str, everything: Iterator[Block], text: DecodedText, mapping: Mapping[str, str]
-) -> _Form:
-    found = [one[1] for one in jsonlines.objects([sample]) if not isinstance(one, RejectedRecord)]
-    header = jsonlines.header(found)
-    cells = [jsonlines.cells(values, header) for values in found]
-    layout, _ = _layout(header, mapping, cells, find_email_column(cells))
-    return _Form(layout, _json_rows(jsonlines.objects(everything), layout, text, mapping))
+            yield record
+        else:
+            yield mapper.make(*record, damaged=text.damaged)
 
 
 def _json_rows(
-    objects: Iterable[tuple[int, jsonlines.Values] | RejectedRecord],
-    layout: ColumnLayout,
-    text: DecodedText,
-    mapping: Mapping[str, str],
-) -> Iterator[MemberRow | RejectedRecord]:
+    everything: Iterable[Block], layout: ColumnLayout, email: int, mapping: Mapping[str, str]
+) -> Iterator[Outcome]:
     """The rows. Keys that come later, such as the time when a person left, are columns as well."""
     names = [*layout.header]
     known = set(names)
-    mapper = RowMapper(layout, layout.email or 0)
-    for found in objects:
+    mapper = RowMapper(layout, email)
+    for found in jsonlines.objects(everything):
         if isinstance(found, RejectedRecord):
-            yield _repaired(found, text)
+            yield found
             continue
         line, values = found
         if not values.keys() <= known:
             grown = jsonlines.header([dict.fromkeys(names, ""), values])
             if len(grown) > len(names):
                 names, known = grown, set(grown)
-                grown_layout = replace(detect_layout(names, mapping), email=layout.email)
-                mapper = RowMapper(grown_layout, layout.email or 0)
-        row = mapper.make(line, jsonlines.cells(values, names))
-        if row is not None:
+                mapper = RowMapper(replace(detect_layout(names, mapping), email=email), email)
+        yield mapper.make(line, jsonlines.cells(values, names))
+
+
+def _encodable(rows: Iterable[Outcome], text: DecodedText) -> Iterator[MemberRow | RejectedRecord]:
+    """``rows`` without blank ones, their cells free of lone surrogates, which can't be encoded."""
+    for row in rows:
+        if isinstance(row, RejectedRecord) and text.damaged:
+            yield row._replace(cells=[repair_text(cell) for cell in row.cells])
+        elif row is not None:
             yield row

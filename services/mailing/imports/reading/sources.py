@@ -5,7 +5,6 @@ from the first byte to the last.
 """
 
 import io
-from collections.abc import Iterator
 from typing import Protocol
 
 READ_BYTES = 64 * 1024
@@ -16,12 +15,6 @@ WINDOW_BYTES = 1024 * 1024
 class Source(Protocol):
     def read(self, size: int, /) -> bytes:
         """At most ``size`` bytes; none at the end."""
-
-
-class Seekable(Source, Protocol):
-    def seek(self, offset: int, whence: int = 0, /) -> int: ...
-
-    def tell(self) -> int: ...
 
 
 class RangeReader(Protocol):
@@ -70,27 +63,3 @@ class RangedFile:
 
     def seekable(self) -> bool:
         return True
-
-
-class CountedSource:
-    """A source that counts the bytes read from it."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.taken = 0
-
-    def read(self, size: int, /) -> bytes:
-        data = self.source.read(size)
-        self.taken += len(data)
-        return data
-
-    def head(self, size: int) -> bytes:
-        """The first ``size`` bytes, or all of a shorter file, however few one read returns."""
-        data = b""
-        while len(data) < size and (more := self.read(size - len(data))):
-            data += more
-        return data
-
-    def chunks(self) -> Iterator[bytes]:
-        while data := self.read(READ_BYTES):
-            yield data

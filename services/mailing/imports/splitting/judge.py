@@ -6,7 +6,7 @@ from itertools import islice
 
 from core import clock
 from services.mailing.imports.chunks import DUPLICATE_CODE, JudgedRow
-from services.mailing.imports.reading import MemberRow, RejectedRecord
+from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord
 from services.people import email_addresses
 from services.people.email_addresses import InvalidAddress
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 import orjson
 
 from models import MemberImport
-from services.mailing.imports import reading
 from services.mailing.imports.chunks import ROWS_PER_CHUNK, JudgedRow, chunk_key, encode
 from services.mailing.imports.mapping.row_mapper import tidy_name
+from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord, SuppressionStatus
 from services.mailing.imports.prefetch import Prefetch
+from services.mailing.imports.reading.reader import open_rows
+from services.mailing.imports.reading.sources import RangedFile
 from services.mailing.imports.splitting.judge import MAX_BATCH_ROWS, SeenAddresses, judge_rows
 from storage.objects import ObjectStore
 from storage.parts import StoredFile
@@ -42,40 +44,35 @@ class FileSplit:
         self._seen = SeenAddresses()
         self.number = 0
         self.is_complete = False
-        rows: Iterator[reading.MemberRow | reading.RejectedRecord]
+        rows: Iterator[MemberRow | RejectedRecord]
         if task.source == "members":
             rows = _rows_of_request(objects, task)
             self.header, self.description = ["email", "name"], {"format": "request"}
         else:
-            stored = reading.RangedFile(StoredFile(objects, task.object_prefix, task.size))
-            reader = reading.open_rows(stored, task.filename, task.mapping)
+            stored = RangedFile(StoredFile(objects, task.object_prefix, task.size))
+            reader = open_rows(stored, task.filename, task.mapping)
             rows, self.header = iter(reader), reader.header
             self.description = dataclasses.asdict(reader.description)
         self._at_once = min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
         self._batches = judge_rows(rows, self._seen, self._at_once)
         self._chunks = Prefetch(self._read)
 
-    def pass_over(self) -> None:
-        """Read one more chunk, which another process has stored already."""
-        self._next()
+    def read_next(self, *, store: bool) -> int:
+        """Read one more chunk, and ``store`` it unless another process has stored it already.
 
-    def store_next(self) -> int:
-        """Store one more chunk; returns the number of its rows, 0 at the end of the file."""
-        chunk = self._next()
-        if chunk.rows:
-            key = chunk_key(self._prefix, self.number - 1)
+        Returns the number of its rows, 0 at the end of the file.
+        """
+        chunk = self._chunks.take()
+        if chunk.rows and store:
+            key = chunk_key(self._prefix, self.number)
             self._objects.put(key, chunk.encoded, "application/json")
+        self.number += bool(chunk.rows)
+        self.is_complete = chunk.is_last
         return chunk.rows
 
     def close(self) -> None:
         self._chunks.close()
         self._seen.close()
-
-    def _next(self) -> _Chunk:
-        chunk = self._chunks.take()
-        self.number += bool(chunk.rows)
-        self.is_complete = chunk.is_last
-        return chunk
 
     def _read(self) -> _Chunk:
         rows: list[JudgedRow] = []
@@ -123,17 +120,17 @@ def keep_split(task: MemberImport, split: FileSplit, waiting: Collection[int]) -
         split.close()
 
 
-def _rows_of_request(objects: ObjectStore, task: MemberImport) -> Iterator[reading.MemberRow]:
+def _rows_of_request(objects: ObjectStore, task: MemberImport) -> Iterator[MemberRow]:
     """The members in the body of one request, which was checked when it arrived."""
     body = b"".join(StoredFile(objects, task.object_prefix, task.size).stream())
     for line, member in enumerate(orjson.loads(body)["members"], start=1):
         cells = (member["email"], member.get("name") or "")
-        yield reading.MemberRow(
+        yield MemberRow(
             line=line,
             email=cells[0].strip(),
             name=tidy_name(cells[1]),
             tier=None,
             paid_expiry=None,
-            suppression=reading.SuppressionStatus.WANTED,
+            suppression=SuppressionStatus.WANTED,
             cells=cells,
         )

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from services.mailing.imports.reading import MemberReader, MemberRow, RejectedRecord, open_rows
+from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord
+from services.mailing.imports.reading.reader import MemberReader, open_rows
 
 
 @dataclass(frozen=True)

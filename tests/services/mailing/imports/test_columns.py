@@ -3,8 +3,8 @@ from datetime import UTC, datetime
 import pytest
 
 from core.errors import DomainError
-from services.mailing.imports.mapping.header_words import EMAIL, FIRST_NAME, LAST_NAME, NAME
-from services.mailing.imports.reading import MemberRow, RejectedRecord
+from services.mailing.imports.mapping.header_words import COLUMNS
+from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord
 from tests.services.mailing.imports.forms import opened, outcome, rows
 
 
@@ -37,7 +37,7 @@ def test_column_of_addresses_is_known_by_its_name(header: str) -> None:
 
 
 def test_no_name_of_a_column_means_two_things() -> None:
-    groups = [EMAIL, NAME, FIRST_NAME, LAST_NAME]
+    groups = [COLUMNS[role] for role in ("email", "name", "first_name", "last_name")]
 
     assert "" not in frozenset().union(*groups)
     assert sum(map(len, groups)) == len(frozenset().union(*groups))
@@ -47,6 +47,18 @@ def test_column_of_addresses_is_known_by_its_cells_where_no_name_tells() -> None
     file = "id;Contact;Note\n1;a@example.com;x\n2;nobody;y\n3;c@example.com;b@example.org\n"
 
     assert outcome(file) == [(2, "a@example.com"), (3, "nobody"), (4, "c@example.com")]
+
+
+def test_column_of_addresses_may_be_beyond_a_header_that_names_fewer_columns() -> None:
+    reader = opened("name\nJane,a@example.com\nBob\nJoe,b@example.com\n", mapping={"name": "name"})
+
+    assert [(one.line, one[1]) for one in reader] == [
+        (2, "a@example.com"),
+        (3, "row.no_email"),
+        (4, "b@example.com"),
+    ]
+    assert reader.header == ["name", "column 2"]
+    assert reader.description.columns == {"email": ["column 2"], "name": ["name"]}
 
 
 def test_file_without_addresses_is_refused_with_its_columns() -> None:

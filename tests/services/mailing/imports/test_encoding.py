@@ -2,7 +2,7 @@ import codecs
 
 import pytest
 
-from services.mailing.imports.reading import MemberRow, RejectedRecord
+from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord
 from tests.services.mailing.imports.forms import opened, outcome, rows
 
 FILE = "email,name\r\njörg@example.com,Jörg Çelik\r\n"

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from core.errors import DomainError
-from services.mailing.imports.reading import open_rows
 from services.mailing.imports.reading.lines import MAX_LINE_CHARACTERS
+from services.mailing.imports.reading.reader import open_rows
 
 MEGABYTE = 1024 * 1024
 BOUND = 32 * MEGABYTE

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from services.mailing.imports.reading import MemberRow, RejectedRecord, SuppressionStatus
+from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord, SuppressionStatus
 from tests.services.mailing.imports.forms import opened
 
 WANTED, UNSUBSCRIBED = SuppressionStatus.WANTED, SuppressionStatus.UNSUBSCRIBED

@@ -2,13 +2,14 @@ from random import Random
 
 import pytest
 
-from services.mailing.imports.reading import MemberRow, RejectedRecord, open_rows
+from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord
 from services.mailing.imports.reading.delimited import (
     MAX_RECORD_CHARACTERS,
     MAX_RECORD_LINES,
     MAX_STRAY_QUOTES,
 )
 from services.mailing.imports.reading.lines import MAX_LINE_CHARACTERS, SKIPPED, blocks, split_lines
+from services.mailing.imports.reading.reader import open_rows
 from tests.services.mailing.imports.forms import Dribble, opened, outcome, rows
 
 LONG = "x" * (MAX_LINE_CHARACTERS + 1)

@@ -14,9 +14,10 @@ from types import FrameType
 import pytest
 from PIL import Image
 
-from services.media.images import ConverterProcess, UnreadableImage
 from services.media.images import converter as process_module
 from services.media.images.conversion import convert
+from services.media.images.converter import ConverterProcess
+from services.media.images.outcome import UnreadableImage
 from tests.services.media.images.samples import encoded, one_of_each, picture, png, rgba_rows
 
 pytestmark = pytest.mark.stack
@@ -234,7 +235,7 @@ def test_child_may_not_write_files_or_dump_core() -> None:
 
 def test_child_does_not_outlive_a_parent_killed_at_once() -> None:
     script = (
-        "from services.media.images import ConverterProcess; import time\n"
+        "from services.media.images.converter import ConverterProcess; import time\n"
         "c = ConverterProcess(); c.start(); print(c.pid, flush=True); time.sleep(60)"
     )
     for loaded in (False, True):
@@ -256,7 +257,7 @@ def test_child_at_work_dies_at_once_with_its_parent(tmp_path: Path) -> None:
     noise = Image.effect_noise((3000, 3000), 90).convert("RGB")
     image.write_bytes(encoded(noise, "PNG", compress_level=1))
     script = (
-        "import sys, pathlib; from services.media.images import ConverterProcess\n"
+        "import sys, pathlib; from services.media.images.converter import ConverterProcess\n"
         "c = ConverterProcess(); c.start(); data = pathlib.Path(sys.argv[1]).read_bytes()\n"
         "print(c.pid, flush=True); c.convert(data)"
     )

@@ -18,9 +18,10 @@ import PIL
 import pytest
 from PIL import Image, ImageChops, ImageCms, ImageOps, ImageStat
 
-from services.media.images import ConvertedImage, UnreadableImage, webp
+from services.media.images import webp
 from services.media.images.bounds import MAX_FRAMES, MAX_PIXELS
 from services.media.images.conversion import convert
+from services.media.images.outcome import ConvertedImage, UnreadableImage
 from tests.faults.size import FULL
 from tests.services.media.images.samples import opened
 
@@ -135,7 +136,7 @@ def _compared(result: ConvertedImage, expected: Image.Image) -> str:
     if (result.width, result.height) != expected.size:
         return f"different: {result.width}×{result.height} instead of {expected.size}"
     image = opened(result.data).convert("RGBA")
-    if result.extension == "webp" and not webp.read(result.data).lossless:
+    if result.mime_type == "image/webp" and not webp.read(result.data).lossless:
         areas = max(_means(image, expected, _reduced))
         single = max(_means(image, expected, _on_green))
         same = areas <= MEAN_OF_AREAS and single <= MEAN

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from PIL import Image
 
-from services.media.images import UnreadableImage
 from services.media.images.conversion import convert
+from services.media.images.outcome import UnreadableImage
 from tests.services.media.images import samples
 from tests.services.media.images.samples import (
     PNG_SIGNATURE,

@@ -1,0 +1,78 @@
+"""The embedded services by themselves, without the supervisor's other programs."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from devstack.supervisor.embedded.stack import SERVICE_STAGE, common_settings, embed, services_lock
+from devstack.supervisor.errors import StackError
+from devstack.supervisor.home.home_folder import Home
+from devstack.supervisor.home.secrets_file import load_or_create
+from devstack.supervisor.processes.group import Group
+from devstack.supervisor.processes.ports import PortPicker
+from devstack.supervisor.processes.watcher_client import Watcher
+
+_MAX_START_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Services:
+    """Running services.
+
+    Attributes:
+        environment: the PRESSROOM_ settings with which a program of ours reaches them.
+    """
+
+    environment: dict[str, str]
+    group: Group
+
+    @property
+    def pids(self) -> dict[str, int]:
+        return self.group.pids
+
+    def restart(self, name: str) -> None:
+        """Kill `postgres`, `valkey` or `s3` outright and return when it works again."""
+        self.group[name].kill()
+        while self.group[name].is_usable:
+            self.group.tick()
+            time.sleep(0.01)
+        await_ready(self.group)
+
+
+def await_ready(group: Group, timeout: float = _MAX_START_SECONDS) -> None:
+    """Tick until every child is ready; raise StackError with the log's end when one can't be."""
+    deadline = time.monotonic() + timeout
+    while True:
+        group.tick()
+        if group.is_ready:
+            return
+        group.check_start()
+        if time.monotonic() > deadline:
+            raise StackError(f"Not ready after {timeout:.0f} s: {group.not_ready()}.")
+        time.sleep(0.02)
+
+
+@contextmanager
+def embedded_services(home: Path) -> Iterator[Services]:
+    """Run Postgres, Valkey and S3 in a directory, whatever the user's settings name.
+
+    Call it from the main thread: Linux ends the servers when the thread that started them ends.
+    """
+    place = Home(home.resolve())
+    place.create()
+    secrets = load_or_create(place)
+    with services_lock(place) as lock:
+        picker = PortPicker(place.ports_file)
+        embedded = embed(place, secrets, picker, lock)
+        picker.keep()
+        settings = common_settings(secrets, api_url="http://127.0.0.1:8000")
+        watcher = Watcher(keep_open=(lock.descriptor,))
+        group = Group(embedded.programs, watcher, say=lambda _: None)
+        try:
+            await_ready(group)
+            yield Services({**settings, **embedded.environment}, group)
+        finally:
+            group.stop([SERVICE_STAGE])
+            watcher.close()

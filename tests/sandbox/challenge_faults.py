@@ -1,0 +1,62 @@
+"""Tokens of bot challenges that only tests need, each named by how the token begins.
+
+```
+pass.action.…   passes once, for the action that it names
+pass..…         passes once, for no action: a widget without one, or reCAPTCHA v2
+hostname-…      passes once, on another host
+low-score-…     passes once, with the score 0.1 (reCAPTCHA only)
+slow-…          passes once, after 10 seconds
+error-…         status 500
+garbage-…       a reply that is not JSON
+```
+"""
+
+import asyncio
+
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+
+from devstack.sandbox.challenges import ChallengeStub, SiteVerifyReply, failure
+from devstack.sandbox.sandbox_settings import challenge_secret, challenge_site_key
+
+ELSEWHERE = "elsewhere.example"
+_SLOW_SECONDS = 10.0
+
+
+class FaultyChallenge:
+    """One provider's stub, and the answers to tokens that it does not know."""
+
+    def __init__(self, provider: str) -> None:
+        self._stub = ChallengeStub(provider)
+
+    async def verify(self, secret: str, token: str, site_key: str) -> Response:
+        if token.startswith("error-"):
+            return PlainTextResponse("Internal Server Error", status_code=500)
+        if token.startswith("garbage-"):
+            return HTMLResponse("<!doctype html><title>Just a moment</title>")
+        reply = self._reply(secret, token, site_key)
+        if token.startswith("slow-"):
+            await asyncio.sleep(_SLOW_SECONDS)
+        return JSONResponse(reply)
+
+    def _reply(self, secret: str, token: str, site_key: str) -> SiteVerifyReply:
+        provider = self._stub.provider
+        is_ours = secret == challenge_secret(provider)
+        if is_ours and site_key and site_key != challenge_site_key(provider):
+            return failure("sitekey-secret-mismatch")
+        if token.startswith(("hostname-", "slow-", "pass.")) or (
+            token.startswith("low-score-") and provider == "recaptcha"
+        ):
+            reply = self._stub.reply(secret, f"pass-{token}")
+            return _as_told(token, provider, reply) if reply["success"] else reply
+        return self._stub.reply(secret, token)
+
+
+def _as_told(token: str, provider: str, reply: SiteVerifyReply) -> SiteVerifyReply:
+    match token.split(".", 2):
+        case ["pass", "", _] if provider == "recaptcha":
+            return {name: reply[name] for name in reply.keys() - {"action", "score"}}
+        case ["pass", action, _] if provider != "hcaptcha":
+            return reply | {"action": action}
+    if token.startswith("hostname-"):
+        return reply | {"hostname": ELSEWHERE}
+    return reply | {"score": 0.1} if token.startswith("low-score-") else reply

@@ -1,0 +1,213 @@
+"""The stand-in for Stripe as strict as Stripe, with the calls that only tests make.
+
+The product's stand-in trusts what Pressroom sends. Here each call is checked first, so that a
+test fails when Pressroom sends what Stripe would refuse.
+"""
+
+import time
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Request
+
+from devstack.sandbox.stripe import stripe_objects
+from devstack.sandbox.stripe.account import ActionNotPossible
+from devstack.sandbox.stripe.control import event_named
+from devstack.sandbox.stripe.records import CheckoutSession, Payment, new_id, now
+from devstack.sandbox.stripe.stripe_api import MAX_SESSION_SECONDS, add_operation
+from devstack.sandbox.stripe.stripe_forms import Params
+from devstack.sandbox.stripe.stripe_objects import Object
+from devstack.sandbox.stripe.stripe_problems import StripeProblem, missing
+from devstack.sandbox.stripe.stripe_server import StripeServer
+from devstack.sandbox.stripe.webhook_sender import DeliveryVariant
+
+_KNOWN = frozenset(
+    {"mode", "line_items", "client_reference_id", "metadata", "payment_intent_data", "expand"}
+    | {"adaptive_pricing", "expires_at", "success_url", "cancel_url"}
+)
+_EXPANDABLE = frozenset({"payment_intent", "payment_intent.latest_charge"})
+_MIN_SESSION_SECONDS = 30 * 60
+_MAX_AMOUNT_MINOR = 99_999_999
+_MAX_BODY_BYTES = 64 * 1024
+_MAX_KEY_CHARACTERS = 255
+
+
+class ChangedDelivery(DeliveryVariant):
+    """A delivery of an event with another amount or currency, which is then signed as it is."""
+
+    amount: int | None = None
+    currency: str | None = None
+
+
+def strict_router(server: StripeServer) -> APIRouter:
+    server.gateway.check = StrictCheck()
+    calls = MoreCalls(server)
+    api = APIRouter(prefix="/v1")
+    add_operation(api, server.gateway, "GET /charges/{charge_id}", calls.show_charge)
+    add_operation(api, server.gateway, "POST /refunds", calls.refund)
+    add_operation(api, server.gateway, "GET /events", calls.events)
+    router = server.router()
+    router.include_router(api)
+
+    @router.post("/control/events/{event_id}/deliver_changed")
+    async def deliver(event_id: str, variant: ChangedDelivery) -> dict[str, Any]:
+        sent = event_named(server.sender, event_id)
+        changed = replace(sent, event=_changed(sent.event, variant))
+        return {"attempts": await server.sender.deliver(changed, variant)}
+
+    return router
+
+
+class StrictCheck:
+    """Refuses what Stripe would refuse."""
+
+    def __init__(self) -> None:
+        self._first_uses: dict[str, tuple[str, Params]] = {}
+
+    def __call__(self, request: Request, given: Params) -> None:
+        if int(request.headers.get("Content-Length", 0)) > _MAX_BODY_BYTES:
+            raise StripeProblem("The request is too long.")
+        path, key = request.url.path, request.headers.get("Idempotency-Key")
+        if request.method == "POST" and key is not None:
+            self._check_key(key, path, given)
+        if request.method == "POST" and path.endswith("/checkout/sessions"):
+            _check_session(given)
+        for each in _listed(given, "expand"):
+            if each not in _EXPANDABLE:
+                message = f"This property cannot be expanded ({each})."
+                raise StripeProblem(message, param="expand")
+        if request.method == "POST" and key is not None:
+            self._first_uses.setdefault(key, (path, given))
+
+    def _check_key(self, key: str, path: str, given: Params) -> None:
+        if len(key) > _MAX_KEY_CHARACTERS:
+            raise StripeProblem("Idempotency keys are at most 255 characters long.")
+        if self._first_uses.get(key, (path, given)) != (path, given):
+            raise StripeProblem(
+                "Keys for idempotent requests can only be used with the same parameters they were "
+                f"first used with. Try using a key other than '{key}'.",
+                kind="idempotency_error",
+            )
+
+
+class MoreCalls:
+    """Calls of Stripe's API that Pressroom does not make."""
+
+    def __init__(self, server: StripeServer) -> None:
+        self._account = server.account
+        self._sender = server.sender
+
+    def show_charge(self, charge_id: str, given: Params) -> Object:
+        payment = self._paid("charge", charge_id)[1]
+        shown = stripe_objects.charge_object(payment)
+        if "expand" in given:
+            shown["payment_intent"] = stripe_objects.payment_object(payment)
+        return shown
+
+    def refund(self, given: Params) -> Object:
+        what = "payment_intent" if "payment_intent" in given else "charge"
+        session, payment = self._paid(what, _text(given, what))
+        left = payment.amount - payment.refunded
+        amount = _whole(given, "amount") if "amount" in given else left
+        try:
+            self._account.refund(session, amount)
+        except ActionNotPossible as refusal:
+            code = None if left else "charge_already_refunded"
+            raise StripeProblem(str(refusal), code=code, param="amount") from None
+        return {
+            "id": new_id("re"),
+            "object": "refund",
+            "amount": amount,
+            "charge": payment.charge_id,
+            "created": now(),
+            "currency": payment.currency,
+            "metadata": {},
+            "payment_intent": payment.id,
+            "reason": None,
+            "status": "succeeded",
+        }
+
+    def events(self, _: Params) -> Object:
+        shown = [each.event for each in reversed(self._sender.events())]
+        return stripe_objects.list_object("/v1/events", shown[:100])
+
+    def _paid(self, what: str, an_id: str) -> tuple[CheckoutSession, Payment]:
+        for session in self._account.newest_first():
+            payment = session.payment
+            if payment and payment.is_paid and an_id in (payment.id, payment.charge_id):
+                return session, payment
+        raise missing(what, an_id)
+
+
+def _changed(event: Object, variant: ChangedDelivery) -> Object:
+    about = dict(event["data"]["object"])
+    if variant.amount is not None:
+        for name in ("amount_total", "amount_subtotal", "amount"):
+            if name in about:
+                about[name] = variant.amount
+    if variant.currency is not None:
+        about["currency"] = variant.currency.lower()
+    return {**event, "data": {"object": about}}
+
+
+def _check_session(given: Params) -> None:
+    unknown = given.keys() - _KNOWN
+    if unknown:
+        name = min(unknown)
+        message = f"Received unknown parameter: {name}"
+        raise StripeProblem(message, code="parameter_unknown", param=name)
+    if _text(given, "mode") != "payment":
+        raise StripeProblem("Only the mode `payment` is played here.", param="mode")
+    items = _listed(given, "line_items")
+    if len(items) != 1 or not isinstance(items[0], dict) or items[0].get("quantity") != "1":
+        raise StripeProblem("One line item of one piece is played here.", param="line_items")
+    price = _inside(items[0], "price_data")
+    _whole(price, "unit_amount")
+    currency = _text(price, "currency")
+    if len(currency) != 3 or not currency.isalpha() or not currency.islower():
+        raise StripeProblem(f"Invalid currency: {currency}", param="currency")
+    _text(_inside(price, "product_data"), "name")
+    _inside(given, "metadata")
+    _inside(_inside(given, "payment_intent_data"), "metadata")
+    for name in {"success_url", *(given.keys() & {"cancel_url"})}:
+        if urlsplit(_text(given, name)).scheme not in {"http", "https"}:
+            raise StripeProblem("Not a valid URL", code="url_invalid", param=name)
+    if "expires_at" in given:
+        lasting = _whole(given, "expires_at") - int(time.time())
+        if not _MIN_SESSION_SECONDS <= lasting <= MAX_SESSION_SECONDS:
+            message = "The `expires_at` timestamp must be between 30 minutes and 24 hours from now."
+            raise StripeProblem(message, param="expires_at")
+
+
+def _whole(given: Params, name: str) -> int:
+    text = _text(given, name)
+    if not text.isascii() or not text.isdigit() or not 0 < int(text[:12]) <= 10**10:
+        raise StripeProblem(
+            f"Invalid integer: {text}", code="parameter_invalid_integer", param=name
+        )
+    if name != "expires_at" and int(text) > _MAX_AMOUNT_MINOR:
+        raise StripeProblem("The amount is too large.", code="amount_too_large", param=name)
+    return int(text)
+
+
+def _text(given: Params, name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str) or not value:
+        message = f"Missing required param: {name}."
+        raise StripeProblem(message, code="parameter_missing", param=name)
+    return value
+
+
+def _inside(given: Params, name: str) -> Params:
+    value = given.get(name, {})
+    if not isinstance(value, dict):
+        raise StripeProblem(f"Invalid object: {name}", param=name)
+    return value
+
+
+def _listed(given: Params, name: str) -> list[Any]:
+    value = given.get(name, [])
+    if not isinstance(value, list):
+        raise StripeProblem("Invalid array", param=name)
+    return value
