@@ -13,9 +13,10 @@ from redis.asyncio import Redis
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
-from api import errors, openapi
+from api import openapi
 from api.access.page_sessions import LoginNeeded, redirect_to_login
 from api.cookies import cookies_of
+from api.errors import HANDLERS
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
 from api.middleware.body_limits import BodyLimitMiddleware
@@ -109,12 +110,6 @@ _PAGES = (subscription_pages, payment_returns, login, registration, account_page
 
 
 def create_app(settings: Settings) -> FastAPI:
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with _serving(settings) as state:
-            app.state.pressroom = state
-            yield
-
     layers = [
         Middleware(HeadersMiddleware, settings=settings),
         Middleware(RequestMiddleware),
@@ -127,16 +122,15 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="Pressroom",
         version=version("pressroom"),
-        lifespan=lifespan,
+        lifespan=partial(_serving, settings),
         middleware=[Middleware(RequestLayers, layers=layers)],
         redirect_slashes=False,
         # Pressroom has its own metrics and logs; FastAPI's look at each request for a configured
         # tracer costs a twentieth of a small request.
         telemetry={"tracing": False, "metrics": False, "logs": False},
         redoc_url=None,
+        exception_handlers=HANDLERS | {LoginNeeded: redirect_to_login},
     )
-    errors.add_handlers(app)
-    app.add_exception_handler(LoginNeeded, redirect_to_login)
     for resource in _RESOURCES:
         app.include_router(resource.router)
     # The documentation page must work on a machine without a network.
@@ -148,11 +142,11 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 @asynccontextmanager
-async def _serving(settings: Settings) -> AsyncIterator[State]:
+async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
     resources = open_resources(settings, concurrency=THREADS, name="api")
     redis = open_async_redis(settings)
-    state = _state(resources, redis)
+    app.state.pressroom = state = _state(resources, redis)
     subscriber, calls = state.subscriber, state.worker_calls
     loops = (subscriber.run(), state.jobs.run(), calls.results.run(), _write_last_uses(state))
     with (
@@ -164,7 +158,7 @@ async def _serving(settings: Settings) -> AsyncIterator[State]:
             # and again costs more than a request does.
             gc.collect()
             gc.freeze()
-            yield state
+            yield
     gc.unfreeze()
     with suppress(psycopg2.Error):
         state.last_uses.write(resources.database)

@@ -44,13 +44,7 @@ class Cookies:
 
     def _set(self, reply: Response, name: str, value: str, seconds: int | None) -> None:
         reply.set_cookie(
-            name,
-            value,
-            max_age=seconds,
-            path="/",
-            secure=self.secure,
-            httponly=True,
-            samesite="lax",
+            name, value, max_age=seconds, secure=self.secure, httponly=True, samesite="lax"
         )
 
 

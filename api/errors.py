@@ -1,12 +1,13 @@
 """Domain errors to problem+json (RFC 9457): the one place where a kind becomes a status."""
 
 import time
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any
 
 import orjson
 import psycopg2
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute, iter_route_contexts
 from sqlalchemy.exc import InterfaceError, OperationalError
@@ -60,50 +61,11 @@ def problem_response(error: DomainError) -> Response:
         elif error.code == AUTH_INVALID_API_KEY.code:
             challenge += ', error="invalid_token"'
         headers["WWW-Authenticate"] = challenge
-    return _reply(STATUS_OF[error.kind], error.code, error.message, headers, error.problems)
-
-
-def add_handlers(app: FastAPI) -> None:
-    app.add_exception_handler(DomainError, _domain_error)
-    app.add_exception_handler(RequestValidationError, _validation_error)
-    app.add_exception_handler(HTTPException, _http_exception)
-    for unreachable in (
-        TransientError,
-        OperationalError,
-        InterfaceError,
-        # The driver's own errors: of single statements, and when SQLAlchemy takes back a connection
-        # whose server went away after the statement's reply.
-        psycopg2.OperationalError,
-        psycopg2.InterfaceError,
-        PoolTimeoutError,
-    ):
-        app.add_exception_handler(unreachable, _unreachable)
+    return _Problem(STATUS_OF[error.kind], error.code, error.message, headers, error.problems)
 
 
 def internal_error() -> Response:
-    return _reply(500, "internal_error", "Something broke here; the request id leads to it.", {})
-
-
-def _reply(
-    status: int,
-    code: str,
-    message: str,
-    headers: dict[str, str],
-    problems: tuple[FieldProblem, ...] = (),
-) -> Response:
-    body: dict[str, Any] = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": message,
-        "code": code,
-        "message": message,
-        "ts": int(time.time()),
-        "request_id": current_request_id(),
-    }
-    if problems:
-        body["errors"] = list(problems)
-    return _Problem(body, headers)
+    return _Problem(500, "internal_error", "Something broke here; the request id leads to it.", {})
 
 
 class _Problem(Response):
@@ -111,26 +73,41 @@ class _Problem(Response):
 
     media_type = "application/problem+json"
 
-    def __init__(self, body: dict[str, Any], headers: dict[str, str]) -> None:
-        super().__init__(orjson.dumps(body), body["status"], headers=headers)
-        self._body = body
-        self._more = headers
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        headers: dict[str, str],
+        problems: tuple[FieldProblem, ...] = (),
+    ) -> None:
+        self._page = (status, code, headers, current_request_id())
+        body: dict[str, Any] = {
+            "type": "about:blank",
+            "title": HTTPStatus(status).phrase,
+            "status": status,
+            "detail": message,
+            "code": code,
+            "message": message,
+            "ts": int(time.time()),
+            "request_id": current_request_id(),
+        }
+        if problems:
+            body["errors"] = list(problems)
+        super().__init__(orjson.dumps(body), status, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not is_for_browser(scope):
+        if is_for_browser(scope):
+            await problem_page(*self._page)(scope, receive, send)
+        else:
             await super().__call__(scope, receive, send)
-            return
-        status, code, request_id = (self._body[key] for key in ("status", "code", "request_id"))
-        await problem_page(status, code, self._more, request_id)(scope, receive, send)
 
 
-async def _domain_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, DomainError)
+async def _domain_error(_: Request, error: DomainError) -> Response:
     return problem_response(error)
 
 
-async def _http_exception(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+async def _http_exception(request: Request, error: HTTPException) -> Response:
     if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return internal_error()
     headers = dict(error.headers or {})
@@ -146,7 +123,7 @@ async def _http_exception(request: Request, error: Exception) -> Response:
         headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
     refusal = _ROUTING.get(error.status_code)
     code = refusal.code if refusal else f"http.{error.status_code}"
-    return _reply(error.status_code, code, str(error.detail), headers)
+    return _Problem(error.status_code, code, str(error.detail), headers)
 
 
 async def _unreachable(_: Request, error: Exception) -> Response:
@@ -154,9 +131,8 @@ async def _unreachable(_: Request, error: Exception) -> Response:
     return problem_response(refusals.SERVICE_UNAVAILABLE())
 
 
-async def _validation_error(_: Request, error: Exception) -> Response:
+async def _validation_error(_: Request, error: RequestValidationError) -> Response:
     """400 for a bad path or query value and for a body that is no JSON; 422 for any other body."""
-    assert isinstance(error, RequestValidationError)
     found = error.errors()
     problems = []
     for item in found:
@@ -170,3 +146,18 @@ async def _validation_error(_: Request, error: Exception) -> Response:
     refusal = refusals.BODY_INVALID if in_body else refusals.REQUEST_INVALID
     rule, place = problems[0].message, problems[0].field
     return problem_response(refusal(place=place, rule=rule, problems=tuple(problems)))
+
+
+HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
+    DomainError: _domain_error,
+    RequestValidationError: _validation_error,
+    HTTPException: _http_exception,
+    TransientError: _unreachable,
+    OperationalError: _unreachable,
+    InterfaceError: _unreachable,
+    # The driver's own errors: of single statements, and when SQLAlchemy takes back a connection
+    # whose server went away after the statement's reply.
+    psycopg2.OperationalError: _unreachable,
+    psycopg2.InterfaceError: _unreachable,
+    PoolTimeoutError: _unreachable,
+}

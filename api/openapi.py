@@ -28,14 +28,20 @@ or `Prefer: wait=N` (seconds, at most 60) says for how long.
 
 _REF = "#/components/schemas/Problem"
 
+
+def _prefer(description: str, example: str) -> dict[str, Any]:
+    schema = {"type": "string"}
+    shown = {"description": description, "schema": schema, "example": example}
+    return {"name": "Prefer", "in": "header", **shown}
+
+
 # Dependencies read these headers from the whole request, so FastAPI can't know of them.
-PREFER_PARAMETER = {
-    "name": "Prefer",
-    "in": "header",
-    "description": "wait=N: seconds to wait, at most 60. respond-async: answer 202 at once.",
-    "schema": {"type": "string"},
-    "example": "wait=30",
-}
+PREFER_PARAMETER = _prefer(
+    "wait=N: seconds to wait, at most 60. respond-async: answer 202 at once.", "wait=30"
+)
+WAIT_PARAMETER = _prefer(
+    "wait=N: seconds to wait at most. Work that takes longer is 504, and not done.", "wait=10"
+)
 SESSION_SCHEME = {
     "type": "apiKey",
     "in": "cookie",
@@ -56,13 +62,6 @@ OAUTH2_SCHEME = {
             "scopes": {str(scope): explanation for scope, explanation in EXPLANATIONS.items()},
         }
     },
-}
-WAIT_PARAMETER = {
-    "name": "Prefer",
-    "in": "header",
-    "description": "wait=N: seconds to wait at most. Work that takes longer is 504, and not done.",
-    "schema": {"type": "string"},
-    "example": "wait=10",
 }
 IDEMPOTENCY_KEY_PARAMETER = {
     "name": "Idempotency-Key",

@@ -11,6 +11,7 @@ import hmac
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -36,7 +37,8 @@ class Keyring:
             raise ValueError("needs at least one key, and ids that differ")
         self._keys = {key.id: key for key in keys}
         self.current = keys[0]
-        self._signers: dict[tuple[str, int], Signer] = {}
+        # Each purpose has one signer, whose subkeys are derived at the first call.
+        self.signer = cache(partial(Signer, self))
 
     @classmethod
     def parse(cls, text: str) -> "Keyring":
@@ -60,15 +62,6 @@ class Keyring:
 
     def get(self, key_id: str) -> Key | None:
         return self._keys.get(key_id)
-
-    def signer(self, purpose: str, *, length: int = 32) -> "Signer":
-        """The purpose's signer, the same each time: its subkeys are derived at the first call."""
-        kept = self._signers.get((purpose, length))
-        if kept is None:
-            # Two threads may both make one; both get the one that was put here first.
-            made = Signer(self, purpose, length=length)
-            kept = self._signers.setdefault((purpose, length), made)
-        return kept
 
 
 class Signer:

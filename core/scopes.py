@@ -14,10 +14,7 @@ class Scope(StrEnum):
     DELIVERY = "delivery"
 
 
-_INCLUDED = {
-    Scope.CREDIT_FULL: Scope.CREDIT_READ,
-    Scope.SUBSCRIPTION_FULL: Scope.SUBSCRIPTION_READ,
-}
+_INCLUDED = {Scope.CREDIT_FULL: Scope.CREDIT_READ, Scope.SUBSCRIPTION_FULL: Scope.SUBSCRIPTION_READ}
 
 
 def effective(granted: Iterable[Scope]) -> frozenset[Scope]:

@@ -1,5 +1,6 @@
 """The one sender of tasks: a bare Celery producer, which knows queues but no task's code."""
 
+from functools import partial
 from typing import Any
 
 from celery import Celery
@@ -7,11 +8,8 @@ from kombu.entity import Queue
 from kombu.exceptions import OperationalError
 
 from core.lanes import Lane
-from core.logging import get_logger
 from core.settings import Settings
 from storage.breaker import Breaker
-
-log = get_logger(__name__)
 
 # Redis delivers a message again when it is not acknowledged within this time, which must be above
 # every task's hard time limit: a slow task would run twice. A lost job does not wait for it: its
@@ -19,8 +17,7 @@ log = get_logger(__name__)
 VISIBILITY_TIMEOUT_SECONDS = 3600
 
 
-# A consumer's socket waits for messages; a sender keeps a request waiting.
-_CONSUMER_TIMEOUTS = {"socket_timeout": 10, "socket_connect_timeout": 2}
+# A sender keeps a request waiting.
 _SENDER_TIMEOUTS = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,
@@ -51,7 +48,9 @@ def celery_app(settings: Settings) -> Celery:
             "unacked_restore_limit": 100,
             "socket_keepalive": True,
             "health_check_interval": 10,
-            **_CONSUMER_TIMEOUTS,
+            # A consumer's socket waits for messages.
+            "socket_timeout": 10,
+            "socket_connect_timeout": 2,
         },
     )
     return app
@@ -61,7 +60,7 @@ class Broker:
     def __init__(self, settings: Settings) -> None:
         self._app = celery_app(settings)
         self._app.conf.broker_transport_options |= _SENDER_TIMEOUTS
-        self._breaker = Breaker()
+        self._breaker = Breaker(OperationalError)
 
     def send(
         self,
@@ -77,23 +76,16 @@ class Broker:
         No work is lost by a ``False``: the sweep sends durable work again, and the sender of
         request-only work refuses its caller.
         """
-        if self._breaker.is_open:
-            return False
-        try:
-            self._app.send_task(
-                task,
-                kwargs=kwargs,
-                queue=queue_name(lane),
-                task_id=task_id,
-                expires=expires,
-                retry=False,
-            )
-        except OperationalError as error:
-            self._breaker.trip()
-            reason = type(error.__cause__ or error).__name__
-            log.warning("broker.send_failed", task=task, reason=reason)
-            return False
-        return True
+        send = partial(
+            self._app.send_task,
+            task,
+            kwargs=kwargs,
+            queue=queue_name(lane),
+            task_id=task_id,
+            expires=expires,
+            retry=False,
+        )
+        return self._breaker.attempt("broker.send_failed", send, task=task) is not None
 
     def close(self) -> None:
         self._app.close()

@@ -8,12 +8,15 @@ from contextlib import suppress
 
 import psycopg2
 from psycopg2.extensions import connection
+from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
 # A connection that was used within this time is reused without a check. In a busy process the next
 # use comes sooner, and checking the socket would cost a switch of threads.
 IN_USE_SECONDS = 0.005
 TRUSTED_IDLE_SECONDS = 1.0
 _KEPT_IDLE_SECONDS = 60.0
+
+_DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
 
 
 class ConnectionPool:
@@ -39,7 +42,7 @@ class ConnectionPool:
                 return opened
             idle_seconds = time.monotonic() - used_at
             if idle_seconds < IN_USE_SECONDS or (
-                not peer_closed(idle) and (idle_seconds < TRUSTED_IDLE_SECONDS or _answers(idle))
+                not peer_closed(idle) and (idle_seconds < TRUSTED_IDLE_SECONDS or answers(idle))
             ):
                 return idle
             idle.close()
@@ -64,10 +67,8 @@ def peer_closed(idle: connection) -> bool:
     return bool(poll.poll(0))
 
 
-def _answers(idle: connection) -> bool:
+def answers(idle: connection) -> bool:
     try:
-        with idle.cursor() as cursor:
-            cursor.execute("SELECT 1")
+        return bool(_DIALECT.do_ping(idle))  # type: ignore[no-untyped-call]
     except psycopg2.Error:
         return False
-    return True

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from core.settings import Settings
-from storage.connections import TRUSTED_IDLE_SECONDS, ConnectionPool, peer_closed
+from storage.connections import TRUSTED_IDLE_SECONDS, ConnectionPool, answers, peer_closed
 
 # Bounds for each statement of a request or task step: a stuck statement fails instead of piling up.
 STATEMENT_TIMEOUT_MS = 10_000
@@ -88,12 +88,7 @@ def open_database(settings: Settings, *, pool_size: int, application_name: str) 
         tcp_user_timeout=20_000,
     )
     engine = create_engine(
-        url,
-        creator=connect,
-        pool_size=pool_size,
-        max_overflow=0,
-        pool_timeout=5,
-        pool_recycle=1800,
+        url, creator=connect, pool_size=pool_size, max_overflow=0, pool_timeout=5, pool_recycle=1800
     )
     _check_before_use(engine)
     return Database(engine, sessionmaker(engine, expire_on_commit=False), ConnectionPool(connect))
@@ -119,15 +114,7 @@ def _check_before_use(engine: Engine) -> None:
         if idle_since is None:
             return
         idled = time.monotonic() - idle_since
-        if peer_closed(cast("psycopg2.extensions.connection", connection)) or (
-            idled > TRUSTED_IDLE_SECONDS and not _answers(engine, connection)
-        ):
+        idle = cast("psycopg2.extensions.connection", connection)
+        if peer_closed(idle) or (idled > TRUSTED_IDLE_SECONDS and not answers(idle)):
             # The other idle connections are most likely dead too.
             raise InvalidatePoolError
-
-
-def _answers(engine: Engine, connection: DBAPIConnection) -> bool:
-    try:
-        return engine.dialect.do_ping(connection)
-    except psycopg2.Error:
-        return False

@@ -4,7 +4,6 @@ The broker only carries the ids of jobs, which are stored in Postgres. So these 
 prompt and orderly work; no job is lost by them.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from celery import Celery
@@ -21,17 +20,12 @@ SOFT_TIME_LIMIT_SECONDS = 60
 HARD_TIME_LIMIT_SECONDS = 75
 
 
-@dataclass(frozen=True)
-class LaneProfile:
-    pool: str
-    concurrency: int | None  # None: one process per core
-
-
-# Threads serve calls that wait for other people's servers; processes do work that needs a core.
-PROFILES = {
-    Lane.IO: LaneProfile("threads", IO_THREADS),
-    Lane.MEDIA: LaneProfile("prefork", None),
-    Lane.BULK: LaneProfile("prefork", 1),
+# The pool of each lane and its size; ``None``: one process per core. Threads serve calls that wait
+# for other people's servers; processes do work that needs a core.
+POOLS = {
+    Lane.IO: ("threads", IO_THREADS),
+    Lane.MEDIA: ("prefork", None),
+    Lane.BULK: ("prefork", 1),
 }
 
 

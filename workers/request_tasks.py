@@ -1,7 +1,6 @@
 """Request-only work in a worker: take the payload, do the work, answer the callers that wait."""
 
 import secrets
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,12 +18,10 @@ RequestHandler = Callable[[WorkerContext, RequestLease], dict[str, Any]]
 def answer_request(context: WorkerContext, *, request_id: str, answer: RequestHandler) -> None:
     work = RequestWork(context.resources.redis)
     worker = secrets.token_urlsafe(12)
-    taken = work.take(request_id, worker)
-    if taken is None:
+    lease = work.take(request_id, worker)
+    if lease is None:
         log.info("request.dropped", work=request_id)
         return
-    until = time.monotonic() + taken.seconds
-    lease = RequestLease(taken.payload, work, request_id, worker, until)
     outcome: dict[str, Any]
     try:
         with context.request_leases.kept(lease):

@@ -6,7 +6,6 @@ write by cookie also needs our own origin, or a token that other sites' pages ca
 
 import re
 import secrets
-from urllib.parse import urlsplit
 
 from fastapi import Request
 
@@ -63,10 +62,7 @@ _OWN_PATH = re.compile(r"/(?!/)[!-\[\]-~]{0,8000}\Z")
 
 def local_path(sent: object) -> str | None:
     """The path to open after a login, or ``None`` when it could lead away from our own host."""
-    if not isinstance(sent, str) or not _OWN_PATH.match(sent):
-        return None
-    parts = urlsplit(sent)
-    return None if parts.scheme or parts.netloc else sent
+    return sent if isinstance(sent, str) and _OWN_PATH.match(sent) else None
 
 
 def client_address(request: Request) -> str | None:
@@ -80,9 +76,7 @@ def browser_name(user_agent: str | None) -> str | None:
     text = (user_agent or "")[:1000]
     browser = next((name for mark, name in _BROWSERS if mark in text), None)
     system = next((name for mark, name in _SYSTEMS if mark in text), None)
-    if browser and system:
-        return f"{browser} on {system}"
-    return browser or system
+    return " on ".join(filter(None, (browser, system))) or None
 
 
 # The first match counts, since most browsers also name others in their ``User-Agent``.

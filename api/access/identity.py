@@ -55,9 +55,8 @@ def count_trace(request: Request, token: str) -> bool:
         trace = trace_ids.read(state.resources.keyring, token)
     except DomainError:
         return False
-    state.rate_limiter.count(
-        request.scope, RateLimitName.DEFAULT, f"trace-{trace.list_id}-{trace.user_id}"
-    )
+    key = f"trace-{trace.list_id}-{trace.user_id}"
+    state.rate_limiter.count(request.scope, RateLimitName.DEFAULT, key)
     return True
 
 

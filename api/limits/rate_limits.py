@@ -70,11 +70,8 @@ class RateLimiter:
 
 
 def rate_key_of_caller(caller: Caller) -> str:
-    for kind, found in (
-        ("key", caller.key_id),
-        ("session", caller.session_id),
-        ("grant", caller.grant_id),
-    ):
+    ids = {"key": caller.key_id, "session": caller.session_id, "grant": caller.grant_id}
+    for kind, found in ids.items():
         if found is not None:
             return f"{kind}-{found}"
     return f"user-{caller.user_id}"

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
-from services.composer import model_usage
+from services.composer import model_usage as usage
 
 Sums = dict[tuple[str, str, str], float]
 
@@ -27,14 +27,10 @@ class _Usage(Collector):
         seconds = CounterMetricFamily(
             "pressroom_llm_seconds", "Time spent on asking the language model", labels=["model"]
         )
+        families = {usage.CALLS: calls, usage.TOKENS: tokens, usage.SECONDS: seconds}
         for (what, which, model), value in self.sums.items():
-            if what == model_usage.CALLS:
-                calls.add_metric([model, which], value)
-            elif what == model_usage.TOKENS:
-                tokens.add_metric([model, which], value)
-            else:
-                seconds.add_metric([model], value)
-        return calls, tokens, seconds
+            families[what].add_metric([model, which] if which else [model], value)
+        return families.values()
 
 
 _USAGE = _Usage()
@@ -44,6 +40,6 @@ REGISTRY.register(_USAGE)
 def collect_llm_usage(client: redis.Redis) -> None:
     """Read the whole deployment's figures from Redis; none while Redis is away."""
     try:
-        _USAGE.sums = model_usage.noted(client)
+        _USAGE.sums = usage.noted(client)
     except RedisError:
         _USAGE.sums = {}

@@ -140,14 +140,10 @@ class BodyLimitMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limit = body_limit_of(scope["path"])
         declared = Headers(scope=scope).get("content-length", "0")
-        if not declared.isdigit():
-            await problem_response(BODY_LENGTH_INVALID())(scope, receive, send)
-        elif int(declared) > limit.max_bytes:
-            await problem_response(limit.refusal())(scope, receive, send)
-        else:
-            await self._bounded(limit, scope, receive, send)
-
-    async def _bounded(self, limit: BodyLimit, scope: Scope, receive: Receive, send: Send) -> None:
+        if not declared.isdigit() or int(declared) > limit.max_bytes:
+            refusal = limit.refusal if declared.isdigit() else BODY_LENGTH_INVALID
+            await problem_response(refusal())(scope, receive, send)
+            return
         body = BoundedBody(limit, receive, self._budget)
         scope["pressroom.body"] = body
         started = False

@@ -16,5 +16,4 @@ class RequestLayers:
             self._through = layer(self._through, *arguments, **options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._through if scope["type"] == "http" else self._past
-        await app(scope, receive, send)
+        await (self._through if scope["type"] == "http" else self._past)(scope, receive, send)

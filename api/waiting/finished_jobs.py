@@ -27,7 +27,4 @@ def lookup(database: Database) -> Lookup[bool]:
         finished = records.finished_among(database, list(wanted.values()))
         return {topic: True for topic, job_id in wanted.items() if job_id in finished}
 
-    async def look(topics: list[str]) -> Mapping[str, bool]:
-        return await run_in_threadpool(read, topics)
-
-    return look
+    return lambda topics: run_in_threadpool(read, topics)

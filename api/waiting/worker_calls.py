@@ -7,9 +7,8 @@ Callers that ask for the same work at the same time, in whichever process, share
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import redis.asyncio
@@ -26,17 +25,6 @@ from storage.redis.request_work import RequestWork, result_key
 from storage.resources import Resources
 
 log = get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class _Call:
-    task: str
-    lane: Lane
-    payload: dict[str, Any]
-    # Of the work, which several callers may share.
-    request_id: str
-    caller_id: str
-    seconds: float
 
 
 class WorkerCalls:
@@ -67,31 +55,51 @@ class WorkerCalls:
         time, ``queue.unavailable`` when the broker takes no message, and what the task raised.
         """
         caller_id = secrets.token_urlsafe(12)
-        call = _Call(task, lane, payload, same or caller_id, caller_id, seconds)
+        request_id = same or caller_id
+
+        def submit() -> None:
+            # Each caller sends a message of its own, which expires with its wait: the first message
+            # that a worker takes starts the run, and no caller depends on another's message.
+            if self._work.join(request_id, caller_id, payload, seconds) and not self._broker.send(
+                task, lane, {"request_id": request_id}, task_id=caller_id, expires=seconds
+            ):
+                raise QUEUE_UNAVAILABLE()
+
         result = None
         if seconds > 0:
             # Listen before anything is sent, so that no result comes too early to be heard.
-            with self.results.registered(result_topic(call.request_id)) as future:
-                async with self._joined(call):
+            with self.results.registered(result_topic(request_id)) as future:
+                async with self._joined(submit, request_id, caller_id):
                     result = await result_within(future, seconds)
         if result is None:
             raise REQUEST_TOO_SLOW(seconds=seconds)
         answer: dict[str, dict[str, Any]] = json.loads(result)
         if "error" in answer:
             error = answer["error"]
-            raise DomainError(
-                Kind(error["kind"]), error["code"], error["message"], error["retry_after"]
-            )
+            raise DomainError(**{**error, "kind": Kind(error["kind"])})
         return answer["result"]
 
     @asynccontextmanager
-    async def _joined(self, call: _Call) -> AsyncIterator[None]:
+    async def _joined(
+        self, submit: Callable[[], None], request_id: str, caller_id: str
+    ) -> AsyncIterator[None]:
         """Be one of the work's callers while the block lasts: the work ends with its last one.
 
         The caller joins before the block begins. It leaves however the block ends, cancelled too,
         and also when joining failed or was cancelled half-way. Raises ``queue.unavailable``.
         """
-        submitting = asyncio.ensure_future(run_in_threadpool(self._submit, call))
+        submitting = asyncio.ensure_future(run_in_threadpool(submit))
+
+        async def leave() -> None:
+            # The submitting thread can't be cancelled, so wait until it has joined: leaving before
+            # that would have no effect.
+            await asyncio.wait({submitting})
+            try:
+                await run_in_threadpool(self._work.leave, request_id, caller_id)
+            except RedisError as error:
+                # The caller's entry expires by itself; until then a worker may still do its work.
+                log.warning("request.not_left", reason=type(error).__name__)
+
         try:
             await asyncio.shield(submitting)
             yield
@@ -99,7 +107,7 @@ class WorkerCalls:
             raise QUEUE_UNAVAILABLE() from None
         finally:
             # In a task of its own: the caller gets its answer now and does not wait for this.
-            leaving = asyncio.ensure_future(self._leave(call, submitting))
+            leaving = asyncio.ensure_future(leave())
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
 
@@ -109,31 +117,6 @@ class WorkerCalls:
             self.results.fulfil(topic, value)
         else:
             self.results.nudge(topic)
-
-    def _submit(self, call: _Call) -> None:
-        if not self._work.join(call.request_id, call.caller_id, call.payload, call.seconds):
-            return
-        # Each caller sends a message of its own, which expires with its wait: the first message
-        # that a worker takes starts the run, and no caller depends on another's message.
-        sent = self._broker.send(
-            call.task,
-            call.lane,
-            {"request_id": call.request_id},
-            task_id=call.caller_id,
-            expires=call.seconds,
-        )
-        if not sent:
-            raise QUEUE_UNAVAILABLE()
-
-    async def _leave(self, call: _Call, submitting: asyncio.Future[None]) -> None:
-        # The submitting thread can't be cancelled, so wait until it has joined: leaving before
-        # that would have no effect.
-        await asyncio.wait({submitting})
-        try:
-            await run_in_threadpool(self._work.leave, call.request_id, call.caller_id)
-        except RedisError as error:
-            # The caller's entry expires by itself; until then a worker may still do its work.
-            log.warning("request.not_left", reason=type(error).__name__)
 
     async def _look(self, topics: list[str]) -> Mapping[str, str | bytes]:
         values = await self._client.mget([result_key(request_of(topic)) for topic in topics])

@@ -1,6 +1,14 @@
 """Lists, subscriptions, challenges and exports."""
 
-from core.refusals.refusal import conflict, forbidden, invalid, malformed, not_found, unavailable
+from core.refusals.refusal import (
+    conflict,
+    forbidden,
+    invalid,
+    invalid_at,
+    malformed,
+    not_found,
+    unavailable,
+)
 
 LIST_NOT_FOUND = not_found("list.not_found", "There is no such list.")
 LIST_NOT_OWNER = forbidden("list.not_owner", "This list belongs to somebody else.")
@@ -56,10 +64,10 @@ TRACE_INVALID = forbidden("trace.invalid", "The trace id is not valid for this l
 CHALLENGE_MISSING = invalid(
     "challenge.missing", "{rules}", rules="body.challenge-token: is required for this list"
 )
-CHALLENGE_PROVIDER_MISMATCH = invalid(
+CHALLENGE_PROVIDER_MISMATCH = invalid_at(
+    "body.challenge-provider",
     "challenge.provider_mismatch",
-    "body.challenge-provider: this list uses {provider}",
-    field="body.challenge-provider",
+    "this list uses {provider}",
     provider="turnstile",
 )
 CHALLENGE_FAILED = forbidden("challenge.failed", "The challenge was not passed. Solve a new one.")

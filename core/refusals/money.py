@@ -5,6 +5,7 @@ from core.refusals.refusal import (
     conflict,
     forbidden,
     invalid,
+    invalid_at,
     malformed,
     not_found,
     payment_needed,
@@ -24,46 +25,38 @@ CREDITS_AMOUNT_TEXT = invalid("credits.amount", "{amount!r} is not a number.", a
 CREDITS_BALANCE_TOO_LARGE = invalid(
     "credits.amount", "The balance would be beyond what can be kept."
 )
-CREDITS_SOURCE_ID = invalid(
-    "credits.source_id",
-    "body.source_id: has 1 to {most} characters, not all blank",
-    field="body.source_id",
-    most=255,
+CREDITS_SOURCE_ID = invalid_at(
+    "body.source_id", "credits.source_id", "has 1 to {most} characters, not all blank", most=255
 )
-CREDITS_META = invalid(
-    "credits.meta", "body.meta: has at most 8 KB and no NUL characters", field="body.meta"
-)
-CREDITS_META_UNWRITABLE = invalid(
+CREDITS_META = invalid_at("body.meta", "credits.meta", "has at most 8 KB and no NUL characters")
+CREDITS_META_UNWRITABLE = invalid_at(
+    "body.meta",
     "credits.meta",
-    "body.meta: has no half characters, no numbers beyond a double and no endless depth",
-    field="body.meta",
+    "has no half characters, no numbers beyond a double and no endless depth",
 )
 CHARGE_IN_PROGRESS = conflict(
     "idempotency.in_progress", "Another charge of this account is still under way."
 )
 
-TOPUP_CURRENCY = invalid(
-    "topup.currency",
-    "body.currency: is one of {known}",
-    field="body.currency",
-    known="USD, EUR, GBP, JPY",
+TOPUP_CURRENCY = invalid_at(
+    "body.currency", "topup.currency", "is one of {known}", known="USD, EUR, GBP, JPY"
 )
 TOPUP_AMOUNT_MISSING = invalid(
     "topup.amount_missing",
     "body.amount or body.credit_amount must be above 0.",
     field="body.amount",
 )
-TOPUP_AMOUNT = invalid(
+TOPUP_AMOUNT = invalid_at(
+    "{place}",
     "topup.amount",
-    "{place}: is above 0, at most {most:,} and has at most four decimals",
-    field="{place}",
+    "is above 0, at most {most:,} and has at most four decimals",
     place="body.credit_amount",
     most=MAX_AMOUNT,
 )
-TOPUP_AMOUNT_DECIMALS = invalid(
+TOPUP_AMOUNT_DECIMALS = invalid_at(
+    "body.amount",
     "topup.amount",
-    "body.amount: an amount in {currency} has at most {digits} decimals",
-    field="body.amount",
+    "an amount in {currency} has at most {digits} decimals",
     currency="JPY",
     digits=0,
 )
@@ -72,43 +65,36 @@ TOPUP_AMOUNT_MISMATCH = invalid(
     "body.amount and body.credit_amount do not agree; send one of them.",
     field="body.amount",
 )
-TOPUP_AMOUNT_TOO_SMALL = invalid(
+TOPUP_AMOUNT_TOO_SMALL = invalid_at(
+    "{place}",
     "topup.amount_too_small",
-    "{place}: the smallest order is {least} {currency}",
-    field="{place}",
+    "the smallest order is {least} {currency}",
     place="body.amount",
     least="0.50",
     currency="USD",
 )
-TOPUP_BUYS_NOTHING = invalid(
-    "topup.amount_too_small", "body.amount: buys no credits at all", field="body.amount"
-)
-TOPUP_AMOUNT_TOO_LARGE = invalid(
+TOPUP_BUYS_NOTHING = invalid_at("body.amount", "topup.amount_too_small", "buys no credits at all")
+TOPUP_AMOUNT_TOO_LARGE = invalid_at(
+    "{place}",
     "topup.amount_too_large",
-    "{place}: the largest order is {most:,} {currency}",
-    field="{place}",
+    "the largest order is {most:,} {currency}",
     place="body.amount",
     most=999_999.99,
     currency="USD",
 )
-TOPUP_BUYS_TOO_MUCH = invalid(
-    "topup.amount_too_large", "body.amount: buys too many credits", field="body.amount"
-)
-TOPUP_REDIRECT_NOT_ALLOWED = invalid(
+TOPUP_BUYS_TOO_MUCH = invalid_at("body.amount", "topup.amount_too_large", "buys too many credits")
+TOPUP_REDIRECT_NOT_ALLOWED = invalid_at(
+    "body.redirect_url",
     "topup.redirect_not_allowed",
-    "body.redirect_url: is an absolute http or https address of an allowed origin, at most {most} "
-    "characters, whose query has no {order} or {status} of its own",
-    field="body.redirect_url",
+    "is an absolute http or https address of an allowed origin, at most {most} characters, "
+    "whose query has no {order} or {status} of its own",
     most=2048,
     order="order_id",
     status="status",
 )
 TOPUP_TOO_LATE = too_slow("topup.too_late", "The order was not opened in time; make a new one.")
-TOPUP_CHANNEL = invalid(
-    "topup.channel",
-    "body.channel: is one of {known}",
-    field="body.channel",
-    known="stripe, sandbox",
+TOPUP_CHANNEL = invalid_at(
+    "body.channel", "topup.channel", "is one of {known}", known="stripe, sandbox"
 )
 TOPUP_NO_SANDBOX = invalid(
     "topup.channel_unavailable", "There is no sandbox here.", field="body.channel"

@@ -79,6 +79,11 @@ def _entry(
     return Refusal(kind, code, sentence, field, retry_after, examples)
 
 
+def invalid_at(field: str, code: str, rule: str, /, **examples: object) -> Refusal:
+    """Of one field, which its sentence names before the rule."""
+    return Refusal(Kind.INVALID, code, f"{field}: {rule}", field, examples=examples)
+
+
 # One a kind, so that an entry of the catalogue reads ``not_found("list.not_found", "…")``, with an
 # example of each value that its sentence names: ``city="Rome"``.
 conflict = partial(_entry, Kind.CONFLICT)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 _ADDRESS = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9.-]*[A-Za-z0-9]"
 _SENDER = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<address>{_ADDRESS})>|(?P<bare>{_ADDRESS}))\Z")
@@ -56,18 +56,14 @@ class MailServer:
                 "must be smtp://, smtps:// or smtp+starttls:// with a host, and may have a user "
                 "and password (percent-encoded) and a port, nothing more"
             )
-        return cls(parts.hostname, port or _PORTS[security], security, _login(parts))
-
-
-def _login(parts: SplitResult) -> SmtpLogin | None:
-    if parts.username is None:
-        return None
-    login = SmtpLogin(unquote(parts.username), unquote(parts.password or ""))
-    if not (login.user and login.password):
-        raise ValueError("must have a user and a password, or neither")
-    if not (login.user + login.password).isascii():
-        raise ValueError("may have ASCII characters only in its user and password")
-    return login
+        login = None
+        if parts.username is not None:
+            login = SmtpLogin(unquote(parts.username), unquote(parts.password or ""))
+            if not (login.user and login.password):
+                raise ValueError("must have a user and a password, or neither")
+            if not (login.user + login.password).isascii():
+                raise ValueError("may have ASCII characters only in its user and password")
+        return cls(parts.hostname, port or _PORTS[security], security, login)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator
 from pydantic_settings import NoDecode
+
+from core.settings.notations import COMMA_SEPARATED
 
 # This word stands for every port of this machine's loopback addresses, with either scheme.
 LOOPBACK_WORD = "loopback"
@@ -47,13 +49,5 @@ def _spelled(texts: tuple[str, ...]) -> tuple[str, ...]:
     return known
 
 
-def _split(value: object) -> object:
-    """The parts of a text between its commas, without the spaces around them."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
-
-
-# Parts of the types of settings.
-COMMA_SEPARATED = BeforeValidator(_split)
+# Type of a setting.
 Origins = Annotated[tuple[str, ...], NoDecode, COMMA_SEPARATED, AfterValidator(_spelled)]

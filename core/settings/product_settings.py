@@ -12,7 +12,8 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from core.keyring import Keyring
 from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
-from core.settings.origins import COMMA_SEPARATED, Origins
+from core.settings.notations import COMMA_SEPARATED, readable_by
+from core.settings.origins import Origins
 from core.settings.provider_settings import PREFIX, BaseUrl, ProviderSettings
 from core.settings.rate_notation import RateLimits
 
@@ -21,6 +22,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 # For these settings an empty value means: no limit.
 MAY_BE_EMPTY = ("rate_limit_default", "rate_limit_anonymous", "rate_limit_login")
 
+Keys = Annotated[SecretStr, readable_by(Keyring.parse)]
+
 
 class SettingsError(Exception):
     """Raised for unusable settings; the message names each one, never its value."""
@@ -28,10 +31,7 @@ class SettingsError(Exception):
 
 class Settings(ProviderSettings):
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        extra="ignore",
-        frozen=True,
-        hide_input_in_errors=True,
+        env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True
     )
 
     database_url: SecretStr
@@ -59,11 +59,11 @@ class Settings(ProviderSettings):
     """URL of a CDN in front of /media, for unencrypted media only; without it media are under the
     public URL"""
 
-    secret_keys: SecretStr
+    secret_keys: Keys
     """Signing keys, each id:base64url of 32 bytes, comma separated; the first one signs, all of
     them verify"""
 
-    encryption_keys: SecretStr
+    encryption_keys: Keys
     """Keys that encrypt attachments, written like the secret keys; losing a key loses every file
     that it encrypted"""
 
@@ -136,12 +136,6 @@ class Settings(ProviderSettings):
     def _redis_only(cls, value: SecretStr) -> SecretStr:
         if not value.get_secret_value().startswith(("redis://", "rediss://")):
             raise ValueError("must begin with redis:// or rediss://")
-        return value
-
-    @field_validator("secret_keys", "encryption_keys")
-    @classmethod
-    def _readable_keys(cls, value: SecretStr) -> SecretStr:
-        Keyring.parse(value.get_secret_value())
         return value
 
     @field_validator("api_key_header")

@@ -7,7 +7,7 @@ from pydantic import AnyHttpUrl, Field, PlainSerializer, SecretStr, ValidationIn
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from core.settings.mail_server import MailSender, MailServer
-from core.settings.origins import COMMA_SEPARATED
+from core.settings.notations import COMMA_SEPARATED, readable_by
 
 PREFIX = "PRESSROOM_"
 _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")
@@ -33,11 +33,11 @@ class ProviderSettings(BaseSettings):
 
     model_config = SettingsConfigDict(use_attribute_docstrings=True)
 
-    mail_url: SecretStr | None = None
+    mail_url: Annotated[SecretStr | None, readable_by(MailServer.parse)] = None
     """Server that sends our mail: smtp://, smtps:// (TLS) or smtp+starttls://, then
     user:password@host:port; without it mail waits until there is one"""
 
-    mail_from: str = "Pressroom <pressroom@localhost>"
+    mail_from: Annotated[str, readable_by(MailSender.parse)] = "Pressroom <pressroom@localhost>"
     """Sender of our mail: an address, or Name <address>"""
 
     turnstile_url: BaseUrl = AnyHttpUrl("https://challenges.cloudflare.com/turnstile/v0/siteverify")
@@ -122,19 +122,6 @@ class ProviderSettings(BaseSettings):
 
     openverse_base_url: BaseUrl = AnyHttpUrl("https://api.openverse.org")
     """URL of Openverse's API; requests to Openverse go to no other host"""
-
-    @field_validator("mail_url")
-    @classmethod
-    def _mail_server(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None:
-            MailServer.parse(value.get_secret_value())
-        return value
-
-    @field_validator("mail_from")
-    @classmethod
-    def _one_sender(cls, value: str) -> str:
-        MailSender.parse(value)
-        return value
 
     @field_validator("challenge_hostnames")
     @classmethod

@@ -18,23 +18,15 @@ _OPTIONS: dict[str, Any] = {
 # waits for one that is free and opens none of its own.
 _ASYNC_CONNECTIONS = 16
 _ASYNC_TURN_SECONDS = 5
-# Counting a request must not delay it.
-_COUNTING = {**_OPTIONS, "socket_timeout": 0.5, "socket_connect_timeout": 0.25}
 
 
-def open_redis(settings: Settings) -> redis.Redis:
-    return _open(settings, _OPTIONS)
-
-
-def open_counting_redis(settings: Settings) -> redis.Redis:
-    return _open(settings, _COUNTING)
-
-
-def _open(settings: Settings, options: dict[str, Any]) -> redis.Redis:
+def open_redis(settings: Settings, **options: float) -> redis.Redis:
+    """With these options instead of our usual ones."""
     # Retry once: a connection that was idle while the server restarted fails at its first use. A
     # timeout is not retried, which would only double the wait.
     once_more = Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,))
-    return redis.Redis.from_url(settings.redis_url.get_secret_value(), retry=once_more, **options)
+    url = settings.redis_url.get_secret_value()
+    return redis.Redis.from_url(url, retry=once_more, **(_OPTIONS | options))
 
 
 def open_async_redis(settings: Settings) -> redis.asyncio.Redis:

@@ -6,10 +6,7 @@ themselves (``api.waiting.waiters``).
 
 import redis
 
-from core.logging import get_logger
 from storage.breaker import Breaker
-
-log = get_logger(__name__)
 
 CHANNEL = "pressroom:notifications"
 
@@ -38,13 +35,10 @@ def message(topic: str, value: str = "") -> str:
 class Notifier:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        self._breaker = Breaker()
+        self._breaker = Breaker(redis.RedisError)
 
     def tell(self, topic: str, value: str = "") -> None:
-        if self._breaker.is_open:
-            return
-        try:
-            self._client.publish(CHANNEL, message(topic, value))
-        except redis.RedisError as error:
-            self._breaker.trip()
-            log.warning("notification.failed", topic=topic, reason=type(error).__name__)
+        text = message(topic, value)
+        self._breaker.attempt(
+            "notification.failed", lambda: self._client.publish(CHANNEL, text), topic=topic
+        )

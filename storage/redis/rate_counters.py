@@ -5,19 +5,17 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Lock
-from typing import Self
 
 from limits import RateLimitItem, parse_many
 from limits.storage import MemoryStorage, RedisStorage
 from redis.exceptions import RedisError
 
-from core.logging import get_logger
 from core.settings import Settings
 from storage.breaker import Breaker
-from storage.redis.client import open_counting_redis
+from storage.redis.client import open_redis
 
-log = get_logger(__name__)
-
+# Counting a request must not delay it.
+_FAST = {"socket_timeout": 0.5, "socket_connect_timeout": 0.25}
 _PREFIX = "pressroom:rate"
 _BLOCKS_PER_LIMIT = 300
 _MAX_KEYS = 10_000
@@ -35,10 +33,6 @@ class RateLimitStatus:
     remaining: int
     reset: int
 
-    @classmethod
-    def of(cls, item: RateLimitItem, limit: int, count: int, reset: int) -> Self:
-        return cls(limit, item.get_expiry(), limit - count, reset)
-
 
 class RateCounters:
     """Counts in Redis, shared by all processes; ``count_here`` counts in this process alone.
@@ -51,13 +45,13 @@ class RateCounters:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._client = open_counting_redis(settings)
+        self._client = open_redis(settings, **_FAST)
         url = settings.redis_url.get_secret_value()
         self._shared = RedisStorage(
             url, connection_pool=self._client.connection_pool, key_prefix=_PREFIX
         )
         self._own = MemoryStorage()
-        self._breaker = Breaker()
+        self._breaker = Breaker(RedisError)
         self._blocks = _Blocks()
 
     def count(self, item: RateLimitItem, *names: str) -> RateLimitStatus | None:
@@ -65,25 +59,23 @@ class RateCounters:
         key, reset = _window(item, names)
         number = self._blocks.take(key)
         if number is None:
-            if self._breaker.is_open:
-                return None
             size = max(item.amount // _BLOCKS_PER_LIMIT, 1)
-            try:
-                last = self._shared.incr(key, item.get_expiry(), size)
-            except RedisError as error:
-                self._breaker.trip()
-                log.warning("counters.unreachable", reason=f"{type(error).__name__}: {error}")
+            last = self._breaker.attempt(
+                "counters.unreachable", lambda: self._shared.incr(key, item.get_expiry(), size)
+            )
+            if last is None:
                 return None
             number = last - size + 1
             if size > 1:
                 self._blocks.put(key, range(number + 1, last + 1))
-        return RateLimitStatus.of(item, item.amount, number, reset)
+        return RateLimitStatus(item.amount, item.get_expiry(), item.amount - number, reset)
 
     def count_here(self, item: RateLimitItem, *names: str) -> RateLimitStatus:
         """Count one call in this process alone, against half the limit: others count too."""
         key, reset = _window(item, names)
         count = self._own.incr(key, item.get_expiry())
-        return RateLimitStatus.of(item, max(item.amount // 2, 1), count, reset)
+        limit = max(item.amount // 2, 1)
+        return RateLimitStatus(limit, item.get_expiry(), limit - count, reset)
 
     def close(self) -> None:
         self._client.close()

@@ -102,13 +102,6 @@ class AllCallersLeft(Exception):
     """Who asked for the work has left; what is left of it would be for nobody."""
 
 
-@dataclass(frozen=True)
-class RequestInput:
-    payload: dict[str, Any]
-    # How long the most patient of those who wait goes on waiting.
-    seconds: float
-
-
 _PARTS = ("waiting", "input", "running", "result", "told")
 
 
@@ -136,14 +129,15 @@ class RequestWork:
         """Wait no longer. With the last one goes the work, unless a worker is at it."""
         self._leave(_keys(request_id), [asker])
 
-    def take(self, request_id: str, worker: str) -> RequestInput | None:
+    def take(self, request_id: str, worker: str) -> "RequestLease | None":
         """What is asked, for the first who takes it; ``None`` when nobody waits for it any more,
         or another worker is at it or has done it."""
         found = self._take(_keys(request_id), [worker, _milliseconds(LEASE_SECONDS)])
         if found is None:
             return None
         text, patience = found
-        return RequestInput(orjson.loads(text), patience / 1000)
+        until = time.monotonic() + patience / 1000
+        return RequestLease(orjson.loads(text), self, request_id, worker, until)
 
     def attend(self, request_id: str, worker: str) -> float:
         """Renew the lease, or take it again; for how many seconds somebody still waits, 0 when

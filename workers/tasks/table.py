@@ -6,6 +6,7 @@ A job's task has the name of its kind. Messages under way carry these names: the
 from collections.abc import Callable
 
 from core import clock
+from integrations.mail.port import Mailer
 from services import retention
 from services.jobs.lease import Lease
 from services.mailing import bulk_files, exports, subscriber_counts
@@ -21,13 +22,18 @@ from services.money.topups import checkout, polling
 from services.money.topups.checkout import OPEN_CHECKOUT
 from services.people import account_mails
 from services.people.account_mails import SEND_ACCOUNT_MAIL
-from workers.context import WorkerContext
+from storage.resources import Resources
 from workers.declaration import PeriodicWork, TaskTable
+from workers.job_runner import JobWork
 from workers.tasks import composer
 
 
-def _import(worker: WorkerContext, lease: Lease) -> None:
-    import_jobs.run(worker.resources, lease)
+def _alone(run: Callable[[Resources, Lease], None]) -> JobWork:
+    return lambda worker, lease: run(worker.resources, lease)
+
+
+def _mailing(send: Callable[[Resources, Lease, Mailer], None]) -> JobWork:
+    return lambda worker, lease: send(worker.resources, lease, worker.mailer)
 
 
 def _now(sweep: Callable[..., object]) -> PeriodicWork:
@@ -39,21 +45,13 @@ TASKS = TaskTable(
         PROCESS_ATTACHMENT: lambda worker, lease: processing.process(
             worker.resources, lease, worker.converter
         ),
-        SEND_ACCOUNT_MAIL: lambda worker, lease: account_mails.send(
-            worker.resources, lease, worker.mailer
-        ),
-        MAIL_CONFIRMATION: lambda worker, lease: mails.send_confirmation(
-            worker.resources, lease, worker.mailer
-        ),
-        MAIL_WELCOME: lambda worker, lease: mails.send_welcome(
-            worker.resources, lease, worker.mailer
-        ),
-        ADD_MEMBERS: _import,
-        IMPORT_FILE: _import,
-        UNDO_IMPORT: lambda worker, lease: undo.run(worker.resources, lease),
-        **dict.fromkeys(
-            EXPORT_JOBS.values(), lambda worker, lease: exports.run(worker.resources, lease)
-        ),
+        SEND_ACCOUNT_MAIL: _mailing(account_mails.send),
+        MAIL_CONFIRMATION: _mailing(mails.send_confirmation),
+        MAIL_WELCOME: _mailing(mails.send_welcome),
+        ADD_MEMBERS: _alone(import_jobs.run),
+        IMPORT_FILE: _alone(import_jobs.run),
+        UNDO_IMPORT: _alone(undo.run),
+        **dict.fromkeys(EXPORT_JOBS.values(), _alone(exports.run)),
         OPEN_CHECKOUT: lambda worker, lease: checkout.open_checkout(
             worker.resources, worker.payments, lease
         ),
