@@ -1,17 +1,18 @@
-"""Work that lives only as long as somebody waits for it: nothing of it but Redis keys that expire.
+"""Request-only work: it lives while callers wait for it, in Redis keys that expire.
 
-There is no job row. The message carries an id, and whoever takes it finds under that id the input,
-who waits, and whether another worker is at it. Equal requests have one id, so they share one run:
+There is no job row. The message carries the id of the work. A worker that takes the message finds
+under that id the input, the callers that wait, and whether another worker runs the work. Equal
+requests have one id, so they share one run:
 
-- ``waiting``: who waits, each until the moment when its patience ends. A process that was killed
-  takes nobody off, time does;
-- ``input``: what is asked, until a worker takes it or the last one who waits has left;
-- ``running``: the lease of the worker that is at it;
-- ``told``: who waited when the result came, until they have left. Whoever asks from then on asks
-  anew;
-- ``result``: for those of them who did not hear it, until the last one has left.
+- ``waiting``: the callers that wait, each until its wait runs out. So a caller in a process that
+  was killed counts until then, and no longer;
+- ``input``: what is asked, until a worker takes it or the last caller has left;
+- ``running``: the lease of the worker that runs the work;
+- ``told``: the callers that waited when the result came, until they have left. A later caller
+  starts a new run;
+- ``result``: for callers that missed the notification, until the last of them has left.
 
-Every step is one script, so that no step falls between two of somebody else's.
+Every step is one script, so that no other step comes between its commands.
 """
 
 import time
@@ -30,14 +31,14 @@ log = get_logger(__name__)
 RESULT_SECONDS = 60
 LEASE_SECONDS = 5.0
 RENEW_EVERY_SECONDS = 1.0
-# A larger result is only announced: those who wait fetch it, and no other process is sent it.
+# A larger result is only announced, and fetched by the processes whose callers wait for it.
 _MAX_ANNOUNCED_CHARACTERS = 8 * 1024
 
 _PREAMBLE = """
 local waiting, input, running, result, told = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local function askers()
+local function callers()
   redis.call('ZREMRANGEBYSCORE', waiting, '-inf', now)
   return redis.call('ZCARD', waiting)
 end
@@ -46,11 +47,11 @@ local function patience()
 end
 """
 
-# Whether a message has to be sent: whoever is at it already answers the newcomer too.
+# Returns 1 if a message must be sent. A worker that runs the work already answers this caller too.
 _JOIN = """
-local asker, until_gone, payload = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-if askers() == 0 then redis.call('DEL', result) end
-redis.call('ZADD', waiting, now + until_gone, asker)
+local caller, until_gone, payload = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+if callers() == 0 then redis.call('DEL', result) end
+redis.call('ZADD', waiting, now + until_gone, caller)
 if redis.call('PTTL', waiting) < until_gone then redis.call('PEXPIRE', waiting, until_gone) end
 if redis.call('EXISTS', running) > 0 then return 0 end
 if redis.call('PTTL', input) < until_gone then
@@ -62,34 +63,34 @@ return 1
 _LEAVE = """
 redis.call('ZREM', waiting, ARGV[1])
 redis.call('ZREM', told, ARGV[1])
-if askers() + redis.call('ZCARD', told) == 0 then redis.call('DEL', waiting, input, result) end
+if callers() + redis.call('ZCARD', told) == 0 then redis.call('DEL', waiting, input, result) end
 """
 
 _TAKE = """
-if askers() == 0 then redis.call('DEL', input) return false end
+if callers() == 0 then redis.call('DEL', input) return false end
 if not redis.call('SET', running, ARGV[1], 'NX', 'PX', ARGV[2]) then return false end
 local payload = redis.call('GETDEL', input)
 if not payload then redis.call('DEL', running) return false end
 return {payload, patience()}
 """
 
-# Giving up and giving the lease up are one: a newcomer either finds the lease, or sends a message.
+# Without callers the lease ends in the same step: a new caller finds the lease or sends a message.
 _ATTEND = """
 local holder = redis.call('GET', running)
 if holder and holder ~= ARGV[1] then return 0 end
-if askers() == 0 then redis.call('DEL', running, input) return 0 end
+if callers() == 0 then redis.call('DEL', running, input) return 0 end
 redis.call('SET', running, ARGV[1], 'PX', ARGV[2])
 return patience()
 """
 
-# From beside the work, which may have ended a moment ago: only what is held still.
+# Another thread renews, perhaps after the work has ended: only a lease that is still held.
 _RENEW = """
 if redis.call('GET', running) == ARGV[1] then redis.call('PEXPIRE', running, ARGV[2]) end
 """
 
 _FINISH = """
 if redis.call('GET', running) == ARGV[1] then redis.call('DEL', running) end
-if askers() == 0 then return 0 end
+if callers() == 0 then return 0 end
 redis.call('DEL', input)
 redis.call('SET', result, ARGV[2], 'EX', ARGV[3])
 redis.call('RENAME', waiting, told)
@@ -99,7 +100,7 @@ return 1
 
 
 class AllCallersLeft(Exception):
-    """Who asked for the work has left; what is left of it would be for nobody."""
+    """Every caller has left, so the work is worth nothing any more."""
 
 
 _PARTS = ("waiting", "input", "running", "result", "told")
@@ -120,18 +121,17 @@ class RequestWork:
             for script in (_JOIN, _LEAVE, _TAKE, _ATTEND, _RENEW, _FINISH)
         )
 
-    def join(self, request_id: str, asker: str, payload: dict[str, Any], seconds: float) -> bool:
-        """Wait for this work too; whether a message must be sent for it."""
+    def join(self, request_id: str, caller: str, payload: dict[str, Any], seconds: float) -> bool:
+        """Add a caller that waits for so many seconds; returns whether a message must be sent."""
         text = orjson.dumps(payload)
-        return bool(self._join(_keys(request_id), [asker, _milliseconds(seconds), text]))
+        return bool(self._join(_keys(request_id), [caller, _milliseconds(seconds), text]))
 
-    def leave(self, request_id: str, asker: str) -> None:
-        """Wait no longer. With the last one goes the work, unless a worker is at it."""
-        self._leave(_keys(request_id), [asker])
+    def leave(self, request_id: str, caller: str) -> None:
+        """Take a caller off. The last one takes the work along, unless a worker runs it."""
+        self._leave(_keys(request_id), [caller])
 
     def take(self, request_id: str, worker: str) -> "RequestLease | None":
-        """What is asked, for the first who takes it; ``None`` when nobody waits for it any more,
-        or another worker is at it or has done it."""
+        """Take the work; ``None`` when no caller waits for it, or another worker has taken it."""
         found = self._take(_keys(request_id), [worker, _milliseconds(LEASE_SECONDS)])
         if found is None:
             return None
@@ -140,17 +140,20 @@ class RequestWork:
         return RequestLease(orjson.loads(text), self, request_id, worker, until)
 
     def attend(self, request_id: str, worker: str) -> float:
-        """Renew the lease, or take it again; for how many seconds somebody still waits, 0 when
-        nobody does."""
+        """Renew the lease, or take it again.
+
+        Returns for how many seconds the most patient caller still waits: 0 when none does, or
+        another worker has the lease.
+        """
         left = self._attend(_keys(request_id), [worker, _milliseconds(LEASE_SECONDS)])
         return float(left) / 1000
 
     def renew(self, request_id: str, worker: str) -> None:
-        """Keep the lease, if it is held still."""
+        """Renew the lease if this worker still holds it."""
         self._renew(_keys(request_id), [worker, _milliseconds(LEASE_SECONDS)])
 
     def finish(self, request_id: str, worker: str, result: dict[str, Any]) -> None:
-        """Tell the result to those who wait."""
+        """Give the result to the callers that wait."""
         text = orjson.dumps(result).decode()
         told = text if len(text) <= _MAX_ANNOUNCED_CHARACTERS else ""
         word = message(result_topic(request_id), told)
@@ -159,17 +162,17 @@ class RequestWork:
 
 @dataclass(frozen=True)
 class RequestLease:
-    """What a worker is asked, and whether anybody still wants to know."""
+    """A worker's hold on request-only work, with its input."""
 
     payload: dict[str, Any]
     work: RequestWork
     request_id: str
     worker: str
-    # By the monotonic clock: as long as somebody waited when it was taken.
+    # When the most patient caller stops waiting, by the monotonic clock; as known at the taking.
     until: float
 
     def seconds_left(self) -> float:
-        """How long somebody still waits. Raises ``AllCallersLeft``: ask before whatever costs."""
+        """How long a caller still waits; raises ``AllCallersLeft``. Ask before each costly step."""
         try:
             left = self.work.attend(self.request_id, self.worker)
         except RedisError as error:
@@ -183,7 +186,7 @@ class RequestLease:
         try:
             self.work.renew(self.request_id, self.worker)
         except RedisError as error:
-            # It lasts for a few of these; without it somebody else may begin the same work.
+            # A lease outlasts a few lost renewals; after it another worker may begin the work.
             log.warning("request.lease_not_renewed", reason=type(error).__name__)
 
 
