@@ -85,11 +85,11 @@ class StripeCheckout:
 
     def evidence(self, session_id: str) -> Evidence:
         session = self._session(session_id, expand=["payment_intent.latest_charge"])
-        found = facts.session_evidence(session)
+        found = facts.session_evidence(session, failed=facts.has_fallen_through(session))
         if found is None:
             raise _refused("the session is not of an order", None)
-        if facts.has_fallen_through(session):
-            return replace(found, failed=True)
+        if found.failed:
+            return found
         intent = session.get("payment_intent")
         charge = intent.get("latest_charge") if isinstance(intent, Mapping) else None
         if found.payment_id is None or not found.paid or not isinstance(charge, Mapping):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from integrations.llm.port import CompletionRequest, LanguageModel
 from services.composer.post import MetadataField
 
 MAX_ANSWER_TOKENS = 1500
@@ -60,6 +61,28 @@ class PromptSpec:
     schema_name: str
     schema: dict[str, Any]
 
+    def ask(
+        self,
+        llm: LanguageModel,
+        material: str,
+        *,
+        max_tokens: int,
+        seconds: float,
+        repair: tuple[str, str] = ("", ""),
+    ) -> str:
+        """The text of the answer; `repair` is added to the instructions and the material."""
+        mark, given = _delimited(material)
+        told = _FRAME.format(mark=mark, task=self.text)
+        request = CompletionRequest(
+            instructions=told + repair[0],
+            material=given + repair[1],
+            schema=self.schema,
+            schema_name=self.schema_name,
+            max_tokens=max_tokens,
+            seconds=seconds,
+        )
+        return llm.ask(request).text
+
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
     # No bounds on lengths: strict servers refuse them, and the answer is checked anyway.
@@ -86,18 +109,14 @@ def metadata_prompt(wanted: frozenset[MetadataField]) -> PromptSpec:
     return PromptSpec(f"Write about the post:\n{described}", "metadata", _object(properties))
 
 
-def delimited(text: str) -> tuple[str, str]:
+def _delimited(text: str) -> tuple[str, str]:
     """A new mark, and the text between two lines of it."""
     mark = f"post-{secrets.token_hex(16)}"
     return mark, f"<{mark}>\n{text}\n</{mark}>"
 
 
-def instructions(task: PromptSpec, mark: str) -> str:
-    return _FRAME.format(mark=mark, task=task.text)
-
-
 def repair_prompt(faults: Sequence[str], answer: str) -> tuple[str, str]:
     """The additions to the instructions and to the material of the question that went wrong."""
     found = "\n".join(f"- {fault}" for fault in faults)
-    mark, report = delimited(f"{found}\n\nThe answer:\n{answer}")
-    return _REPAIR.format(mark=mark), report
+    mark, report = _delimited(f"{found}\n\nThe answer:\n{answer}")
+    return "\n\n" + _REPAIR.format(mark=mark), f"\n\n{report}"

@@ -44,7 +44,11 @@ def tokenizer(language: str) -> Tokenizer:
     if language == "ja":
         return _japanese
     stop = stop_words(language)
-    stem = _stemmer(language)
+    from Stemmer import Stemmer, algorithms
+
+    name = _STEMMERS.get(language)
+    # A stemmer for each text: threads can't share one.
+    stem: Callable[[str], str] = Stemmer(name).stemWord if name in algorithms() else str
 
     @cache
     def word(surface: str) -> Word:
@@ -57,17 +61,6 @@ def tokenizer(language: str) -> Tokenizer:
         return Word(shown, plain, stem(core) if about else "", about)
 
     return lambda text: list(map(word, words_of(text)))
-
-
-def _stemmer(language: str) -> Callable[[str], str]:
-    from Stemmer import Stemmer, algorithms
-
-    name = _STEMMERS.get(language)
-    if name not in algorithms():
-        return str
-    # A stemmer for each text: threads can't share one.
-    stem: Callable[[str], str] = Stemmer(name).stemWord
-    return stem
 
 
 def _chinese(text: str) -> list[Word]:

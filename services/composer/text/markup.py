@@ -42,7 +42,14 @@ _FIRST = "\ue002"
 
 def read(post: Post) -> PlainPost:
     """Never fails: markup that can't be understood is text, or is left out."""
-    blocks = _blocks_of(normalise_visible(post.content))
+    content = normalise_visible(post.content)
+    blocks = _parsed(content) if content.lstrip().startswith("<") else None
+    # Text outside all blocks is Markdown that follows some HTML.
+    if blocks is None or blocks.loose:
+        # Markdown would take indented HTML for code.
+        is_indented = _INDENTED_BLOCK.search(content)
+        markdown = _INDENT.sub("", content) if is_indented else content
+        blocks = _parsed(pyromark.html(markdown, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
     title = clean(post.title)
     paragraphs = _all_clean(blocks.paragraphs) or _all_clean(blocks.tabled)
     headings = _all_clean(blocks.headings)
@@ -90,18 +97,6 @@ def _all_clean(blocks: list[str]) -> tuple[CleanText, ...]:
         left -= len(line) if _MARKS.search(line) else 0
         texts.append(_clean_line(line) if left > 0 else strip_markup(line))
     return tuple(filter(None, texts))
-
-
-def _blocks_of(content: str) -> HtmlBlockParser:
-    if content.lstrip().startswith("<"):
-        blocks = _parsed(content)
-        # Text outside all blocks is Markdown that follows some HTML.
-        if not blocks.loose:
-            return blocks
-    if _INDENTED_BLOCK.search(content):
-        # Markdown would take indented HTML for code.
-        content = _INDENT.sub("", content)
-    return _parsed(pyromark.html(content, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
 
 
 def _parsed(html: str) -> HtmlBlockParser:

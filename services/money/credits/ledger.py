@@ -60,28 +60,22 @@ def consume(
         "amount": amount,
         "source_id": source_id,
         "meta": _meta(meta),
-        "route": key.route if key else None,
-        "key": key.key if key else None,
-        "fingerprint": key.fingerprint if key else None,
+        "route": key and key.route,
+        "key": key and key.key,
+        "fingerprint": key and key.fingerprint,
     }
-    outcome, entry = _charge(database, values, keyed=key is not None)
-    match outcome:
-        case "insufficient":
-            raise refusals.CREDITS_INSUFFICIENT()
-        case "key_reused":
-            raise IDEMPOTENCY_KEY_REUSED()
-    return Charge(ChargeOutcome(outcome), entry)
-
-
-def _charge(database: Database, values: dict[str, Any], *, keyed: bool) -> tuple[str, str]:
     try:
         [(outcome, entry)] = database.rows(_CONSUME, **values)
     except LockNotAvailable:
-        if not keyed:
+        if key is None:
             raise
         # Another request holds the account's lock: perhaps this one, sent twice.
         raise refusals.CHARGE_IN_PROGRESS() from None
-    return outcome, entry
+    if outcome == "insufficient":
+        raise refusals.CREDITS_INSUFFICIENT()
+    if outcome == "key_reused":
+        raise IDEMPOTENCY_KEY_REUSED()
+    return Charge(ChargeOutcome(outcome), entry)
 
 
 def grant(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
