@@ -16,18 +16,13 @@ class PaymentChannels:
     """
 
     def __init__(self, given: Settings) -> None:
-        accounts = {
-            PaymentChannel.STRIPE: (
-                given.stripe_base_url,
-                given.stripe_secret_key,
-                given.stripe_webhook_secret,
-            ),
-            PaymentChannel.SANDBOX: (
-                given.payments_sandbox_url,
-                given.payments_sandbox_secret_key,
-                given.payments_sandbox_webhook_secret,
-            ),
-        }
+        stripe = (given.stripe_base_url, given.stripe_secret_key, given.stripe_webhook_secret)
+        sandbox = (
+            given.payments_sandbox_url,
+            given.payments_sandbox_secret_key,
+            given.payments_sandbox_webhook_secret,
+        )
+        accounts = {PaymentChannel.STRIPE: stripe, PaymentChannel.SANDBOX: sandbox}
         self._accounts = {
             channel: (str(url), key, secret)
             for channel, (url, key, secret) in accounts.items()

@@ -11,12 +11,7 @@ from core.logging import get_logger
 from core.settings import Settings
 from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
 from services.composer import offline, rules
-from services.composer.metadata_requests import (
-    MAX_WRITING_SECONDS,
-    MetadataCache,
-    MetadataRequest,
-    MetadataResult,
-)
+from services.composer.metadata_requests import MetadataCache, MetadataRequest, MetadataResult
 from services.composer.model import model_writer
 from services.composer.post import PlainPost, PostMetadata
 from services.composer.text import markup
@@ -68,7 +63,7 @@ class MetadataWriter:
 def _by_model(
     request: MetadataRequest, plain: PlainPost, llm: LanguageModel, seconds_left: SecondsLeft
 ) -> MetadataResult:
-    left = min(seconds_left(), MAX_WRITING_SECONDS)
+    left = min(seconds_left(), request.max_seconds)
     seconds = left - min(_MAX_SPARE_SECONDS, left * _SPARE_SHARE)
     attended = _AttendedModel(llm, seconds_left)
     if request.wanted:
