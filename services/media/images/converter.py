@@ -109,8 +109,8 @@ class ConverterProcess:
             self._end(child)
             child = None
         if child is None:
-            self._images = 0
             child = self._child = _started(self._memory_bytes)
+            self._images = 0
         return child
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
