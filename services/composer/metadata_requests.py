@@ -67,7 +67,7 @@ class MetadataCache:
     def look_up(self, request: MetadataRequest) -> tuple[str, MetadataResult | None]:
         """The key of the request's result, and the result itself if it is cached."""
         given, post = self.settings, request.post
-        writer = [given.llm_provider]
+        writer: list[str] = [given.llm_provider]
         if given.llm_provider != "offline":
             writer += map(str, (given.llm_base_url, given.llm_model, given.llm_context_tokens))
         wanted = ",".join(sorted(request.wanted)) or "tweets"

@@ -73,7 +73,11 @@ class HtmlBlocks:
             self._pieces.append("\n")
         if tag in _VOID:
             return
-        if tag in _SILENT or _is_hidden(attributes):
+        style = (attributes.get("style") or "").replace(" ", "").casefold()
+        classes = attributes.get("class") or ""
+        is_hidden = "hidden" in attributes or "display:none" in style
+        is_footnote = any(name in classes for name in _FOOTNOTES)
+        if tag in _SILENT or is_hidden or is_footnote:
             self._silent, self._depth = tag, 1
             return
         self._open += tag in BLOCKS
@@ -94,13 +98,3 @@ class HtmlBlocks:
             self.tabled.append(text)
         else:
             self.paragraphs.append(text)
-
-
-def _is_hidden(attributes: dict[str, str | None]) -> bool:
-    style = (attributes.get("style") or "").replace(" ", "").casefold()
-    classes = attributes.get("class") or ""
-    return (
-        "hidden" in attributes
-        or "display:none" in style
-        or any(name in classes for name in _FOOTNOTES)
-    )

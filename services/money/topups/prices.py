@@ -68,11 +68,8 @@ def price(
         raise refusals.TOPUP_CURRENCY(known=", ".join(known))
     rate = CreditRate(known[code], settings.credits_per_usd)
     minor = _minor(rate, amount, credit_amount)
-    place, digits, least = (
-        _AMOUNT if amount else _CREDIT_AMOUNT,
-        rate.currency.digits,
-        rate.currency.minimum,
-    )
+    place = _AMOUNT if amount else _CREDIT_AMOUNT
+    least, digits = rate.currency.minimum, rate.currency.digits
     if minor < int(least.scaleb(digits)):
         raise refusals.TOPUP_AMOUNT_TOO_SMALL(place=place, least=least, currency=code)
     if minor > MAX_AMOUNT_MINOR:
