@@ -140,21 +140,21 @@ def async_library_client(bounds: HttpBounds) -> httpx2.AsyncClient:
 _authorities = cache(ssl.create_default_context)
 
 
+@dataclass(eq=False)
 class _CountedStream(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream, max_bytes: int) -> None:
-        self._stream = stream
-        self._max_bytes = max_bytes
+    stream: httpx2.AsyncByteStream
+    max_bytes: int
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         length = 0
-        async for part in self._stream:
+        async for part in self.stream:
             length += len(part)
-            if length > self._max_bytes:
+            if length > self.max_bytes:
                 raise ReplyRefused("reply too long")
             yield part
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        await self.stream.aclose()
 
 
 def _async_client(bounds: HttpBounds) -> httpx2.AsyncClient:

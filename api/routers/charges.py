@@ -14,7 +14,6 @@ from api.state import state_of
 from core.refusals import money, requests
 from services.access.caller import Caller
 from services.money.credits import ledger
-from services.money.credits.ledger import ChargeOutcome
 
 router = APIRouter(tags=["Credits"])
 
@@ -69,5 +68,5 @@ def _consume(request: Request, caller: Caller, body: bytes) -> Response:
         meta=decimal_json.optional_object(fields, "meta"),
         key=idempotency_key(request, caller, [body]),
     )
-    replayed = {"Idempotent-Replayed": "true"} if charge.outcome is ChargeOutcome.REPLAYED else {}
+    replayed = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
     return decimal_json.decimal_response_of_text(charge.entry, replayed)

@@ -44,14 +44,16 @@ def read_ledger(
         raise CURSOR_INVALID()
     before = None if cursor is None else int(cursor)
     database = state.resources.database
-    found = ledger.page(database, caller.user_id, offset=offset, limit=limit, before=before)
+    entries, next_cursor = ledger.page(
+        database, caller.user_id, offset=offset, limit=limit, before=before
+    )
     pagination = {
         "offset": offset,
-        "next_offset": offset + len(found.entries),
+        "next_offset": offset + len(entries),
         "limit": limit,
-        "next_cursor": found.next_cursor,
+        "next_cursor": next_cursor,
     }
-    items = ",".join(found.entries)
+    items = ",".join(entries)
     return decimal_json.decimal_response_of_text(
         f'{{"pagination":{orjson.dumps(pagination).decode()},"items":[{items}]}}'
     )

@@ -17,12 +17,7 @@ class Challenges:
         self._client = AsyncHttpClient(BOUNDS)
         self._adapters = {
             profile.provider: SiteVerify(
-                self._client,
-                profile,
-                url=str(url),
-                secret=secret,
-                site_key=site_key,
-                hostnames=given.challenge_hostnames,
+                self._client, profile, str(url), secret, site_key, given.challenge_hostnames
             )
             for profile, url, secret, site_key in accounts
             if secret and site_key

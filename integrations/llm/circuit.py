@@ -7,7 +7,7 @@ every waiting call through at the first chance; neither suits 16 threads.
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -27,23 +27,17 @@ class CircuitOpen(Exception):
     seconds: float
 
 
+@dataclass(eq=False)
 class Circuit:
     """The circuit of one server. Each ``enter`` that returns is followed by one ``leave``."""
 
-    def __init__(
-        self,
-        *,
-        max_failures: int = 5,
-        pause_seconds: float = 30.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._max_failures = max_failures
-        self._pause_seconds = pause_seconds
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._failures = 0
-        self._opened_at: float | None = None
-        self._is_probing = False
+    max_failures: int = 5
+    pause_seconds: float = 30.0
+    clock: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _failures: int = field(default=0, init=False)
+    _opened_at: float | None = field(default=None, init=False)
+    _is_probing: bool = field(default=False, init=False)
 
     @property
     def is_open(self) -> bool:
@@ -57,7 +51,7 @@ class Circuit:
         with self._lock:
             if self._opened_at is None:
                 return False
-            left = self._opened_at + self._pause_seconds - self._clock()
+            left = self._opened_at + self.pause_seconds - self.clock()
             if left > 0 or self._is_probing:
                 raise CircuitOpen(max(left, 1.0))
             self._is_probing = True
@@ -72,5 +66,5 @@ class Circuit:
             elif health is Health.FAILS:
                 self._failures += 1
                 # Calls that began before it opened don't make the pause longer.
-                if is_probe or (self._opened_at is None and self._failures >= self._max_failures):
-                    self._opened_at = self._clock()
+                if is_probe or (self._opened_at is None and self._failures >= self.max_failures):
+                    self._opened_at = self.clock()

@@ -1,6 +1,5 @@
 """The accounts at payment providers that the settings name."""
 
-from functools import cached_property
 from threading import Lock
 
 from core.errors import DomainError
@@ -16,23 +15,19 @@ class PaymentChannels:
     """
 
     def __init__(self, given: Settings) -> None:
-        accounts = {
-            PaymentChannel.STRIPE: (
-                given.stripe_base_url,
-                given.stripe_secret_key,
-                given.stripe_webhook_secret,
-            ),
-            PaymentChannel.SANDBOX: (
-                given.payments_sandbox_url,
-                given.payments_sandbox_secret_key,
-                given.payments_sandbox_webhook_secret,
-            ),
-        }
+        stripe = (given.stripe_base_url, given.stripe_secret_key, given.stripe_webhook_secret)
+        sandbox = (
+            given.payments_sandbox_url,
+            given.payments_sandbox_secret_key,
+            given.payments_sandbox_webhook_secret,
+        )
+        accounts = {PaymentChannel.STRIPE: stripe, PaymentChannel.SANDBOX: sandbox}
         self._accounts = {
             channel: (str(url), key, secret)
             for channel, (url, key, secret) in accounts.items()
             if url and key and secret
         }
+        self._opened: dict[PaymentChannel, Payments] = {}
         self._lock = Lock()
 
     @property
@@ -52,6 +47,15 @@ class PaymentChannels:
         """
         if channel in self._accounts:
             with self._lock:
+                if channel not in self._opened:
+                    # Imported late: it takes ten megabytes, in each process, most of which never
+                    # see money.
+                    from integrations.payments.stripe_checkout import StripeCheckout
+
+                    url, key, secret = self._accounts[channel]
+                    self._opened[channel] = StripeCheckout(
+                        channel, base_url=url, secret_key=key, webhook_secret=secret
+                    )
                 return self._opened[channel]
         if channel is PaymentChannel.SANDBOX and self._accounts:
             raise refusals.TOPUP_NO_SANDBOX()
@@ -69,13 +73,3 @@ class PaymentChannels:
                     raise
                 refusal = error
         raise refusal or refusals.TOPUP_NO_CHANNEL()
-
-    @cached_property
-    def _opened(self) -> dict[PaymentChannel, Payments]:
-        # Imported late: it takes ten megabytes, in each process, most of which never see money.
-        from integrations.payments.stripe_checkout import StripeCheckout
-
-        return {
-            channel: StripeCheckout(channel, base_url=url, secret_key=key, webhook_secret=secret)
-            for channel, (url, key, secret) in self._accounts.items()
-        }

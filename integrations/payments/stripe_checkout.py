@@ -73,11 +73,30 @@ class StripeCheckout:
         An end outside of what Stripe allows, 30 minutes to 24 hours from now, is moved to the
         nearest that it does; the answer has the real one.
         """
+        marks = facts.order_metadata(checkout.order_id)
+        now = clock.now()
+        earliest, latest = now + _MIN_CHECKOUT_LIFETIME, now + _MAX_CHECKOUT_LIFETIME
+        price = {
+            "currency": checkout.currency.lower(),
+            "unit_amount": checkout.amount_minor,
+            "product_data": {"name": checkout.description},
+        }
+        # The library's type for these parameters is a maze.
+        order: Any = {
+            "mode": "payment",
+            "line_items": [{"quantity": 1, "price_data": price}],
+            "client_reference_id": str(checkout.order_id),
+            "metadata": marks,
+            "payment_intent_data": {"metadata": marks, "description": checkout.description},
+            # Otherwise Stripe may ask for the payer's own currency, and the amounts would differ.
+            "adaptive_pricing": {"enabled": False},
+            "expires_at": int(min(max(checkout.expires_at, earliest), latest).timestamp()),
+            "success_url": checkout.return_url,
+            "cancel_url": checkout.return_url,
+        }
+        key = f"{facts.APPLICATION}-order-{checkout.order_id}"
         session = self._call(
-            lambda: self._api.checkout.sessions.create(
-                _order(checkout),
-                {"idempotency_key": f"{facts.APPLICATION}-order-{checkout.order_id}"},
-            )
+            lambda: self._api.checkout.sessions.create(order, {"idempotency_key": key})
         )
         if not session.url:
             raise _refused("the session has no page", None)
@@ -85,11 +104,11 @@ class StripeCheckout:
 
     def evidence(self, session_id: str) -> Evidence:
         session = self._session(session_id, expand=["payment_intent.latest_charge"])
-        found = facts.session_evidence(session)
+        found = facts.session_evidence(session, failed=facts.has_fallen_through(session))
         if found is None:
             raise _refused("the session is not of an order", None)
-        if facts.has_fallen_through(session):
-            return replace(found, failed=True)
+        if found.failed:
+            return found
         intent = session.get("payment_intent")
         charge = intent.get("latest_charge") if isinstance(intent, Mapping) else None
         if found.payment_id is None or not found.paid or not isinstance(charge, Mapping):
@@ -154,30 +173,6 @@ class StripeCheckout:
             return ask()
         except stripe.StripeError as error:
             raise _verdict(error) from None
-
-
-def _order(checkout: Checkout) -> Any:
-    """The parameters of a session; the library's type for them is a maze."""
-    marks = facts.order_metadata(checkout.order_id)
-    now = clock.now()
-    earliest, latest = now + _MIN_CHECKOUT_LIFETIME, now + _MAX_CHECKOUT_LIFETIME
-    price = {
-        "currency": checkout.currency.lower(),
-        "unit_amount": checkout.amount_minor,
-        "product_data": {"name": checkout.description},
-    }
-    return {
-        "mode": "payment",
-        "line_items": [{"quantity": 1, "price_data": price}],
-        "client_reference_id": str(checkout.order_id),
-        "metadata": marks,
-        "payment_intent_data": {"metadata": marks, "description": checkout.description},
-        # Otherwise Stripe may ask for the payer's own currency, and the amounts would differ.
-        "adaptive_pricing": {"enabled": False},
-        "expires_at": int(min(max(checkout.expires_at, earliest), latest).timestamp()),
-        "success_url": checkout.return_url,
-        "cancel_url": checkout.return_url,
-    }
 
 
 def _moment(seconds: int) -> datetime:

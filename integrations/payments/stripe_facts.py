@@ -6,7 +6,7 @@ same in every version since 2022.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from integrations.payments.port import DisputeStatus, Evidence
@@ -38,7 +38,7 @@ def order_of(fields: Fields) -> int | None:
     return int(number)
 
 
-def session_evidence(session: Fields) -> Evidence | None:
+def session_evidence(session: Fields, *, failed: bool = False) -> Evidence | None:
     """A checkout by itself: paid, expired or neither. None for one that isn't ours."""
     if (order_id := order_of(session)) is None:
         return None
@@ -49,6 +49,7 @@ def session_evidence(session: Fields) -> Evidence | None:
         amount_minor=session.get("amount_total"),
         currency=_currency(session),
         paid=session.get("payment_status") == "paid",
+        failed=failed,
         expired=session.get("status") == "expired",
     )
 
@@ -110,15 +111,10 @@ def _currency(fields: Fields) -> str | None:
     return currency.upper() if isinstance(currency, str) else None
 
 
-def _failed(session: Fields) -> Evidence | None:
-    evidence = session_evidence(session)
-    return replace(evidence, failed=True) if evidence is not None else None
-
-
 READERS: dict[str, Callable[[Fields], Evidence | None]] = {
     "checkout.session.completed": session_evidence,
     "checkout.session.async_payment_succeeded": session_evidence,
-    "checkout.session.async_payment_failed": _failed,
+    "checkout.session.async_payment_failed": partial(session_evidence, failed=True),
     "checkout.session.expired": session_evidence,
     "charge.refunded": charge_evidence,
     "charge.dispute.created": dispute_evidence,

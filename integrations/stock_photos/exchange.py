@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any
@@ -38,32 +39,30 @@ log = get_logger(__name__)
 QuotaReport = Callable[[PhotoProviderName, tuple[Quota, ...]], None]
 
 
+@dataclass
 class Exchange:
     """One provider's API. ``report`` is told the quotas of every reply, refusals included."""
 
-    def __init__(
-        self, name: PhotoProviderName, base: str, headers: Mapping[str, str], report: QuotaReport
-    ) -> None:
-        self._name = name
-        self._base = base
-        self._headers = {"Accept": "application/json", **headers}
-        self._report = report
+    name: PhotoProviderName
+    base: str
+    headers: Mapping[str, str]
+    report: QuotaReport
 
     def get(self, path: str, params: Mapping[str, str | int]) -> tuple[str, dict[str, Any]]:
         """The reply's JSON object, as text and read; raises what ``StockPhotos`` does."""
         # No parameter at all where there is none: an empty mapping would still add a question mark.
-        content: dict[str, Any] = {"params": params or None, "headers": self._headers}
+        headers = {"Accept": "application/json", **self.headers}
         try:
-            reply = self._http.send("GET", self._base + path, **content)
+            reply = self._http.send("GET", self.base + path, params=params or None, headers=headers)
         except http_client.HttpTimeout:
-            raise refusals.STOCKPHOTO_TOO_SLOW(provider=self._name) from None
+            raise refusals.STOCKPHOTO_TOO_SLOW(provider=self.name) from None
         except http_client.ReplyRefused as refused:
             raise self._failed(str(refused)) from None
         except http_client.HttpFailure as failure:
             log.warning("stockphoto.unreachable", reason=http_client.reason_of(failure))
-            raise refusals.STOCKPHOTO_UNAVAILABLE(provider=self._name) from None
+            raise refusals.STOCKPHOTO_UNAVAILABLE(provider=self.name) from None
         quotas = _quotas(reply.headers)
-        self._report(self._name, quotas)
+        self.report(self.name, quotas)
         if reply.status != HTTPStatus.OK:
             raise self._refusal(reply, quotas)
         try:
@@ -93,21 +92,21 @@ class Exchange:
         spent = any(quota.remaining == 0 for quota in quotas)
         # Unsplash answers 403 both when no requests are left and when the caller may not ask.
         if status == HTTPStatus.TOO_MANY_REQUESTS or (status == HTTPStatus.FORBIDDEN and spent):
-            log.warning("stockphoto.limit_reached", provider=self._name)
+            log.warning("stockphoto.limit_reached", provider=self.name)
             header = reply.headers.get("Retry-After")
             seconds = http_client.retry_after(header, max_seconds=_MAX_RETRY_AFTER_SECONDS)
             # Unsplash doesn't say.
             after = _RETRY_AFTER_SECONDS if seconds is None else int(max(seconds, 1))
-            return refusals.STOCKPHOTO_LIMIT_REACHED(provider=self._name, retry_after=after)
+            return refusals.STOCKPHOTO_LIMIT_REACHED(provider=self.name, retry_after=after)
         if status == HTTPStatus.NOT_FOUND:
-            return refusals.STOCKPHOTO_NOT_FOUND(provider=self._name)
+            return refusals.STOCKPHOTO_NOT_FOUND(provider=self.name)
         if status in _ABOUT_THE_REQUEST:
-            return refusals.STOCKPHOTO_REFUSED(provider=self._name)
+            return refusals.STOCKPHOTO_REFUSED(provider=self.name)
         return self._failed(f"status {status}")
 
     def _failed(self, reason: str) -> DomainError:
-        log.warning("stockphoto.failed", provider=self._name, reason=reason)
-        return refusals.STOCKPHOTO_FAILED(provider=self._name)
+        log.warning("stockphoto.failed", provider=self.name, reason=reason)
+        return refusals.STOCKPHOTO_FAILED(provider=self.name)
 
 
 def _quotas(headers: http_client.HttpHeaders) -> tuple[Quota, ...]:

@@ -24,7 +24,9 @@ class Unsplash:
         authorization = f"Client-ID {access_key.get_secret_value()}"
         headers = {"Authorization": authorization, "Accept-Version": "v1"}
         self._exchange = Exchange(self.name, base, headers, report)
-        self._endpoint = endpoint_pattern(base)
+        # The whole string: nothing is decoded, folded or resolved, so nothing can be hidden in it.
+        path = rf"/photos/(?P<id>{_ID})/download(?:\?ixid=(?P<ixid>{_IXID}))?"
+        self._endpoint = re.compile(re.escape(base) + path, re.ASCII)
 
     def search(self, query: str, *, page: int, limit: int) -> str:
         params: dict[str, str | int] = {"query": query, "page": page, "per_page": limit}
@@ -38,10 +40,3 @@ class Unsplash:
     def download_url(self, photo: Photo) -> str:
         params: dict[str, str | int] = {"ixid": photo.mark} if photo.mark else {}
         return self._exchange.file_url(f"/photos/{photo.id}/download", params)
-
-
-def endpoint_pattern(base: str) -> re.Pattern[str]:
-    """The whole string: nothing is decoded, folded or resolved, so nothing can be hidden in it."""
-    return re.compile(
-        rf"{re.escape(base)}/photos/(?P<id>{_ID})/download(?:\?ixid=(?P<ixid>{_IXID}))?", re.ASCII
-    )

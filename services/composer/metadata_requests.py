@@ -14,7 +14,6 @@ from services.composer import cache_names
 from services.composer.post import MetadataField, Post
 from storage.redis.cache import Cache
 
-MAX_WRITING_SECONDS = 45.0
 METADATA_CACHE_SECONDS = 24 * 3600
 # Part of each cache key: raise it when the writers' rules change, so that no older result is found.
 _EDITION = "1"
@@ -25,7 +24,7 @@ class MetadataRequest:
     """Asks for the wanted fields of a post's metadata; without any, for tweets."""
 
     task: ClassVar[str] = "composer.write"
-    max_seconds: ClassVar[float] = MAX_WRITING_SECONDS
+    max_seconds: ClassVar[float] = 45.0
 
     post: Post
     wanted: frozenset[MetadataField] = frozenset()
@@ -68,7 +67,7 @@ class MetadataCache:
     def look_up(self, request: MetadataRequest) -> tuple[str, MetadataResult | None]:
         """The key of the request's result, and the result itself if it is cached."""
         given, post = self.settings, request.post
-        writer = [given.llm_provider]
+        writer: list[str] = [given.llm_provider]
         if given.llm_provider != "offline":
             writer += map(str, (given.llm_base_url, given.llm_model, given.llm_context_tokens))
         wanted = ",".join(sorted(request.wanted)) or "tweets"

@@ -11,12 +11,7 @@ from core.logging import get_logger
 from core.settings import Settings
 from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
 from services.composer import offline, rules
-from services.composer.metadata_requests import (
-    MAX_WRITING_SECONDS,
-    MetadataCache,
-    MetadataRequest,
-    MetadataResult,
-)
+from services.composer.metadata_requests import MetadataCache, MetadataRequest, MetadataResult
 from services.composer.model import model_writer
 from services.composer.post import PlainPost, PostMetadata
 from services.composer.text import markup
@@ -53,29 +48,24 @@ class MetadataWriter:
         if self.llm is None:
             result = MetadataResult(_offline(request, plain), OFFLINE)
         else:
+            attended = _AttendedModel(self.llm, seconds_left)
             try:
-                result = _by_model(request, plain, self.llm, seconds_left)
+                left = min(seconds_left(), request.max_seconds)
+                seconds = left - min(_MAX_SPARE_SECONDS, left * _SPARE_SHARE)
+                if request.wanted:
+                    written = model_writer.metadata(plain, request.wanted, attended, seconds)
+                    fields = _fields(written)
+                else:
+                    fields = _tweets(model_writer.tweets(plain, attended, seconds))
             except DomainError as error:
                 if self.settings.llm_fallback == "error" or error.kind not in _FAILURES:
                     raise
                 log.warning("composer.fell_back", code=error.code)
                 seconds_left()
                 return MetadataResult(_offline(request, plain), f"{OFFLINE}; fallback")
+            result = MetadataResult(fields, self.llm.name)
         self.cache.keep(key, result)
         return result
-
-
-def _by_model(
-    request: MetadataRequest, plain: PlainPost, llm: LanguageModel, seconds_left: SecondsLeft
-) -> MetadataResult:
-    left = min(seconds_left(), MAX_WRITING_SECONDS)
-    seconds = left - min(_MAX_SPARE_SECONDS, left * _SPARE_SHARE)
-    attended = _AttendedModel(llm, seconds_left)
-    if request.wanted:
-        fields = _fields(model_writer.metadata(plain, request.wanted, attended, seconds))
-    else:
-        fields = _tweets(model_writer.tweets(plain, attended, seconds))
-    return MetadataResult(fields, llm.name)
 
 
 class _AttendedModel:

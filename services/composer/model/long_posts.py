@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from integrations.llm.port import CompletionRequest, LanguageModel
+from integrations.llm.port import LanguageModel
 from services.composer.model import answers, prompts, token_estimates
 from services.composer.model.time_budget import MAX_CALL_SECONDS, MIN_CALL_SECONDS, TimeBudget
 from services.composer.post import PlainPost
@@ -57,19 +57,11 @@ def _condensed(part: str, llm: LanguageModel, budget: TimeBudget) -> str:
     spare = budget.left - MAX_CALL_SECONDS
     if spare < MIN_CALL_SECONDS:
         return beginning
-    task = prompts.CONDENSE_PROMPT
-    mark, given = prompts.delimited(part)
-    reply = llm.ask(
-        CompletionRequest(
-            instructions=prompts.instructions(task, mark),
-            material=given,
-            schema=task.schema,
-            schema_name=task.schema_name,
-            max_tokens=prompts.MAX_PART_TOKENS,
-            seconds=min(spare, MAX_CALL_SECONDS),
-        )
+    seconds = min(spare, MAX_CALL_SECONDS)
+    answer = prompts.CONDENSE_PROMPT.ask(
+        llm, part, max_tokens=prompts.MAX_PART_TOKENS, seconds=seconds
     )
     try:
-        return answers.part(reply.text) or beginning
+        return answers.part(answer) or beginning
     except answers.UnreadableAnswer:
         return beginning

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from core.errors import DomainError
 from core.refusals.composer import COMPOSER_ANSWER_UNUSABLE
-from integrations.llm.port import CompletionRequest, LanguageModel
+from integrations.llm.port import LanguageModel
 from services.composer import rules
 from services.composer.model import answers, long_posts, prompts, token_estimates
 from services.composer.model.time_budget import TimeBudget
@@ -32,27 +32,26 @@ class _Task(Generic[Product]):
     faults: Callable[[Product], list[str]]
     mend: Callable[[Product], Product]
 
-    def attempt(self, text: str) -> _Attempt[Product]:
-        try:
-            product = self.read(text)
-        except answers.UnreadableAnswer as unreadable:
-            return _Attempt(text, None, [str(unreadable)])
-        return _Attempt(text, product, self.faults(product))
-
 
 def metadata(
     plain: PlainPost, wanted: frozenset[MetadataField], llm: LanguageModel, seconds: float
 ) -> PostMetadata:
     """Raises what the port raises, and ``composer.answer_unusable`` (provider_failed)."""
-    task = _Task(
-        prompts.metadata_prompt(wanted),
-        lambda text: answers.metadata(text, wanted),
-        lambda written: [
-            *rules.metadata_faults(plain, written, wanted),
-            *rules.foreign_faults(plain, written),
-        ],
-        lambda written: _mended(plain, written),
-    )
+
+    def faults(written: PostMetadata) -> list[str]:
+        return rules.metadata_faults(plain, written, wanted) + rules.foreign_faults(plain, written)
+
+    def mend(written: PostMetadata) -> PostMetadata:
+        slug, summary, tags = written.slug, written.summary, written.tags
+        own = partial(rules.remove_foreign, plain)
+        return PostMetadata(
+            slug=None if slug is None else rules.fit_slug(own(slug), plain.content_hash),
+            summary=None if summary is None else rules.fit_summary(own(summary)),
+            tags=None if tags is None else rules.fit_tags(map(own, tags)),
+        )
+
+    prompt = prompts.metadata_prompt(wanted)
+    task = _Task(prompt, partial(answers.metadata, wanted=wanted), faults, mend)
     return _written(task, plain, llm, TimeBudget(seconds))
 
 
@@ -61,8 +60,8 @@ def tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, .
     task = _Task(
         prompts.TWEETS_PROMPT,
         answers.tweets,
-        lambda written: rules.tweets_faults(plain, written),
-        lambda written: rules.fit_tweets(plain, written),
+        partial(rules.tweets_faults, plain),
+        partial(rules.fit_tweets, plain),
     )
     return _written(task, plain, llm, TimeBudget(seconds))
 
@@ -96,30 +95,19 @@ def _asked(
     budget: TimeBudget,
     failed: _Attempt[Product] | None = None,
 ) -> _Attempt[Product]:
-    mark, given = prompts.delimited(material)
-    told = prompts.instructions(task.prompt, mark)
+    repair = ("", "")
     if failed is not None:
         answer = token_estimates.truncate_to_tokens(failed.text, prompts.REPAIR_TOKENS // 2)
-        more, report = prompts.repair_prompt(failed.faults, answer)
-        told, given = f"{told}\n\n{more}", f"{given}\n\n{report}"
-    reply = llm.ask(
-        CompletionRequest(
-            instructions=told,
-            material=given,
-            schema=task.prompt.schema,
-            schema_name=task.prompt.schema_name,
-            max_tokens=prompts.MAX_ANSWER_TOKENS,
-            seconds=budget.for_a_call(),
-        )
+        repair = prompts.repair_prompt(failed.faults, answer)
+    text = task.prompt.ask(
+        llm,
+        material,
+        max_tokens=prompts.MAX_ANSWER_TOKENS,
+        seconds=budget.for_a_call(),
+        repair=repair,
     )
-    return task.attempt(reply.text)
-
-
-def _mended(plain: PlainPost, written: PostMetadata) -> PostMetadata:
-    slug, summary, tags = written.slug, written.summary, written.tags
-    own = partial(rules.remove_foreign, plain)
-    return PostMetadata(
-        slug=None if slug is None else rules.fit_slug(own(slug), plain.content_hash),
-        summary=None if summary is None else rules.fit_summary(own(summary)),
-        tags=None if tags is None else rules.fit_tags(map(own, tags)),
-    )
+    try:
+        product = task.read(text)
+    except answers.UnreadableAnswer as unreadable:
+        return _Attempt(text, None, [str(unreadable)])
+    return _Attempt(text, product, task.faults(product))

@@ -1,7 +1,6 @@
 """A post as sentences of words, from which summaries, tags and tweets are taken."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -45,9 +44,14 @@ class Document:
 def document_of(plain: PlainPost) -> Document:
     language = language_of(plain)
     tokenize = tokenizer(language)
+    paragraphs = [(i, text[:_MAX_PARAGRAPH_CHARACTERS]) for i, text in enumerate(plain.paragraphs)]
+    total = sum(len(text) for _, text in paragraphs)
+    if total > _MAX_DOCUMENT_CHARACTERS:
+        room = max(1, len(paragraphs) * _MAX_DOCUMENT_CHARACTERS // total)
+        paragraphs = _fairly(paragraphs, room, min(room // 4, _FIRST_SENTENCES))
     found = [
         (text, number, index == 0)
-        for number, paragraph in _within_budget(plain.paragraphs)
+        for number, paragraph in paragraphs
         for index, text in enumerate(sentences_of(paragraph, language))
     ]
     kept = [
@@ -66,15 +70,6 @@ def document_of(plain: PlainPost) -> Document:
         headings=tuple(tuple(tokenize(text[:500])) for text in plain.headings[:_MAX_SENTENCES]),
         sentences=tuple(kept),
     )
-
-
-def _within_budget(paragraphs: Sequence[str]) -> list[tuple[int, str]]:
-    numbered = [(i, text[:_MAX_PARAGRAPH_CHARACTERS]) for i, text in enumerate(paragraphs)]
-    total = sum(len(text) for _, text in numbered)
-    if total <= _MAX_DOCUMENT_CHARACTERS:
-        return numbered
-    room = max(1, len(numbered) * _MAX_DOCUMENT_CHARACTERS // total)
-    return _fairly(numbered, room, min(room // 4, _FIRST_SENTENCES))
 
 
 def _fairly(items: list[Item], max_items: int, first: int) -> list[Item]:

@@ -22,22 +22,20 @@ _VOWELS = {"ャ": "a", "ュ": "u", "ョ": "o"}
 def slug_of(plain: PlainPost, document: Document, content_hash: str) -> str:
     """The slug of the first of title, headings and paragraphs that has words."""
     nameless = fit_slug("", content_hash)
-    for text in (plain.title, *plain.headings[:10], *plain.paragraphs[:10]):
-        spelled = _spelled(text[:_MAX_SLUG_SOURCE_CHARACTERS], document.language)
+    language = document.language
+    for source in (plain.title, *plain.headings[:10], *plain.paragraphs[:10]):
+        text = source[:_MAX_SLUG_SOURCE_CHARACTERS]
+        spelled = text.translate(_SPELLED.get(language, {}))
+        if language == "zh":
+            from pypinyin import lazy_pinyin
+            from rjieba import cut
+
+            spelled = "-".join("".join(lazy_pinyin(word)) for word in cut(text))
+        elif language == "ja":
+            spelled = _GLIDE.sub(_contracted, japanese_readings(text)) or text
         if (slug := fit_slug(spelled, content_hash)) != nameless:
             return slug
     return nameless
-
-
-def _spelled(text: str, language: str) -> str:
-    if language == "zh":
-        from pypinyin import lazy_pinyin
-        from rjieba import cut
-
-        return "-".join("".join(lazy_pinyin(word)) for word in cut(text))
-    if language == "ja":
-        return _GLIDE.sub(_contracted, japanese_readings(text)) or text
-    return text.translate(_SPELLED[language]) if language in _SPELLED else text
 
 
 def _contracted(match: re.Match[str]) -> str:

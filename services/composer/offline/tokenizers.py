@@ -3,18 +3,14 @@
 import re
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from services.composer.text.words import UNSPACED, fold_word, is_content, stop_words, words_of
 
 # Languages with a stemmer, by their codes.
 _STEMMERS = dict(
-    pair.split("=")
-    for pair in "ar=arabic ca=catalan da=danish de=german el=greek en=english es=spanish "
-    "et=estonian eu=basque fi=finnish fr=french ga=irish hi=hindi hu=hungarian hy=armenian "
-    "id=indonesian it=italian lt=lithuanian ne=nepali nl=dutch no=norwegian nb=norwegian pl=polish "
-    "pt=portuguese ro=romanian ru=russian sr=serbian sv=swedish ta=tamil tr=turkish "
-    "yi=yiddish".split()
+    line.split("=") for line in Path(__file__).with_name("stemmers.txt").read_text("ascii").split()
 )
 # Tags of Chinese words that carry content.
 _CHINESE_NOUNS = ("n", "vn", "eng", "an", "j", "l", "i")
@@ -44,7 +40,11 @@ def tokenizer(language: str) -> Tokenizer:
     if language == "ja":
         return _japanese
     stop = stop_words(language)
-    stem = _stemmer(language)
+    from Stemmer import Stemmer, algorithms
+
+    name = _STEMMERS.get(language)
+    # A stemmer for each text: threads can't share one.
+    stem: Callable[[str], str] = Stemmer(name).stemWord if name in algorithms() else str
 
     @cache
     def word(surface: str) -> Word:
@@ -57,17 +57,6 @@ def tokenizer(language: str) -> Tokenizer:
         return Word(shown, plain, stem(core) if about else "", about)
 
     return lambda text: list(map(word, words_of(text)))
-
-
-def _stemmer(language: str) -> Callable[[str], str]:
-    from Stemmer import Stemmer, algorithms
-
-    name = _STEMMERS.get(language)
-    if name not in algorithms():
-        return str
-    # A stemmer for each text: threads can't share one.
-    stem: Callable[[str], str] = Stemmer(name).stemWord
-    return stem
 
 
 def _chinese(text: str) -> list[Word]:

@@ -15,20 +15,16 @@ def tweets_of(plain: PlainPost, document: Document, scores: Sequence[float]) -> 
     chosen = list(_different(document, best_first(scores)))
     wanted = min(MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_A_TWEET)
     texts = [document.sentences[index].text for index in chosen[:1] + sorted(chosen[1:wanted])]
-    if fitting := fit_tweets(plain, [_opening(plain.title, texts, document.language), *texts[1:]]):
+    opening = texts[0] if texts else plain.title
+    if plain.title and not opening.startswith(plain.title):
+        colon = "：" if document.language in {"zh", "ja"} else ": "
+        between = " " if plain.title[-1] in ".!?…。！？:：" else colon
+        whole = f"{plain.title}{between}{opening}"
+        opening = whole if weighted_length(whole) <= MAX_TWEET_WEIGHT else opening
+    if fitting := fit_tweets(plain, [opening, *texts[1:]]):
         return fitting
     any_text = (plain.title, *plain.headings[:10], *plain.paragraphs[:10])
     return fit_tweets(plain, any_text)[:1] or (ELLIPSIS,)
-
-
-def _opening(title: str, sentences: list[str], language: str) -> str:
-    best = sentences[0] if sentences else title
-    if not title or best.startswith(title):
-        return best
-    colon = "：" if language in {"zh", "ja"} else ": "
-    between = " " if title[-1] in ".!?…。！？:：" else colon
-    whole = f"{title}{between}{best}"
-    return whole if weighted_length(whole) <= MAX_TWEET_WEIGHT else best
 
 
 def _different(document: Document, order: list[int]) -> Iterator[int]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from justhtml import stream
+
 from services.composer.text.characters import one_line
 
 HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
@@ -22,10 +24,10 @@ _FOOTNOTES = ("footnote-reference", "footnote-definition")
 _MAX_HREF_CHARACTERS = 2048
 
 
-class HtmlBlockParser:
-    """Takes a stream's events in turn; keeps the blocks of tables apart."""
+class HtmlBlocks:
+    """The blocks of an HTML text; those of tables are apart."""
 
-    def __init__(self) -> None:
+    def __init__(self, html: str) -> None:
         self.paragraphs: list[str] = []
         self.headings: list[str] = []
         self.tabled: list[str] = []
@@ -38,8 +40,11 @@ class HtmlBlockParser:
         self._open = 0
         self._silent = ""
         self._depth = 0
+        for kind, data in stream(html):
+            self._take(kind, data)
+        self._close_block()
 
-    def take(self, kind: str, data: Any) -> None:
+    def _take(self, kind: str, data: Any) -> None:
         if self._silent:
             if kind == "start":
                 self._depth += data[0] == self._silent
@@ -60,10 +65,6 @@ class HtmlBlockParser:
             if data == "table":
                 self._tables = max(self._tables - 1, 0)
 
-    def finished(self) -> "HtmlBlockParser":
-        self._close_block()
-        return self
-
     def _start(self, tag: str, attributes: dict[str, str | None]) -> None:
         # A line break within a paragraph is a space, two end it.
         if tag in BLOCKS or (tag == "br" and self._pieces[-1:] == ["\n"]):
@@ -72,7 +73,11 @@ class HtmlBlockParser:
             self._pieces.append("\n")
         if tag in _VOID:
             return
-        if tag in _SILENT or _is_hidden(attributes):
+        style = (attributes.get("style") or "").replace(" ", "").casefold()
+        classes = attributes.get("class") or ""
+        is_hidden = "hidden" in attributes or "display:none" in style
+        is_footnote = any(name in classes for name in _FOOTNOTES)
+        if tag in _SILENT or is_hidden or is_footnote:
             self._silent, self._depth = tag, 1
             return
         self._open += tag in BLOCKS
@@ -93,13 +98,3 @@ class HtmlBlockParser:
             self.tabled.append(text)
         else:
             self.paragraphs.append(text)
-
-
-def _is_hidden(attributes: dict[str, str | None]) -> bool:
-    style = (attributes.get("style") or "").replace(" ", "").casefold()
-    classes = attributes.get("class") or ""
-    return (
-        "hidden" in attributes
-        or "display:none" in style
-        or any(name in classes for name in _FOOTNOTES)
-    )

@@ -4,12 +4,11 @@ import hashlib
 import re
 
 import pyromark
-from justhtml import stream
 
 from services.composer.post import PlainPost, Post
 from services.composer.text import hyperlinks
 from services.composer.text.characters import CleanText, normalise_visible, visible_line
-from services.composer.text.html_blocks import BLOCKS, HtmlBlockParser
+from services.composer.text.html_blocks import BLOCKS, HtmlBlocks
 
 _OPTIONS = (
     pyromark.Options.ENABLE_TABLES
@@ -42,7 +41,14 @@ _FIRST = "\ue002"
 
 def read(post: Post) -> PlainPost:
     """Never fails: markup that can't be understood is text, or is left out."""
-    blocks = _blocks_of(normalise_visible(post.content))
+    content = normalise_visible(post.content)
+    blocks = HtmlBlocks(content) if content.lstrip().startswith("<") else None
+    # Text outside all blocks is Markdown that follows some HTML.
+    if blocks is None or blocks.loose:
+        # Markdown would take indented HTML for code.
+        is_indented = _INDENTED_BLOCK.search(content)
+        markdown = _INDENT.sub("", content) if is_indented else content
+        blocks = HtmlBlocks(pyromark.html(markdown, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
     title = clean(post.title)
     paragraphs = _all_clean(blocks.paragraphs) or _all_clean(blocks.tabled)
     headings = _all_clean(blocks.headings)
@@ -92,25 +98,6 @@ def _all_clean(blocks: list[str]) -> tuple[CleanText, ...]:
     return tuple(filter(None, texts))
 
 
-def _blocks_of(content: str) -> HtmlBlockParser:
-    if content.lstrip().startswith("<"):
-        blocks = _parsed(content)
-        # Text outside all blocks is Markdown that follows some HTML.
-        if not blocks.loose:
-            return blocks
-    if _INDENTED_BLOCK.search(content):
-        # Markdown would take indented HTML for code.
-        content = _INDENT.sub("", content)
-    return _parsed(pyromark.html(content, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
-
-
-def _parsed(html: str) -> HtmlBlockParser:
-    parser = HtmlBlockParser()
-    for kind, data in stream(html):
-        parser.take(kind, data)
-    return parser.finished()
-
-
 def _read_again(text: str) -> str:
     """Read the Markdown within HTML, the HTML within Markdown's escapes, entities of entities."""
     hidden: list[str] = []
@@ -126,6 +113,6 @@ def _read_again(text: str) -> str:
 
     safe = hyperlinks.URL.sub(hide, text)
     html = pyromark.html(f"{_FIRST} {safe}", options=_OPTIONS)
-    blocks = _parsed(html[:_MAX_HTML_CHARACTERS])
+    blocks = HtmlBlocks(html[:_MAX_HTML_CHARACTERS])
     again = " ".join((*blocks.headings, *blocks.paragraphs, *blocks.tabled)).replace(_FIRST, "")
     return visible_line(_HIDDEN.sub(show, again))

@@ -45,8 +45,16 @@ def weighted_length(text: str) -> int:
     weight, end = 0, 0
     for match in _URL.finditer(text):
         weight += _weight_of_words(text[end : match.start()])
-        weight += _weight_of_url(text, match)
         end = match.end()
+        shown = hyperlinks.trimmed_end(match[0])
+        before = text[max(0, match.start() - 1) : match.start()]
+        is_known = match[2].rpartition(".")[2].casefold() in _KNOWN
+        is_sure = is_known and not _JOINED_BEFORE.search(before)
+        weight += len(match[0]) - len(shown)
+        if is_sure and len(shown) <= _MAX_URL_CHARACTERS:
+            weight += URL_WEIGHT
+        else:
+            weight += max(URL_WEIGHT, _weight_of_words(shown))
     return weight + _weight_of_words(text[end:])
 
 
@@ -54,14 +62,3 @@ def _weight_of_words(text: str) -> int:
     words, emoji = _EMOJI.subn("", text)
     light = sum(any(low <= ord(each) <= high for low, high in _LIGHT) for each in words)
     return 2 * (emoji + len(words)) - light
-
-
-def _weight_of_url(text: str, match: re.Match[str]) -> int:
-    written = match[0]
-    shown = hyperlinks.trimmed_end(written)
-    ending = len(written) - len(shown)
-    before = text[max(0, match.start() - 1) : match.start()]
-    is_known = match[2].rpartition(".")[2].casefold() in _KNOWN
-    if is_known and not _JOINED_BEFORE.search(before) and len(shown) <= _MAX_URL_CHARACTERS:
-        return URL_WEIGHT + ending
-    return max(URL_WEIGHT, _weight_of_words(shown)) + ending

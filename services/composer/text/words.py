@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from functools import cache
+from pathlib import Path
 
 from sentencex import segment
 
@@ -18,9 +19,7 @@ _MIN_LETTERS = 3
 _MIN_UNSPACED_LETTERS = 2
 # English stop words of the list, which is long, that posts are often about.
 _ABOUT_SOMETHING = frozenset(
-    "area beginning book case face fact group health hello help home information interest keep "
-    "member million number page part place point problem program research result room section "
-    "side state system test thing tip today web welcome work world year".split()
+    Path(__file__).with_name("about_something.txt").read_text("ascii").split()
 )
 
 

@@ -39,10 +39,18 @@ def find(
     resources: Resources, *, now: datetime, prefixes: tuple[str, ...] = (MEDIA, ORIGINALS)
 ) -> Iterator[Stray]:
     """Yield every stray that is older than the grace period."""
+    before = now - STRAY_GRACE
     for prefix in prefixes:
-        for stray in _compare(resources, prefix, before=now - STRAY_GRACE):
+        stored = (
+            (item.key, item.modified_at < before, StrayKind.OBJECT_WITHOUT_ROW)
+            for item in resources.objects.stored(prefix)
+        )
+        named = _named_objects(resources, prefix, before)
+        for key, found in groupby(heapq.merge(stored, named), key=itemgetter(0)):
+            (_, is_old, kind), *others = found
+            stray = Stray(kind, key)
             # Object and row were read at different moments, so check this one again.
-            if _is_still_stray(resources, stray):
+            if is_old and not others and _is_still_stray(resources, stray):
                 yield stray
 
 
@@ -79,19 +87,6 @@ def _is_still_stray(resources: Resources, stray: Stray) -> bool:
         has_row = uow.session.scalar(query) is not None
     is_object = stray.kind is StrayKind.OBJECT_WITHOUT_ROW
     return has_object == is_object and has_row != is_object
-
-
-def _compare(resources: Resources, prefix: str, *, before: datetime) -> Iterator[Stray]:
-    """Merge two sorted streams: the bucket's keys, and the keys that rows name."""
-    stored = (
-        (item.key, item.modified_at < before, StrayKind.OBJECT_WITHOUT_ROW)
-        for item in resources.objects.stored(prefix)
-    )
-    named = _named_objects(resources, prefix, before)
-    for key, found in groupby(heapq.merge(stored, named), key=itemgetter(0)):
-        (_, is_old, kind), *others = found
-        if is_old and not others:
-            yield Stray(kind, key)
 
 
 def _named_objects(

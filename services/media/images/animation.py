@@ -53,29 +53,6 @@ def first_view(animation: Animation) -> Image.Image:
     return image if image.size == (animation.width, animation.height) else Playback(animation)
 
 
-def _steps(frames: Sequence[Frame]) -> list[tuple[int, int]]:
-    """Return pairs of a frame's number and the whole milliseconds for which it is shown.
-
-    Times are rounded on the time line, so that no error adds up. A frame that lasts longer than a
-    frame of WebP may is shown again.
-    """
-    steps: list[tuple[int, int]] = []
-    end = Fraction(0)
-    shown = 0
-    for number, frame in enumerate(frames):
-        end += frame.duration_ms
-        repeats, rest = divmod(round(end) - shown, _MAX_DURATION_MILLISECONDS)
-        shown = round(end)
-        steps += [(number, _MAX_DURATION_MILLISECONDS)] * repeats
-        if rest or not repeats:
-            steps.append((number, rest))
-    if shown > _MAX_TIMESTAMP_MILLISECONDS:
-        raise unreadable(
-            f"One showing may last {_MAX_TIMESTAMP_MILLISECONDS:,} ms; the frames add to {shown:,}."
-        )
-    return steps
-
-
 class Playback(Image.Image):
     """The canvas as an image of several frames, which Pillow's encoders read: `n_frames`, `seek`.
 
@@ -84,7 +61,20 @@ class Playback(Image.Image):
 
     def __init__(self, animation: Animation) -> None:
         super().__init__()
-        steps = _steps(animation.frames)
+        # Pairs of a frame's number and the whole milliseconds for which it is shown. Times are
+        # rounded on the time line, so that no error adds up. A frame that lasts longer than a frame
+        # of WebP may is shown again.
+        steps: list[tuple[int, int]] = []
+        end, shown = Fraction(0), 0
+        for number, frame in enumerate(animation.frames):
+            end += frame.duration_ms
+            repeats, rest = divmod(round(end) - shown, _MAX_DURATION_MILLISECONDS)
+            shown = round(end)
+            steps += [(number, _MAX_DURATION_MILLISECONDS)] * repeats
+            if rest or not repeats:
+                steps.append((number, rest))
+        if (most := _MAX_TIMESTAMP_MILLISECONDS) < shown:
+            raise unreadable(f"One showing may last {most:,} ms; the frames add to {shown:,}.")
         self.n_frames = len(steps)
         self.durations = [ms for _, ms in steps]
         self._order = [number for number, _ in steps]

@@ -39,7 +39,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     while head := requests.read(REQUEST.size):
-        _answer(requests, *REQUEST.unpack(head), answers)
+        (length,) = REQUEST.unpack(head)
+        _answer(requests, length, answers)
         if _resident() > _MAX_RESIDENT_BYTES:
             libc.malloc_trim(0)
             if _resident() > _MAX_RESIDENT_BYTES:

@@ -6,6 +6,7 @@ from itertools import chain, product
 
 from PIL import Image, ImageChops, ImageCms
 
+_LEVELS = range(256)
 # Of 8-bit levels. A profile that moves no colour by more is sRGB under another name.
 _MAX_ROUNDING_LEVELS = 2
 
@@ -13,7 +14,14 @@ _MAX_ROUNDING_LEVELS = 2
 def displayable(image: Image.Image) -> Image.Image:
     profile = image.info.get("icc_profile")
     if image.mode in ("I;16", "I"):
-        image = _top_byte(image)
+        # 16-bit grey is scaled to 8 bits; Pillow's own conversion clips at 255 instead.
+        low_high = Image.frombytes("LA", image.size, image.convert("I;16").tobytes())
+        key = image.info.get("transparency")
+        image = low_high.getchannel("A")
+        if isinstance(key, int):
+            low = low_high.getchannel("L").point([255 * (level == key & 255) for level in _LEVELS])
+            high = image.point([255 * (level == key >> 8) for level in _LEVELS])
+            image.putalpha(ImageChops.invert(ImageChops.multiply(low, high)))
     if image.mode == "CMYK":
         return _converted(image, "RGB", profile)
     if image.mode in ("1", "L") and not image.has_transparency_data:
@@ -61,17 +69,3 @@ def _to_srgb(profile: bytes, source: str, target: str) -> ImageCms.ImageCmsTrans
     ImageCms.applyTransform(after, transform, inPlace=True)
     difference = ImageChops.difference(before.convert("RGB"), after.convert("RGB"))
     return None if max(difference.tobytes()) <= _MAX_ROUNDING_LEVELS else transform
-
-
-def _top_byte(image: Image.Image) -> Image.Image:
-    """Scale 16-bit grey to 8 bits; Pillow's own conversion clips at 255 instead."""
-    low_high = Image.frombytes("LA", image.size, image.convert("I;16").tobytes())
-    grey = low_high.getchannel("A")
-    key = image.info.get("transparency")
-    if isinstance(key, int):
-        low = low_high.getchannel("L").point([255 * (level == key & 255) for level in range(256)])
-        high = grey.point([255 * (level == key >> 8) for level in range(256)])
-        grey.putalpha(ImageChops.invert(ImageChops.multiply(low, high)))
-    if profile := image.info.get("icc_profile"):
-        grey.info["icc_profile"] = profile
-    return grey

@@ -11,13 +11,7 @@ from services.media.images.animation import Animation, Disposal, Frame, first_vi
 from services.media.images.colours import displayable
 from services.media.images.encoding import encode_animation, encode_icon, encode_still
 from services.media.images.image_type import ImageType, sniff
-from services.media.images.outcome import (
-    ConvertedImage,
-    UnreadableImage,
-    refused,
-    truncated,
-    unreadable,
-)
+from services.media.images.outcome import ConvertedImage, refused, truncated, unreadable
 from services.media.images.still import decode_upright, open_only, upright
 
 # Pillow's decoders raise these for bytes that they can't decode.
@@ -26,8 +20,7 @@ _DECODER_ERRORS = (
     SyntaxError,
     ValueError,
     EOFError,
-    IndexError,
-    KeyError,
+    LookupError,
     TypeError,
     OverflowError,
     RuntimeError,
@@ -66,7 +59,7 @@ def convert(data: bytes) -> ConvertedImage:
         raise _refusal(kind, error) from error
 
 
-def _refusal(kind: ImageType, error: Exception) -> UnreadableImage:
+def _refusal(kind: ImageType, error: Exception) -> Exception:
     text = str(error)
     if text.startswith(("encoding error 1", "encoding error 2")):
         return refused(IMAGE_OUT_OF_MEMORY)

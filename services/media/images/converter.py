@@ -21,10 +21,6 @@ _EXIT_SECONDS = 1.0
 _ROOT = Path(__file__).parents[3]
 
 
-class _Gone(Exception):
-    """The child closed its end of a pipe before it answered."""
-
-
 class _Late(Exception):
     """The child did not answer in time."""
 
@@ -88,7 +84,7 @@ class ConverterProcess:
         except _Late:
             self._kill(child)
             raise refused(IMAGE_TIMEOUT, seconds=self._timeout) from None
-        except _Gone:
+        except BrokenPipeError:
             status = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
             # A job's time limit may raise at any point; the rest of a half-read answer must not be
@@ -108,9 +104,26 @@ class ConverterProcess:
         if child is not None and (child.poll() is not None or self._images >= _IMAGES_PER_CHILD):
             self._end(child)
             child = None
-        if child is None:
-            self._images = 0
-            child = self._child = _started(self._memory_bytes)
+        if child is not None:
+            return child
+        # The root as working directory puts our packages first on the child's path, wherever the
+        # worker runs. With a process group of its own, a terminal's Ctrl-C doesn't reach the child:
+        # the worker finishes its image.
+        arguments = (str(os.getpid()), str(self._memory_bytes))
+        child = subprocess.Popen(  # noqa: S603 - our own module, numbers for arguments
+            [sys.executable, "-m", "services.media.images.child", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            cwd=_ROOT,
+            env={k: v for k, v in os.environ.items() if k == "PATH" or k.startswith("PYTHON")},
+            process_group=0,
+        )
+        for pipe in (child.stdin, child.stdout):
+            os.set_blocking(_descriptor(pipe), False)
+            with suppress(OSError):  # refused to a user with many pipes; it only makes us faster
+                fcntl.fcntl(_descriptor(pipe), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._child, self._images = child, 0
         return child
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
@@ -131,33 +144,9 @@ class ConverterProcess:
         return status
 
 
-def _started(memory_bytes: int) -> subprocess.Popen[bytes]:
-    # The root as working directory puts our packages first on the child's path, wherever the worker
-    # runs. With a process group of its own, a terminal's Ctrl-C doesn't reach the child: the worker
-    # finishes its image.
-    child = subprocess.Popen(  # noqa: S603 - our own module, numbers for arguments
-        [sys.executable, "-m", "services.media.images.child", str(os.getpid()), str(memory_bytes)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-        cwd=_ROOT,
-        env={
-            name: value
-            for name, value in os.environ.items()
-            if name == "PATH" or name.startswith("PYTHON")
-        },
-        process_group=0,
-    )
-    for pipe in (child.stdin, child.stdout):
-        os.set_blocking(_descriptor(pipe), False)
-        with suppress(OSError):  # refused to a user with many pipes; it only makes us faster
-            fcntl.fcntl(_descriptor(pipe), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    return child
-
-
 def _descriptor(pipe: IO[bytes] | None) -> int:
     if pipe is None or pipe.closed:
-        raise _Gone
+        raise BrokenPipeError
     return pipe.fileno()
 
 
@@ -169,8 +158,6 @@ def _send(descriptor: int, data: bytes, deadline: float) -> None:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:
             continue
-        except BrokenPipeError:
-            raise _Gone from None
 
 
 def _receive(descriptor: int, length: int, deadline: float) -> bytes:
@@ -180,7 +167,7 @@ def _receive(descriptor: int, length: int, deadline: float) -> bytes:
         _await(descriptor, select.POLLIN, deadline)
         count = os.readv(descriptor, [rest])
         if not count:
-            raise _Gone
+            raise BrokenPipeError
         rest = rest[count:]
     return bytes(received)
 

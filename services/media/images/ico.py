@@ -51,24 +51,18 @@ def _entries(data: bytes) -> Iterator[_Entry]:
         body = data[offset : offset + size]
         if len(body) < size:
             raise truncated(f"The ICO's image at byte {offset:,} runs past the end of the file.")
-        width, height, bits = _header(body)
+        # The image's own header counts: the directory has one byte a side, and is often wrong.
+        if body.startswith(png.SIGNATURE):
+            if len(body) < _PNG_HEADER.size:
+                raise truncated("The ICO's PNG stops inside its header.")
+            width, height, depth, colour = _PNG_HEADER.unpack_from(body)
+            bits = depth * _PNG_CHANNELS.get(colour, 1)
+        elif len(body) < _BITMAP_HEADER.size:
+            raise truncated("The ICO's bitmap stops inside its header.")
+        else:
+            header_size, width, doubled, _, bits = _BITMAP_HEADER.unpack_from(body)
+            if header_size < _BITMAP_HEADER.size or bits not in (1, 4, 8, 16, 24, 32):
+                raise unreadable("The ICO holds neither a PNG nor a bitmap.")
+            height = abs(doubled) // 2
         check_canvas(width, height, f"ICO image at byte {offset:,}")
         yield width, height, bits, body
-
-
-def _header(body: bytes) -> tuple[int, int, int]:
-    """Return width, height and bits a pixel as the image's own header says.
-
-    The directory has one byte a side, and is often wrong.
-    """
-    if body.startswith(png.SIGNATURE):
-        if len(body) < _PNG_HEADER.size:
-            raise truncated("The ICO's PNG stops inside its header.")
-        width, height, depth, colour = _PNG_HEADER.unpack_from(body)
-        return width, height, depth * _PNG_CHANNELS.get(colour, 1)
-    if len(body) < _BITMAP_HEADER.size:
-        raise truncated("The ICO's bitmap stops inside its header.")
-    size, width, doubled, _, bits = _BITMAP_HEADER.unpack_from(body)
-    if size < _BITMAP_HEADER.size or bits not in (1, 4, 8, 16, 24, 32):
-        raise unreadable("The ICO holds neither a PNG nor a bitmap.")
-    return width, abs(doubled) // 2, bits

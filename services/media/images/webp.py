@@ -1,5 +1,5 @@
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from services.media.images.bounds import check_animation, check_canvas, check_frame_count
 from services.media.images.outcome import truncated, unreadable
@@ -22,7 +22,7 @@ class WebpFile:
 @dataclass(slots=True)
 class _Found:
     canvas: tuple[int, int] | None = None
-    durations: list[int] | None = None
+    durations: list[int] = field(default_factory=list)
     plays: int = 0
     pictures: int = 0
     lossless: int = 0
@@ -38,14 +38,24 @@ def read(data: bytes) -> WebpFile:
         raise truncated(f"The RIFF header gives {end:,} bytes; the file has {len(data):,}.")
     found = _Found()
     for name, body in _chunks(data, 12, end):
-        _note(found, name, body)
+        if name == b"VP8X":
+            found.canvas = (_u24(body, 4) + 1, _u24(body, 7) + 1)
+        elif name == b"ANIM":
+            found.plays = int.from_bytes(body[4:6], "little")
+        elif name == b"ANMF":
+            found.durations.append(_u24(body, 12))
+            check_frame_count(len(found.durations), "WebP")
+            for inner, part in _chunks(body, 16, len(body)):
+                _note_picture(found, inner, part)
+        else:
+            _note_picture(found, name, body)
     if found.canvas is None or not found.pictures:
         raise unreadable("The WebP has no picture chunk.")
     width, height = found.canvas
     check_canvas(width, height, "WebP header")
-    shown = tuple(found.durations or ())
-    check_animation(len(shown), width * height, "WebP")
-    return WebpFile(width, height, shown, found.plays, found.lossless == found.pictures)
+    check_animation(len(found.durations), width * height, "WebP")
+    is_lossless = found.lossless == found.pictures
+    return WebpFile(width, height, tuple(found.durations), found.plays, is_lossless)
 
 
 def with_alpha_declared(data: bytes) -> bytes:
@@ -72,21 +82,6 @@ def _chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, bytes]]:
             raise truncated(f"The WebP chunk at byte {at:,} runs past the end of the file.")
         yield data[at : at + 4], data[start:stop]
         at = stop + (stop - start) % 2
-
-
-def _note(found: _Found, name: bytes, body: bytes) -> None:
-    if name == b"VP8X":
-        found.canvas = (_u24(body, 4) + 1, _u24(body, 7) + 1)
-    elif name == b"ANIM":
-        found.plays = int.from_bytes(body[4:6], "little")
-        found.durations = found.durations or []
-    elif name == b"ANMF":
-        found.durations = [*(found.durations or []), _u24(body, 12)]
-        check_frame_count(len(found.durations), "WebP")
-        for inner, part in _chunks(body, 16, len(body)):
-            _note_picture(found, inner, part)
-    else:
-        _note_picture(found, name, body)
 
 
 def _note_picture(found: _Found, name: bytes, body: bytes) -> None:

@@ -9,7 +9,6 @@ import math
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import StrEnum
 from typing import Any
 
 import orjson
@@ -26,17 +25,12 @@ MAX_SOURCE_ID_CHARACTERS = 255
 MAX_META_BYTES = 8 * 1024
 
 
-class ChargeOutcome(StrEnum):
-    DONE = "done"
-    REPLAYED = "replayed"
-
-
 @dataclass(frozen=True)
 class Charge:
     """``entry`` is JSON text, whose numbers keep their four decimals."""
 
-    outcome: ChargeOutcome
     entry: str
+    is_replayed: bool
 
 
 def consume(
@@ -60,28 +54,22 @@ def consume(
         "amount": amount,
         "source_id": source_id,
         "meta": _meta(meta),
-        "route": key.route if key else None,
-        "key": key.key if key else None,
-        "fingerprint": key.fingerprint if key else None,
+        "route": key and key.route,
+        "key": key and key.key,
+        "fingerprint": key and key.fingerprint,
     }
-    outcome, entry = _charge(database, values, keyed=key is not None)
-    match outcome:
-        case "insufficient":
-            raise refusals.CREDITS_INSUFFICIENT()
-        case "key_reused":
-            raise IDEMPOTENCY_KEY_REUSED()
-    return Charge(ChargeOutcome(outcome), entry)
-
-
-def _charge(database: Database, values: dict[str, Any], *, keyed: bool) -> tuple[str, str]:
     try:
         [(outcome, entry)] = database.rows(_CONSUME, **values)
     except LockNotAvailable:
-        if not keyed:
+        if key is None:
             raise
         # Another request holds the account's lock: perhaps this one, sent twice.
         raise refusals.CHARGE_IN_PROGRESS() from None
-    return outcome, entry
+    if outcome == "insufficient":
+        raise refusals.CREDITS_INSUFFICIENT()
+    if outcome == "key_reused":
+        raise IDEMPOTENCY_KEY_REUSED()
+    return Charge(entry, is_replayed=outcome == "replayed")
 
 
 def grant(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
@@ -106,23 +94,19 @@ def balance(database: Database, user_id: int) -> str:
     return str(account)
 
 
-@dataclass(frozen=True)
-class EntryPage:
-    entries: list[str]
-    next_cursor: str | None
-
-
 def page(
     database: Database, user_id: int, *, offset: int, limit: int, before: int | None
-) -> EntryPage:
-    """Return entries as JSON texts, newest first. Old pages cost as much as new ones.
+) -> tuple[list[str], str | None]:
+    """Return entries as JSON texts, newest first, and the cursor of the next page.
+
+    Old pages cost as much as new ones.
 
     Entries are numbered without gaps, so an offset gives a number, which an index finds.
     """
     rows = database.rows(PAGE, user_id=user_id, offset=offset, limit=limit + 1, before=before)
     more = len(rows) > limit
     rows = rows[:limit]
-    return EntryPage([entry for _, entry in rows], str(rows[-1][0]) if more else None)
+    return [entry for _, entry in rows], str(rows[-1][0]) if more else None
 
 
 def check_amount(amount: Decimal) -> None:

@@ -10,7 +10,7 @@ from core.keyring import Keyring
 from core.lanes import Lane
 from core.refusals.money import PAYMENTS_UNAVAILABLE, TOPUP_CHANNEL, TOPUP_TOO_LATE
 from core.scopes import Scope
-from integrations.payments.port import Checkout, OpenedCheckout, PaymentChannel, Payments
+from integrations.payments.port import Checkout, OpenedCheckout, PaymentChannel
 from integrations.payments.registry import PaymentChannels
 from models import Job, OrderStatus, OrderVia, PaymentOrder
 from services.jobs import idempotency, kinds
@@ -110,29 +110,25 @@ def open_checkout(resources: Resources, channels: PaymentChannels, lease: Lease)
     except DomainError as error:
         # The order was accepted with this channel; an operator has turned it off since then.
         raise DomainError(Kind.UNAVAILABLE, error.code, error.message, retry_after=1) from None
-    _succeed(resources, lease, _open(resources, payments, order, lease))
-
-
-def _open(
-    resources: Resources, payments: Payments, order: PaymentOrder, lease: Lease
-) -> OpenedCheckout:
     if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
         raise TOPUP_TOO_LATE()
+    signature = resources.keyring.signer(_RETURN_PURPOSE).sign(str(order.id).encode())
+    return_path = f"{RETURN_PATH}?order={order.id}&signature={signature}"
+    checkout = Checkout(
+        order_id=order.id,
+        amount_minor=order.amount_minor,
+        currency=order.currency,
+        description=f"{order.credit_amount.normalize():f} credits",
+        return_url=f"{resources.settings.public_base}{return_path}",
+        expires_at=order.expires_at,
+    )
     try:
-        return payments.open(
-            Checkout(
-                order_id=order.id,
-                amount_minor=order.amount_minor,
-                currency=order.currency,
-                description=f"{order.credit_amount.normalize():f} credits",
-                return_url=_return_url(resources, order.id),
-                expires_at=order.expires_at,
-            )
-        )
+        opened = payments.open(checkout)
     except TransientError:
         if lease.retries < OPEN_CHECKOUT.max_retries:
             raise
         raise PAYMENTS_UNAVAILABLE() from None
+    _succeed(resources, lease, opened)
 
 
 def _succeed(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
@@ -145,12 +141,6 @@ def _succeed(resources: Resources, lease: Lease, opened: OpenedCheckout | None) 
             order.session_id = order.session_id or opened.session_id
             order.payment_url = opened.payment_url
         apply_facts(uow, order, OrderVia.JOB)
-
-
-def _return_url(resources: Resources, order_id: int) -> str:
-    signature = resources.keyring.signer(_RETURN_PURPOSE).sign(str(order_id).encode())
-    base = resources.settings.public_base
-    return f"{base}{RETURN_PATH}?order={order_id}&signature={signature}"
 
 
 def is_return_signature(keyring: Keyring, order: str, signature: str) -> bool:

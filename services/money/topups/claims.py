@@ -43,12 +43,9 @@ def token_of(keyring: Keyring, order: PaymentOrder) -> str | None:
 
 def find(uow: UnitOfWork, keyring: Keyring, token: str) -> PaymentOrder:
     """Return the order of a token; raises ``order.not_found``."""
-    order = None
-    if _TOKEN.match(token):
-        query = select(PaymentOrder).where(
-            PaymentOrder.claim_token_hmac.in_(_hmacs(keyring, token))
-        )
-        order = uow.session.scalar(query)
+    of_token = PaymentOrder.claim_token_hmac.in_(_hmacs(keyring, token))
+    query = select(PaymentOrder).where(of_token)
+    order = uow.session.scalar(query) if _TOKEN.match(token) else None
     if order is None:
         raise ORDER_NOT_FOUND()
     return order

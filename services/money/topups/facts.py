@@ -95,11 +95,8 @@ def next_status(order: PaymentOrder) -> OrderStatus | None:
 
 def is_credited(order: PaymentOrder) -> bool:
     """Whether the order's credits are in its owner's ledger."""
-    return (
-        order.user_id is not None
-        and order.status in CREDITED
-        and order.resolution != Resolution.REFUNDED
-    )
+    is_refunded = order.resolution == Resolution.REFUNDED
+    return order.user_id is not None and order.status in CREDITED and not is_refunded
 
 
 def due_back(order: PaymentOrder) -> Decimal:

@@ -10,7 +10,7 @@ from sqlalchemy import func, select, update
 from core import clock
 from core.errors import DomainError, Kind, TransientError
 from core.logging import get_logger
-from integrations.payments.port import Evidence, PaymentChannel, Payments
+from integrations.payments.port import Evidence, PaymentChannel
 from integrations.payments.registry import PaymentChannels
 from models import OrderStatus, OrderVia, PaymentOrder
 from services.money.topups.settlement import settle
@@ -40,20 +40,21 @@ def refresh(resources: Resources, channels: PaymentChannels, order_id: int) -> s
 def poll(resources: Resources, channels: PaymentChannels) -> int:
     """Check the due orders and return their number; several processes may poll at once."""
     until = time.monotonic() + _MAX_POLL_SECONDS
-    away: set[PaymentChannel] = set()
+    away: set[str] = set()
     done = 0
     for due in _take_due(resources):
         if time.monotonic() > until:
             # The other orders become due again by themselves.
             break
-        channel = PaymentChannel(due.channel)
-        if channel in away:
+        if due.channel in away:
             continue
         try:
-            _check(resources, channels, due)
+            evidence = _ask(channels, due)
+            with resources.unit_of_work() as uow:
+                settle(uow, due.id, evidence, OrderVia.POLL)
             done += 1
         except TransientError as error:
-            away.add(channel)
+            away.add(due.channel)
             log.warning("orders.provider_away", channel=due.channel, reason=str(error))
         except DomainError as error:
             log.warning("order.not_checked", order_id=due.id, code=error.code)
@@ -79,29 +80,22 @@ def _take_due(resources: Resources) -> Sequence[PaymentOrder]:
         return uow.session.scalars(statement).all()
 
 
-def _check(resources: Resources, channels: PaymentChannels, due: PaymentOrder) -> None:
+def _ask(channels: PaymentChannels, due: PaymentOrder) -> Evidence:
+    """Return the provider's evidence, after closing the page of an order whose time is over."""
     is_over = due.expires_at <= clock.now()
     if due.status == OrderStatus.CREATED or due.session_id is None:
         # The order's page was never opened, so no payer can pay on it.
-        evidence = Evidence(order_id=due.id, failed=is_over)
-    else:
-        payments = channels.channel(PaymentChannel(due.channel))
-        evidence = _ask(payments, due, due.session_id, is_over=is_over)
-    with resources.unit_of_work() as uow:
-        settle(uow, due.id, evidence, OrderVia.POLL)
-
-
-def _ask(payments: Payments, due: PaymentOrder, session_id: str, *, is_over: bool) -> Evidence:
-    """Return the provider's evidence, after closing the page of an order whose time is over."""
+        return Evidence(order_id=due.id, failed=is_over)
+    payments = channels.channel(PaymentChannel(due.channel))
     is_ending = is_over and due.status == OrderStatus.PENDING
     try:
         if is_ending:
-            payments.close(session_id)
+            payments.close(due.session_id)
         # Asking after closing the page shows a payment that was made a moment before.
-        evidence = payments.evidence(session_id)
+        evidence = payments.evidence(due.session_id)
     except DomainError as error:
         if not is_ending or error.kind is not Kind.PROVIDER_FAILED:
             raise
         log.warning("order.not_closed", order_id=due.id, code=error.code)
-        evidence = Evidence(order_id=due.id, session_id=session_id)
+        evidence = Evidence(order_id=due.id, session_id=due.session_id)
     return replace(evidence, expired=True) if is_ending and not evidence.paid else evidence

@@ -62,39 +62,26 @@ def price(
     Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
     ``topup.amount_mismatch``, ``topup.amount_too_small``, ``topup.amount_too_large``.
     """
-    rate = CreditRate(_currency(settings, currency), settings.credits_per_usd)
-    if not amount and not credit_amount:
-        raise refusals.TOPUP_AMOUNT_MISSING()
-    minor = None
-    if amount:
-        _check_amount(amount, _AMOUNT)
-        exact = amount.scaleb(rate.currency.digits)
-        if exact != int(exact):
-            code, digits = rate.currency.code, rate.currency.digits
-            raise refusals.TOPUP_AMOUNT_DECIMALS(currency=code, digits=digits)
-        minor = int(exact)
-    if credit_amount:
-        _check_amount(credit_amount, _CREDIT_AMOUNT)
-        minor = _agreed(rate, minor, credit_amount)
-    assert minor is not None
-    _check_bounds(rate.currency, minor, _CREDIT_AMOUNT if not amount else _AMOUNT)
+    known = {each.code: each for each in settings.currencies}
+    code = next(iter(known)) if currency is None else currency.upper()
+    if code not in known:
+        raise refusals.TOPUP_CURRENCY(known=", ".join(known))
+    rate = CreditRate(known[code], settings.credits_per_usd)
+    minor = _minor(rate, amount, credit_amount)
+    place = _AMOUNT if amount else _CREDIT_AMOUNT
+    least, digits = rate.currency.minimum, rate.currency.digits
+    if minor < int(least.scaleb(digits)):
+        raise refusals.TOPUP_AMOUNT_TOO_SMALL(place=place, least=least, currency=code)
+    if minor > MAX_AMOUNT_MINOR:
+        most = Decimal(MAX_AMOUNT_MINOR).scaleb(-digits)
+        raise refusals.TOPUP_AMOUNT_TOO_LARGE(place=place, most=most, currency=code)
     bought = credit_amount or rate.credits(minor)
     if not bought:
         raise refusals.TOPUP_BUYS_NOTHING()
     if bought > MAX_AMOUNT:
         raise refusals.TOPUP_BUYS_TOO_MUCH()
-    paid = Decimal(minor).scaleb(-rate.currency.digits)
+    paid = Decimal(minor).scaleb(-digits)
     return Price(rate.currency, paid, minor, bought, rate.credits_per_usd)
-
-
-def _currency(settings: Settings, code: str | None) -> Currency:
-    if code is None:
-        return settings.currencies[0]
-    for currency in settings.currencies:
-        if currency.code == code.upper():
-            return currency
-    known = ", ".join(currency.code for currency in settings.currencies)
-    raise refusals.TOPUP_CURRENCY(known=known)
 
 
 def _check_amount(amount: Decimal, place: str) -> None:
@@ -102,21 +89,23 @@ def _check_amount(amount: Decimal, place: str) -> None:
         raise refusals.TOPUP_AMOUNT(place=place, most=MAX_AMOUNT)
 
 
-def _agreed(rate: CreditRate, minor: int | None, credit_amount: Decimal) -> int:
-    """Return the price of the credits; a caller that sends both computed one from the other."""
-    price = rate.minor(credit_amount)
-    if minor is None or minor == price:
-        return price
-    if rate.credits(minor) == credit_amount:
-        return minor
-    raise refusals.TOPUP_AMOUNT_MISMATCH()
-
-
-def _check_bounds(currency: Currency, minor: int, place: str) -> None:
-    if minor < int(currency.minimum.scaleb(currency.digits)):
-        raise refusals.TOPUP_AMOUNT_TOO_SMALL(
-            place=place, least=currency.minimum, currency=currency.code
-        )
-    if minor > MAX_AMOUNT_MINOR:
-        most = Decimal(MAX_AMOUNT_MINOR).scaleb(-currency.digits)
-        raise refusals.TOPUP_AMOUNT_TOO_LARGE(place=place, most=most, currency=currency.code)
+def _minor(rate: CreditRate, amount: Decimal | None, credit_amount: Decimal | None) -> int:
+    """Return the price in the minor unit; a caller that sends both computed one from the other."""
+    if not amount and not credit_amount:
+        raise refusals.TOPUP_AMOUNT_MISSING()
+    paid = None
+    if amount:
+        _check_amount(amount, _AMOUNT)
+        currency, exact = rate.currency, amount.scaleb(rate.currency.digits)
+        if exact != int(exact):
+            raise refusals.TOPUP_AMOUNT_DECIMALS(currency=currency.code, digits=currency.digits)
+        paid = int(exact)
+    if credit_amount:
+        _check_amount(credit_amount, _CREDIT_AMOUNT)
+        price = rate.minor(credit_amount)
+        if paid is None:
+            return price
+        if paid != price and rate.credits(paid) != credit_amount:
+            raise refusals.TOPUP_AMOUNT_MISMATCH()
+    assert paid is not None
+    return paid

@@ -29,10 +29,23 @@ _ESCAPED_TRICK = re.compile(r"%(?:[01][0-9a-f]|7f|5c)", re.IGNORECASE)
 
 def check(url: str, allowed: Collection[str]) -> None:
     """Raises ``topup.redirect_not_allowed``."""
-    if not _is_allowed(url, allowed):
-        raise TOPUP_REDIRECT_NOT_ALLOWED(
-            most=MAX_REDIRECT_URL_CHARACTERS, order=ORDER, status=STATUS
-        )
+    most = MAX_REDIRECT_URL_CHARACTERS
+    refusal = TOPUP_REDIRECT_NOT_ALLOWED(most=most, order=ORDER, status=STATUS)
+    match = _ADDRESS.fullmatch(url) if len(url) <= most else None
+    if match is None or _ESCAPED_TRICK.search(url):
+        raise refusal
+    if not match["path"] and (match["query"] or match["fragment"]):
+        # Unless a path begins first, some programs read the text before a later @ as a user name.
+        raise refusal
+    # Some servers separate names at semicolons too.
+    query = (match["query"] or "")[1:].replace(";", "&")
+    names = {name.strip().lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
+    origin = origins.origin_of(match)
+    if origin is None or not names.isdisjoint({ORDER, STATUS}):
+        raise refusal
+    is_own_machine = LOOPBACK_WORD in allowed and origins.is_loopback(origin)
+    if origin not in allowed and not is_own_machine:
+        raise refusal
 
 
 def add_result(url: str, order_id: int, status: str) -> str:
@@ -41,19 +54,3 @@ def add_result(url: str, order_id: int, status: str) -> str:
     separator = "&" if "?" in address else "?"
     result = urlencode({ORDER: order_id, STATUS: status})
     return f"{address}{separator}{result}{hash_mark}{fragment}"
-
-
-def _is_allowed(url: str, allowed: Collection[str]) -> bool:
-    match = _ADDRESS.fullmatch(url) if len(url) <= MAX_REDIRECT_URL_CHARACTERS else None
-    if match is None or _ESCAPED_TRICK.search(url):
-        return False
-    if not match["path"] and (match["query"] or match["fragment"]):
-        # Unless a path begins first, some programs read the text before a later @ as a user name.
-        return False
-    # Some servers separate names at semicolons too.
-    query = (match["query"] or "")[1:].replace(";", "&")
-    names = {name.strip().lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
-    origin = origins.origin_of(match)
-    if origin is None or not names.isdisjoint({ORDER, STATUS}):
-        return False
-    return origin in allowed or (LOOPBACK_WORD in allowed and origins.is_loopback(origin))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -170,16 +171,12 @@ def test_child_is_replaced_after_its_share_of_images(monkeypatch: pytest.MonkeyP
 def test_image_sent_to_a_child_that_has_just_retired_is_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real, stand_ins = process_module._started, [["true"]]
+    real, stand_ins = subprocess.Popen, [["true"]]
 
-    def started(memory_bytes: int) -> "subprocess.Popen[bytes]":
-        if not stand_ins:
-            return real(memory_bytes)
-        return subprocess.Popen(
-            stand_ins.pop(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-        )
+    def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        return real(stand_ins.pop() if stand_ins else command, **options)
 
-    monkeypatch.setattr(process_module, "_started", started)
+    monkeypatch.setattr(subprocess, "Popen", started)
     with ConverterProcess() as converter:
         assert_works(converter)
 
