@@ -110,18 +110,8 @@ _record = Subscription.__table__.c
 _person = User.__table__.c
 # The columns that an owner sees, named one by one: a column that is added later is not shown.
 _COLUMNS = (
-    _record.id,
-    _record.list_id,
-    _record.user_id,
-    _record.status,
-    _record.type,
-    _record.paid_expiry,
-    _record.email_enabled,
-    _record.name,
-    _record.email,
-    _record.source,
-    _record.created_at,
-    _record.updated_at,
+    *_record["id", "list_id", "user_id", "status", "type", "paid_expiry", "email_enabled"],
+    *_record["name", "email", "source", "created_at", "updated_at"],
 )
 # The owner sees the account's name only of members who subscribed while logged in.
 _SHOWN_NAME = case((_record.source == Via.LOGIN.value, _person.name)).label("user_name")
