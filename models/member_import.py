@@ -1,5 +1,5 @@
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -65,14 +65,17 @@ class MemberImport(Model):
     finished_at: Mapped[datetime | None]
 
 
+_ImportId = Annotated[
+    int, mapped_column(ForeignKey("imports.id", ondelete="CASCADE"), primary_key=True)
+]
+
+
 class ImportChunk(Model):
     """The verdicts on one chunk, in the transaction that applied it: a chunk is applied once."""
 
     __tablename__ = "import_chunks"
 
-    import_id: Mapped[int] = mapped_column(
-        ForeignKey("imports.id", ondelete="CASCADE"), primary_key=True
-    )
+    import_id: Mapped[_ImportId]
     number: Mapped[int] = mapped_column(primary_key=True)
     # The rows that were not added, as CSV lines compressed by zlib.
     not_added: Mapped[bytes]
@@ -85,9 +88,7 @@ class ImportChange(Model):
     # Found by later imports of the same member, and by the erasure of a person.
     __table_args__ = (Index("ix_import_changes_subscription_id", "subscription_id"),)
 
-    import_id: Mapped[int] = mapped_column(
-        ForeignKey("imports.id", ondelete="CASCADE"), primary_key=True
-    )
+    import_id: Mapped[_ImportId]
     subscription_id: Mapped[int] = mapped_column(primary_key=True)
     # Whether the import made it active; otherwise it changed only name and tier.
     activated: Mapped[bool]

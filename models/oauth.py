@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
@@ -57,6 +58,11 @@ class OAuthGrant(Model):
     revoked_at: Mapped[datetime | None]
 
 
+_GrantId = Annotated[
+    int, mapped_column(ForeignKey("oauth_grants.id", ondelete="CASCADE"), index=True)
+]
+
+
 class OAuthCode(Model):
     """An authorization code: the client gets it through the browser and exchanges it once."""
 
@@ -68,9 +74,7 @@ class OAuthCode(Model):
     )
 
     id: Mapped[SerialId]
-    grant_id: Mapped[int] = mapped_column(
-        ForeignKey("oauth_grants.id", ondelete="CASCADE"), index=True
-    )
+    grant_id: Mapped[_GrantId]
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     redirect_uri: Mapped[str]
     scopes: Mapped[list[str]]
@@ -97,9 +101,7 @@ class OAuthToken(Model):
 
     id: Mapped[SerialId]
     kind: Mapped[str]
-    grant_id: Mapped[int] = mapped_column(
-        ForeignKey("oauth_grants.id", ondelete="CASCADE"), index=True
-    )
+    grant_id: Mapped[_GrantId]
     # The id of the code that all tokens of the family came from, through any number of refreshes.
     family: Mapped[int] = mapped_column(index=True)
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)

@@ -17,7 +17,6 @@ from services.jobs.outbox import FIRST_RESEND, send
 from services.jobs.transitions import requeue, transition
 from storage.broker import queue_name
 from storage.resources import Resources
-from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
@@ -48,13 +47,24 @@ def _lost() -> tuple[ColumnElement[bool], ...]:
 
 def _requeue(resources: Resources, job_id: int) -> bool:
     """One job a transaction, so that a job that can't be requeued holds up no other."""
-    mine = select(Job).where(Job.id == job_id, *_lost()).with_for_update(skip_locked=True)
+    mine = Job.id == job_id
+    held = select(Job).where(mine, *_lost()).with_for_update(skip_locked=True)
     try:
         with resources.unit_of_work() as uow:
-            job = uow.session.scalar(mine)
-            if job is not None:
-                _after_crash(uow, job)
-            return job is not None
+            job = uow.session.scalar(held)
+            if job is None:
+                return False
+            crashes = job.crashes + 1
+            log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=crashes)
+            if job.cancel_requested:
+                to, error = JobStatus.CANCELLED, JOB_CANCELLED()
+            elif crashes >= MAX_CRASHES:
+                to, error = JobStatus.FAILED, JOB_WORKER_LOST(crashes=crashes)
+            else:
+                requeue(uow, mine, crashes=crashes)
+                return True
+            transition(uow, mine, to=to, error=error, crashes=crashes)
+            return True
     except OperationalError:
         # The database failed, not the job: the other jobs would fail too.
         raise
@@ -63,22 +73,18 @@ def _requeue(resources: Resources, job_id: int) -> bool:
         return False
 
 
-def _after_crash(uow: UnitOfWork, job: Job) -> None:
-    crashes = job.crashes + 1
-    log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=crashes)
-    lost = Job.id == job.id
-    if job.cancel_requested:
-        error = JOB_CANCELLED()
-        transition(uow, lost, to=JobStatus.CANCELLED, error=error, crashes=crashes)
-    elif crashes >= MAX_CRASHES:
-        error = JOB_WORKER_LOST(crashes=crashes)
-        transition(uow, lost, to=JobStatus.FAILED, error=error, crashes=crashes)
-    else:
-        requeue(uow, lost, crashes=crashes)
-
-
 def resend_unclaimed(resources: Resources, lane: Lane) -> int:
-    room = _room(resources, lane)
+    queue = queue_name(lane)
+    try:
+        waiting = int(resources.redis.llen(queue))
+        if waiting > MAX_LANE_MESSAGES:
+            # Workers take from the right end, so this drops the messages that came last.
+            resources.redis.ltrim(queue, -MAX_LANE_MESSAGES, -1)
+            log.warning("sweep.lane_trimmed", lane=lane, waiting=waiting)
+    except redis.RedisError as error:
+        log.warning("sweep.broker_unreachable", reason=type(error).__name__)
+        return 0
+    room = RESEND_BELOW_MESSAGES - waiting
     if room <= 0:
         return 0
     due = (
@@ -99,17 +105,3 @@ def resend_unclaimed(resources: Resources, lane: Lane) -> int:
         )
         jobs = list(uow.session.scalars(statement))
     return sum(send(resources.broker, job) for job in jobs)
-
-
-def _room(resources: Resources, lane: Lane) -> int:
-    queue = queue_name(lane)
-    try:
-        waiting = int(resources.redis.llen(queue))
-        if waiting > MAX_LANE_MESSAGES:
-            # Workers take from the right end, so this drops the messages that came last.
-            resources.redis.ltrim(queue, -MAX_LANE_MESSAGES, -1)
-            log.warning("sweep.lane_trimmed", lane=lane, waiting=waiting)
-    except redis.RedisError as error:
-        log.warning("sweep.broker_unreachable", reason=type(error).__name__)
-        return 0
-    return RESEND_BELOW_MESSAGES - waiting

@@ -16,6 +16,7 @@ from services.jobs.outbox import FIRST_RESEND, send
 from storage.redis.notifications import job_topic
 from storage.unit_of_work import UnitOfWork
 
+_STORED = ("kind", "code", "message")
 LEASE = timedelta(seconds=5)
 
 
@@ -29,19 +30,20 @@ def transition(
 ) -> Job | None:
     """Change the job that fits the fence, in one statement; ``None`` when no job fits.
 
-    Waiting requests are notified after the commit. When a job fails or is cancelled, its subject
-    ends and its idempotency key is freed in the same transaction.
-
-    Args:
-        to: the new status; without it the status and the columns that depend on it stay.
-        error: why the job failed or was cancelled.
-        ends_subject: whether the kind's ``on_abandoned`` is called.
-        changes: other columns.
+    Waiting requests are notified after the commit. When a job fails or is cancelled, for the reason
+    ``error``, its subject ends (unless ``ends_subject`` is false) and its idempotency key is freed
+    in the same transaction. Without ``to`` the status and the columns that depend on it stay;
+    ``changes`` are other columns.
     """
+    if to is not None:
+        changes["status"] = to
+        changes["lease_expires_at"] = lease_end() if to == JobStatus.RUNNING else None
+        changes["finished_at"] = func.now() if to in FINISHED else None
+        changes["error"] = error and {name: getattr(error, name) for name in _STORED}
     statement = (
         update(Job)
         .where(*fence)
-        .values(**_columns(to, error), **changes, version=Job.version + 1)
+        .values(**changes, version=Job.version + 1)
         .returning(Job)
         .execution_options(populate_existing=True)
     )
@@ -69,16 +71,3 @@ def requeue(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) -> Job
 def lease_end() -> ColumnElement[datetime]:
     # Not now(), which is the transaction's start and may be seconds ago.
     return func.clock_timestamp() + LEASE
-
-
-def _columns(to: JobStatus | None, error: DomainError | None) -> dict[str, Any]:
-    if to is None:
-        return {}
-    return {
-        "status": to,
-        "lease_expires_at": lease_end() if to == JobStatus.RUNNING else None,
-        "finished_at": func.now() if to in FINISHED else None,
-        "error": None
-        if error is None
-        else {"kind": error.kind, "code": error.code, "message": error.message},
-    }

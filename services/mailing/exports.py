@@ -9,12 +9,11 @@ import csv
 import gzip
 import io
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, exists, func, select, text
+from sqlalchemy import Connection, Row, Select, exists, func, select, text
 
 from core import clock, ids
 from core.lanes import Lane
@@ -34,6 +33,7 @@ from storage.unit_of_work import UnitOfWork
 
 EXPORTS = "exports/"
 AnyRow = Row[*tuple[Any, ...]]
+AnySelect = Select[*tuple[Any, ...]]
 # Rows that are fetched, written and compressed together.
 _ROWS_AT_ONCE = 5_000
 COMPRESSION = 6
@@ -95,12 +95,8 @@ def enqueue_export(
     """Start an export for a user whose rights were checked."""
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise LIST_EMAIL_CHANNEL_DISABLED()
-    export = MemberExport(
-        list_id=mailing_list.id,
-        user_id=user_id,
-        kind=kind,
-        object_prefix=EXPORTS + ids.random_hash_id(20),
-    )
+    prefix = EXPORTS + ids.random_hash_id(20)
+    export = MemberExport(list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix)
     uow.session.add(export)
     uow.session.flush()
     return outbox.enqueue(
@@ -129,8 +125,7 @@ def run(resources: Resources, lease: Lease) -> None:
     if export.kind == ExportKind.MEMBERS:
         sheet = _Sheet(_MEMBERS_HEADER, _members(mailing_list.id), _members_line)
     else:
-        line = _roster_line(resources, lease, mailing_list)
-        sheet = _Sheet(_ROSTER_HEADER, _roster(mailing_list.id), line)
+        sheet = _roster(resources, lease, mailing_list)
     rows = 0
     # The gzip header has no name and no time, so the same list gives the same file.
     with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
@@ -146,10 +141,9 @@ def run(resources: Resources, lease: Lease) -> None:
         leases.succeed(uow, lease, {"export_id": export.id, "rows": rows})
 
 
-@dataclass(frozen=True)
-class _Sheet:
+class _Sheet(NamedTuple):
     header: tuple[str, ...]
-    query: Any
+    query: AnySelect
     line: Callable[[AnyRow], Iterable[str | int]]
 
 
@@ -180,7 +174,7 @@ _MEMBERS_HEADER = (
 )
 
 
-def _members(list_id: int) -> Any:
+def _members(list_id: int) -> AnySelect:
     s = Subscription
     return (
         select(s.email, s.name, s.status, s.type, s.paid_expiry, s.email_enabled, s.source)
@@ -192,45 +186,26 @@ def _members(list_id: int) -> Any:
 
 def _members_line(row: AnyRow) -> tuple[str | int, ...]:
     email, name, status, tier, paid_expiry, email_enabled, source, user_id, created_at = row
-    return (
-        escape_formula(email or ""),
-        escape_formula(name or ""),
-        status,
-        tier,
-        "" if paid_expiry is None else clock.iso(paid_expiry),
-        "true" if email_enabled else "false",
-        source,
-        user_id,
-        clock.iso(created_at),
+    shown = (escape_formula(email or ""), escape_formula(name or ""))
+    expiry = "" if paid_expiry is None else clock.iso(paid_expiry)
+    has_mail = "true" if email_enabled else "false"
+    return *shown, status, tier, expiry, has_mail, source, user_id, clock.iso(created_at)
+
+
+def _roster(resources: Resources, lease: Lease, mailing_list: MailingList) -> _Sheet:
+    header = (
+        *("email", "name", "user_id", "trace_id", "one_click_url"),
+        *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
     )
-
-
-_ROSTER_HEADER = (
-    *("email", "name", "user_id", "trace_id", "one_click_url"),
-    *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
-)
-
-
-def _roster(list_id: int) -> Any:
     s = Subscription
     # No active member with mail has an opt-out, but the sender must not have to rely on that.
-    opted_out = exists().where(OptOut.list_id == list_id, OptOut.user_id == s.user_id)
-    return (
+    opted_out = exists().where(OptOut.list_id == mailing_list.id, OptOut.user_id == s.user_id)
+    is_sent = (s.status == SubscriptionStatus.ACTIVE, s.email_enabled, s.email.is_not(None))
+    query = (
         select(s.email, s.name, s.user_id)
-        .where(
-            s.list_id == list_id,
-            s.status == SubscriptionStatus.ACTIVE,
-            s.email_enabled,
-            s.email.is_not(None),
-            ~opted_out,
-        )
+        .where(s.list_id == mailing_list.id, *is_sent, ~opted_out)
         .order_by(s.id)
     )
-
-
-def _roster_line(
-    resources: Resources, lease: Lease, mailing_list: MailingList
-) -> Callable[[AnyRow], Iterable[str | int]]:
     make = trace_ids.trace_id_factory(resources.keyring, mailing_list.id, lease.job_id)
     # A trace id needs no escaping in a URL, so it is appended to the part that all rows share.
     one_click = mail_urls.one_click_url(resources.settings, mailing_list.id, "")
@@ -240,15 +215,7 @@ def _roster_line(
     def line(row: AnyRow) -> tuple[str | int, ...]:
         email, name, user_id = row
         trace_id = make(user_id)
-        return (
-            email,
-            escape_formula(name) if name else "",
-            user_id,
-            trace_id,
-            one_click + trace_id,
-            list_id,
-            f"<{unsubscribe}{trace_id}>",
-            post,
-        )
+        urls = (one_click + trace_id, list_id, f"<{unsubscribe}{trace_id}>", post)
+        return email, escape_formula(name or ""), user_id, trace_id, *urls
 
-    return line
+    return _Sheet(header, query, line)

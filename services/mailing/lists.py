@@ -126,24 +126,21 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
     if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
         raise refusals.LIST_SLUG()
     for name in _IMAGES:
-        _check_url(name, getattr(mailing_list, name))
+        url = getattr(mailing_list, name)
+        if url is None:
+            continue
+        try:
+            parts = urlsplit(url)
+            is_absolute = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        except ValueError:
+            is_absolute = False
+        is_one_word = url.isprintable() and " " not in url
+        if not is_absolute or not is_one_word or len(url) > MAX_IMAGE_URL_CHARACTERS:
+            raise refusals.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
     # A provider that is no longer set up must not stop the owner from changing the title.
     is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE)
     if is_checked and mailing_list.challenge_provider not in providers:
         raise refusals.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")
-
-
-def _check_url(name: str, url: str | None) -> None:
-    if url is None:
-        return
-    try:
-        parts = urlsplit(url)
-        is_absolute = parts.scheme in {"http", "https"} and bool(parts.hostname)
-    except ValueError:
-        is_absolute = False
-    is_one_word = url.isprintable() and " " not in url
-    if not is_absolute or not is_one_word or len(url) > MAX_IMAGE_URL_CHARACTERS:
-        raise refusals.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
 
 
 def _flush(uow: UnitOfWork, slug: str) -> None:

@@ -12,10 +12,8 @@ needs an exact address can recognise the damage.
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
-
-Decode = Callable[[bytes, str, bool], tuple[str, int]]
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -57,33 +55,21 @@ class DecodedText:
         self._chunks = chain([head[mark:]], self._chunks)
 
     def __iter__(self) -> Iterator[str]:
-        rest = b""
-        for chunk in self._chunks:
-            text, rest = self._decoded(rest + chunk, final=False)
-            if text:
+        decoder = codecs.getincrementaldecoder(self.encoding)()
+        for chunk in chain(self._chunks, [None]):
+            data, is_end = chunk or b"", chunk is None
+            try:
+                text = decoder.decode(data, is_end)
+            except UnicodeDecodeError:
+                # The bytes that the decoder kept from the chunk before are still there.
+                self.damaged = True
+                decoder.errors = _LENIENT.get(self.encoding, "replace")
+                text = decoder.decode(data, is_end)
+                decoder.errors = "strict"
+            if text := text.replace("\0", ""):
                 yield text
-        text, _ = self._decoded(rest, final=True)
-        if text:
-            yield text
-
-    def _decoded(self, data: bytes, *, final: bool) -> tuple[str, bytes]:
-        decode = _DECODERS[self.encoding]
-        try:
-            text, used = decode(data, "strict", final)
-        except UnicodeDecodeError:
-            self.damaged = True
-            text, used = decode(data, _LENIENT.get(self.encoding, "replace"), final)
-        return text.replace("\0", ""), data[used:]
 
 
-_DECODERS: dict[str, Decode] = {
-    "utf-8": codecs.utf_8_decode,
-    "utf-16-le": codecs.utf_16_le_decode,
-    "utf-16-be": codecs.utf_16_be_decode,
-    "utf-32-le": codecs.utf_32_le_decode,
-    "utf-32-be": codecs.utf_32_be_decode,
-    _WINDOWS: lambda data, errors, _final: (data.decode(_WINDOWS, errors), len(data)),
-}
 _LENIENT = {"utf-8": "surrogateescape", _WINDOWS: "surrogateescape"}
 
 

@@ -154,34 +154,29 @@ def _apply(resources: Resources, lease: Lease, task: MemberImport, turn: Turn) -
     with closing(Prefetch(prepare_next)) as chunks:
         for number in range(task.applied, task.chunks):
             lease.check_cancelled()
-            task = _apply_chunk(resources, lease, task, number, chunks.take())
+            chunk = chunks.take()
+            with resources.unit_of_work() as uow:
+                task = uow.session.get_one(MemberImport, task.id)
+                try:
+                    lists.get(uow, task.list_id)
+                except DomainError as error:
+                    # A list that was archived meanwhile takes no members. Invalid, not missing: the
+                    # list existed when the waiting caller named it.
+                    raise DomainError(Kind.INVALID, error.code, error.message) from None
+                applied = apply.apply(uow, resources.keyring, task, chunk)
+                # The job first, then the import: the order in which a transaction that ends both
+                # locks them. If another worker has the job now, this rolls the chunk back.
+                done = sum(getattr(task, verdict) for verdict in _VERDICTS) + len(chunk.rows)
+                leases.progress(uow, lease, done=done, total=task.received)
+                # A chunk has one such row: a second application fails here, in any worker.
+                row = ImportChunk(import_id=task.id, number=number, not_added=applied.not_added)
+                uow.session.add(row)
+                for verdict, rows in applied.counts.items():
+                    setattr(task, verdict, getattr(task, verdict) + rows)
+                task.updated += applied.updated
+                task.applied = number + 1
             if turn.is_over():
                 break
-    return task
-
-
-def _apply_chunk(
-    resources: Resources, lease: Lease, task: MemberImport, number: int, chunk: PreparedChunk
-) -> MemberImport:
-    with resources.unit_of_work() as uow:
-        task = uow.session.get_one(MemberImport, task.id)
-        try:
-            lists.get(uow, task.list_id)
-        except DomainError as error:
-            # A list that was archived meanwhile takes no members. Invalid, not missing: the list
-            # existed when the waiting caller named it.
-            raise DomainError(Kind.INVALID, error.code, error.message) from None
-        applied = apply.apply(uow, resources.keyring, task, chunk)
-        # The job first, then the import: the order in which a transaction that ends both locks
-        # them. If another worker has the job now, this rolls the chunk back.
-        done = sum(getattr(task, verdict) for verdict in _VERDICTS) + len(chunk.rows)
-        leases.progress(uow, lease, done=done, total=task.received)
-        # A chunk has one such row, so that a second application of it fails here, in any worker.
-        uow.session.add(ImportChunk(import_id=task.id, number=number, not_added=applied.not_added))
-        for verdict, rows in applied.counts.items():
-            setattr(task, verdict, getattr(task, verdict) + rows)
-        task.updated += applied.updated
-        task.applied = number + 1
     return task
 
 

@@ -71,15 +71,7 @@ def add(uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor) 
     """Store a new record of a person on a list, and note it."""
     uow.session.add(subscription)
     uow.session.flush()
-    note(
-        uow,
-        subscription.list_id,
-        subscription.user_id,
-        action,
-        actor,
-        status=(None, subscription.status),
-        email_enabled=(None, subscription.email_enabled),
-    )
+    _note(uow, subscription, action, actor)
     return subscription
 
 
@@ -94,13 +86,13 @@ def change(
     differing = {name: new for name, new in values.items() if getattr(subscription, name) != new}
     if not differing:
         return False
-    before = (subscription.status, subscription.email_enabled)
+    status, email_enabled = subscription.status, subscription.email_enabled
     statement = (
         update(Subscription)
         .where(
             Subscription.id == subscription.id,
-            Subscription.status == before[0],
-            Subscription.email_enabled == before[1],
+            Subscription.status == status,
+            Subscription.email_enabled == email_enabled,
         )
         .values(**differing, updated_at=func.clock_timestamp())
         .returning(Subscription)
@@ -109,15 +101,7 @@ def change(
     changed = uow.session.scalar(statement)
     if changed is None:
         raise SUBSCRIPTION_CHANGED()
-    note(
-        uow,
-        subscription.list_id,
-        subscription.user_id,
-        action,
-        actor,
-        status=(before[0], changed.status),
-        email_enabled=(before[1], changed.email_enabled),
-    )
+    _note(uow, changed, action, actor, status=status, email_enabled=email_enabled)
     return True
 
 
@@ -129,29 +113,28 @@ def switch_mail(
     return change(uow, subscription, action, actor, email_enabled=enabled)
 
 
-def note(
+def _note(
     uow: UnitOfWork,
-    list_id: int,
-    user_id: int,
+    subscription: Subscription,
     action: str,
     actor: Actor,
     *,
-    status: tuple[str | None, str | None] = (None, None),
-    email_enabled: tuple[bool | None, bool | None] = (None, None),
+    status: str | None = None,
+    email_enabled: bool | None = None,
 ) -> None:
-    """Keep an event: the values before and after, the actor, the time and the origin."""
+    """Keep an event: the values before, given here, and after; the actor, time and origin."""
     uow.session.add(
         SubscriptionEvent(
-            list_id=list_id,
-            user_id=user_id,
+            list_id=subscription.list_id,
+            user_id=subscription.user_id,
             action=action,
             actor=actor.kind,
             actor_id=actor.user_id,
             via=actor.via,
-            status_before=status[0],
-            status_after=status[1],
-            email_enabled_before=email_enabled[0],
-            email_enabled_after=email_enabled[1],
+            status_before=status,
+            status_after=subscription.status,
+            email_enabled_before=email_enabled,
+            email_enabled_after=subscription.email_enabled,
             ip=actor.ip,
             request_id=actor.request_id,
         )

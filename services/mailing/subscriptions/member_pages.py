@@ -66,15 +66,14 @@ def page(
         if not cursor.isascii() or not cursor.isdigit() or len(cursor) > len(str(2**53)):
             raise CURSOR_INVALID()
         start = {"before": int(cursor)}
-    found = uow.session.execute(
-        _records(kind, by_cursor=cursor is not None), values | start | {"limit": limit + 1}
-    )
+    records, total = _statements(kind, by_cursor=cursor is not None)
+    found = uow.session.execute(records, values | start | {"limit": limit + 1})
     names = tuple(found.keys())
     rows = [dict(zip(names, row, strict=True)) for row in found]
     more = len(rows) > limit
     rows = rows[:limit]
     return MemberPage(
-        total=uow.session.execute(_total(kind), values).scalar_one(),
+        total=uow.session.execute(total, values).scalar_one(),
         rows=rows,
         next_cursor=str(rows[-1]["id"]) if more else None,
     )
@@ -111,25 +110,16 @@ _record = Subscription.__table__.c
 _person = User.__table__.c
 # The columns that an owner sees, named one by one: a column that is added later is not shown.
 _COLUMNS = (
-    _record.id,
-    _record.list_id,
-    _record.user_id,
-    _record.status,
-    _record.type,
-    _record.paid_expiry,
-    _record.email_enabled,
-    _record.name,
-    _record.email,
-    _record.source,
-    _record.created_at,
-    _record.updated_at,
+    *_record["id", "list_id", "user_id", "status", "type", "paid_expiry", "email_enabled"],
+    *_record["name", "email", "source", "created_at", "updated_at"],
 )
 # The owner sees the account's name only of members who subscribed while logged in.
 _SHOWN_NAME = case((_record.source == Via.LOGIN.value, _person.name)).label("user_name")
 
 
 @cache
-def _records(kind: MemberFilters, *, by_cursor: bool) -> Select[Any]:
+def _statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Select[Any], Select[int]]:
+    """The statements for a page's records and for the number of all."""
     # The ids come first, from an index alone, then the rows: an offset skips many of them.
     wanted = select(_record.id).where(*_where(kind)).order_by(_record.id.desc())
     if by_cursor:
@@ -137,17 +127,13 @@ def _records(kind: MemberFilters, *, by_cursor: bool) -> Select[Any]:
     else:
         wanted = wanted.offset(bindparam("offset"))
     ids = wanted.limit(bindparam("limit")).subquery()
-    return (
+    records = (
         select(*_COLUMNS, _SHOWN_NAME)
         .join_from(Subscription.__table__, ids, ids.c.id == _record.id)
         .join(User.__table__, _person.id == _record.user_id)
         .order_by(_record.id.desc())
     )
-
-
-@cache
-def _total(kind: MemberFilters) -> Select[int]:
-    return select(_count(kind))
+    return records, select(_count(kind))
 
 
 def _count(kind: MemberFilters) -> ColumnElement[int]:

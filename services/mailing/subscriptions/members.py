@@ -25,8 +25,7 @@ def get(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscriptio
 def remove(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Actor) -> int:
     """Take the member off the list: 1, or 0 when they were off already. Opt-outs stay."""
     member = _hold(uow, mailing_list, user_id)
-    removed = SubscriptionStatus.REMOVED
-    return int(changes.change(uow, member, "removed", actor, status=removed))
+    return int(changes.change(uow, member, "removed", actor, status=SubscriptionStatus.REMOVED))
 
 
 def set_email(
@@ -93,23 +92,13 @@ def history(
     stored = offset + len(events)
     if not events:
         stored = uow.session.scalar(select(func.count()).where(*own)) or 0
-    return [*events, _import_event(uow, member)] if offset <= stored else events
-
-
-def _import_event(uow: UnitOfWork, member: Subscription) -> SubscriptionEvent:
-    """The event of the import that made the member's record, made from the record itself."""
+    if offset > stored:
+        return events
     # The owner of the list makes every import into it, so a later import names the same person.
     task = uow.session.get_one(MemberImport, member.import_id)
-    first_change = (
-        select(SubscriptionEvent.email_enabled_before)
-        .where(
-            SubscriptionEvent.list_id == member.list_id, SubscriptionEvent.user_id == member.user_id
-        )
-        .order_by(SubscriptionEvent.id)
-        .limit(1)
-    )
-    had_mail = uow.session.scalar(first_change)
-    return SubscriptionEvent(
+    first_change = select(SubscriptionEvent.email_enabled_before).where(*own)
+    had_mail = uow.session.scalar(first_change.order_by(SubscriptionEvent.id).limit(1))
+    imported = SubscriptionEvent(
         list_id=member.list_id,
         user_id=member.user_id,
         action="imported",
@@ -121,3 +110,4 @@ def _import_event(uow: UnitOfWork, member: Subscription) -> SubscriptionEvent:
         # A record is made at the moment of its import.
         created_at=member.created_at,
     )
+    return [*events, imported]

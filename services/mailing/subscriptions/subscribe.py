@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import func
 
@@ -37,7 +38,12 @@ def request(
     The subscription stays pending until the person confirms a mailed token, if the list wants
     confirmation, and always for a person who opted out of it. Raises ``email.invalid``.
     """
-    locked = _lock_subscription_of_address(uow, mailing_list, email_addresses.normalise(email))
+    email = email_addresses.normalise(email)
+    locks.lock_list_shared(uow, mailing_list.id)
+    locked = None
+    while locked is None:
+        # A person who was erased meanwhile no longer has the address: look it up again.
+        locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
     if locked.is_active:
         return
     opted_out = opt_outs.kinds_of(uow, keyring, mailing_list.id, locked.person)
@@ -45,16 +51,14 @@ def request(
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
     if locked.record is None:
         wants_mail = OptOutKind.EMAIL not in opted_out
-        record = _add(uow, locked, status, "requested", actor, email_enabled=wants_mail)
     else:
-        record = locked.record
         # A request to subscribe is a request for the mail; a confirmation switches it on later.
-        email_enabled = record.email_enabled if must_confirm else True
-        changes.change(uow, record, "requested", actor, status=status, email_enabled=email_enabled)
+        wants_mail = locked.record.email_enabled or not must_confirm
+    record = _write(uow, locked, "requested", actor, status=status, email_enabled=wants_mail)
     asked = record.confirmation_asked_at
     if must_confirm and (asked is None or clock.now() - asked >= MIN_CONFIRMATION_INTERVAL):
         record.confirmation_asked_at = func.now()
-        mail(uow, MAIL_CONFIRMATION, record, actor)
+        _mail(uow, MAIL_CONFIRMATION, record, actor)
 
 
 def join(
@@ -107,7 +111,7 @@ def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Sub
         return record
     mailed_tokens.use(uow, opened)
     confirmed = _activate(uow, keyring, locked, "confirmed", actor)
-    mail(uow, MAIL_WELCOME, confirmed, actor)
+    _mail(uow, MAIL_WELCOME, confirmed, actor)
     return confirmed
 
 
@@ -125,53 +129,46 @@ def _confirmable(record: Subscription | None) -> Subscription:
     return record
 
 
-def _lock_subscription_of_address(
-    uow: UnitOfWork, mailing_list: MailingList, email: str
-) -> LockedSubscription:
-    locks.lock_list_shared(uow, mailing_list.id)
-    while True:
-        locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
-        # A person who was erased meanwhile no longer has the address: look it up again.
-        if locked is not None:
-            return locked
-
-
 def _activate(
     uow: UnitOfWork, keyring: Keyring, locked: LockedSubscription, action: str, actor: Actor
 ) -> Subscription:
     """Make the subscription active by the person's own act, which asks for the mail as well."""
     kinds = (OptOutKind.LIST, OptOutKind.EMAIL)
     opt_outs.lift(uow, keyring, locked.mailing_list.id, locked.person, *kinds)
-    if locked.record is None:
-        return _add(uow, locked, SubscriptionStatus.ACTIVE, action, actor, email_enabled=True)
-    active = {"status": SubscriptionStatus.ACTIVE, "email_enabled": True}
-    changes.change(uow, locked.record, action, actor, **active)
-    return locked.record
+    active = SubscriptionStatus.ACTIVE
+    return _write(uow, locked, action, actor, status=active, email_enabled=True)
 
 
-def _add(
-    uow: UnitOfWork,
-    locked: LockedSubscription,
-    status: SubscriptionStatus,
-    action: str,
-    actor: Actor,
-    *,
-    email_enabled: bool,
+def _write(
+    uow: UnitOfWork, locked: LockedSubscription, action: str, actor: Actor, **values: Any
 ) -> Subscription:
-    # A stranger's request must not show the list's owner the name on the person's account.
-    name = locked.person.name if actor.via is Via.LOGIN else None
+    if locked.record is not None:
+        changes.change(uow, locked.record, action, actor, **values)
+        return locked.record
     record = Subscription(
         list_id=locked.mailing_list.id,
         user_id=locked.person.id,
-        status=status,
         email=locked.person.email,
-        name=name,
-        email_enabled=email_enabled,
+        # A stranger's request must not show the list's owner the name on the person's account.
+        name=locked.person.name if actor.via is Via.LOGIN else None,
         source=actor.via,
+        **values,
     )
     return changes.add(uow, record, action, actor)
 
 
-def mail(uow: UnitOfWork, kind: JobKind, subscription: Subscription, actor: Actor) -> None:
+def move_confirmation(
+    uow: UnitOfWork, leaving: Subscription, there: Subscription, actor: Actor
+) -> None:
+    """Let the mailed token confirm the subscription to another list instead."""
+    moved = mailed_tokens.move_to_list(
+        uow, user_id=leaving.user_id, list_id=leaving.list_id, to_list_id=there.list_id
+    )
+    # No token exists before the mail is sent; its job then finds no pending record on the old list.
+    if not moved and there.status == SubscriptionStatus.PENDING:
+        _mail(uow, MAIL_CONFIRMATION, there, actor)
+
+
+def _mail(uow: UnitOfWork, kind: JobKind, subscription: Subscription, actor: Actor) -> None:
     """Have a mail of this kind sent to the subscriber, by a job that no user may see."""
     outbox.enqueue(uow, kind, user_id=None, subject_id=subscription.id, request_id=actor.request_id)

@@ -1,27 +1,16 @@
 """The transfer of a member between two lists of one owner."""
 
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from typing import Any
 
 from core.keyring import Keyring
 from core.refusals.mailing import MEMBER_NOT_FOUND, TRANSFER_SAME_LIST
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, Tier
 from services.mailing.subscriptions import changes, locks, members, opt_outs, subscribe
 from services.mailing.subscriptions.changes import Actor
-from services.people import accounts, mailed_tokens
+from services.people import accounts
 from storage.unit_of_work import UnitOfWork
 
-_TIERS = (Tier.FREE, Tier.SILVER, Tier.GOLD)
-
-
-@dataclass(frozen=True)
-class MergedSubscription:
-    """The values that the target list's record gets."""
-
-    status: str
-    type: str
-    paid_expiry: datetime | None
-    email_enabled: bool
+_COPIED = ("user_id", "name", "email", "confirmation_asked_at")
 
 
 def transfer(
@@ -46,54 +35,32 @@ def transfer(
     leaving = members.get(uow, source, user_id)
     if leaving.status == SubscriptionStatus.REMOVED:
         return 0
-    opted_out = _carry_opt_outs(uow, keyring, source, target, user_id)
+    person = accounts.get(uow, user_id)
+    for kind in sorted(opt_outs.kinds_of(uow, keyring, source.id, person)):
+        opt_outs.record(uow, keyring, target.id, person, kind=kind, source="transfer")
     there = changes.find(uow, target.id, user_id)
-    merged = merge(leaving, there, opted_out)
+    merged = merge(leaving, there, opt_outs.kinds_of(uow, keyring, target.id, person))
     if there is None:
-        there = changes.add(uow, _arriving(leaving, target, merged), "transferred_in", actor)
+        copied = {name: getattr(leaving, name) for name in _COPIED}
+        there = Subscription(list_id=target.id, source="transfer", **copied, **merged)
+        changes.add(uow, there, "transferred_in", actor)
     else:
-        changes.change(uow, there, "transferred_in", actor, **asdict(merged))
+        changes.change(uow, there, "transferred_in", actor, **merged)
     if leaving.status == SubscriptionStatus.PENDING:
-        _move_confirmation(uow, leaving, there, actor)
+        subscribe.move_confirmation(uow, leaving, there, actor)
     changes.change(uow, leaving, "transferred_away", actor, status=SubscriptionStatus.REMOVED)
     return 1
 
 
-def _arriving(
-    leaving: Subscription, target: MailingList, merged: MergedSubscription
-) -> Subscription:
-    return Subscription(
-        list_id=target.id,
-        user_id=leaving.user_id,
-        name=leaving.name,
-        email=leaving.email,
-        source="transfer",
-        confirmation_asked_at=leaving.confirmation_asked_at,
-        **asdict(merged),
-    )
-
-
-def _carry_opt_outs(
-    uow: UnitOfWork, keyring: Keyring, source: MailingList, target: MailingList, user_id: int
-) -> set[OptOutKind]:
-    """Copy the person's opt-outs from source to target; returns all that hold on the target now."""
-    person = accounts.get(uow, user_id)
-    carried = opt_outs.kinds_of(uow, keyring, source.id, person)
-    for kind in sorted(carried):
-        opt_outs.record(uow, keyring, target.id, person, kind=kind, source="transfer")
-    return carried | opt_outs.kinds_of(uow, keyring, target.id, person)
-
-
 def merge(
     leaving: Subscription, there: Subscription | None, opted_out: set[OptOutKind]
-) -> MergedSubscription:
+) -> dict[str, Any]:
     """The values of both records in one: the better status and tier, and mail only if both have it.
 
     An opt-out from the list rules out active; a pending person may still confirm despite it.
     """
     # A record that was removed from the target tells the past, so it takes no part.
-    present = there if there and there.status != SubscriptionStatus.REMOVED else None
-    both = [leaving, *([present] if present else [])]
+    both = [leaving, *([there] if there and there.status != SubscriptionStatus.REMOVED else [])]
     statuses = {each.status for each in both}
     if SubscriptionStatus.ACTIVE in statuses and OptOutKind.LIST not in opted_out:
         status = SubscriptionStatus.ACTIVE
@@ -101,31 +68,13 @@ def merge(
         status = SubscriptionStatus.PENDING
     else:
         status = SubscriptionStatus.UNSUBSCRIBED
-    return MergedSubscription(
-        status=status,
-        type=max((Tier(each.type) for each in both), key=_TIERS.index),
-        paid_expiry=_later_expiry(both),
-        email_enabled=OptOutKind.EMAIL not in opted_out
-        and all(each.email_enabled for each in both),
-    )
-
-
-def _later_expiry(records: list[Subscription]) -> datetime | None:
-    """The later expiry; a paid tier without an expiry never ends."""
-    paid = [each.paid_expiry for each in records if each.type != Tier.FREE]
-    if None in paid:
-        return None
-    known = [each.paid_expiry for each in records if each.paid_expiry is not None]
-    return max(known, default=None)
-
-
-def _move_confirmation(
-    uow: UnitOfWork, leaving: Subscription, there: Subscription, actor: Actor
-) -> None:
-    """Let the mailed token confirm the subscription to the target instead."""
-    moved = mailed_tokens.move_to_list(
-        uow, user_id=leaving.user_id, list_id=leaving.list_id, to_list_id=there.list_id
-    )
-    # No token exists before the mail is sent; its job then finds no pending record on the source.
-    if not moved and there.status == SubscriptionStatus.PENDING:
-        subscribe.mail(uow, subscribe.MAIL_CONFIRMATION, there, actor)
+    # The later expiry. A paid tier without an expiry never ends.
+    never_ends = any(each.type != Tier.FREE and each.paid_expiry is None for each in both)
+    known = [each.paid_expiry for each in both if each.paid_expiry is not None]
+    has_mail = all(each.email_enabled for each in both)
+    return {
+        "status": status,
+        "type": max((Tier(each.type) for each in both), key=[*Tier].index),
+        "paid_expiry": None if never_ends else max(known, default=None),
+        "email_enabled": has_mail and OptOutKind.EMAIL not in opted_out,
+    }

@@ -7,9 +7,8 @@ id of a person who was erased since changes nothing, and is not an error.
 
 from core.keyring import Keyring
 from models import MailingList, OptOutKind, SubscriptionStatus, User
-from services.mailing.subscriptions import changes, opt_outs
+from services.mailing.subscriptions import changes, locks, opt_outs
 from services.mailing.subscriptions.changes import Actor
-from services.mailing.subscriptions.locks import lock_subscription
 from storage.unit_of_work import UnitOfWork
 
 _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
@@ -19,25 +18,22 @@ def leave(
     uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User, actor: Actor
 ) -> None:
     """Unsubscribe the person; only they themselves can bring them back."""
-    locked = lock_subscription(uow, mailing_list, person)
-    if locked is None:
+    if not locks.lock_pair(uow, person.id, mailing_list.id):
         return
-    record = locked.record
     opt_outs.record(uow, keyring, mailing_list.id, person, kind=OptOutKind.LIST, source=actor.via)
+    record = changes.find(uow, mailing_list.id, person.id)
     if record is not None and record.status in _CAN_LEAVE:
-        left = SubscriptionStatus.UNSUBSCRIBED
-        changes.change(uow, record, "unsubscribed", actor, status=left)
+        changes.change(uow, record, "unsubscribed", actor, status=SubscriptionStatus.UNSUBSCRIBED)
 
 
 def undo_leave(
     uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User, actor: Actor
 ) -> None:
     """Undo the last leaving: the subscription gets back the status that it had before."""
-    locked = lock_subscription(uow, mailing_list, person)
-    if locked is None:
+    if not locks.lock_pair(uow, person.id, mailing_list.id):
         return
-    record = locked.record
     opt_outs.lift(uow, keyring, mailing_list.id, person, OptOutKind.LIST)
+    record = changes.find(uow, mailing_list.id, person.id)
     if record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED:
         before = changes.status_before_leaving(uow, record)
         changes.change(uow, record, "unsubscribing_undone", actor, status=before)
@@ -53,15 +49,13 @@ def set_email(
     enabled: bool,
 ) -> None:
     """Switch the list's mail to this person off or on; the person stays a subscriber."""
-    locked = lock_subscription(uow, mailing_list, person)
-    if locked is None:
+    if not locks.lock_pair(uow, person.id, mailing_list.id):
         return
-    record = locked.record
+    kind = OptOutKind.EMAIL
     if enabled:
-        opt_outs.lift(uow, keyring, mailing_list.id, person, OptOutKind.EMAIL)
+        opt_outs.lift(uow, keyring, mailing_list.id, person, kind)
     else:
-        opt_outs.record(
-            uow, keyring, mailing_list.id, person, kind=OptOutKind.EMAIL, source=actor.via
-        )
+        opt_outs.record(uow, keyring, mailing_list.id, person, kind=kind, source=actor.via)
+    record = changes.find(uow, mailing_list.id, person.id)
     if record is not None:
         changes.switch_mail(uow, record, actor, enabled=enabled)

@@ -19,13 +19,18 @@ from storage.unit_of_work import UnitOfWork
 def copy_lines(rows: Sequence[JudgedRow]) -> str:
     """The rows without a code, in the text format of Postgres' COPY."""
     fresh = ids.random_ids(len(rows))
-    return "".join(
+    lines = []
+    for number, row in enumerate(rows):
+        if row.code is not None:
+            continue
         # A normalised address has no character that COPY would read as something else.
-        f"{number}\t{row.email}\t{_escaped(row.name)}\t{row.tier or _NULL}\t"
-        f"{row.paid_expiry or _NULL}\t{'t' if row.left else 'f'}\t{fresh[number]}\n"
-        for number, row in enumerate(rows)
-        if row.code is None
-    )
+        is_plain = "\\" not in row.name and row.name.isprintable()
+        name = row.name if is_plain else row.name.translate(_ESCAPES)
+        lines.append(
+            f"{number}\t{row.email}\t{name}\t{row.tier or _NULL}\t{row.paid_expiry or _NULL}\t"
+            f"{'t' if row.left else 'f'}\t{fresh[number]}\n"
+        )
+    return "".join(lines)
 
 
 def copy_rows(uow: UnitOfWork, lines: str) -> None:
@@ -67,13 +72,6 @@ def _copy(uow: UnitOfWork, table: str, lines: str) -> None:
 
 _NULL = "\\N"
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
-
-
-def _escaped(value: str) -> str:
-    if "\\" not in value and value.isprintable():
-        return value
-    return value.translate(_ESCAPES)
-
 
 _TABLES = """
 CREATE TEMP TABLE IF NOT EXISTS staged (

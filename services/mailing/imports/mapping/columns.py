@@ -84,7 +84,13 @@ def detect_layout(
 
     Raises ``import.mapping_column`` and ``import.mapping_role``.
     """
-    mapped = _resolved(header, mapping or {})
+    mapped: dict[int, str] = {}
+    for column, role in (mapping or {}).items():
+        if role not in ROLES:
+            raise refusals.IMPORT_MAPPING_ROLE(role=role[:60], roles=", ".join(ROLES))
+        if role != "ignore" and role in mapped.values():
+            raise refusals.IMPORT_MAPPING_ROLE_TWICE(role=role)
+        mapped[_index(header, column)] = role
     keys = {header_words.key(name) for name in header}
     layout = ColumnLayout(header, products.detect_product(keys))
     for index, role in mapped.items():
@@ -105,17 +111,6 @@ def columns_shown(header: Sequence[str]) -> str:
     names = [repr(name[:60]) for name in header[:MAX_COLUMN_NAMES_SHOWN]]
     more = f" and {len(header) - len(names)} more" if len(header) > len(names) else ""
     return f"The columns are: {', '.join(names)}{more}." if names else "There are no columns."
-
-
-def _resolved(header: Sequence[str], mapping: Mapping[str, str]) -> dict[int, str]:
-    found: dict[int, str] = {}
-    for column, role in mapping.items():
-        if role not in ROLES:
-            raise refusals.IMPORT_MAPPING_ROLE(role=role[:60], roles=", ".join(ROLES))
-        if role != "ignore" and role in found.values():
-            raise refusals.IMPORT_MAPPING_ROLE_TWICE(role=role)
-        found[_index(header, column)] = role
-    return found
 
 
 def _index(header: Sequence[str], column: str) -> int:

@@ -24,10 +24,6 @@ _ODD_ENDS = ("", ">", "\x1a")
 BLANKS = " \t\r\n\x1a\ufeff\xa0"
 
 
-class UnusableRecord(Exception):
-    """A record that can't be a member, with the code and reason of its rejection."""
-
-
 class RowMapper:
     """Makes the rows of files of one layout, which has a column of addresses."""
 
@@ -53,13 +49,8 @@ class RowMapper:
             if has_damaged_email:
                 reason = "The address has bytes that are not in the encoding."
                 return RejectedRecord(line, "encoding.invalid", reason, cells)
-        try:
-            short = self._width - len(cells)
-            return self._row(line, cells, [*cells, *[""] * short] if short > 0 else cells)
-        except UnusableRecord as error:
-            return RejectedRecord(line, *error.args, cells)
-
-    def _row(self, line: int, cells: list[str], padded: list[str]) -> MemberRow | None:
+        short = self._width - len(cells)
+        padded = [*cells, *[""] * short] if short > 0 else cells
         email = padded[self._email].strip()
         name = "" if self._name is None else tidy_name(padded[self._name])
         if not name and self._parts:
@@ -70,16 +61,20 @@ class RowMapper:
             found = _IN_BRACKETS.match(email) if email.endswith(">") else None
             name = name or (tidy_name(found[1].strip(' "')) if found else "")
             email = _tidy_email(email)
-            if not email and any(cell.strip(BLANKS) for cell in cells):
-                raise UnusableRecord("row.no_email", "There is no e-mail address in this row.")
-            if not email:
+            if not email and not any(cell.strip(BLANKS) for cell in cells):
                 return None
+            if not email:
+                reason = "There is no e-mail address in this row."
+                return RejectedRecord(line, "row.no_email", reason, cells)
         marks = self._marks.read(padded)
         if marks.problem:
-            raise UnusableRecord(*marks.problem)
+            return RejectedRecord(line, *marks.problem, cells)
         expiry = None
         if self._expiry is not None and marks.tier != "free" and padded[self._expiry]:
-            expiry = _expiry(padded[self._expiry])
+            try:
+                expiry = _expiry(padded[self._expiry])
+            except ValueError as error:
+                return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
         return MemberRow(line, email, name, marks.tier, expiry, marks.suppression, cells)
 
 
@@ -113,13 +108,13 @@ def tidy_name(name: str) -> str:
 
 
 def _expiry(cell: str) -> datetime | None:
-    """A time with its zone, UTC if it names none; raises ``row.expiry_unreadable``."""
+    """A time with its zone, UTC if it names none; raises ``ValueError``."""
     text = _unescaped(cell).strip()
     if header_words.is_no(text):
         return None
     found = _time(text) if len(text) <= header_words.MAX_WORD_CHARACTERS else None
     if found is None:
-        raise UnusableRecord("row.expiry_unreadable", f"{text[:60]!r} is no date that can be read.")
+        raise ValueError(f"{text[:60]!r} is no date that can be read.")
     return found
 
 

@@ -1,5 +1,6 @@
 """Opens plain, gzip and zip files, and bounds the bytes that come out of them."""
 
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ _FOREIGN = {
     b"PAR1": "a Parquet file",
     b"SQLite f": "an SQLite database",
 }
+# The files that macOS and Windows put into archives.
+_LITTER = re.compile(r"__MACOSX/|(.*/)?(\._[^/]*|\.DS_Store|Thumbs\.db|desktop\.ini)\Z", re.DOTALL)
 _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError, OverflowError)
 
 
@@ -44,7 +47,7 @@ def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
     if head.startswith((_ZIP, b"PK\x05\x06")):
         return "zip", _flat(_unzip(source))
     _refuse_foreign(head)
-    return "plain", _bounded(chunks)
+    return "plain", _Tally().bounded(chunks)
 
 
 def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
@@ -88,12 +91,10 @@ class _Tally:
             raise refusals.IMPORT_EXPANDS_TOO_MUCH(how=how)
         return data
 
-
-def _bounded(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    tally = _Tally()
-    for data in chunks:
-        tally.taken += len(data)
-        yield tally.expanded(data)
+    def bounded(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for data in chunks:
+            self.taken += len(data)
+            yield self.expanded(data)
 
 
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -152,29 +153,22 @@ def _unzip(source: Source) -> Iterator[bytes]:
 
 
 def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    names = archive.namelist()
-    if "[Content_Types].xml" in names:
+    if "[Content_Types].xml" in archive.namelist():
         raise refusals.IMPORT_UNKNOWN_FORMAT(what="an Excel workbook or another Office document")
-    entries = [entry for entry in archive.infolist() if not _is_litter(entry)]
+    entries = [
+        each
+        for each in archive.infolist()
+        if not each.is_dir() and not _LITTER.match(each.filename)
+    ]
     if not entries:
         raise refusals.IMPORT_EMPTY_ARCHIVE()
     if len(entries) > 1:
-        shown = ", ".join(entry.filename[:60] for entry in entries[:5])
+        shown = ", ".join(each.filename[:60] for each in entries[:5])
         raise refusals.IMPORT_ARCHIVE_MANY_FILES(count=len(entries), names=shown)
-    if entries[0].flag_bits & 0x1:
+    (entry,) = entries
+    if entry.flag_bits & 0x1:
         raise refusals.IMPORT_ARCHIVE_ENCRYPTED()
     # Other methods are rare, and Python's readers do not bound the output of one read of them.
-    if entries[0].compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+    if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise refusals.IMPORT_UNKNOWN_FORMAT(what="a zip file compressed in an unusual way")
-    return entries[0]
-
-
-def _is_litter(entry: zipfile.ZipInfo) -> bool:
-    """Whether the entry is a folder, or a file that macOS and Windows put into archives."""
-    name = entry.filename.rsplit("/", 1)[-1]
-    return (
-        entry.is_dir()
-        or entry.filename.startswith("__MACOSX/")
-        or name.startswith("._")
-        or name in {".DS_Store", "Thumbs.db", "desktop.ini"}
-    )
+    return entry

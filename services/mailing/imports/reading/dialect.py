@@ -49,7 +49,19 @@ def sniff_dialect(
         delimiter: _records(text, delimiter, whole=whole)
         for delimiter in ([declared[1]] if declared else DELIMITERS)
     }
-    delimiter = max(found, key=lambda each: (*_score(found[each]), each == preferred))
+
+    def rank(delimiter: str) -> tuple[float, float, int, bool]:
+        """By records with an address or a known header, then by evenness, then by width."""
+        records = [*found[delimiter].values()]
+        if not records:
+            return 0, 0, 0, delimiter == preferred
+        known = any(_has_email_name(cells) for cells in records[:MAX_TITLE_LINES])
+        addressed = sum(any(map(looks_like_address, cells)) for cells in records) / len(records)
+        width, count = Counter(map(len, records)).most_common(1)[0]
+        even = count / len(records) if width > 1 else 0
+        return known + addressed, even, width, delimiter == preferred
+
+    delimiter = max(found, key=rank)
     skip = 1 if declared else 0
     lines, records = [*found[delimiter]][skip:], [*found[delimiter].values()][skip:]
     at = _header_at(records, mapping)
@@ -75,18 +87,6 @@ def _records(text: str, delimiter: str, *, whole: bool) -> dict[int, list[str]]:
     if not whole and len(found) > 1:
         found.popitem()
     return found
-
-
-def _score(numbered: Mapping[int, Sequence[str]]) -> tuple[float, float, int]:
-    """Rank by records with an address or a known header, then by evenness, then by width."""
-    if not numbered:
-        return 0, 0, 0
-    records = [*numbered.values()]
-    known = any(_has_email_name(cells) for cells in records[:MAX_TITLE_LINES])
-    addressed = sum(any(map(looks_like_address, cells)) for cells in records) / len(records)
-    width, count = Counter(map(len, records)).most_common(1)[0]
-    even = count / len(records) if width > 1 else 0
-    return known + addressed, even, width
 
 
 def _has_email_name(cells: Sequence[str]) -> bool:

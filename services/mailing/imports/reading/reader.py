@@ -31,12 +31,18 @@ HEAD_BYTES = 64 * 1024
 class MemberReader:
     """Rows and rejected records in the order of the file. Can be iterated once."""
 
-    rows: Iterator[MemberRow | RejectedRecord]
+    outcomes: Iterator[Outcome]
+    text: DecodedText
     header: list[str]
     description: FileDescription
 
     def __iter__(self) -> Iterator[MemberRow | RejectedRecord]:
-        return self.rows
+        for one in self.outcomes:
+            if isinstance(one, RejectedRecord) and self.text.damaged:
+                # A lone surrogate can't be encoded again.
+                yield one._replace(cells=[repair_text(cell) for cell in one.cells])
+            elif one is not None:
+                yield one
 
 
 def open_rows(
@@ -53,22 +59,22 @@ def open_rows(
     rows are read, ``import.archive_many_files``, ``import.archive_encrypted``,
     ``import.expands_too_much``, ``import.truncated`` and ``import.damaged``.
     """
-    mapping = mapping or {}
     container, chunks = open_container(source)
     text = DecodedText(chunks, HEAD_BYTES)
-    unread = blocks(text)
-    head, whole = _head(unread)
-    sample = repair_text("".join(block for block in head if isinstance(block, str)))
-    everything = chain(head, unread)
+    sample, whole, everything = _head(blocks(text))
     dialect = jsonlines.sniff(sample) or sniff_dialect(
-        sample, whole=whole, mapping=mapping, filename=filename
+        sample, whole=whole, mapping=mapping or {}, filename=filename
     )
     layout, email = _layout(dialect, mapping)
     if dialect.delimiter is None:
         rows = _json_rows(everything, layout, email, mapping)
     else:
-        records = DelimitedRecords(everything, dialect.delimiter)
-        rows = _delimited_rows(records, RowMapper(layout, email), text, dialect.skip_through)
+        make = RowMapper(layout, email).make
+        rows = (
+            each if isinstance(each, RejectedRecord) else make(*each, damaged=text.damaged)
+            for each in DelimitedRecords(everything, dialect.delimiter)
+            if each[0] > dialect.skip_through
+        )
     description = FileDescription(
         container=container,
         format="csv" if dialect.delimiter else "jsonl",
@@ -78,24 +84,27 @@ def open_rows(
         product=layout.product,
         columns=layout.described(),
     )
-    return MemberReader(_encodable(rows, text), [*layout.header], description)
+    return MemberReader(rows, text, [*layout.header], description)
 
 
-def _head(unread: Iterator[Block]) -> tuple[list[Block], bool]:
-    """The first blocks, and whether they are the whole file. Raises ``import.empty``."""
+def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
+    """The text of the first blocks, whether they are the whole file, and all blocks.
+
+    Raises ``import.empty``.
+    """
     head: list[Block] = []
     characters = 0
-    for block in unread:
+    while characters < HEAD_BYTES // 4 and (block := next(unread, None)) is not None:
         head.append(block)
         characters += len(block) if isinstance(block, str) else 0
-        if characters >= HEAD_BYTES // 4:
-            return head, False
-    if not any(not isinstance(block, str) or block.strip(BLANKS) for block in head):
+    whole = characters < HEAD_BYTES // 4
+    if whole and not any(not isinstance(block, str) or block.strip(BLANKS) for block in head):
         raise IMPORT_EMPTY()
-    return head, True
+    sample = repair_text("".join(block for block in head if isinstance(block, str)))
+    return sample, whole, chain(head, unread)
 
 
-def _layout(dialect: Dialect, mapping: Mapping[str, str]) -> tuple[ColumnLayout, int]:
+def _layout(dialect: Dialect, mapping: Mapping[str, str] | None) -> tuple[ColumnLayout, int]:
     """The layout, and the column of addresses: by the mapping, by name, or by its cells."""
     layout = detect_layout(dialect.header, mapping, dialect.sample)
     if layout.email is None:
@@ -107,20 +116,8 @@ def _layout(dialect: Dialect, mapping: Mapping[str, str]) -> tuple[ColumnLayout,
     return layout, layout.email
 
 
-def _delimited_rows(
-    records: DelimitedRecords, mapper: RowMapper, text: DecodedText, skip_through: int
-) -> Iterator[Outcome]:
-    for record in records:
-        if record[0] <= skip_through:
-            continue
-        if isinstance(record, RejectedRecord):
-            yield record
-        else:
-            yield mapper.make(*record, damaged=text.damaged)
-
-
 def _json_rows(
-    everything: Iterable[Block], layout: ColumnLayout, email: int, mapping: Mapping[str, str]
+    everything: Iterable[Block], layout: ColumnLayout, email: int, mapping: Mapping[str, str] | None
 ) -> Iterator[Outcome]:
     """The rows. Keys that come later, such as the time when a person left, are columns as well."""
     names = [*layout.header]
@@ -137,12 +134,3 @@ def _json_rows(
                 names, known = grown, set(grown)
                 mapper = RowMapper(replace(detect_layout(names, mapping), email=email), email)
         yield mapper.make(line, jsonlines.cells(values, names))
-
-
-def _encodable(rows: Iterable[Outcome], text: DecodedText) -> Iterator[MemberRow | RejectedRecord]:
-    """``rows`` without blank ones, their cells free of lone surrogates, which can't be encoded."""
-    for row in rows:
-        if isinstance(row, RejectedRecord) and text.damaged:
-            yield row._replace(cells=[repair_text(cell) for cell in row.cells])
-        elif row is not None:
-            yield row

@@ -46,7 +46,20 @@ class FileSplit:
         self.is_complete = False
         rows: Iterator[MemberRow | RejectedRecord]
         if task.source == "members":
-            rows = _rows_of_request(objects, task)
+            # The body of one request, which was checked when it arrived.
+            body = b"".join(StoredFile(objects, task.object_prefix, task.size).stream())
+            rows = (
+                MemberRow(
+                    line=line,
+                    email=member["email"].strip(),
+                    name=tidy_name(member.get("name") or ""),
+                    tier=None,
+                    paid_expiry=None,
+                    suppression=SuppressionStatus.WANTED,
+                    cells=(member["email"], member.get("name") or ""),
+                )
+                for line, member in enumerate(orjson.loads(body)["members"], start=1)
+            )
             self.header, self.description = ["email", "name"], {"format": "request"}
         else:
             stored = RangedFile(StoredFile(objects, task.object_prefix, task.size))
@@ -118,19 +131,3 @@ def keep_split(task: MemberImport, split: FileSplit, waiting: Collection[int]) -
         _open[task.id] = split
     else:
         split.close()
-
-
-def _rows_of_request(objects: ObjectStore, task: MemberImport) -> Iterator[MemberRow]:
-    """The members in the body of one request, which was checked when it arrived."""
-    body = b"".join(StoredFile(objects, task.object_prefix, task.size).stream())
-    for line, member in enumerate(orjson.loads(body)["members"], start=1):
-        cells = (member["email"], member.get("name") or "")
-        yield MemberRow(
-            line=line,
-            email=cells[0].strip(),
-            name=tidy_name(cells[1]),
-            tier=None,
-            paid_expiry=None,
-            suppression=SuppressionStatus.WANTED,
-            cells=cells,
-        )
