@@ -36,7 +36,14 @@ def make_router(faults: Faults = FAULTS) -> APIRouter:
         refusal = _refusal(authorization) or await fault(query, faults, _quota(0))
         if refusal is not None:
             return refusal
-        return JSONResponse(_found(_base(request), query, page, per_page), headers=remaining())
+        first, base = (page - 1) * per_page, _base(request)
+        numbers = range(first, min(first + per_page, PHOTOS_A_SEARCH))
+        found = {
+            "total": PHOTOS_A_SEARCH,
+            "total_pages": -(-PHOTOS_A_SEARCH // per_page),
+            "results": [_photo(base, query, number) for number in numbers],
+        }
+        return JSONResponse(found, headers=remaining())
 
     @router.get("/photos/{photo_id}/download")
     async def download(
@@ -67,16 +74,6 @@ def _refusal(authorization: str) -> Response | None:
     if authorization == f"Client-ID {UNSPLASH_ACCESS_KEY}":
         return None
     return JSONResponse({"errors": ["OAuth error: The access token is invalid"]}, 401)
-
-
-def _found(base: str, query: str, page: int, per_page: int) -> dict[str, Any]:
-    first = (page - 1) * per_page
-    numbers = range(first, min(first + per_page, PHOTOS_A_SEARCH))
-    return {
-        "total": PHOTOS_A_SEARCH,
-        "total_pages": -(-PHOTOS_A_SEARCH // per_page),
-        "results": [_photo(base, query, number) for number in numbers],
-    }
 
 
 def _photo(base: str, query: str, number: int) -> dict[str, Any]:

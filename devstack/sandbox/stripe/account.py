@@ -119,12 +119,8 @@ class Account:
     def _attempt(self, session: CheckoutSession) -> Payment:
         _require(session.is_open, f"This checkout is {session.status}.")
         if session.payment is None:
-            session.payment = Payment(
-                session.amount,
-                session.currency,
-                dict(session.payment_metadata),
-                session.payment_description,
-            )
+            about = (dict(session.payment_metadata), session.payment_description)
+            session.payment = Payment(session.amount, session.currency, *about)
         return session.payment
 
     def _complete(self, session: CheckoutSession, status: str) -> None:

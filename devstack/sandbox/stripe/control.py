@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from devstack.sandbox.stripe.account import Account, ActionNotPossible
 from devstack.sandbox.stripe.gateway import InjectedFailure, StripeGateway
 from devstack.sandbox.stripe.records import CheckoutSession
-from devstack.sandbox.stripe.stripe_objects import Object
+from devstack.sandbox.stripe.stripe_objects import Object, fields
 from devstack.sandbox.stripe.webhook_sender import (
     DeliveryMode,
     DeliveryVariant,
@@ -96,14 +96,8 @@ def _add_events(router: APIRouter, sender: WebhookSender) -> None:
     @router.get("/events")
     async def events(session: str | None = None) -> list[Object]:
         return [
-            {
-                "id": sent.event["id"],
-                "type": sent.event["type"],
-                "session": sent.session_id,
-                "is_held": sent.is_held,
-                "attempts": sent.attempts,
-                "event": sent.event,
-            }
+            fields(sent, "is_held attempts event")
+            | {"id": sent.event["id"], "type": sent.event["type"], "session": sent.session_id}
             for sent in sender.events(session)
         ]
 
@@ -128,16 +122,9 @@ def _add_events(router: APIRouter, sender: WebhookSender) -> None:
 
 def as_json(session: CheckoutSession) -> Object:
     payment = session.payment
-    return {
-        "id": session.id,
+    return fields(session, "id url status payment_status amount name expires_at") | {
         "order_id": session.reference,
-        "url": session.url,
-        "status": session.status,
-        "payment_status": session.payment_status,
-        "amount": session.amount,
         "currency": session.currency.upper(),
-        "name": session.name,
-        "expires_at": session.expires_at,
         "payment": payment.id if payment else None,
         "charge": payment.charge_id if payment and payment.is_paid else None,
         "refunded": payment.refunded if payment else 0,
