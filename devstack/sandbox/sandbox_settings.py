@@ -41,6 +41,16 @@ def challenge_site_key(provider: str) -> str:
     return f"sandbox-{provider}-site-key"
 
 
+def chosen_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
+    """The settings of all providers but those of the user's own."""
+    return {
+        **challenge_settings(sandbox_url, own),
+        **payment_settings(sandbox_url, own),
+        **llm_settings(sandbox_url, own),
+        **stock_photo_settings(sandbox_url, own),
+    }
+
+
 def challenge_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
     chosen: dict[str, str] = {}
     sandboxed = 0

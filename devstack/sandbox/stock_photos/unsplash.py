@@ -33,8 +33,7 @@ def make_router(faults: Faults = FAULTS) -> APIRouter:
         per_page: Annotated[int, Query(ge=1, le=30)] = 10,
         authorization: Annotated[str, Header()] = "",
     ) -> Response:
-        refusal = _refusal(authorization) or await fault(query, faults, _quota(0))
-        if refusal is not None:
+        if refusal := _refusal(authorization) or await fault(query, faults, _quota(0)):
             return refusal
         first, base = (page - 1) * per_page, _base(request)
         numbers = range(first, min(first + per_page, PHOTOS_A_SEARCH))
@@ -49,8 +48,7 @@ def make_router(faults: Faults = FAULTS) -> APIRouter:
     async def download(
         request: Request, photo_id: str, authorization: Annotated[str, Header()] = ""
     ) -> Response:
-        refusal = _refusal(authorization) or await fault(photo_id, faults, _quota(0))
-        if refusal is not None:
+        if refusal := _refusal(authorization) or await fault(photo_id, faults, _quota(0)):
             return refusal
         url = _picture_url(_base(request), photo_id, w=_WIDTHS["full"])
         return JSONResponse({"url": url}, headers=remaining())

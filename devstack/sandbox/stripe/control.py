@@ -27,8 +27,14 @@ class ActionAmount(BaseModel):
 def act(account: Account, session: CheckoutSession, action: str, about: ActionAmount) -> None:
     """Do what the action says; raise ``ActionNotPossible`` where the checkout forbids it."""
     match action:
-        case "pay" | "promise" | "settle" | "fall_through" | "decline" | "expire":
-            getattr(account, action)(session)
+        case "pay" | "promise":
+            account.pay(session, later=action == "promise")
+        case "settle" | "fall_through":
+            account.settle(session, comes=action == "settle")
+        case "decline":
+            account.decline(session)
+        case "expire":
+            account.expire(session)
         case "alter":
             session.amount = about.amount or session.amount
             session.currency = (about.currency or session.currency).lower()
@@ -61,10 +67,6 @@ def make_router(account: Account, sender: WebhookSender, gateway: StripeGateway)
     _add_sessions(router, account)
     _add_events(router, sender)
 
-    @router.get("/trouble")
-    async def failure() -> InjectedFailure:
-        return gateway.failure
-
     @router.put("/trouble")
     async def set_failure(failure: InjectedFailure) -> InjectedFailure:
         gateway.failure = failure
@@ -77,10 +79,6 @@ def _add_sessions(router: APIRouter, account: Account) -> None:
     @router.get("/sessions")
     async def sessions() -> list[Object]:
         return [as_json(each) for each in account.newest_first()]
-
-    @router.get("/sessions/{session_id}")
-    async def session(session_id: str) -> Object:
-        return as_json(session_named(account, session_id))
 
     @router.post("/sessions/{session_id}/{action}")
     async def do(session_id: str, action: str, about: ActionAmount | None = None) -> Object:
@@ -105,10 +103,6 @@ def _add_events(router: APIRouter, sender: WebhookSender) -> None:
     async def deliver(event_id: str, variant: DeliveryVariant | None = None) -> dict[str, Any]:
         sent = event_named(sender, event_id)
         return {"attempts": await sender.deliver(sent, variant or DeliveryVariant())}
-
-    @router.get("/mode")
-    async def mode() -> DeliveryMode:
-        return sender.mode
 
     @router.put("/mode")
     async def set_mode(mode: DeliveryMode) -> DeliveryMode:

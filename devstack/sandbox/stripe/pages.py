@@ -88,12 +88,14 @@ def _chosen(account: Account, session: CheckoutSession, choice: str) -> Response
         case "pay":
             account.pay(session)
         case "debit" | "debit_fails":
-            account.promise(session)
-            end = account.settle if choice == "debit" else account.fall_through
-            # The operator may have settled it before.
-            asyncio.get_running_loop().call_later(
-                DEBIT_SECONDS, lambda: end(session) if session.is_promised else None
-            )
+            account.pay(session, later=True)
+
+            def end() -> None:
+                # The operator may have settled it before.
+                if session.is_promised:
+                    account.settle(session, comes=choice == "debit")
+
+            asyncio.get_running_loop().call_later(DEBIT_SECONDS, end)
         case _:
             raise HTTPException(400, "There is no such action.")
     url = url.replace("{CHECKOUT_SESSION_ID}", session.id)
