@@ -39,7 +39,7 @@ def adjust(email: Email, amount: Amount, reason: Reason = "adjust", as_json: Jso
 
 
 def _book(
-    enter: Callable[..., bytes], email: str, amount: str, reason: str, *, as_json: bool
+    enter: Callable[..., str], email: str, amount: str, reason: str, *, as_json: bool
 ) -> None:
     with connected() as resources:
         with resources.unit_of_work() as uow:

@@ -64,13 +64,13 @@ class _Supervisor:
             raise StackError(f"PORT and FLOWER_PORT are both {api}.", exit_code=2)
         own, secrets = environment.own_settings(), load_or_create(home)
         picker = PortPicker(home.ports_file)
-        embedded = embed(home, secrets, picker, lock, own)
+        services, service_settings = embed(home, secrets, picker, lock, own)
         self._ports = programs.Ports(api, flower, picker.pick("sandbox"), picker.pick("smtp"))
         picker.keep()
         self._sandbox_url = f"http://{LOOPBACK}:{self._ports.sandbox}"
         chosen = {
             **common_settings(secrets, api_url=f"http://{LOOPBACK}:{self._ports.api}"),
-            **embedded.environment,
+            **service_settings,
             **programs.mail_settings(self._ports),
             **sandbox_settings.chosen_settings(self._sandbox_url, own),
         }
@@ -79,7 +79,7 @@ class _Supervisor:
         ours = programs.plan(home, self._environment, self._ports)
         self._requests = StopRequests()
         self._watcher = Watcher(keep_open=(lock.descriptor,))
-        self._group = Group([*ours, *embedded.programs], self._watcher, display.say)
+        self._group = Group([*ours, *services], self._watcher, display.say)
         self._published_pids: dict[str, int] = {}
 
     def run(self) -> None:

@@ -9,12 +9,7 @@ from devstack.sandbox.stripe.account import Account, ActionNotPossible
 from devstack.sandbox.stripe.gateway import InjectedFailure, StripeGateway
 from devstack.sandbox.stripe.records import CheckoutSession
 from devstack.sandbox.stripe.stripe_objects import Object, fields
-from devstack.sandbox.stripe.webhook_sender import (
-    DeliveryMode,
-    DeliveryVariant,
-    SentEvent,
-    WebhookSender,
-)
+from devstack.sandbox.stripe.webhook_sender import DeliveryMode, DeliveryVariant, WebhookSender
 
 
 class ActionAmount(BaseModel):
@@ -55,27 +50,10 @@ def session_named(account: Account, session_id: str) -> CheckoutSession:
     return found
 
 
-def event_named(sender: WebhookSender, event_id: str) -> SentEvent:
-    found = sender.find(event_id)
-    if found is None:
-        raise HTTPException(404, "There is no such event, or not any more.")
-    return found
-
-
 def make_router(account: Account, sender: WebhookSender, gateway: StripeGateway) -> APIRouter:
     router = APIRouter(prefix="/control")
-    _add_sessions(router, account)
     _add_events(router, sender)
 
-    @router.put("/trouble")
-    async def set_failure(failure: InjectedFailure) -> InjectedFailure:
-        gateway.failure = failure
-        return failure
-
-    return router
-
-
-def _add_sessions(router: APIRouter, account: Account) -> None:
     @router.get("/sessions")
     async def sessions() -> list[Object]:
         return [as_json(each) for each in account.newest_first()]
@@ -89,6 +67,13 @@ def _add_sessions(router: APIRouter, account: Account) -> None:
             raise HTTPException(409, str(refusal)) from None
         return as_json(session)
 
+    @router.put("/trouble")
+    async def set_failure(failure: InjectedFailure) -> InjectedFailure:
+        gateway.failure = failure
+        return failure
+
+    return router
+
 
 def _add_events(router: APIRouter, sender: WebhookSender) -> None:
     @router.get("/events")
@@ -101,7 +86,7 @@ def _add_events(router: APIRouter, sender: WebhookSender) -> None:
 
     @router.post("/events/{event_id}/deliver")
     async def deliver(event_id: str, variant: DeliveryVariant | None = None) -> dict[str, Any]:
-        sent = event_named(sender, event_id)
+        sent = sender.find(event_id)
         return {"attempts": await sender.deliver(sent, variant or DeliveryVariant())}
 
     @router.put("/mode")
