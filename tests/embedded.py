@@ -1,5 +1,6 @@
 """The embedded services by themselves, without the supervisor's other programs."""
 
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ class Services:
 
     def restart(self, name: str) -> None:
         """Kill `postgres`, `valkey` or `s3` outright and return when it works again."""
-        self.group[name].kill()
+        self.group[name].send(signal.SIGKILL)
         while self.group[name].is_usable:
             self.group.tick()
             time.sleep(0.01)
@@ -65,14 +66,14 @@ def embedded_services(home: Path) -> Iterator[Services]:
     secrets = load_or_create(place)
     with services_lock(place) as lock:
         picker = PortPicker(place.ports_file)
-        embedded = embed(place, secrets, picker, lock)
+        programs, environment = embed(place, secrets, picker, lock)
         picker.keep()
         settings = common_settings(secrets, api_url="http://127.0.0.1:8000")
         watcher = Watcher(keep_open=(lock.descriptor,))
-        group = Group(embedded.programs, watcher, say=lambda _: None)
+        group = Group(programs, watcher, say=lambda _: None)
         try:
             await_ready(group)
-            yield Services({**settings, **embedded.environment}, group)
+            yield Services({**settings, **environment}, group)
         finally:
             group.stop([SERVICE_STAGE])
             watcher.close()

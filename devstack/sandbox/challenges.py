@@ -24,11 +24,6 @@ from devstack.sandbox.templates import render
 ACTION = "subscribe"
 
 MAX_KEPT_TOKENS = 10_000
-_USED = {
-    "turnstile": "timeout-or-duplicate",
-    "hcaptcha": "already-seen-response",
-    "recaptcha": "timeout-or-duplicate",
-}
 
 SiteVerifyReply = dict[str, object]
 # Answers the secret, the token and the site key that a caller sent.
@@ -51,7 +46,8 @@ class ChallengeStub:
         if not token.startswith("pass-"):
             return failure("invalid-input-response" if token else "missing-input-response")
         if token in self._used:
-            return failure(_USED[self.provider])
+            is_hcaptcha = self.provider == "hcaptcha"
+            return failure("already-seen-response" if is_hcaptcha else "timeout-or-duplicate")
         self._used[token] = None
         if len(self._used) > MAX_KEPT_TOKENS:
             self._used.popitem(last=False)

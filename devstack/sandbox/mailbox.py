@@ -13,8 +13,14 @@ MAX_MAILS = 500
 MAX_MAILBOX_BYTES = 32 * 1024 * 1024
 
 
+def parse(raw: bytes) -> EmailMessage:
+    return message_from_bytes(raw, policy=policy)
+
+
 @dataclass(frozen=True)
 class StoredMail:
+    """A mail as it came. It is parsed anew each time: that is rare, and parsed it is large."""
+
     id: int
     received_at: datetime
     recipients: tuple[str, ...]
@@ -25,44 +31,29 @@ class StoredMail:
     def to(self) -> str:
         return ", ".join(self.recipients)
 
-    def is_to(self, address: str) -> bool:
-        return address.strip().lower() in {each.lower() for each in self.recipients}
-
-    def open(self) -> "ParsedMail":
-        message = parse(self.raw)
-        headers = tuple((name, str(value)) for name, value in message.items())
-        return ParsedMail(self, headers, _part(message, "plain"), _part(message, "html"))
-
-
-@dataclass(frozen=True)
-class ParsedMail:
-    """A mail's headers and parts; a part that the mail lacks is None."""
-
-    kept: StoredMail
-    headers: tuple[tuple[str, str], ...]
-    text: str | None
-    html: str | None
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        return [(name, str(value)) for name, value in parse(self.raw).items()]
 
     @property
-    def sender(self) -> str:
-        return next((value for name, value in self.headers if name.lower() == "from"), "")
+    def text(self) -> str | None:
+        return self._part("plain")
 
+    @property
+    def html(self) -> str | None:
+        return self._part("html")
 
-def parse(raw: bytes) -> EmailMessage:
-    return message_from_bytes(raw, policy=policy)
-
-
-def _part(message: EmailMessage, kind: str) -> str | None:
-    part = message.get_body((kind,))
-    if part is None:
-        return None
-    try:
-        text = str(part.get_content())
-    except LookupError:
-        # The character set is unknown; its ASCII letters can be read even so.
-        part.set_param("charset", "ascii")
-        text = str(part.get_content())
-    return text.replace("\r\n", "\n")
+    def _part(self, kind: str) -> str | None:
+        part = parse(self.raw).get_body((kind,))
+        if part is None:
+            return None
+        try:
+            text = str(part.get_content())
+        except LookupError:
+            # The character set is unknown; its ASCII letters can be read even so.
+            part.set_param("charset", "ascii")
+            text = str(part.get_content())
+        return text.replace("\r\n", "\n")
 
 
 class Mailbox:
@@ -86,7 +77,10 @@ class Mailbox:
 
     def newest_first(self, to: str = "") -> list[StoredMail]:
         """The mails to one address, in any letter case; without an address, all mails."""
-        return [each for each in reversed(self._mails) if not to.strip() or each.is_to(to)]
+        wanted, newest_first = to.strip().lower(), reversed(self._mails)
+        if not wanted:
+            return list(newest_first)
+        return [each for each in newest_first if wanted in map(str.lower, each.recipients)]
 
     def find(self, mail_id: int) -> StoredMail | None:
         return next((each for each in self._mails if each.id == mail_id), None)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
-from devstack.sandbox.mailbox import MAX_MAILS, Mailbox, StoredMail
+from devstack.sandbox.mailbox import MAX_MAILS, Mailbox, StoredMail, parse
 from devstack.sandbox.templates import render
 
 To = Annotated[str, Query(description="Only mail to this address")]
@@ -43,14 +43,17 @@ def router(mailbox: Mailbox) -> APIRouter:
 
     @router.get("/messages/{mail_id}", response_class=HTMLResponse)
     async def one(mail_id: int) -> str:
-        return render("mail.html", mail=_find(mailbox, mail_id).open())
+        return render("mail.html", mail=_find(mailbox, mail_id))
 
     @router.get("/messages/{mail_id}/html")
     async def html(mail_id: int) -> Response:
-        part = _find(mailbox, mail_id).open().html
+        part = _find(mailbox, mail_id).html
         if part is None:
             raise HTTPException(404, "This mail has no HTML part.")
-        return HTMLResponse(_with_links_that_open(part), headers=_MAIL_HEADERS)
+        # Links open in new tabs: inside the frame they can't.
+        found = list(_HEAD.finditer(part, 0, 1000))
+        at = found[-1].end() if found else 0
+        return HTMLResponse(part[:at] + _LINKS_OPEN_A_TAB + part[at:], headers=_MAIL_HEADERS)
 
     @router.get("/messages/{mail_id}/raw")
     async def raw(mail_id: int) -> Response:
@@ -67,22 +70,14 @@ def _find(mailbox: Mailbox, mail_id: int) -> StoredMail:
     return found
 
 
-def _as_json(kept: StoredMail) -> dict[str, Any]:
-    mail = kept.open()
+def _as_json(mail: StoredMail) -> dict[str, Any]:
     return {
-        "id": kept.id,
-        "to": kept.to,
-        "from": mail.sender,
-        "subject": kept.subject,
+        "id": mail.id,
+        "to": mail.to,
+        "from": str(parse(mail.raw)["From"] or ""),
+        "subject": mail.subject,
         "text": mail.text,
         "html": mail.html,
         "headers": dict(mail.headers),
-        "received_at": kept.received_at.isoformat(),
+        "received_at": mail.received_at.isoformat(),
     }
-
-
-def _with_links_that_open(html: str) -> str:
-    """The document, told to open its links in new tabs: inside the frame they can't open."""
-    found = list(_HEAD.finditer(html, 0, 1000))
-    at = found[-1].end() if found else 0
-    return html[:at] + _LINKS_OPEN_A_TAB + html[at:]

@@ -41,9 +41,18 @@ def challenge_site_key(provider: str) -> str:
     return f"sandbox-{provider}-site-key"
 
 
+def chosen_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
+    """The settings of all providers but those of the user's own."""
+    return {
+        **challenge_settings(sandbox_url, own),
+        **payment_settings(sandbox_url, own),
+        **llm_settings(sandbox_url, own),
+        **stock_photo_settings(sandbox_url, own),
+    }
+
+
 def challenge_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, str]:
     chosen: dict[str, str] = {}
-    sandboxed = 0
     for provider, path in SITEVERIFY_PATHS.items():
         name = f"PRESSROOM_{provider.upper()}"
         settings = {
@@ -51,11 +60,9 @@ def challenge_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, st
             f"{name}_SECRET": challenge_secret(provider),
             f"{name}_SITE_KEY": challenge_site_key(provider),
         }
-        if own.keys().isdisjoint(settings):
-            chosen |= settings
-            sandboxed += 1
+        chosen |= settings if own.keys().isdisjoint(settings) else {}
     # The pages of a provider of the user's own are on another host.
-    if sandboxed == len(SITEVERIFY_PATHS):
+    if len(chosen) == 3 * len(SITEVERIFY_PATHS):
         chosen["PRESSROOM_CHALLENGE_HOSTNAMES"] = HOSTNAME
     return chosen
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
@@ -43,23 +44,17 @@ class SmtpHandler:
         assert isinstance(content, bytes)  # a str only with decode_data
         if any(_local_part(each) == "slow" for each in envelope.rcpt_tos):
             await asyncio.sleep(_SLOW_SECONDS)
-        if self._is_too_early(envelope.rcpt_tos, content):
-            return "451 4.7.1 Try again later"
+        late = [each.lower() for each in envelope.rcpt_tos if _local_part(each) == "later"]
+        if late:
+            mail = (late[0], str(parse(content)["Subject"]))
+            self._attempts[mail] += 1
+            if self._attempts[mail] <= _LATER_ATTEMPTS:
+                if len(self._attempts) > _MAX_COUNTED_MAILS:
+                    self._attempts.clear()
+                return "451 4.7.1 Try again later"
+            del self._attempts[mail]
         self._mailbox.keep(tuple(envelope.rcpt_tos), content)
         return "250 OK"
-
-    def _is_too_early(self, recipients: list[str], content: bytes) -> bool:
-        late = [each for each in recipients if _local_part(each) == "later"]
-        if not late:
-            return False
-        mail = (late[0].lower(), str(parse(content)["Subject"]))
-        self._attempts[mail] += 1
-        if self._attempts[mail] <= _LATER_ATTEMPTS:
-            if len(self._attempts) > _MAX_COUNTED_MAILS:
-                self._attempts.clear()
-            return True
-        del self._attempts[mail]
-        return False
 
 
 def _local_part(address: str) -> str:
@@ -71,19 +66,16 @@ def _local_part(address: str) -> str:
 async def smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
     """Take mail on a loopback port, in the running event loop."""
     loop = asyncio.get_running_loop()
-    handler = SmtpHandler(mailbox)
-
-    def protocol() -> SMTP:
+    protocol = partial(
+        SMTP,
+        SmtpHandler(mailbox),
+        data_size_limit=MAX_MAIL_BYTES,
+        enable_SMTPUTF8=True,
         # Without a host name it would look up the machine's, which can take long.
-        return SMTP(
-            handler,
-            data_size_limit=MAX_MAIL_BYTES,
-            enable_SMTPUTF8=True,
-            hostname="sandbox.localhost",
-            ident="Pressroom sandbox",
-            loop=loop,
-        )
-
+        hostname="sandbox.localhost",
+        ident="Pressroom sandbox",
+        loop=loop,
+    )
     server = await loop.create_server(protocol, LOOPBACK, port)
     try:
         yield

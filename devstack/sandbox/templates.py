@@ -1,18 +1,18 @@
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def render(template: str, **values: object) -> str:
-    return _environment().get_template(template).render(values)
-
-
-@lru_cache(maxsize=1)
+@cache
 def _environment() -> "Environment":
     # Imported with the first page: most sandboxes show none, and it takes megabytes.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("devstack.sandbox", "")
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+
+
+def render(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(values)

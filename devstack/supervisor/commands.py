@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from functools import wraps
 from pathlib import Path
@@ -201,7 +201,7 @@ def _process(pid: int) -> dict[str, Any]:
     return {"pid": pid, "state": "restarting", "uptime_seconds": None}
 
 
-def _tell(record: dict[str, object], sentence: str, *, as_json: bool) -> int:
+def _tell(record: Mapping[str, object], sentence: str, *, as_json: bool) -> int:
     if as_json:
         print_json(record)
     else:

@@ -17,8 +17,7 @@ STOP_STAGES = (
     ("beat", *(f"worker-{lane}" for lane in LANES)),
     ("flower", "sandbox"),
 )
-_PREPARE = "devstack.supervisor.prepare"
-_NEEDS = frozenset({"postgres", "valkey", "prepare"})
+_NEEDS = frozenset({"valkey", "prepare"})
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,9 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
             needs=_NEEDS,
         )
 
-    prepare = program("prepare", module=_PREPARE, PRESSROOM_HOME=str(home.path))
+    prepare = program(
+        "prepare", module="devstack.supervisor.prepare", PRESSROOM_HOME=str(home.path)
+    )
     api = program("api", "serve", "--host", LOOPBACK, "--port", str(ports.api))
     flower = program("flower", "flower", "--host", LOOPBACK, "--port", str(ports.flower))
     sandbox = program(
@@ -65,7 +66,7 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
         module="devstack.sandbox",
     )
     return [
-        replace(prepare, once=True, grace=5.0),
+        replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres", "s3"})),
         replace(api, ready=lambda: answers(ports.api, "/readyz"), needs=_NEEDS),
         *map(worker, LANES),
         replace(program("beat", "beat"), needs=_NEEDS),

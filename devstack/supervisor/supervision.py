@@ -7,7 +7,6 @@ locks → ports → services, then what needs them → ready: run.json and the p
 import os
 import time
 from contextlib import closing
-from dataclasses import dataclass
 
 from devstack import LOOPBACK
 from devstack.sandbox import sandbox_settings
@@ -15,7 +14,6 @@ from devstack.supervisor import programs
 from devstack.supervisor.display import Display
 from devstack.supervisor.embedded.stack import (
     SERVICE_STAGE,
-    EmbeddedServices,
     common_settings,
     embed,
     services_lock,
@@ -39,16 +37,6 @@ class AlreadyRunningError(Exception):
     """Another supervisor holds the home's lock."""
 
 
-@dataclass(frozen=True)
-class StackPlan:
-    """One run, decided before anything is started."""
-
-    home: Home
-    ports: programs.Ports
-    embedded: EmbeddedServices
-    environment: dict[str, str]
-
-
 def run(home: Home, display: Display) -> None:
     """Run the stack until a signal asks for its end.
 
@@ -63,46 +51,35 @@ def run(home: Home, display: Display) -> None:
     with closing(only), services_lock(home, display.say) as lock:
         only.note(str(os.getpid()))
         home.run_file.unlink(missing_ok=True)
-        plan = _plan(home, lock)
-        requests = StopRequests()
-        requests.install()
-        _Supervisor(plan, lock, display, requests).run()
-
-
-def _plan(home: Home, lock: Lock) -> StackPlan:
-    api_port, flower_port = port_from_setting("PORT", 8000), port_from_setting("FLOWER_PORT", 5555)
-    if api_port == flower_port:
-        raise StackError(f"PORT and FLOWER_PORT are both {api_port}.", exit_code=2)
-    own = environment.own_settings()
-    secrets = load_or_create(home)
-    picker = PortPicker(home.ports_file)
-    embedded = embed(home, secrets, picker, lock, own)
-    ports = programs.Ports(api_port, flower_port, picker.pick("sandbox"), picker.pick("smtp"))
-    picker.keep()
-    sandbox_url = f"http://{LOOPBACK}:{ports.sandbox}"
-    chosen = {
-        **common_settings(secrets, api_url=f"http://{LOOPBACK}:{api_port}"),
-        **embedded.environment,
-        **programs.mail_settings(ports),
-        **sandbox_settings.challenge_settings(sandbox_url, own),
-        **sandbox_settings.payment_settings(sandbox_url, own),
-        **sandbox_settings.llm_settings(sandbox_url, own),
-        **sandbox_settings.stock_photo_settings(sandbox_url, own),
-    }
-    return StackPlan(home, ports, embedded, environment.for_programs(chosen))
+        _Supervisor(home, lock, display).run()
 
 
 class _Supervisor:
-    def __init__(
-        self, plan: StackPlan, lock: Lock, display: Display, requests: StopRequests
-    ) -> None:
-        self._plan = plan
+    def __init__(self, home: Home, lock: Lock, display: Display) -> None:
+        """Decide all of the run, before anything is started."""
+        self._home = home
         self._display = display
-        self._requests = requests
-        self._watcher = Watcher(keep_open=(lock.descriptor,))
+        api, flower = port_from_setting("PORT", 8000), port_from_setting("FLOWER_PORT", 5555)
+        if api == flower:
+            raise StackError(f"PORT and FLOWER_PORT are both {api}.", exit_code=2)
+        own, secrets = environment.own_settings(), load_or_create(home)
+        picker = PortPicker(home.ports_file)
+        services, service_settings = embed(home, secrets, picker, lock, own)
+        self._ports = programs.Ports(api, flower, picker.pick("sandbox"), picker.pick("smtp"))
+        picker.keep()
+        self._sandbox_url = f"http://{LOOPBACK}:{self._ports.sandbox}"
+        chosen = {
+            **common_settings(secrets, api_url=f"http://{LOOPBACK}:{self._ports.api}"),
+            **service_settings,
+            **programs.mail_settings(self._ports),
+            **sandbox_settings.chosen_settings(self._sandbox_url, own),
+        }
+        self._environment = environment.for_programs(chosen)
         # Ours come first: those that need nothing import while initdb holds up the loop.
-        ours = programs.plan(plan.home, plan.environment, plan.ports)
-        self._group = Group([*ours, *plan.embedded.programs], self._watcher, display.say)
+        ours = programs.plan(home, self._environment, self._ports)
+        self._requests = StopRequests()
+        self._watcher = Watcher(keep_open=(lock.descriptor,))
+        self._group = Group([*ours, *services], self._watcher, display.say)
         self._published_pids: dict[str, int] = {}
 
     def run(self) -> None:
@@ -119,7 +96,7 @@ class _Supervisor:
             self._display.end_progress()
             if self._requests.is_stopping:
                 self._display.say("Stopping. Press Ctrl-C again to hurry.")
-            self._plan.home.run_file.unlink(missing_ok=True)
+            self._home.run_file.unlink(missing_ok=True)
             self._group.stop([*programs.STOP_STAGES, SERVICE_STAGE], self._requests.is_hurried)
             self._watcher.close()
 
@@ -135,23 +112,21 @@ class _Supervisor:
             if time.monotonic() > deadline:
                 raise StackError(
                     f"Not ready after {_MAX_START_SECONDS:.0f} s: {self._group.not_ready()}. "
-                    f"Their logs are in {self._plan.home.logs}"
+                    f"Their logs are in {self._home.logs}"
                 )
             self._requests.wait(_STARTING_TICK_SECONDS)
         return False
 
     def _publish(self) -> run_file.Run:
         """Say in run.json what runs now."""
-        plan, pids = self._plan, self._group.pids
-        home, settings = plan.home, plan.environment
-        sandbox_url = f"http://{LOOPBACK}:{plan.ports.sandbox}"
+        home, settings, pids = self._home, self._environment, self._group.pids
         run = run_file.Run(
-            api_url=f"http://{LOOPBACK}:{plan.ports.api}",
-            flower_url=f"http://{LOOPBACK}:{plan.ports.flower}",
+            api_url=f"http://{LOOPBACK}:{self._ports.api}",
+            flower_url=f"http://{LOOPBACK}:{self._ports.flower}",
             flower_user=settings["PRESSROOM_FLOWER_USER"],
             flower_password=settings["PRESSROOM_FLOWER_PASSWORD"],
-            sandbox_url=sandbox_url,
-            mailbox_url=f"{sandbox_url}/mail",
+            sandbox_url=self._sandbox_url,
+            mailbox_url=f"{self._sandbox_url}/mail",
             database_url=settings["PRESSROOM_DATABASE_URL"],
             redis_url=settings["PRESSROOM_REDIS_URL"],
             s3=run_file.S3Login(

@@ -129,7 +129,7 @@ async def _no_schema(body: CompletionBody) -> Response:
 
 
 async def _no_json_mode(body: CompletionBody) -> Response:
-    if body.get("response_format"):
+    if (body.get("response_format") or {}).get("type", "prompt") != "prompt":
         return error(422, "Extra inputs are not permitted: response_format")
     return await right(body)
 

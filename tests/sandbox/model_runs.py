@@ -4,6 +4,7 @@ With `-once` after its name, a model goes wrong only the first time that a run a
 """
 
 import asyncio
+import json
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
@@ -76,7 +77,7 @@ def make_router() -> APIRouter:
         body["_headers"] = dict(request.headers)
         asked = runs.named(run)
         model, times = asked.note(body)
-        return await _unless_left(request, asked, _behaviour(model, times)(body))
+        return await _unless_left(request, asked, _behaviour(model, times)(_with_schema(body)))
 
     @router.get("/runs/{run}")
     async def show(run: str) -> dict[str, object]:
@@ -101,6 +102,17 @@ async def _unless_left(request: Request, run: ModelRun, reply: Awaitable[Respons
             run.left += 1
             answering.cancel()
             return Response(status_code=499)
+
+
+def _with_schema(body: dict[str, Any]) -> dict[str, Any]:
+    """The body with the schema that its prompt names, when no parameter does."""
+    given = body.get("response_format") or {"type": "prompt"}
+    system = str((body.get("messages") or [{}])[0].get("content", ""))
+    at = system.find('{"')
+    if "json_schema" in given or at < 0:
+        return body
+    shape = {"schema": json.JSONDecoder().raw_decode(system, at)[0]}
+    return {**body, "response_format": {**given, "json_schema": shape}}
 
 
 def _behaviour(model: str, times: int) -> Behaviour:

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 
 from devstack.sandbox.stripe import stripe_objects
 from devstack.sandbox.stripe.account import ActionNotPossible
-from devstack.sandbox.stripe.control import event_named
+from devstack.sandbox.stripe.control import as_json, session_named
 from devstack.sandbox.stripe.records import CheckoutSession, Payment, new_id, now
 from devstack.sandbox.stripe.stripe_api import MAX_SESSION_SECONDS, add_operation
 from devstack.sandbox.stripe.stripe_forms import Params
@@ -52,9 +52,13 @@ def strict_router(server: StripeServer) -> APIRouter:
 
     @router.post("/control/events/{event_id}/deliver_changed")
     async def deliver(event_id: str, variant: ChangedDelivery) -> dict[str, Any]:
-        sent = event_named(server.sender, event_id)
+        sent = server.sender.find(event_id)
         changed = replace(sent, event=_changed(sent.event, variant))
         return {"attempts": await server.sender.deliver(changed, variant)}
+
+    @router.get("/control/sessions/{session_id}")
+    async def session(session_id: str) -> Object:
+        return as_json(session_named(server.account, session_id))
 
     return router
 

@@ -4,7 +4,6 @@ No model writes them, but they are about the post, so that pages look as they wo
 """
 
 import hashlib
-import json
 import re
 from collections import Counter
 from typing import Any
@@ -24,46 +23,37 @@ _MAX_TAGS = 5
 
 
 def instance(body: dict[str, Any]) -> dict[str, object]:
-    """An instance of the schema in the request's `response_format` or its prompt."""
-    properties = _schema(body).get("properties", {})
-    text = material(body)
-    return {name: _value(name, kind, text) for name, kind in properties.items()}
-
-
-def material(body: dict[str, Any]) -> str:
-    """The post: the text between the first pair of delimiters of the last message."""
+    """An instance of the schema in the request's `response_format`."""
+    shape = (body.get("response_format") or {}).get("json_schema") or {"schema": {}}
     messages = body.get("messages") or [{}]
     content = str(messages[-1].get("content", ""))
+    # The post is the text between the first pair of delimiters of the last message.
     found = _DELIMITER.search(content)
-    return found[2] if found else content
-
-
-def _schema(body: dict[str, Any]) -> dict[str, Any]:
-    given = (body.get("response_format") or {}).get("json_schema")
-    if given:
-        schema: dict[str, Any] = given["schema"]
-        return schema
-    system = str((body.get("messages") or [{}])[0].get("content", ""))
-    at = system.find('{"')
-    if at < 0:
-        return {}
-    found: dict[str, Any] = json.JSONDecoder().raw_decode(system, at)[0]
-    return found
+    text = found[2] if found else content
+    properties = shape["schema"].get("properties", {})
+    return {name: _value(name, kind, text) for name, kind in properties.items()}
 
 
 def _value(name: str, kind: dict[str, Any], text: str) -> object:
     sentences = _sentences(text)
     match name, kind.get("type"):
         case "slug", _:
-            return _slug(text)
+            first = text.splitlines()[0] if text.startswith(_TITLE) else sentences[0]
+            words = re.findall(r"[a-z0-9]+", anyascii(first.removeprefix(_TITLE)).lower())
+            number = hashlib.sha256(text.encode()).hexdigest()[:8]
+            return "-".join(words)[:60].strip("-") or f"post-{number}"
         case "tags", _:
-            return _tags(text)
-        case "tweets", _:
-            return [_cut(each, _MAX_TWEET_CHARACTERS) for each in sentences[:_MAX_TWEETS]]
+            plain = _URLS_AND_MENTIONS.sub("", text.removeprefix(_TITLE)).casefold()
+            counted = Counter(_WIDE.findall(plain) or _WORD.findall(plain))
+            return [word for word, _ in counted.most_common(_MAX_TAGS)]
         case _, "array":
-            return sentences[:_MAX_TWEETS]
-        case _:
-            return _summary(sentences)
+            return [_cut(each, _MAX_TWEET_CHARACTERS) for each in sentences[:_MAX_TWEETS]]
+    chosen = _cut(sentences[0], _MAX_SUMMARY_CHARACTERS)
+    for each in sentences[1:]:
+        if len(chosen) + 1 + len(each) > _MAX_SUMMARY_CHARACTERS:
+            break
+        chosen = f"{chosen} {each}"
+    return chosen
 
 
 def _sentences(text: str) -> list[str]:
@@ -74,31 +64,8 @@ def _sentences(text: str) -> list[str]:
     return [each for each in said if not each[-1].isalnum()] or said or ["…"]
 
 
-def _summary(sentences: list[str]) -> str:
-    chosen = _cut(sentences[0], _MAX_SUMMARY_CHARACTERS)
-    for each in sentences[1:]:
-        if len(chosen) + 1 + len(each) > _MAX_SUMMARY_CHARACTERS:
-            break
-        chosen = f"{chosen} {each}"
-    return chosen
-
-
 def _cut(sentence: str, max_characters: int) -> str:
     if len(sentence) <= max_characters:
         return sentence
     whole, space, _ = sentence[: max_characters - 1].rpartition(" ")
     return f"{whole if space else sentence[: max_characters - 1]}…"
-
-
-def _slug(text: str) -> str:
-    first = text.splitlines()[0] if text.startswith(_TITLE) else _sentences(text)[0]
-    words = re.findall(r"[a-z0-9]+", anyascii(first.removeprefix(_TITLE)).lower())
-    if not words:
-        return f"post-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    return "-".join(words)[:60].strip("-")
-
-
-def _tags(text: str) -> list[str]:
-    plain = _URLS_AND_MENTIONS.sub("", text.removeprefix(_TITLE)).casefold()
-    counted = Counter(_WIDE.findall(plain) or _WORD.findall(plain))
-    return [word for word, _ in counted.most_common(_MAX_TAGS)]

@@ -4,7 +4,6 @@ A model whose name begins with `sandbox-` has the fault that the rest of its nam
 lists these models.
 """
 
-from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
@@ -17,16 +16,10 @@ from devstack.sandbox.templates import render
 JsonBody = Annotated[dict[str, Any], Body()]
 
 
-@dataclass
-class ModelRun:
-    """The calls so far, and the model that answers them; None for the one that a call names."""
-
-    model: str | None = None
-    calls: int = 0
-
-
 def make_router() -> APIRouter:
-    router, run = APIRouter(), ModelRun()
+    router = APIRouter()
+    # The calls so far, and the model that answers them; None for the one that a call names.
+    run: dict[str, Any] = {"model": None, "calls": 0}
 
     @router.get("", response_class=HTMLResponse)
     async def explain() -> str:
@@ -35,17 +28,16 @@ def make_router() -> APIRouter:
 
     @router.post("/v1/chat/completions")
     async def complete(body: JsonBody) -> Response:
-        run.calls += 1
-        model = run.model or str(body.get("model", ""))
-        return await BEHAVIOURS.get(model, ("", right))[1](body)
+        run["calls"] += 1
+        return await BEHAVIOURS.get(run["model"] or body.get("model", ""), ("", right))[1](body)
 
     @router.get("/runs/default")
-    async def show() -> dict[str, object]:
-        return asdict(run)
+    async def show() -> dict[str, Any]:
+        return run
 
     @router.put("/runs/default")
-    async def set_model(body: JsonBody) -> dict[str, object]:
-        run.model = body.get("model")
-        return asdict(run)
+    async def set_model(body: JsonBody) -> dict[str, Any]:
+        run["model"] = body.get("model")
+        return run
 
     return router

@@ -26,8 +26,7 @@ def make_router(faults: Faults = FAULTS) -> APIRouter:
         page: Annotated[int, Query(ge=1)] = 1,
         page_size: Annotated[int, Query(ge=1)] = MAX_PAGE_PHOTOS,
     ) -> Response:
-        refusal = await fault(q, faults, _quota(0))
-        if refusal is not None:
+        if refusal := await fault(q, faults, _quota(0)):
             return refusal
         if page_size > MAX_PAGE_PHOTOS:
             return JSONResponse({"detail": "Authentication credentials were not provided."}, 401)

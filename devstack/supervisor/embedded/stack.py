@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from types import MappingProxyType
 
 from devstack.supervisor.embedded.postgres import Postgres
 from devstack.supervisor.embedded.s3 import S3, pick_ports
@@ -17,23 +17,17 @@ BUCKET = "pressroom"
 SERVICE_STAGE = ("s3", "valkey", "postgres")
 
 
-@dataclass(frozen=True)
-class EmbeddedServices:
-    """The services' programs, and the settings with which our programs reach them."""
-
-    programs: tuple[Program, ...]
-    environment: dict[str, str]
-
-
 def embed(
     home: Home,
     secrets: Secrets,
     picker: PortPicker,
     lock: Lock,
-    own: Mapping[str, str] | None = None,
-) -> EmbeddedServices:
-    """Plan an embedded server for each service that the user's `own` settings do not name."""
-    own = own or {}
+    own: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[list[Program], dict[str, str]]:
+    """Plan an embedded server for each service that the user's `own` settings do not name.
+
+    Returns the servers' programs, and the settings with which our programs reach them.
+    """
     programs: list[Program] = []
     settings: dict[str, str] = {}
     # Each server inherits the lock, so it stays taken for as long as any of them runs.
@@ -58,7 +52,7 @@ def embed(
         postgres = Postgres(home, picker.pick("postgres"), secrets.postgres_password)
         programs.append(postgres.program(keep_open))
         settings["PRESSROOM_DATABASE_URL"] = postgres.url
-    return EmbeddedServices(tuple(programs), settings)
+    return programs, settings
 
 
 def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:

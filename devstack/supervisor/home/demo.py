@@ -1,5 +1,7 @@
 """Demo data: an owner on the paid plan, their API key and a list."""
 
+from contextlib import suppress
+
 from core.errors import DomainError
 from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.home.private_files import read_json_object, write_private_json
@@ -38,16 +40,11 @@ def ensure(home: Home, resources: Resources, password: str) -> None:
 
 def _key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
     """The kept key while it opens the owner's account, else a new one."""
-    keyring = resources.keyring
     kept = str((read_json_object(home.demo_file) or {}).get("api_key", ""))
-    try:
-        database = resources.database
-        if (
-            api_keys.authenticate(database, api_keys.LastUseBuffer(), keyring, kept).user_id
-            == owner.id
-        ):
+    database, keyring = resources.database, resources.keyring
+    # The kept one may be revoked, or its database or signing key gone.
+    with suppress(DomainError):
+        opened = api_keys.authenticate(database, api_keys.LastUseBuffer(), keyring, kept)
+        if opened.user_id == owner.id:
             return kept
-    except DomainError:
-        # It was revoked, or its database or signing key is gone.
-        pass
     return api_keys.create(uow, keyring, user_id=owner.id, name="Demo")[1]

@@ -1,6 +1,5 @@
 """The folder that keeps a stack's data, secrets and logs between runs, and its two locks."""
 
-import errno
 import fcntl
 import os
 import time
@@ -102,23 +101,17 @@ class Lock:
 def _locked(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            return False
-        raise
+    except BlockingIOError:
+        return False
     return True
 
 
 def supervisor_pid(home: Home) -> int | None:
     """The pid of the supervisor that runs on this home now, or None when none does."""
     try:
-        descriptor = os.open(home.supervisor_lock, os.O_RDWR | os.O_CLOEXEC)
+        file = home.supervisor_lock.open("r+")
     except FileNotFoundError:
         return None
-    try:
-        if _locked(descriptor):
-            return None
-        text = os.pread(descriptor, 32, 0)
+    with file:
+        text = "" if _locked(file.fileno()) else file.read()
         return int(text) if text else None
-    finally:
-        os.close(descriptor)

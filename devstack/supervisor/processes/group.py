@@ -1,6 +1,7 @@
 """All children of a supervisor: it starts them when what they need is ready, starts them again, and
 stops them in stages."""
 
+import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -75,7 +76,7 @@ class Group:
         for names in stages:
             stopping = [self._by_name[name] for name in names if name in self._by_name]
             for child in stopping:
-                child.send_stop()
+                child.send(child.program.stop_signal)
             began = time.monotonic()
             hurried_at: float | None = None
             while stopping := [child for child in stopping if not child.notice_stopped()]:
@@ -85,5 +86,5 @@ class Group:
                 is_hurry_over = hurried_at is not None and now - hurried_at > _HURRIED_GRACE_SECONDS
                 for child in stopping:
                     if is_hurry_over or now - began > child.program.grace:
-                        child.kill()
+                        child.send(signal.SIGKILL)
                 time.sleep(0.02)

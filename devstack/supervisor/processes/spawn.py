@@ -36,10 +36,10 @@ def _tie(stop_signal: int, watcher: Watcher | None = None) -> Callable[[], None]
 
 
 def _options(run_as: tuple[int, int] | None, keep_open: tuple[int, ...]) -> dict[str, Any]:
-    user, group = run_as or (None, None)
-    extra_groups = None if run_as is None else []
-    own = {"user": user, "group": group, "extra_groups": extra_groups}
-    return {"start_new_session": True, "pass_fds": keep_open, **own}
+    options: dict[str, Any] = {"start_new_session": True, "pass_fds": keep_open}
+    if run_as is not None:
+        options |= {"user": run_as[0], "group": run_as[1], "extra_groups": []}
+    return options
 
 
 def spawn(program: Program, watcher: Watcher) -> subprocess.Popen[bytes]:

@@ -13,7 +13,7 @@ _SAME_REQUEST_SECONDS = 0.5
 
 
 class StopRequests:
-    """Counts requests to stop. Install once, from the main thread."""
+    """Counts requests to stop. To be made once, in the main thread."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -21,8 +21,6 @@ class StopRequests:
         self._read_end, self._write_end = os.pipe()
         os.set_blocking(self._read_end, False)
         os.set_blocking(self._write_end, False)
-
-    def install(self) -> None:
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         for number in _STOP_SIGNALS:
             signal.signal(number, self._note)

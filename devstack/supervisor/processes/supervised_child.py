@@ -96,13 +96,9 @@ class Child:
         else:
             self._schedule_restart()
 
-    def send_stop(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(self.program.stop_signal)
-
-    def kill(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
+    def send(self, number: signal.Signals) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
 
     def notice_stopped(self) -> bool:
         """Whether the child, once told to stop, has ended with all of its group."""

@@ -29,34 +29,22 @@ def main() -> None:
 
 def end(groups: dict[int, int]) -> None:
     for pid, number in groups.items():
-        send(pid, number)
+        reaches(pid, number)
     deadline = time.monotonic() + GRACE_SECONDS
-    while any(exists(pid) for pid in groups) and time.monotonic() < deadline:
+    while any(reaches(-pid, 0) for pid in groups) and time.monotonic() < deadline:
         time.sleep(0.05)
     for pid in groups:
-        send(pid, signal.SIGKILL, group=True)
+        reaches(-pid, signal.SIGKILL)
 
 
-def exists(pid: int) -> bool:
+def reaches(pid: int, number: int) -> bool:
+    """Whether the signal finds a process; a pid below zero means the group of its leader."""
     try:
-        os.killpg(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        # macOS says so of a group in which only zombies are left.
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        # macOS denies permission for a group in which only zombies are left.
         return False
     return True
-
-
-def send(pid: int, number: int, *, group: bool = False) -> None:
-    try:
-        if group:
-            os.killpg(pid, number)
-        else:
-            os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        # It has ended already.
-        return
 
 
 if __name__ == "__main__":

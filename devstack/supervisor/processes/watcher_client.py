@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 _SCRIPT = Path(__file__).with_name("watcher.py")
@@ -14,13 +15,10 @@ class Watcher:
     def __init__(self, keep_open: tuple[int, ...] = ()) -> None:
         self._keep_open = keep_open
         self._watched: dict[int, int] = {}
-        self._process: subprocess.Popen[bytes] | None = None
-        self._pipe = -1
-        self._launch()
+        self._process, self._pipe = self._launch()
 
     @property
     def pid(self) -> int:
-        assert self._process is not None
         return self._process.pid
 
     def announce_self(self, stop_signal: int) -> None:
@@ -37,37 +35,32 @@ class Watcher:
 
     def keep_alive(self) -> None:
         """Replace the watcher if it was killed."""
-        assert self._process is not None
         if self._process.poll() is None:
             return
         os.close(self._pipe)
-        self._launch()
+        self._process, self._pipe = self._launch()
         for pid, stop_signal in self._watched.items():
             self._write(b"+%d %d\n" % (pid, stop_signal))
 
     def close(self) -> None:
         """End the watcher. It first ends every process that is still entered."""
-        assert self._process is not None
         os.close(self._pipe)
         self._process.wait()
 
-    def _launch(self) -> None:
-        read_end, self._pipe = os.pipe()
-        try:
-            self._process = subprocess.Popen(  # noqa: S603 - a script of ours
+    def _launch(self) -> tuple[subprocess.Popen[bytes], int]:
+        read_end, pipe = os.pipe()
+        with os.fdopen(read_end, "rb") as stdin:
+            process = subprocess.Popen(  # noqa: S603 - a script of ours
                 [sys.executable, "-I", "-S", str(_SCRIPT)],
-                stdin=read_end,
+                stdin=stdin,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 pass_fds=self._keep_open,
             )
-        finally:
-            os.close(read_end)
+        return process, pipe
 
     def _write(self, line: bytes) -> None:
-        try:
+        # A killed watcher hears nothing; `keep_alive` starts another and tells it everything.
+        with suppress(BrokenPipeError):
             os.write(self._pipe, line)
-        except BrokenPipeError:
-            # The watcher was killed; `keep_alive` starts another and tells it everything.
-            return

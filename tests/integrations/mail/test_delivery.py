@@ -6,7 +6,7 @@ import pytest
 
 from core import clock
 from core.errors import DomainError, Kind, TransientError
-from devstack.sandbox.mailbox import ParsedMail, StoredMail, parse
+from devstack.sandbox.mailbox import StoredMail, parse
 from integrations.mail.port import Mail
 from tests.integrations.mail.letters import address, letter, mailer
 from tests.integrations.mail.server import Sandbox
@@ -18,10 +18,6 @@ def deliver(sandbox: Sandbox, mail: Mail) -> StoredMail:
     return kept
 
 
-def opened(sandbox: Sandbox, mail: Mail) -> ParsedMail:
-    return deliver(sandbox, mail).open()
-
-
 def test_it_arrives_as_text_and_html_with_every_header_that_mail_needs(sandbox: Sandbox) -> None:
     before = clock.now().replace(microsecond=0)
     mail = letter(text="Hello\n\n.\n..\nFrom ünï\n", html="<p>ünï &amp; <b>bold</b></p>\n")
@@ -31,7 +27,7 @@ def test_it_arrives_as_text_and_html_with_every_header_that_mail_needs(sandbox: 
     parts = [part.get_content_type() for part in message.iter_parts()]
     assert parts == ["text/plain", "text/html"]  # the last is what a reader prefers
     assert all(part.get_content_charset() == "utf-8" for part in message.iter_parts())
-    assert (arrived.open().text, arrived.open().html) == (mail.text, mail.html)
+    assert (arrived.text, arrived.html) == (mail.text, mail.html)
     assert message["To"] == mail.to
     assert parseaddr(message["From"]) == ("Press & Röom", "news@pressroom.example")
     assert before <= parsedate_to_datetime(message["Date"]) <= clock.now()
@@ -76,7 +72,7 @@ def test_a_long_link_in_a_header_stays_a_link(sandbox: Sandbox) -> None:
 
 
 def test_a_header_that_is_not_ascii_arrives(sandbox: Sandbox) -> None:
-    headers = dict(opened(sandbox, letter(headers={"List-Id": "Zeitung für alle"})).headers)
+    headers = dict(deliver(sandbox, letter(headers={"List-Id": "Zeitung für alle"})).headers)
     assert headers["List-Id"] == "Zeitung für alle"
 
 
@@ -90,7 +86,7 @@ def test_a_name_before_the_at_of_any_script_arrives_where_the_server_takes_it(
     sandbox: Sandbox,
 ) -> None:
     mail = letter(address("δοκιμή"))
-    arrived = opened(sandbox, mail)
+    arrived = deliver(sandbox, mail)
     assert dict(arrived.headers)["To"] == mail.to
     assert arrived.text == "Hello\n"
 
