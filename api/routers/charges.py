@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.access.callers import CreditEditor
+from api.access.callers import AuthoriseSpender
 from api.bodies import decimal_json
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, json_request_body, refuses
 from api.parameters import idempotency_key
@@ -12,7 +12,6 @@ from api.schemas.credits import CreditEntryRecord
 from api.schemas.envelope import Envelope
 from api.state import state_of
 from core.refusals import money, requests
-from services.access.caller import Caller
 from services.money.credits import ledger
 
 router = APIRouter(tags=["Credits"])
@@ -52,13 +51,14 @@ router = APIRouter(tags=["Credits"])
         requests.IDEMPOTENCY_KEY_REUSED,
     ),
 )
-async def consume_credit(request: Request, caller: CreditEditor) -> Response:
+async def consume_credit(request: Request, authorise: AuthoriseSpender) -> Response:
     """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`."""
     body = await request.body()
-    return await run_in_threadpool(_consume, request, caller, body)
+    return await run_in_threadpool(_consume, request, authorise, body)
 
 
-def _consume(request: Request, caller: Caller, body: bytes) -> Response:
+def _consume(request: Request, authorise: AuthoriseSpender, body: bytes) -> Response:
+    caller = authorise()
     fields = decimal_json.read(request.headers.get("content-type", ""), body)
     charge = ledger.consume(
         state_of(request).resources.database,
