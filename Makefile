@@ -24,7 +24,7 @@ test: $(VENV)/.dev ## Run every test, against the real stack
 	$(PYTEST) $(PARALLEL) $(TESTS)
 
 unit: $(VENV)/.dev ## Run what needs no stack, in seconds
-	$(PYTEST) -m "not stack and not slow" --numprocesses 2 --dist worksteal $(TESTS)
+	$(PYTEST) -m "not stack and not slow and not check" --numprocesses 2 --dist worksteal $(TESTS)
 
 check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 	$(BIN)/ruff check .

@@ -17,6 +17,9 @@ from devstack.supervisor.processes.watcher_client import Watcher
 from tests.devstack.supervisor.waiting import runs, until
 from tests.embedded import await_ready
 
+# These wait for programs.
+pytestmark = pytest.mark.slow
+
 SLEEP = "import time; time.sleep(600)"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 

@@ -45,6 +45,7 @@ def test_who_does_not_answer_in_time_passes_nobody(server: Server, sandbox: str)
     assert asyncio.run(all_at_once()) == ["challenge.unavailable"] * 4
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_not_taken_is_given_up_before_a_slow_reply() -> None:
     with socket.socket() as busy, contextlib.ExitStack() as waiting:
         busy.bind(("127.0.0.1", 0))

@@ -98,6 +98,7 @@ def test_a_server_that_is_away_is_unavailable() -> None:
     assert (raised.value.kind, raised.value.code) == (Kind.UNAVAILABLE, "llm.unavailable")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behaviour", ["429-once", "429-date-once", "500-once", "502-once"])
 def test_what_may_pass_is_tried_once_more(run: Run, behaviour: str) -> None:
     assert "Bees live" in answered(run.model(behaviour).ask(question()).text)

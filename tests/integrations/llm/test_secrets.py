@@ -10,6 +10,7 @@ from tests.language_model import KEY, PRIVATE, Run, question
 QUICK = ["", "refuses", "cut", "huge", "echo", "400", "401", "429-long", "no-json-mode", "trickle"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behaviour", QUICK)
 def test_neither_key_nor_post_nor_answer_is_in_errors_or_logs(
     run: Run, behaviour: str, caplog: pytest.LogCaptureFixture

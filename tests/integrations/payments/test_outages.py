@@ -13,6 +13,9 @@ from integrations.payments.port import OpenedCheckout
 from integrations.payments.stripe_checkout import StripeCheckout
 from tests.payments import SandboxPayments, account_at, an_order
 
+# These wait for what never comes.
+pytestmark = pytest.mark.slow
+
 # Two attempts of this many seconds, and a pause; generous against a busy machine.
 ATTEMPT = 0.4
 HANGING = 8.0

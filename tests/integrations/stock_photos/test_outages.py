@@ -16,6 +16,9 @@ from integrations.stock_photos import exchange
 from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.unsplash import Unsplash
 
+# These wait for what never comes.
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Script:

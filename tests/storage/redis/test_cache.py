@@ -29,6 +29,7 @@ def test_what_stays_large_is_not_kept(cache: Cache) -> None:
     assert cache.get("repetitive") == "repetitive " * 10_000
 
 
+@pytest.mark.slow
 def test_a_redis_that_is_away_means_that_nothing_is_kept() -> None:
     away = Cache(redis.Redis(host="127.0.0.1", port=9, socket_connect_timeout=1))
     away.put("name", "text", seconds=100)
