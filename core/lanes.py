@@ -2,8 +2,24 @@ from enum import StrEnum
 
 
 class Lane(StrEnum):
-    """A queue with its own workers, so that one kind of work can't hold up another."""
+    """A queue with its own workers, so that one kind of work can't hold up another.
 
-    IO = "io"
+    Work is in one lane when it may wait for the same things and as long: the lanes are by latency.
+    """
+
+    # A caller waits for the answer.
+    REQUEST = "request"
+    # Orders at the payment providers.
+    MONEY = "money"
+    # Waits for the mail server.
+    MAIL = "mail"
+    # Minutes of a core.
+    EXPORT = "export"
+    # Conversion of images: about a second of a core, and a caller may wait for it.
     MEDIA = "media"
+    # Bulk adds, imports and their undoing, in turns of a few seconds.
     BULK = "bulk"
+    # Periodic work and removals, which nobody waits for.
+    UPKEEP = "upkeep"
+    # What the release before this one sent here. Nothing new is sent to it.
+    IO = "io"

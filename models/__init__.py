@@ -12,6 +12,7 @@ from models.mailing_list import MailingList
 from models.member_export import MemberExport
 from models.member_import import ImportChange, ImportChunk, MemberImport
 from models.oauth import OAuthClient, OAuthCode, OAuthGrant, OAuthToken, TokenKind
+from models.object_removal import ObjectRemoval
 from models.opt_out import OptOut, OptOutKind
 from models.payment import (
     OrderStatus,
@@ -25,5 +26,6 @@ from models.payment import (
 from models.subscriber_count import SubscriberCount, SubscriberDelta
 from models.subscription import Subscription, SubscriptionStatus, Tier
 from models.subscription_event import SubscriptionEvent
+from models.upkeep import Upkeep
 from models.user import Plan, User
 from models.user_session import LoginAttempts, UserSession

@@ -58,8 +58,10 @@ class Job(Model):
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
     # Leases lost in a row without progress. A poison job kills its worker each time.
     crashes: Mapped[int] = mapped_column(default=0, server_default="0")
-    # Transient failures in a row.
+    # Transient failures in a row, when the first of them was, and why the last one.
     retries: Mapped[int] = mapped_column(default=0, server_default="0")
+    failing_since: Mapped[datetime | None]
+    last_reason: Mapped[str | None]
     lease_expires_at: Mapped[datetime | None]
     cancel_requested: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
@@ -74,6 +76,8 @@ class Job(Model):
     result: Mapped[dict[str, Any] | None]
     error: Mapped[dict[str, Any] | None]
     request_id: Mapped[str | None] = mapped_column(Text)
+    # The API process whose caller waits for this job, if one does: its channel is notified.
+    waiter: Mapped[str | None]
     # Rises with every change that a caller can see; it is the id of a server-sent event.
     version: Mapped[int] = mapped_column(default=1, server_default="1")
 
