@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -67,6 +68,7 @@ from services.access.api_keys import LastUseBuffer
 from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos, note_quotas
 from storage.redis.client import open_async_redis
+from storage.redis.request_calls import RequestCalls
 from storage.resources import Resources, open_resources
 
 log = get_logger(__name__)
@@ -144,11 +146,18 @@ def create_app(settings: Settings) -> FastAPI:
 @asynccontextmanager
 async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-    resources = open_resources(settings, concurrency=THREADS, name="api")
+    waiter = secrets.token_urlsafe(9)
+    resources = open_resources(settings, concurrency=THREADS, name="api", waiter=waiter)
     redis = open_async_redis(settings)
     app.state.pressroom = state = _state(resources, redis)
     subscriber, calls = state.subscriber, state.worker_calls
-    loops = (subscriber.run(), state.jobs.run(), calls.results.run(), _write_last_uses(state))
+    loops = (
+        subscriber.run(),
+        state.jobs.run(),
+        calls.results.run(),
+        state.request_calls.run(),
+        _write_last_uses(state),
+    )
     with (
         subscriber.listening(partial(finished_jobs.hear, state.jobs)),
         subscriber.listening(calls.hear),
@@ -162,7 +171,7 @@ async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
     gc.unfreeze()
     with suppress(psycopg2.Error):
         state.last_uses.write(resources.database)
-    await calls.aclose()
+    await state.request_calls.flush()
     await state.challenges.aclose()
     await redis.aclose()
     state.rate_limiter.close()
@@ -173,14 +182,16 @@ def _state(resources: Resources, redis: Redis) -> State:
     settings = resources.settings
     # Workers call the providers; this process only checks what a caller may ask them for.
     stock_photos = StockPhotoProviders(settings, partial(note_quotas, resources.redis))
+    calls = RequestCalls(redis, resources.waiter)
     return State(
         resources=resources,
         last_uses=LastUseBuffer(),
         challenges=Challenges(settings),
         payments=PaymentChannels(settings),
-        subscriber=Subscriber(redis),
+        subscriber=Subscriber(redis, resources.waiter),
         jobs=Waiters(finished_jobs.lookup(resources.database)),
-        worker_calls=WorkerCalls(resources, redis),
+        request_calls=calls,
+        worker_calls=WorkerCalls(calls),
         metadata_cache=MetadataCache(settings, resources.keyring, resources.cache),
         photos=CachedStockPhotos(stock_photos, resources.keyring, resources.cache),
         streams=StreamCounter(),

@@ -17,6 +17,7 @@ from integrations.payments.registry import PaymentChannels
 from services.access.api_keys import LastUseBuffer
 from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos
+from storage.redis.request_calls import RequestCalls
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -33,6 +34,7 @@ class State:
     payments: PaymentChannels
     subscriber: Subscriber
     jobs: Waiters[bool]
+    request_calls: RequestCalls
     worker_calls: WorkerCalls
     metadata_cache: MetadataCache
     photos: CachedStockPhotos

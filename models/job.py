@@ -76,7 +76,8 @@ class Job(Model):
     result: Mapped[dict[str, Any] | None]
     error: Mapped[dict[str, Any] | None]
     request_id: Mapped[str | None] = mapped_column(Text)
-    # The API process whose caller waits for this job, if one does: its channel is notified.
+    # The API process that asked for this job, whose caller may wait: it alone is notified of
+    # changes. Without one, all processes are.
     waiter: Mapped[str | None]
     # Rises with every change that a caller can see; it is the id of a server-sent event.
     version: Mapped[int] = mapped_column(default=1, server_default="1")

@@ -1,11 +1,15 @@
 """The one sender of tasks: a bare Celery producer, which knows queues but no task's code."""
 
-from functools import partial
+import base64
+import uuid
+from functools import cache, partial
 from typing import Any
 
+import orjson
 from celery import Celery
 from kombu.entity import Queue
 from kombu.exceptions import OperationalError
+from kombu.transport import memory
 
 from core.lanes import Lane
 from core.settings import Settings
@@ -32,7 +36,11 @@ def queue_name(lane: Lane) -> str:
 
 def celery_app(settings: Settings) -> Celery:
     """A Celery application with the settings that producer and worker must share."""
-    app = Celery("pressroom", broker=settings.redis_url.get_secret_value(), set_as_current=False)
+    return _app(settings.redis_url.get_secret_value())
+
+
+def _app(url: str) -> Celery:
+    app = Celery("pressroom", broker=url, set_as_current=False)
     app.conf.update(
         task_serializer="json",
         accept_content=["json"],
@@ -56,6 +64,35 @@ def celery_app(settings: Settings) -> Celery:
     return app
 
 
+def message(task: str, lane: Lane, kwargs: dict[str, Any], *, task_id: str) -> bytes:
+    """What ``Broker.send`` would put on the lane's queue, for a script that puts it there itself.
+
+    The producer takes a tenth of a millisecond and a connection to do the same.
+    """
+    form = _form(task, lane)
+    ids = {"id": task_id, "root_id": task_id, "kwargsrepr": repr(kwargs)}
+    tags = {"correlation_id": task_id, "delivery_tag": str(uuid.uuid4())}
+    return orjson.dumps(
+        {
+            **form,
+            "body": base64.b64encode(orjson.dumps([[], kwargs, form["body"][2]])).decode(),
+            "headers": {**form["headers"], **ids},
+            "properties": {**form["properties"], **tags},
+        }
+    )
+
+
+@cache
+def _form(task: str, lane: Lane) -> dict[str, Any]:
+    """A message of this task as Celery's producer makes it, taken from a broker in memory."""
+    queue = queue_name(lane)
+    with _app("memory://") as app:
+        app.conf.broker_transport_options = {}
+        app.send_task(task, kwargs={}, queue=queue)
+    form: dict[str, Any] = memory.Channel.queues.pop(queue).get_nowait()
+    return {**form, "body": orjson.loads(base64.b64decode(form["body"]))}
+
+
 class Broker:
     def __init__(self, settings: Settings) -> None:
         self._app = celery_app(settings)
@@ -69,12 +106,10 @@ class Broker:
         kwargs: dict[str, Any],
         *,
         task_id: str | None = None,
-        expires: float | None = None,
     ) -> bool:
         """Put one message on the lane's queue; ``False`` when the broker can't take it now.
 
-        No work is lost by a ``False``: the sweep sends durable work again, and the sender of
-        request-only work refuses its caller.
+        No work is lost by a ``False``: the sweep sends it again.
         """
         send = partial(
             self._app.send_task,
@@ -82,7 +117,6 @@ class Broker:
             kwargs=kwargs,
             queue=queue_name(lane),
             task_id=task_id,
-            expires=expires,
             retry=False,
         )
         return self._breaker.attempt("broker.send_failed", send, task=task) is not None

@@ -27,9 +27,13 @@ class Resources:
     objects: ObjectStore
     key_wrapper: KeyWrapper
     keyring: Keyring
+    # The name by which this process is notified; ``None`` where no caller waits for work.
+    waiter: str | None
 
     def unit_of_work(self) -> UnitOfWork:
-        return UnitOfWork(self.database.sessions, self.broker, self.notifier, self.objects)
+        return UnitOfWork(
+            self.database.sessions, self.broker, self.notifier, self.objects, self.waiter
+        )
 
     def close(self) -> None:
         self.broker.close()
@@ -37,7 +41,9 @@ class Resources:
         self.database.close()
 
 
-def open_resources(settings: Settings, *, concurrency: int, name: str) -> Resources:
+def open_resources(
+    settings: Settings, *, concurrency: int, name: str, waiter: str | None = None
+) -> Resources:
     """Clients for ``concurrency`` threads at a time; nothing connects before its first use."""
     client = open_redis(settings)
     return Resources(
@@ -52,4 +58,5 @@ def open_resources(settings: Settings, *, concurrency: int, name: str) -> Resour
         objects=ObjectStore(settings, connections=concurrency),
         key_wrapper=KeyWrapper(settings.encryption_keyring),
         keyring=settings.keyring,
+        waiter=waiter,
     )

@@ -29,11 +29,13 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
         broker: Broker,
         notifier: Notifier,
         objects: ObjectStore,
+        waiter: str | None,
     ) -> None:
         self.session = sessions()
         self.broker = broker
         self.notifier = notifier
         self.objects = objects
+        self.waiter = waiter
         self._after_commit: list[Callable[[], object]] = []
 
     def after_commit(self, action: Callable[[], object]) -> None:

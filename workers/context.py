@@ -16,6 +16,7 @@ from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos, note_quotas
 from services.media.images.converter import ConverterProcess
 from storage.redis.request_leases import RequestLeases
+from storage.redis.request_work import RequestWork
 from storage.resources import open_resources
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class WorkerContext:
             self.resources.keyring,
             self.resources.cache,
         )
+        self.request_work = RequestWork(self.resources.redis)
         self.request_leases = RequestLeases()
         self._lock = Lock()
         self._writer: MetadataWriter | None = None

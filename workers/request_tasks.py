@@ -7,7 +7,7 @@ from typing import Any
 from core.errors import DomainError, TransientError
 from core.logging import get_logger
 from core.refusals.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
-from storage.redis.request_work import AllCallersLeft, RequestLease, RequestWork
+from storage.redis.request_work import AllCallersLeft, RequestLease
 from workers.context import WorkerContext
 
 log = get_logger(__name__)
@@ -16,7 +16,7 @@ RequestHandler = Callable[[WorkerContext, RequestLease], dict[str, Any]]
 
 
 def answer_request(context: WorkerContext, *, request_id: str, answer: RequestHandler) -> None:
-    work = RequestWork(context.resources.redis)
+    work = context.request_work
     worker = secrets.token_urlsafe(12)
     lease = work.take(request_id, worker)
     if lease is None:

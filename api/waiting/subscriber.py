@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import redis.asyncio
 
 from core.logging import get_logger
-from storage.redis.notifications import CHANNEL
+from storage.redis.notifications import CHANNEL, channel_of
 
 log = get_logger(__name__)
 
@@ -23,10 +23,14 @@ class NotificationsSilent(Exception):
 
 
 class Subscriber:
-    """Receives every notification of the deployment and passes topic and value to listeners."""
+    """Receives the notifications for one process, by the name ``waiter``, and those for all.
 
-    def __init__(self, client: redis.asyncio.Redis) -> None:
+    It passes topic and value to its listeners.
+    """
+
+    def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:
         self._client = client
+        self._channels = {CHANNEL, channel_of(waiter)}
         self._listeners: list[Listener] = []
 
     @contextmanager
@@ -50,7 +54,7 @@ class Subscriber:
 
     async def _messages(self) -> AsyncIterator[str]:
         async with self._client.pubsub() as pubsub:
-            await pubsub.subscribe(CHANNEL)
+            await pubsub.subscribe(*self._channels)
             silent = 0
             while silent < _MAX_SILENCE_SECONDS:
                 message = await pubsub.get_message(timeout=1.0)

@@ -4,40 +4,23 @@ ends when its last caller has left.
 Callers that ask for the same work at the same time, in whichever process, share one run of it.
 """
 
-import asyncio
-import json
-import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from typing import Any
 
-import redis.asyncio
+import orjson
 from redis.exceptions import RedisError
-from starlette.concurrency import run_in_threadpool
 
 from api.waiting.waiters import Waiters, result_within
 from core.errors import DomainError, Kind
 from core.lanes import Lane
-from core.logging import get_logger
 from core.refusals.requests import QUEUE_UNAVAILABLE, REQUEST_TOO_SLOW
-from storage.redis.notifications import request_of, result_topic
-from storage.redis.request_work import RequestWork, result_key
-from storage.resources import Resources
-
-log = get_logger(__name__)
+from storage.redis.notifications import result_topic
+from storage.redis.request_calls import RequestCalls
 
 
 class WorkerCalls:
-    def __init__(self, resources: Resources, client: redis.asyncio.Redis) -> None:
-        self._broker = resources.broker
-        self._client = client
-        self._work = RequestWork(resources.redis)
-        self.results: Waiters[str | bytes] = Waiters(self._look)
-        self._leaving: set[asyncio.Future[None]] = set()
-
-    async def aclose(self) -> None:
-        if self._leaving:
-            await asyncio.wait(self._leaving)
+    def __init__(self, calls: RequestCalls) -> None:
+        self._calls = calls
+        self.results: Waiters[str | bytes] = Waiters(calls.results)
 
     async def call(
         self,
@@ -54,62 +37,30 @@ class WorkerCalls:
         everything that decides the result. Raises ``request.too_slow`` when there is no result in
         time, ``queue.unavailable`` when the broker takes no message, and what the task raised.
         """
-        caller_id = secrets.token_urlsafe(12)
-        request_id = same or caller_id
-
-        def submit() -> None:
-            # Each caller sends a message of its own, which expires with its wait: the first message
-            # that a worker takes starts the run, and no caller depends on another's message.
-            if self._work.join(request_id, caller_id, payload, seconds) and not self._broker.send(
-                task, lane, {"request_id": request_id}, task_id=caller_id, expires=seconds
-            ):
-                raise QUEUE_UNAVAILABLE()
-
+        caller = self._calls.new_caller()
+        request_id = same or caller
         result = None
         if seconds > 0:
             # Listen before anything is sent, so that no result comes too early to be heard.
             with self.results.registered(result_topic(request_id)) as future:
-                async with self._joined(submit, request_id, caller_id):
+                try:
+                    await self._calls.join(
+                        request_id, caller, payload, task=task, lane=lane, seconds=seconds
+                    )
                     result = await result_within(future, seconds)
+                except RedisError:
+                    raise QUEUE_UNAVAILABLE() from None
+                finally:
+                    # Also when joining failed or was cancelled half-way. It goes on behind the
+                    # answer.
+                    self._calls.leave(request_id, caller)
         if result is None:
             raise REQUEST_TOO_SLOW(seconds=seconds)
-        answer: dict[str, dict[str, Any]] = json.loads(result)
+        answer: dict[str, dict[str, Any]] = orjson.loads(result)
         if "error" in answer:
             error = answer["error"]
             raise DomainError(**{**error, "kind": Kind(error["kind"])})
         return answer["result"]
-
-    @asynccontextmanager
-    async def _joined(
-        self, submit: Callable[[], None], request_id: str, caller_id: str
-    ) -> AsyncIterator[None]:
-        """Be one of the work's callers while the block lasts: the work ends with its last one.
-
-        The caller joins before the block begins. It leaves however the block ends, cancelled too,
-        and also when joining failed or was cancelled half-way. Raises ``queue.unavailable``.
-        """
-        submitting = asyncio.ensure_future(run_in_threadpool(submit))
-
-        async def leave() -> None:
-            # The submitting thread can't be cancelled, so wait until it has joined: leaving before
-            # that would have no effect.
-            await asyncio.wait({submitting})
-            try:
-                await run_in_threadpool(self._work.leave, request_id, caller_id)
-            except RedisError as error:
-                # The caller's entry expires by itself; until then a worker may still do its work.
-                log.warning("request.not_left", reason=type(error).__name__)
-
-        try:
-            await asyncio.shield(submitting)
-            yield
-        except RedisError:
-            raise QUEUE_UNAVAILABLE() from None
-        finally:
-            # In a task of its own: the caller gets its answer now and does not wait for this.
-            leaving = asyncio.ensure_future(leave())
-            self._leaving.add(leaving)
-            leaving.add_done_callback(self._leaving.discard)
 
     def hear(self, topic: str, value: str) -> None:
         """Take the result that a notification brings, or look for it when the value is empty."""
@@ -117,8 +68,3 @@ class WorkerCalls:
             self.results.fulfil(topic, value)
         else:
             self.results.nudge(topic)
-
-    async def _look(self, topics: list[str]) -> Mapping[str, str | bytes]:
-        values = await self._client.mget([result_key(request_of(topic)) for topic in topics])
-        found = zip(topics, values, strict=True)
-        return {topic: value for topic, value in found if value is not None}

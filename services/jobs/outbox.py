@@ -28,6 +28,7 @@ def enqueue(
         user_id=user_id,
         subject_id=subject_id,
         request_id=request_id,
+        waiter=uow.waiter,
         progress_total=total,
         send_after=func.now() + FIRST_RESEND,
         sends=1,

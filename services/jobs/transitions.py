@@ -30,10 +30,10 @@ def transition(
 ) -> Job | None:
     """Change the job that fits the fence, in one statement; ``None`` when no job fits.
 
-    Waiting requests are notified after the commit. When a job fails or is cancelled, for the reason
-    ``error``, its subject ends (unless ``ends_subject`` is false) and its idempotency key is freed
-    in the same transaction. Without ``to`` the status and the columns that depend on it stay;
-    ``changes`` are other columns.
+    The process that asked for the job is notified after the commit. When a job fails or is
+    cancelled, for the reason ``error``, its subject ends (unless ``ends_subject`` is false) and its
+    idempotency key is freed in the same transaction. Without ``to`` the status and the columns that
+    depend on it stay; ``changes`` are other columns.
     """
     if to is not None:
         changes["status"] = to
@@ -50,7 +50,7 @@ def transition(
     job = uow.session.scalar(statement)
     if job is None:
         return None
-    uow.after_commit(lambda: uow.notifier.tell(job_topic(job.id), job.status))
+    uow.after_commit(lambda: uow.notifier.tell(job.waiter, job_topic(job.id), job.status))
     if to in (JobStatus.FAILED, JobStatus.CANCELLED):
         on_abandoned = kind_named(job.kind).on_abandoned
         if on_abandoned is not None and ends_subject:

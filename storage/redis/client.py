@@ -2,6 +2,7 @@ from typing import Any
 
 import redis
 import redis.asyncio
+import redis.asyncio.retry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -18,13 +19,14 @@ _OPTIONS: dict[str, Any] = {
 # waits for one that is free and opens none of its own.
 _ASYNC_CONNECTIONS = 16
 _ASYNC_TURN_SECONDS = 5
+# Retry once: a connection that was idle while the server restarted fails at its first use. A
+# timeout is not retried, which would only double the wait.
+_ONCE_MORE = (1, (redis.ConnectionError,))
 
 
 def open_redis(settings: Settings, **options: float) -> redis.Redis:
     """With these options instead of our usual ones."""
-    # Retry once: a connection that was idle while the server restarted fails at its first use. A
-    # timeout is not retried, which would only double the wait.
-    once_more = Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,))
+    once_more = Retry(NoBackoff(), *_ONCE_MORE)
     url = settings.redis_url.get_secret_value()
     return redis.Redis.from_url(url, retry=once_more, **(_OPTIONS | options))
 
@@ -34,6 +36,7 @@ def open_async_redis(settings: Settings) -> redis.asyncio.Redis:
         settings.redis_url.get_secret_value(),
         max_connections=_ASYNC_CONNECTIONS,
         timeout=_ASYNC_TURN_SECONDS,
+        retry=redis.asyncio.retry.Retry(NoBackoff(), *_ONCE_MORE),
         **_OPTIONS,
     )
     return redis.asyncio.Redis(connection_pool=pool)

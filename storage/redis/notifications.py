@@ -2,6 +2,10 @@
 
 A notification is a hint and may be lost, so waiters also look into the database or Redis by
 themselves (``api.waiting.waiters``).
+
+Each API process that listens has a name, its *waiter*, and a channel of its own. Work is announced
+to the processes whose callers wait for it, so that no process reads the news of all others. Work
+for which no process is known is announced on the channel that all of them share.
 """
 
 import redis
@@ -9,6 +13,10 @@ import redis
 from storage.breaker import Breaker
 
 CHANNEL = "pressroom:notifications"
+
+
+def channel_of(waiter: str | None) -> str:
+    return f"{CHANNEL}:{waiter}" if waiter else CHANNEL
 
 
 def job_topic(job_id: int) -> str:
@@ -37,8 +45,9 @@ class Notifier:
         self._client = client
         self._breaker = Breaker(redis.RedisError)
 
-    def tell(self, topic: str, value: str = "") -> None:
-        text = message(topic, value)
+    def tell(self, waiter: str | None, topic: str, value: str = "") -> None:
+        """Tell the process with this name, or all processes where no name is known."""
+        channel, text = channel_of(waiter), message(topic, value)
         self._breaker.attempt(
-            "notification.failed", lambda: self._client.publish(CHANNEL, text), topic=topic
+            "notification.failed", lambda: self._client.publish(channel, text), topic=topic
         )

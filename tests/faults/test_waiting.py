@@ -10,7 +10,9 @@ import pytest
 
 from api.app import THREADS
 from core import clock
-from tests.faults.conftest import pause, resume
+from devstack import LOOPBACK
+from devstack.supervisor.processes.ports import PortPicker
+from tests.faults.conftest import Fleet, pause, resume
 from tests.faults.proxy import Proxy
 from tests.faults.size import sized
 from tests.faults.uploads import await_jobs, upload
@@ -102,6 +104,25 @@ def _leave(stack: Stack, owner: Owner, callers: int) -> None:
     with ThreadPoolExecutor(callers) as threads:
         for call_ended in [threads.submit(call) for _ in range(callers)]:
             call_ended.result()
+
+
+def test_event_stream_of_another_process_than_was_asked_for_the_job_shows_its_end(
+    bench: Bench, fleet: Fleet, api: Running, media: Running, tmp_path: Path
+) -> None:
+    """It is not notified, so it looks."""
+    stack = bench.stack
+    port = PortPicker(tmp_path / "ports.json").pick("other")
+    stack.start_api(port, **fleet.proxied())
+    owner = stack.new_owner()
+    pause(media)
+    upload(stack, owner, wait=0)
+    job_id = stack.query("SELECT id FROM jobs")[0][0]
+    url = f"http://{LOOPBACK}:{port}/jobs/{job_id}/events"
+    with stack.client(owner.key) as client, client.stream("GET", url) as reply:
+        resume(media)
+        text = "".join(reply.iter_text())
+    assert text.count("event: job") >= 2
+    assert '"status":"succeeded"' in text
 
 
 def test_event_streams_that_are_cut_are_given_back(

@@ -13,9 +13,10 @@ from services.jobs import sweep
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
 from services.jobs.records import error_shown
 from storage.redis.notifications import CHANNEL, job_topic, message
-from storage.resources import Resources
+from storage.resources import Resources, open_resources
 from storage.unit_of_work import UnitOfWork
 from tests.probe.bench import Bench
+from tests.probe.kind import plan_committed
 from tests.services.jobs.conftest import CANCELLED, change, claim
 from tests.stack import eventually
 
@@ -260,3 +261,19 @@ def test_every_change_is_told_after_its_commit(
     assert isinstance(told, dict)
     assert told["data"].decode() == message(job_topic(claimed.job_id), "running")
     assert quiet.job(claimed.job_id).version == before + 1
+
+
+def test_process_that_asked_for_a_job_is_told_and_no_other(
+    quiet: Bench, resources: Resources
+) -> None:
+    asking = open_resources(quiet.stack.settings(), concurrency=1, name="asking", waiter="here")
+    job_id = plan_committed(asking)
+    asking.close()
+    listening = PubSub(resources.redis.connection_pool, ignore_subscribe_messages=True)
+    listening.psubscribe(f"{CHANNEL}*")
+    assert listening.get_message(timeout=5) is None  # the confirmation
+    claim(resources, job_id)
+    told = eventually(lambda: listening.get_message(timeout=0.1))
+    listening.close()
+    assert isinstance(told, dict)
+    assert told["channel"].decode() == f"{CHANNEL}:here"

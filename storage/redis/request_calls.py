@@ -1,0 +1,132 @@
+"""The calling side of request-only work, for one process whose calls all wait in one event loop.
+
+Steps that are taken at the same time share one round trip. They are executed in the order in which
+they were taken, so a caller's leaving never overtakes its joining.
+"""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import redis.asyncio
+
+from core.lanes import Lane
+from core.logging import get_logger
+from storage.broker import message, queue_name
+from storage.redis import request_scripts
+from storage.redis.notifications import request_of
+
+log = get_logger(__name__)
+
+# The inputs in one round trip, but for the first: a large one must not hold up many small ones.
+MAX_ROUND_TRIP_BYTES = 256 * 1024
+
+Argument = str | bytes | int
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    script: str
+    keys: list[str]
+    arguments: list[Argument]
+    done: asyncio.Future[Any]
+    size: int = 0
+
+
+class RequestCalls:
+    def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:
+        self._client = client
+        self._waiter = waiter or ""
+        self._steps: deque[_Step] = deque()
+        self._wake = asyncio.Event()
+
+    def new_caller(self) -> str:
+        """An id that says which process waits."""
+        return f"{self._waiter}.{secrets.token_urlsafe(12)}"
+
+    async def join(
+        self,
+        request_id: str,
+        caller: str,
+        payload: dict[str, Any],
+        *,
+        task: str,
+        lane: Lane,
+        seconds: float,
+    ) -> None:
+        """Add a caller that waits for so many seconds, and send a message if no worker has begun.
+
+        Each caller sends a message of its own: the first message that a worker takes starts the
+        run, and no caller depends on another's message. Raises ``RedisError``.
+        """
+        text = orjson.dumps(payload)
+        word = message(task, lane, {"request_id": request_id}, task_id=caller)
+        keys = [*request_scripts.keys(request_id), queue_name(lane)]
+        arguments: list[Argument] = [caller, request_scripts.milliseconds(seconds), text, word]
+        await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
+
+    def leave(self, request_id: str, caller: str) -> None:
+        """Take a caller off. The last one takes the work along, unless a worker runs it."""
+        keys = request_scripts.keys(request_id)
+        self._take(request_scripts.LEAVE, keys, [caller]).add_done_callback(_note_failure)
+
+    async def results(self, topics: list[str]) -> Mapping[str, bytes | str]:
+        """The results that are there, by the topics of their notifications."""
+        names = [request_scripts.result_key(request_of(topic)) for topic in topics]
+        values = await self._client.mget(names)
+        found = zip(topics, values, strict=True)
+        return {topic: value for topic, value in found if value is not None}
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Execute what has been taken so far."""
+        while self._steps:
+            steps = self._next_steps()
+            answers = await self._answers(steps)
+            for step, answer in zip(steps, answers, strict=True):
+                if step.done.done():  # its caller was cancelled
+                    continue
+                if isinstance(answer, Exception):
+                    step.done.set_exception(answer)
+                else:
+                    step.done.set_result(answer)
+
+    def _take(
+        self, script: str, keys: list[str], arguments: list[Argument], size: int = 0
+    ) -> asyncio.Future[Any]:
+        done = asyncio.get_running_loop().create_future()
+        self._steps.append(_Step(script, keys, arguments, done, size))
+        self._wake.set()
+        return done
+
+    def _next_steps(self) -> list[_Step]:
+        steps = [self._steps.popleft()]
+        size = steps[0].size
+        while self._steps and size + self._steps[0].size <= MAX_ROUND_TRIP_BYTES:
+            steps.append(self._steps.popleft())
+            size += steps[-1].size
+        return steps
+
+    async def _answers(self, steps: list[_Step]) -> list[Any]:
+        try:
+            async with self._client.pipeline(transaction=False) as pipeline:
+                for step in steps:
+                    pipeline.eval(step.script, len(step.keys), *step.keys, *step.arguments)
+                return await pipeline.execute(raise_on_error=False)
+        except Exception as error:  # noqa: BLE001 - every step must learn that it failed
+            return [error] * len(steps)
+
+
+def _note_failure(left: asyncio.Future[Any]) -> None:
+    if not left.cancelled() and (error := left.exception()):
+        # The caller's entry expires by itself; until then a worker may still do its work.
+        log.warning("request.not_left", reason=type(error).__name__)

@@ -1,0 +1,119 @@
+"""Request-only work: it lives while callers wait for it, in Redis keys that expire.
+
+There is no job row. The message carries the id of the work. A worker that takes the message finds
+under that id the input, the callers that wait, and whether another worker runs the work. Equal
+requests have one id, so they share one run:
+
+- ``waiting``: the callers that wait, each until its wait runs out. So a caller in a process that
+  was killed counts until then, and no longer;
+- ``input``: what is asked, until a worker takes it or the last caller has left;
+- ``running``: the lease of the worker that runs the work;
+- ``told``: the callers that waited when the result came, until they have left. A later caller
+  starts a new run;
+- ``result``: for callers that missed the notification, until the last of them has left.
+
+Every step is one script, so that no other step comes between its commands.
+"""
+
+_PREAMBLE = """
+local waiting, input, running, result, told = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function callers()
+  redis.call('ZREMRANGEBYSCORE', waiting, '-inf', now)
+  return redis.call('ZCARD', waiting)
+end
+local function patience()
+  return redis.call('ZRANGE', waiting, -1, -1, 'WITHSCORES')[2] - now
+end
+"""
+
+# Sends a message, unless a worker runs the work already: it answers this caller too.
+JOIN = (
+    _PREAMBLE
+    + """
+local caller, until_gone, payload, message = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local queue = KEYS[6]
+if callers() == 0 then redis.call('DEL', result) end
+redis.call('ZADD', waiting, now + until_gone, caller)
+if redis.call('PTTL', waiting) < until_gone then redis.call('PEXPIRE', waiting, until_gone) end
+if redis.call('EXISTS', running) > 0 then return end
+if redis.call('PTTL', input) < until_gone then
+  redis.call('SET', input, payload, 'PX', until_gone)
+end
+redis.call('LPUSH', queue, message)
+"""
+)
+
+LEAVE = (
+    _PREAMBLE
+    + """
+redis.call('ZREM', waiting, ARGV[1])
+redis.call('ZREM', told, ARGV[1])
+if callers() + redis.call('ZCARD', told) == 0 then redis.call('DEL', waiting, input, result) end
+"""
+)
+
+TAKE = (
+    _PREAMBLE
+    + """
+if callers() == 0 then redis.call('DEL', input) return false end
+if not redis.call('SET', running, ARGV[1], 'NX', 'PX', ARGV[2]) then return false end
+local payload = redis.call('GETDEL', input)
+if not payload then redis.call('DEL', running) return false end
+return {payload, patience()}
+"""
+)
+
+# Without callers the lease ends in the same step: a new caller finds the lease or sends a message.
+ATTEND = (
+    _PREAMBLE
+    + """
+local holder = redis.call('GET', running)
+if holder and holder ~= ARGV[1] then return 0 end
+if callers() == 0 then redis.call('DEL', running, input) return 0 end
+redis.call('SET', running, ARGV[1], 'PX', ARGV[2])
+return patience()
+"""
+)
+
+# Another thread renews, perhaps after the work has ended: only a lease that is still held.
+RENEW = (
+    _PREAMBLE
+    + """
+if redis.call('GET', running) == ARGV[1] then redis.call('PEXPIRE', running, ARGV[2]) end
+"""
+)
+
+# Tells each process once. Callers of the previous release name none: all processes hear of theirs.
+FINISH = (
+    _PREAMBLE
+    + """
+if redis.call('GET', running) == ARGV[1] then redis.call('DEL', running) end
+if callers() == 0 then return end
+redis.call('DEL', input)
+redis.call('SET', result, ARGV[2], 'EX', ARGV[3])
+local told_channels = {}
+for _, caller in ipairs(redis.call('ZRANGE', waiting, 0, -1)) do
+  local process = string.match(caller, '^(.+)%.')
+  local channel = ARGV[4] .. (process and ':' .. process or '')
+  if not told_channels[channel] then redis.call('PUBLISH', channel, ARGV[5]) end
+  told_channels[channel] = true
+end
+redis.call('RENAME', waiting, told)
+"""
+)
+
+_PARTS = ("waiting", "input", "running", "result", "told")
+
+
+def keys(request_id: str) -> list[str]:
+    return [f"pressroom:{part}:{request_id}" for part in _PARTS]
+
+
+def result_key(request_id: str) -> str:
+    return keys(request_id)[3]
+
+
+def milliseconds(seconds: float) -> int:
+    return max(int(seconds * 1000), 1)

@@ -1,0 +1,97 @@
+"""Who is told of a result: each process whose callers wait, once, and no other."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from redis.client import PubSub
+
+from core.lanes import Lane
+from storage.redis.client import open_async_redis
+from storage.redis.notifications import CHANNEL
+from storage.redis.request_calls import RequestCalls
+from storage.redis.request_work import RequestWork
+from tests.stack import Stack, eventually
+
+LANE = Lane.REQUEST
+
+
+@contextmanager
+def _listening(stack: Stack) -> Iterator[PubSub]:
+    heard = PubSub(stack.resources.redis.connection_pool, ignore_subscribe_messages=True)
+    heard.psubscribe(f"{CHANNEL}*")
+    assert heard.get_message(timeout=5) is None  # the confirmation
+    yield heard
+    heard.close()
+
+
+def _channels(heard: PubSub, expected: int) -> list[str]:
+    found: list[str] = []
+
+    def more() -> bool:
+        news = heard.get_message(timeout=0.1)
+        if news and b"result:shared" in news["data"]:
+            found.append(news["channel"].decode())
+        return len(found) >= expected and news is None
+
+    eventually(more, what="all notifications")
+    return sorted(found)
+
+
+async def _join(stack: Stack, callers: list[tuple[str, str]]) -> None:
+    """Each caller by the name of its process and its own."""
+    client = open_async_redis(stack.settings())
+    for waiter, caller in callers:
+        calls = RequestCalls(client, waiter)
+        looping = asyncio.ensure_future(calls.run())
+        await calls.join("shared", caller, {}, task="probe.none", lane=LANE, seconds=20)
+        looping.cancel()
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("callers", "channels"),
+    [
+        ([("here", "here.1"), ("here", "here.2")], [f"{CHANNEL}:here"]),
+        ([("here", "here.1"), ("there", "there.1")], [f"{CHANNEL}:here", f"{CHANNEL}:there"]),
+        # As the previous release joins, whose processes share a channel.
+        ([("here", "here.1"), ("", "before")], [CHANNEL, f"{CHANNEL}:here"]),
+    ],
+)
+def test_each_process_whose_callers_wait_is_told_once(
+    stack: Stack, callers: list[tuple[str, str]], channels: list[str]
+) -> None:
+    asyncio.run(_join(stack, callers))
+    work = RequestWork(stack.resources.redis)
+    assert work.take("shared", "worker") is not None
+    with _listening(stack) as heard:
+        work.finish("shared", "worker", {"result": {}})
+        assert _channels(heard, len(channels)) == channels
+    left = ("pressroom.request", "pressroom:told:shared", "pressroom:result:shared")
+    stack.resources.redis.delete(*left)
+
+
+def test_steps_taken_at_the_same_time_keep_their_order(stack: Stack) -> None:
+    """A caller that leaves at once leaves nothing, however large what others send before it."""
+
+    async def ask() -> None:
+        client = open_async_redis(stack.settings())
+        calls = RequestCalls(client, "here")
+        joining = []
+        for number in range(20):
+            text = {"text": "x" * 100_000 * (number % 3)}
+            join = calls.join(f"order-{number}", "here.1", text, task="none", lane=LANE, seconds=20)
+            joining.append(asyncio.ensure_future(join))
+        await asyncio.sleep(0)
+        for number in range(20):
+            calls.leave(f"order-{number}", "here.1")
+        await calls.flush()
+        await asyncio.gather(*joining)
+        await client.aclose()
+
+    asyncio.run(ask())
+    redis = stack.resources.redis
+    assert not list(redis.scan_iter("pressroom:*:order-*"))
+    assert redis.llen("pressroom.request") == 20
+    redis.delete("pressroom.request")

@@ -1,0 +1,36 @@
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from core.lanes import Lane
+from storage.broker import message, queue_name
+from tests.stack import Stack
+
+KWARGS = {"request_id": "quoted ' and \" ünïcödé"}
+# Each message has a tag of its own, and each producer an address that no worker answers to.
+OWN = ("delivery_tag", "reply_to")
+
+
+def _read(text: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    found["body"] = json.loads(base64.b64decode(found["body"]))
+    own = [found["properties"].pop(name) for name in OWN]
+    assert all(own)
+    return found
+
+
+@pytest.mark.parametrize("lane", [Lane.REQUEST, Lane.MONEY])
+def test_message_for_a_script_is_what_the_producer_sends(stack: Stack, lane: Lane) -> None:
+    broker, redis = stack.resources.broker, stack.resources.redis
+    assert broker.send("probe.none", lane, KWARGS, task_id="one")
+    sent = redis.rpop(queue_name(lane))
+    assert isinstance(sent, bytes)
+    assert _read(message("probe.none", lane, KWARGS, task_id="one")) == _read(sent)
+
+
+def test_each_message_has_a_tag_of_its_own() -> None:
+    made = [message("probe.none", Lane.REQUEST, {}, task_id="one") for _ in range(2)]
+    tags = {json.loads(each)["properties"]["delivery_tag"] for each in made}
+    assert len(tags) == 2
