@@ -103,8 +103,8 @@ def bulk_bench() -> Iterator[BulkBench]:
             open_stack(services, home, "bulk", 1, port) as stack,
         ):
             stack.start_api(PRESSROOM_LOG_LEVEL="warning")
-            worker = stack.start_worker("bulk", concurrency=1)
-            stack.start_worker("io", concurrency=4)
+            worker = stack.start_worker("bulk", "export", concurrency=1)
+            stack.start_worker("mail", "upkeep", concurrency=2)
             owner = stack.new_owner()
             url = stack.environment["PRESSROOM_DATABASE_URL"]
             with closing(psycopg2.connect(url)) as plain, stack.client(owner.key) as client:

@@ -23,12 +23,14 @@ from core.scopes import Scope
 from core.settings import Settings, load_settings
 from services.access.caller import Caller
 from storage.redis.request_work import RequestLease
-from workers.context import IO_THREADS, WorkerContext
+from workers.context import WorkerContext
 from workers.declaration import TaskTable
 from workers.main import run
+from workers.queues.serving import serving
 
 TASK = "benchmark.echo"
 BARE_QUEUE = "benchmark.bare"
+THREADS = 16
 router = APIRouter()
 
 
@@ -48,7 +50,7 @@ async def echo_route(
     seconds: float = 0.0,
 ) -> Envelope[dict[str, Any]]:
     """What every route of the request lane does, with no work in between."""
-    call = state.worker_calls.call(TASK, Lane.IO, {"seconds": seconds}, seconds=30)
+    call = state.worker_calls.call(TASK, Lane.REQUEST, {"seconds": seconds}, seconds=30)
     return envelope(await while_connected(request.receive, call))
 
 
@@ -75,9 +77,9 @@ def main(role: str, *words: str) -> None:
         app.router.routes.insert(0, app.router.routes.pop())
         uvicorn.run(app, host="127.0.0.1", port=int(words[0]), log_config=None)
     elif role == "worker":
-        run(Lane.IO, IO_THREADS, TASKS)
+        run(serving([Lane.REQUEST], THREADS), TASKS)
     else:
-        options = ["--pool=threads", f"--concurrency={IO_THREADS}", "--loglevel=WARNING"]
+        options = ["--pool=threads", f"--concurrency={THREADS}", "--loglevel=WARNING"]
         app = bare_app(settings)
         app.conf.worker_hijack_root_logger = False
         ready_file = os.environ["PRESSROOM_READY_FILE"]

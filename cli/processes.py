@@ -53,18 +53,24 @@ def serve(
 
 
 def worker(
-    lane: Annotated[Lane, typer.Option(help="The queue to work on.")],
+    lane: Annotated[list[Lane], typer.Option(help="A lane to work on. Give it for each lane.")],
     concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Jobs at a time; by default, the lane's own number.")
+        int | None,
+        typer.Option(min=1, help="Jobs at a time in each lane; by default, the lane's own number."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a worker for one lane."""
+    """Run a worker for one lane or several."""
     # SIGTERM begins a soft shutdown. Celery reads this variable when it is imported.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
     from workers.main import run
+    from workers.queues.serving import LanesDontMix, serving
 
-    run(lane, concurrency)
+    try:
+        serves = serving(lane, concurrency)
+    except LanesDontMix as error:
+        raise typer.BadParameter(str(error), param_hint="--lane") from None
+    run(serves)
 
 
 def beat(as_json: Json = False) -> None:

@@ -18,7 +18,7 @@ from storage.breaker import Breaker
 # Redis delivers a message again when it is not acknowledged within this time, which must be above
 # every task's hard time limit: a slow task would run twice. A lost job does not wait for it: its
 # lease expires within seconds.
-VISIBILITY_TIMEOUT_SECONDS = 3600
+VISIBILITY_TIMEOUT_SECONDS = 7200
 
 
 # A sender keeps a request waiting.

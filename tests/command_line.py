@@ -1,6 +1,7 @@
 """Does the `pressroom` command take these words? Asked of the command itself; nothing is run."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -27,6 +28,11 @@ def require_known(words: Sequence[str]) -> None:
 def option(words: Sequence[str], name: str) -> str:
     """The value that follows an option."""
     return words[list(words).index(name) + 1]
+
+
+def options(words: Sequence[str], name: str) -> list[str]:
+    """The values of an option that may be given several times."""
+    return [value for word, value in pairwise(words) if word == name]
 
 
 def _resolved(words: Sequence[str]) -> tuple[Any, list[str]]:

@@ -34,7 +34,7 @@ class Modelled:
             self._workers.pop(other).stop()
         if fallback not in self._workers:
             self._workers[fallback] = self.stack.start_worker(
-                "io", concurrency=concurrency, PRESSROOM_LLM_FALLBACK=fallback
+                "request", concurrency=concurrency, PRESSROOM_LLM_FALLBACK=fallback
             )
         return self._workers[fallback]
 

@@ -169,14 +169,15 @@ class Stack:
         )
 
     def start_worker(
-        self, lane: str, *, concurrency: int = 2, module: str = "cli.main", **environment: str
+        self, *lanes: str, concurrency: int = 2, module: str = "cli.main", **environment: str
     ) -> Running:
-        mark = self.home / f"{self.name}-{lane}-{time.monotonic_ns()}.ready"
+        """A worker for these lanes, that does `concurrency` jobs of each at a time."""
+        name = f"worker-{'-'.join(lanes)}"
+        mark = self.home / f"{self.name}-{name}-{time.monotonic_ns()}.ready"
         return self.start(
-            f"worker-{lane}",
+            name,
             "worker",
-            "--lane",
-            lane,
+            *(word for lane in lanes for word in ("--lane", lane)),
             "--concurrency",
             str(concurrency),
             module=module,

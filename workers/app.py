@@ -4,6 +4,7 @@ The broker only carries the ids of jobs, which are stored in Postgres. So these 
 prompt and orderly work; no job is lost by them.
 """
 
+from functools import partial
 from typing import Any
 
 from celery import Celery
@@ -12,26 +13,18 @@ from core.lanes import Lane
 from core.settings import Settings
 from storage.broker import celery_app, queue_name
 from workers import signals, sweeper
-from workers.context import IO_THREADS, ProcessContext
+from workers.context import ProcessContext
 from workers.declaration import TaskTable
+from workers.queues.lane_consumers import LaneQueues
+from workers.queues.serving import Serving
 from workers.tasks.table import TASKS
 
-SOFT_TIME_LIMIT_SECONDS = 60
-HARD_TIME_LIMIT_SECONDS = 75
 
-
-# The pool of each lane and its size; ``None``: one process per core. Threads serve calls that wait
-# for other people's servers; processes do work that needs a core.
-POOLS = {
-    Lane.IO: ("threads", IO_THREADS),
-    Lane.MEDIA: ("prefork", None),
-    Lane.BULK: ("prefork", 1),
-}
-
-
-def _every(seconds: float, task: str, *, expires_seconds: int) -> dict[str, Any]:
+def _every(
+    seconds: float, task: str, *, expires_seconds: int, lane: Lane = Lane.UPKEEP
+) -> dict[str, Any]:
     """A message that no worker took before it expires is superseded by the next one."""
-    options = {"queue": queue_name(Lane.IO), "expires": expires_seconds}
+    options = {"queue": queue_name(lane), "expires": expires_seconds}
     return {"task": task, "schedule": seconds, "options": options}
 
 
@@ -39,18 +32,16 @@ SCHEDULE = {
     "purge": _every(3600.0, "maintenance.purge", expires_seconds=3000),
     "sweep-files": _every(3600.0, "maintenance.sweep_files", expires_seconds=3000),
     "sweep-uploads": _every(3600.0, "maintenance.sweep_uploads", expires_seconds=3000),
-    "poll-orders": _every(30.0, "topups.poll", expires_seconds=25),
+    "poll-orders": _every(30.0, "topups.poll", expires_seconds=25, lane=Lane.MONEY),
     "fold-counts": _every(30.0, "maintenance.fold_counts", expires_seconds=25),
 }
 
 _CONFIGURATION = {
     # A message is acknowledged when its task has ended, so the broker delivers the message of a
-    # lost worker again. A worker takes no more messages than it works on.
+    # lost worker again. A worker takes no more messages than it works on, in each of its lanes.
     "task_acks_late": True,
     "task_reject_on_worker_lost": True,
-    "worker_prefetch_multiplier": 1,
-    "task_soft_time_limit": SOFT_TIME_LIMIT_SECONDS,
-    "task_time_limit": HARD_TIME_LIMIT_SECONDS,
+    "worker_enable_prefetch_count_reduction": False,
     # A lost broker is no reason to stop: the job is in Postgres, and its message may be delivered
     # twice. Stopping would count as a crash of the job.
     "worker_cancel_long_running_tasks_on_connection_loss": False,
@@ -70,12 +61,14 @@ _CONFIGURATION = {
 }
 
 
-def build_app(settings: Settings, *more: TaskTable, lane: Lane | None = None) -> Celery:
+def build_app(settings: Settings, *more: TaskTable, serves: Serving | None = None) -> Celery:
     """The application with the product's tasks, and with ``more`` that tests or benchmarks add."""
     app = celery_app(settings)
     # On SIGTERM tasks under way get this long to end before the worker gives them back.
     app.conf.update(_CONFIGURATION, worker_soft_shutdown_timeout=settings.worker_grace)
-    process = ProcessContext(settings, lane)
+    if serves is not None:
+        app.amqp_cls = partial(LaneQueues, limits=serves.limits)
+    process = ProcessContext(settings, serves)
     for tasks in (TASKS, *more):
         tasks.bind(app, process)
     signals.connect(process)

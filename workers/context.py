@@ -18,24 +18,20 @@ from services.media.images.converter import ConverterProcess
 from storage.redis.request_leases import RequestLeases
 from storage.redis.request_work import RequestWork
 from storage.resources import open_resources
+from workers.queues.serving import Pool, Serving
 
 if TYPE_CHECKING:
     from services.composer.writers import MetadataWriter
-
-IO_THREADS = 16
-# A job's own work and its heartbeat.
-_CONNECTIONS_PER_JOB = 2
 
 
 class WorkerContext:
     """One for a process, shared by its threads. Nothing connects or starts before its first use."""
 
-    def __init__(self, settings: Settings, lane: Lane) -> None:
+    def __init__(self, settings: Settings, serves: Serving) -> None:
         self.settings = settings
-        self.lane = lane
-        jobs_at_once = IO_THREADS if lane is Lane.IO else 1
+        self.serves = serves
         self.resources = open_resources(
-            settings, concurrency=jobs_at_once * _CONNECTIONS_PER_JOB, name=f"worker-{lane}"
+            settings, concurrency=_connections(serves), name=f"worker-{'-'.join(serves.limits)}"
         )
         self.converter = ConverterProcess()
         self.mailer = registry.mailer(settings)
@@ -64,14 +60,21 @@ class WorkerContext:
             return self._writer
 
 
+def _connections(serves: Serving) -> int:
+    """A job's work and its heartbeat have one each; request-only work has no heartbeat."""
+    if serves.pool is Pool.PREFORK:
+        return 2
+    return sum(limit * (1 if lane is Lane.REQUEST else 2) for lane, limit in serves.limits.items())
+
+
 class ProcessContext:
     """Gives each process its own context, made at the first use and so after any fork.
 
-    Beat and Flower have no lane: they know the tasks and run none.
+    Beat and Flower serve no lane: they know the tasks and run none.
     """
 
-    def __init__(self, settings: Settings, lane: Lane | None) -> None:
-        self.lane = lane
+    def __init__(self, settings: Settings, serves: Serving | None) -> None:
+        self.serves = serves
         self._settings = settings
         self._lock = Lock()
         self._pid = 0
@@ -80,6 +83,7 @@ class ProcessContext:
     def get(self) -> WorkerContext:
         with self._lock:
             if self._context is None or self._pid != os.getpid():
-                assert self.lane is not None
-                self._context, self._pid = WorkerContext(self._settings, self.lane), os.getpid()
+                assert self.serves is not None
+                self._context = WorkerContext(self._settings, self.serves)
+                self._pid = os.getpid()
             return self._context

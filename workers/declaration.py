@@ -14,6 +14,8 @@ from workers.request_tasks import RequestHandler, answer_request
 
 PeriodicWork = Callable[[WorkerContext], object]
 
+KILL_AFTER_SECONDS = 15.0
+
 
 @dataclass(frozen=True)
 class TaskTable:
@@ -33,7 +35,13 @@ class TaskTable:
     def bind(self, app: Celery, process: ProcessContext) -> None:
         """Register the tasks with an application, which runs them in this process's context."""
         for kind, work in self.jobs.items():
-            app.task(_task(process, partial(run_job, work=work)), name=kind.name)
+            # A pool of processes raises in the work at the deadline, and kills what does not end.
+            # A pool of threads can do neither.
+            limits = {
+                "soft_time_limit": kind.deadline_seconds,
+                "time_limit": kind.deadline_seconds + KILL_AFTER_SECONDS,
+            }
+            app.task(_task(process, partial(run_job, work=work)), name=kind.name, **limits)
         for name, answer in self.requests.items():
             app.task(_task(process, partial(answer_request, answer=answer)), name=name)
         for name, tend in self.periodic.items():

@@ -1,21 +1,20 @@
 import sys
 
-from core.lanes import Lane
 from core.settings import load_settings
 from storage.broker import queue_name
-from workers import transport
-from workers.app import POOLS, build_app
+from workers.app import build_app
 from workers.declaration import TaskTable
+from workers.queues import transport
+from workers.queues.serving import Serving
 
 
-def run(lane: Lane, concurrency: int | None, *more: TaskTable) -> None:
-    """Work on one lane until told to stop; ends the process."""
-    pool, size = POOLS[lane]
-    options = ["--pool", pool, "--queues", queue_name(lane), "--hostname", f"{lane}@%h"]
-    if concurrency or size:
-        options += ["--concurrency", str(concurrency or size)]
+def run(serves: Serving, *more: TaskTable) -> None:
+    """Work on these lanes until told to stop; ends the process."""
+    options = ["--pool", serves.pool.value, "--concurrency", str(serves.jobs_at_once)]
+    options += ["--queues", ",".join(map(queue_name, serves.limits))]
+    options += ["--hostname", f"{'+'.join(serves.limits)}@%h"]
     # Gossip and mingle are messages between workers, and no worker here uses them.
     options += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
     transport.install()
-    build_app(load_settings(), *more, lane=lane).worker_main(["worker", *options])
+    build_app(load_settings(), *more, serves=serves).worker_main(["worker", *options])
     sys.exit(0)

@@ -29,14 +29,18 @@ def _keep_shared(**_: Any) -> None:
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:
-    """In a new pool process: start the converter that the first job would wait for."""
+    """In a new pool process: start the converter that the first job would wait for.
+
+    Where processes serve other lanes too, there are more of them than conversions at a time. There
+    the first conversion starts a converter, so that none takes memory before it is used.
+    """
     context = process.get()
-    if context.lane is Lane.MEDIA:
+    if context.serves.limits.keys() == {Lane.MEDIA}:
         context.converter.start()
 
 
 def _say_ready(process: ProcessContext, **_: Any) -> None:
-    if process.lane is Lane.IO:
+    if process.serves and Lane.REQUEST in process.serves.limits:
         # Not at the first request, which would wait for the writers' libraries.
         process.get().writer()
     ready_file = load_settings().ready_file

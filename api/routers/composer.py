@@ -120,7 +120,7 @@ async def _ask_worker(
 ) -> dict[str, Any]:
     seconds = preference.seconds_at_most(asked.max_seconds)
     call = state.worker_calls.call(
-        asked.task, Lane.IO, asked.to_payload(), seconds=seconds, same=same
+        asked.task, Lane.REQUEST, asked.to_payload(), seconds=seconds, same=same
     )
     return await while_connected(request.receive, call)
 

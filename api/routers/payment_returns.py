@@ -45,7 +45,7 @@ async def return_from_payment(
         payload = {"order_id": found.id}
         try:
             reply = await state.worker_calls.call(
-                "topup.refresh", Lane.IO, payload, seconds=ASK_SECONDS
+                "topup.refresh", Lane.REQUEST, payload, seconds=ASK_SECONDS
             )
             status = reply["status"]
         except DomainError as error:

@@ -9,12 +9,16 @@ from devstack.sandbox.sandbox_settings import WEBHOOK_PATH
 from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.processes.program import Program
 
-LANES = ("io", "media", "bulk")
+# One process for the lanes that wait for other servers, and one for those that compute.
+WORKERS = {
+    "worker-waiting": ("request", "money", "mail", "upkeep"),
+    "worker-computing": ("media", "export", "bulk"),
+}
 
 # The order of a stop: first the programs that take requests, last those that keep data.
 STOP_STAGES = (
     ("prepare", "api"),
-    ("beat", *(f"worker-{lane}" for lane in LANES)),
+    ("beat", *WORKERS),
     ("flower", "sandbox"),
 )
 _NEEDS = frozenset({"valkey", "prepare"})
@@ -44,11 +48,11 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
         argv = (sys.executable, "-P", "-m", module, *words)
         return Program(name, argv, log=home.log(name), environment={**environment, **more})
 
-    def worker(lane: str) -> Program:
-        name = f"worker-{lane}"
+    def worker(name: str) -> Program:
         ready_file = home.work / f"{name}.ready"
+        lanes = [word for lane in WORKERS[name] for word in ("--lane", lane)]
         return replace(
-            program(name, "worker", "--lane", lane, PRESSROOM_READY_FILE=str(ready_file)),
+            program(name, "worker", *lanes, PRESSROOM_READY_FILE=str(ready_file)),
             ready=ready_file.exists,
             prepare=lambda: ready_file.unlink(missing_ok=True),
             needs=_NEEDS,
@@ -68,7 +72,7 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     return [
         replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres", "s3"})),
         replace(api, ready=lambda: answers(ports.api, "/readyz"), needs=_NEEDS),
-        *map(worker, LANES),
+        *map(worker, WORKERS),
         replace(program("beat", "beat"), needs=_NEEDS),
         replace(flower, ready=lambda: answers(ports.flower, "/healthcheck"), needs=_NEEDS),
         replace(sandbox, ready=lambda: answers(ports.sandbox, "/healthz"), grace=5.0),

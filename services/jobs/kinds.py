@@ -18,6 +18,8 @@ class JobKind:
     # Called in the transaction that fails or cancels a job, so that the job's subject ends with it.
     # None: the subject stays as it is.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
+    # An attempt that takes longer is taken for stuck. Bulk work counts each turn by itself.
+    deadline_seconds: float = 60.0
     # Transient failures in a row before the job is failed: about half a minute by default.
     max_retries: int = 5
 

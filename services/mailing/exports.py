@@ -60,7 +60,8 @@ EXPORT_JOBS = {
         kinds.JobKind(
             name=f"export.{kind}",
             # An export holds one view of the database from first to last, so it can't take turns.
-            lane=Lane.IO,
+            lane=Lane.EXPORT,
+            deadline_seconds=3600.0,
             scope=scope,
             retryable=True,
             on_abandoned=_end_with_job,

@@ -12,7 +12,7 @@ def mail_kind(name: str) -> JobKind:
     return kinds.register(
         JobKind(
             name=name,
-            lane=Lane.IO,
+            lane=Lane.MAIL,
             scope=Scope.SUBSCRIPTION_FULL,
             retryable=True,
             max_retries=_MAX_RETRIES,

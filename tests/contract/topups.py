@@ -116,7 +116,7 @@ def poll_now(stack: Stack, *order_ids: int) -> None:
     """Let a worker poll, these orders first, and wait until it has looked at them."""
     for order_id in order_ids:
         make_due(stack, order_id)
-    stack.resources.broker.send("topups.poll", Lane.IO, {}, task_id=f"poll-{token_hex(8)}")
+    stack.resources.broker.send("topups.poll", Lane.MONEY, {}, task_id=f"poll-{token_hex(8)}")
 
 
 def make_due(stack: Stack, order_id: int) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from core.lanes import Lane
-from tests.command_line import option, require_accepted
+from tests.command_line import option, options, require_accepted
 from tests.deployment import files
+from workers.queues.serving import serving
 
 pytestmark = pytest.mark.check
 
@@ -31,8 +32,12 @@ def test_every_command_is_one_that_pressroom_takes(name: str) -> None:
 
 
 def test_each_lane_has_a_worker() -> None:
-    lanes = [option(each["command"], "--lane") for each in files.workers().values()]
-    assert sorted(lanes) == sorted(Lane)
+    served = [
+        lane
+        for each in files.workers().values()
+        for lane in serving([Lane(name) for name in options(each["command"], "--lane")]).limits
+    ]
+    assert sorted(served) == sorted(Lane)
 
 
 def test_api_beat_flower_and_both_preparations_are_there() -> None:

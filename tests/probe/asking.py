@@ -30,6 +30,7 @@ from storage.redis.request_work import RequestLease
 from workers.context import WorkerContext
 from workers.declaration import TaskTable
 from workers.main import run
+from workers.queues.serving import serving
 
 TASK = "probe.answer"
 TAKEN = "probe:taken"
@@ -71,13 +72,13 @@ async def ask(
     seconds: float = 20.0,
 ) -> Envelope[dict[str, Any]]:
     question = {"text": text, "sleep": sleep, "steps": steps, "end": end}
-    call = state.worker_calls.call(TASK, Lane.IO, question, seconds=seconds, same=same)
+    call = state.worker_calls.call(TASK, Lane.REQUEST, question, seconds=seconds, same=same)
     return envelope(await while_connected(request.receive, call))
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "worker":
-        run(Lane.IO, 2, TASKS)
+        run(serving([Lane.REQUEST], 2), TASKS)
     configure_logging(load_settings())
     app = create_app(load_settings())
     app.include_router(router)

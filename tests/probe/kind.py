@@ -46,27 +46,41 @@ def _note_abandoned(uow: UnitOfWork, job: Job) -> None:
     )
 
 
-PROBE = kinds.register(
-    kinds.JobKind(
-        name="probe.run",
-        lane=Lane.BULK,
-        scope=Scope.ATTACHMENT,
-        retryable=True,
-        on_abandoned=_note_abandoned,
+def _probe(name: str, lane: Lane, deadline_seconds: float = 60.0) -> kinds.JobKind:
+    return kinds.register(
+        kinds.JobKind(
+            name=name,
+            lane=lane,
+            scope=Scope.ATTACHMENT,
+            retryable=True,
+            on_abandoned=_note_abandoned,
+            deadline_seconds=deadline_seconds,
+        )
     )
-)
 
 
-def plan(uow: UnitOfWork, steps: dict[str, Any], *, user_id: int | None = None) -> Job:
+PROBE = _probe("probe.run", Lane.BULK)
+PROBES = {
+    lane: PROBE if lane is PROBE.lane else _probe(f"probe.{lane}", lane) for lane in tuple(Lane)
+}
+
+
+def plan(
+    uow: UnitOfWork,
+    steps: dict[str, Any],
+    *,
+    user_id: int | None = None,
+    kind: kinds.JobKind = PROBE,
+) -> Job:
     """Enqueue a probe in the caller's transaction; `steps` is what `tests.probe.tasks` reads."""
     subject_id = uow.session.scalar(
         text("INSERT INTO probe_plans (plan) VALUES (:plan) RETURNING id"),
         {"plan": psycopg2.extras.Json(steps)},
     )
-    return outbox.enqueue(uow, PROBE, user_id=user_id, subject_id=subject_id)
+    return outbox.enqueue(uow, kind, user_id=user_id, subject_id=subject_id)
 
 
-def plan_committed(resources: Resources, **steps: Any) -> int:
+def plan_committed(resources: Resources, *, kind: kinds.JobKind = PROBE, **steps: Any) -> int:
     """Enqueue one probe in a transaction of its own, and return the job's id."""
     with resources.unit_of_work() as uow:
-        return plan(uow, steps).id
+        return plan(uow, steps, kind=kind).id

@@ -9,7 +9,7 @@ from core.errors import DomainError, Kind, TransientError
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from storage.unit_of_work import UnitOfWork
-from tests.probe.kind import PROBE
+from tests.probe.kind import PROBES
 from workers.context import WorkerContext
 from workers.declaration import TaskTable
 
@@ -94,4 +94,4 @@ def _insert(uow: UnitOfWork, table: str, lease: Lease, step: int | None = None) 
     uow.session.execute(text(f"INSERT INTO {table} ({names}) VALUES ({places})"), values)
 
 
-TASKS = TaskTable(jobs={PROBE: run})
+TASKS = TaskTable(jobs=dict.fromkeys(PROBES.values(), run))

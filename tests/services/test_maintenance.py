@@ -24,7 +24,7 @@ def acting(stack: Stack) -> Iterator[Acting]:
 
 
 def beat_sends(stack: Stack, task: str) -> None:
-    assert stack.resources.broker.send(task, Lane.IO, {})
+    assert stack.resources.broker.send(task, Lane.UPKEEP, {})
 
 
 def test_beat_sends_what_workers_of_that_lane_know(stack: Stack) -> None:
@@ -35,7 +35,8 @@ def test_beat_sends_what_workers_of_that_lane_know(stack: Stack) -> None:
     }.items()
     assert planned.keys() <= app.tasks.keys()
     for each in planned.values():
-        assert each["options"]["queue"] == queue_name(Lane.IO)
+        lane = Lane.MONEY if each["task"] == "topups.poll" else Lane.UPKEEP
+        assert each["options"]["queue"] == queue_name(lane)
         # What nobody took is over before the next comes.
         assert each["options"]["expires"] < each["schedule"]
 

@@ -160,7 +160,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
 OPEN_CHECKOUT = kinds.register(
     kinds.JobKind(
         name="topup.open",
-        lane=Lane.IO,
+        lane=Lane.MONEY,
         scope=Scope.CREDIT_READ,
         retryable=False,  # its order has failed with it
         on_abandoned=_fail_with_job,

@@ -27,7 +27,7 @@ from tests.devstack.supervisor.waiting import runs, until, users_of
 pytestmark = pytest.mark.stack
 
 PROCESSES = {
-    "postgres", "valkey", "s3", "api", "worker-io", "worker-media", "worker-bulk",
+    "postgres", "valkey", "s3", "api", "worker-waiting", "worker-computing",
     "beat", "flower", "sandbox", "supervisor",
 }  # fmt: skip
 
@@ -132,7 +132,7 @@ def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
 
 
 def test_mail_of_the_stack_lands_in_its_mailbox(stack: Stack) -> None:
-    worker = psutil.Process(stack.run["pids"]["worker-io"]).environ()
+    worker = psutil.Process(stack.run["pids"]["worker-waiting"]).environ()
     server = MailServer.parse(worker["PRESSROOM_MAIL_URL"])
     sender = MailSender.parse(worker["PRESSROOM_MAIL_FROM"])
     SmtpMailer(server, sender).send(Mail("reader@example.com", "Hello", "Text", "<p>Html"))
@@ -216,10 +216,10 @@ def test_status_shows_each_process(stack: Stack) -> None:
     assert set(status["processes"]) == PROCESSES
     assert {each["state"] for each in status["processes"].values()} == {"running"}
     assert all(each["uptime_seconds"] > 0 for each in status["processes"].values())
-    assert "worker-media" in stack.command("status").stdout
+    assert "worker-computing" in stack.command("status").stdout
 
 
-@pytest.mark.parametrize("name", ["postgres", "valkey", "s3", "worker-media", "beat", "api"])
+@pytest.mark.parametrize("name", ["postgres", "valkey", "s3", "worker-computing", "beat", "api"])
 def test_a_killed_process_comes_back(stack: Stack, name: str) -> None:
     before = stack.run["pids"][name]
     os.kill(before, signal.SIGKILL)

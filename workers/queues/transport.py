@@ -1,4 +1,4 @@
-"""kombu's Redis transport, changed so that it survives the loss of its connection.
+"""kombu's Redis transport, changed so that it survives the loss of its connection and keeps limits.
 
 A closed channel that must acknowledge a message, or put one back, tries to connect with the
 settings of a connection that it no longer has. In kombu 5.7 the ``AttributeError`` of that attempt
@@ -9,10 +9,36 @@ that were not put back.
 
 from typing import Any
 
+from celery.worker import state
 from kombu.transport import TRANSPORT_ALIASES, redis
 
 
+class LimitedQoS(redis.QoS):
+    """Counts the work that was under way when an earlier connection was lost.
+
+    kombu counts by channel. After each reconnect a lane could fill its limit once more, while the
+    pool still works at what the lane took before.
+    """
+
+    def can_consume(self) -> bool:
+        if not self.prefetch_count:
+            return True
+        has_room: bool = super().can_consume()  # type: ignore[no-untyped-call]
+        return has_room and self._under_way() < self.prefetch_count
+
+    def _under_way(self) -> int:
+        queues = self.channel.active_queues
+        # A copy made in one step: other threads take their requests off the set.
+        requests = [reference() for reference in list(state.reserved_requests.data)]
+        return sum(
+            request is not None and request.delivery_info["routing_key"] in queues
+            for request in requests
+        )
+
+
 class RedisChannel(redis.Channel):
+    QoS = LimitedQoS
+
     def _connparams(self, asynchronous: bool = False) -> Any:
         if self.connection is None or self.connection.client is None:
             raise ConnectionResetError("the channel is closed")

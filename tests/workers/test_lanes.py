@@ -1,0 +1,73 @@
+"""Several lanes in one worker process, each with a limit of its own."""
+
+from collections.abc import Callable
+
+import pytest
+
+from core.lanes import Lane
+from models import JobStatus
+from tests.faults.proxy import proxied
+from tests.probe.bench import Bench, make_bench
+from tests.probe.kind import PROBES
+from tests.stack import Stack
+from workers.queues.serving import LanesDontMix, Pool, serving
+
+WAITING = ("money", "mail", "upkeep")
+COMPUTING = ("media", "export", "bulk")
+
+
+@pytest.fixture(scope="module")
+def bench(make_stack: Callable[[str], Stack]) -> Bench:
+    return make_bench(make_stack("lanes"))
+
+
+@pytest.fixture(autouse=True)
+def _alone(bench: Bench) -> object:
+    yield
+    bench.stack.query("UPDATE jobs SET cancel_requested = true WHERE finished_at IS NULL")
+    bench.stack.stop()
+    bench.stack.query("TRUNCATE jobs CASCADE")
+    bench.stack.resources.redis.flushdb()
+
+
+@pytest.mark.parametrize("lanes", [WAITING, COMPUTING], ids=["threads", "processes"])
+def test_while_one_lane_is_full_the_others_of_its_process_work_at_once(
+    bench: Bench, lanes: tuple[str, ...]
+) -> None:
+    bench.start_worker(*lanes, concurrency=2)
+    full, *others = (PROBES[Lane(lane)] for lane in lanes)
+    stuck = [bench.enqueue(kind=full, sleep=60) for _ in range(20)]
+    for job_id in stuck[:2]:
+        bench.started(job_id)
+    quick = [bench.enqueue(kind=kind) for kind in others for _ in range(5)]
+    for job_id in quick:
+        assert bench.finished(job_id).status == JobStatus.SUCCEEDED
+    assert sum(bench.starts(job_id) for job_id in stuck) == 2
+
+
+def test_lane_stays_within_its_limit_when_its_worker_connects_again(bench: Bench) -> None:
+    with proxied(bench.stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
+        bench.start_worker("mail", "money", concurrency=2, PRESSROOM_REDIS_URL=proxy.url)
+        stuck = [bench.enqueue(kind=PROBES[Lane.MAIL], sleep=60) for _ in range(8)]
+        for job_id in stuck[:2]:
+            bench.started(job_id)
+        proxy.cut()
+        money = bench.enqueue(kind=PROBES[Lane.MONEY])
+        assert bench.finished(money, within=60).status == JobStatus.SUCCEEDED
+        assert sum(bench.starts(job_id) for job_id in stuck) == 2
+
+
+def test_what_the_release_before_sent_to_its_lane_is_done(bench: Bench) -> None:
+    bench.start_worker("upkeep", concurrency=1)
+    assert bench.finished(bench.enqueue(kind=PROBES[Lane.IO])).status == JobStatus.SUCCEEDED
+
+
+def test_lane_io_serves_what_it_did_before_there_were_lanes_by_latency() -> None:
+    former = {Lane.REQUEST, Lane.MONEY, Lane.MAIL, Lane.EXPORT, Lane.UPKEEP, Lane.IO}
+    assert serving([Lane.IO]).limits.keys() == former
+    assert serving([Lane.IO]).pool is Pool.THREADS
+
+
+def test_lanes_that_wait_and_lanes_that_compute_are_not_for_one_worker() -> None:
+    with pytest.raises(LanesDontMix, match="mail and bulk need different kinds of workers"):
+        serving([Lane.MAIL, Lane.BULK])

@@ -1,0 +1,74 @@
+"""Which lanes a worker process serves, and how much work of each it does at once."""
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from core.lanes import Lane
+
+
+class Pool(StrEnum):
+    """What does the work of a process, by Celery's names."""
+
+    # For work that waits for other people's servers.
+    THREADS = "threads"
+    # Processes, for work that needs a core.
+    PREFORK = "prefork"
+
+
+# How much work of a lane a process does at once.
+_WAITING = {
+    Lane.REQUEST: 16,
+    Lane.MONEY: 2,
+    Lane.MAIL: 6,
+    Lane.UPKEEP: 2,
+    Lane.IO: 2,
+}
+_COMPUTING = {Lane.EXPORT: 1, Lane.MEDIA: os.cpu_count() or 1, Lane.BULK: 1}
+# What the lane `io` was before there were lanes by latency.
+_FORMERLY_IO = frozenset({*_WAITING, Lane.EXPORT})
+
+
+class LanesDontMix(ValueError):
+    """The lanes need different kinds of workers."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The lanes of one process.
+
+    Each lane has a limit of its own and the pool has room for all of them, so work that is stuck in
+    one lane holds up no other.
+    """
+
+    pool: Pool
+    limits: Mapping[Lane, int]
+
+    @property
+    def jobs_at_once(self) -> int:
+        return sum(self.limits.values())
+
+
+def serving(lanes: Collection[Lane], limit: int | None = None) -> Serving:
+    """What a process for these lanes does, at most ``limit`` of each; raises ``LanesDontMix``."""
+    if Lane.IO in lanes:
+        pool, wanted = Pool.THREADS, _FORMERLY_IO.union(lanes)
+        allowed = _WAITING | {Lane.EXPORT: _COMPUTING[Lane.EXPORT]}
+    elif _WAITING.keys() >= set(lanes):
+        # The upkeep lane's workers also do what the release before left in its queue.
+        former = frozenset({Lane.IO} if Lane.UPKEEP in lanes else ())
+        pool, wanted, allowed = Pool.THREADS, former.union(lanes), _WAITING
+    else:
+        pool, wanted, allowed = Pool.PREFORK, frozenset(lanes), _COMPUTING
+    if not wanted <= allowed.keys():
+        raise LanesDontMix(
+            f"{_listed(wanted & _WAITING.keys())} and {_listed(wanted & _COMPUTING.keys())} need "
+            "different kinds of workers: start one for the lanes that wait for other servers "
+            f"({_listed(_WAITING)}) and one for those that compute ({_listed(_COMPUTING)})"
+        )
+    return Serving(pool, {lane: limit or allowed[lane] for lane in Lane if lane in wanted})
+
+
+def _listed(lanes: Collection[Lane]) -> str:
+    return ", ".join(lane for lane in Lane if lane in lanes)
