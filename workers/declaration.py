@@ -43,7 +43,9 @@ class TaskTable:
             }
             app.task(_task(process, partial(run_job, work=work)), name=kind.name, **limits)
         for name, answer in self.requests.items():
-            app.task(_task(process, partial(answer_request, answer=answer)), name=name)
+            task = _task(process, partial(answer_request, answer=answer))
+            # Events double what a worker sends for so short a task, and name no job.
+            app.task(task, name=name, send_events=False)
         for name, tend in self.periodic.items():
             app.task(_task(process, tend), name=name)
 
