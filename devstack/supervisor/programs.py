@@ -14,7 +14,7 @@ LANES = ("io", "media", "bulk")
 # The order of a stop: first the programs that take requests, last those that keep data.
 STOP_STAGES = (
     ("prepare", "api"),
-    ("beat", *(f"worker-{lane}" for lane in LANES)),
+    tuple(f"worker-{lane}" for lane in LANES),
     ("flower", "sandbox"),
 )
 _NEEDS = frozenset({"valkey", "prepare"})
@@ -69,7 +69,6 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
         replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres", "s3"})),
         replace(api, ready=lambda: answers(ports.api, "/readyz"), needs=_NEEDS),
         *map(worker, LANES),
-        replace(program("beat", "beat"), needs=_NEEDS),
         replace(flower, ready=lambda: answers(ports.flower, "/healthcheck"), needs=_NEEDS),
         replace(sandbox, ready=lambda: answers(ports.sandbox, "/healthz"), grace=5.0),
     ]
