@@ -25,6 +25,7 @@ _GROUPS = {
     "export": "cli.exports:app",
     "credits": "cli.credits:app",
     "jobs": "cli.jobs:app",
+    "upkeep": "cli.upkeep:app",
     "trace": "cli.trace:app",
     "attachments": "cli.attachments:attachments",
     "encryption": "cli.attachments:encryption",

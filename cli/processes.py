@@ -74,11 +74,11 @@ def worker(
 
 
 def beat(as_json: Json = False) -> None:
-    """Run the clock that sends periodic tasks. Run exactly one."""
-    from core.settings import load_settings
-    from workers.beat import run
-
-    run(load_settings())
+    """Wait for SIGTERM: workers send periodic work themselves. The next release drops this."""
+    asked_to_end = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, asked_to_end)
+    typer.echo("pressroom beat does nothing any more: workers do what is due. Stop it.", err=True)
+    signal.sigwait(asked_to_end)
 
 
 def flower(

@@ -1,6 +1,6 @@
 """Periodic work is rows: what is due, and what came of it, is the same for every process.
 
-Any worker of the upkeep lane runs what is due, one worker at a time in the whole deployment.
+Any worker of its lane runs what is due, one worker at a time in the whole deployment.
 """
 
 from datetime import datetime
@@ -17,6 +17,8 @@ class Upkeep(Model):
     name: Mapped[str] = mapped_column(primary_key=True)
     every_seconds: Mapped[int]
     due_at: Mapped[CreatedAt]
+    # The sweep sends a due one again after this time.
+    send_after: Mapped[CreatedAt]
     # A fencing token, as of a job: the number of runs that were begun.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
     lease_expires_at: Mapped[datetime | None]

@@ -5,36 +5,17 @@ prompt and orderly work; no job is lost by them.
 """
 
 from functools import partial
-from typing import Any
 
 from celery import Celery
 
-from core.lanes import Lane
 from core.settings import Settings
-from storage.broker import celery_app, queue_name
+from storage.broker import celery_app
 from workers import signals, sweeper
 from workers.context import ProcessContext
 from workers.declaration import TaskTable
 from workers.queues.lane_consumers import LaneQueues
 from workers.queues.serving import Serving
 from workers.tasks.table import TASKS
-
-
-def _every(
-    seconds: float, task: str, *, expires_seconds: int, lane: Lane = Lane.UPKEEP
-) -> dict[str, Any]:
-    """A message that no worker took before it expires is superseded by the next one."""
-    options = {"queue": queue_name(lane), "expires": expires_seconds}
-    return {"task": task, "schedule": seconds, "options": options}
-
-
-SCHEDULE = {
-    "purge": _every(3600.0, "maintenance.purge", expires_seconds=3000),
-    "sweep-files": _every(3600.0, "maintenance.sweep_files", expires_seconds=3000),
-    "sweep-uploads": _every(3600.0, "maintenance.sweep_uploads", expires_seconds=3000),
-    "poll-orders": _every(30.0, "topups.poll", expires_seconds=25, lane=Lane.MONEY),
-    "fold-counts": _every(30.0, "maintenance.fold_counts", expires_seconds=25),
-}
 
 _CONFIGURATION = {
     # A message is acknowledged when its task has ended, so the broker delivers the message of a
@@ -55,8 +36,6 @@ _CONFIGURATION = {
     "worker_redirect_stdouts": False,
     # Pillow's children and Python's arenas grow a little; a fresh process starts small.
     "worker_max_tasks_per_child": 1000,
-    "beat_schedule": SCHEDULE,
-    "beat_max_loop_interval": 30,
     "timezone": "UTC",
 }
 

@@ -8,11 +8,11 @@ from typing import Any
 from celery import Celery
 
 from services.jobs.kinds import JobKind
-from workers.context import ProcessContext, WorkerContext
+from services.jobs.upkeep import UpkeepKind
+from workers.context import ProcessContext
 from workers.job_runner import JobWork, run_job
 from workers.request_tasks import RequestHandler, answer_request
-
-PeriodicWork = Callable[[WorkerContext], object]
+from workers.upkeep_runner import PeriodicWork, run_upkeep
 
 KILL_AFTER_SECONDS = 15.0
 
@@ -24,13 +24,12 @@ class TaskTable:
     Attributes:
         jobs: durable work, called with the lease of a claimed job.
         requests: request-only work by the task's name, from the caller's payload to its result.
-        periodic: work that beat sends, by the task's name. It is harmless when it runs twice, or
-            does not run for a while.
+        upkeep: periodic work.
     """
 
     jobs: Mapping[JobKind, JobWork] = field(default_factory=dict)
     requests: Mapping[str, RequestHandler] = field(default_factory=dict)
-    periodic: Mapping[str, PeriodicWork] = field(default_factory=dict)
+    upkeep: Mapping[UpkeepKind, PeriodicWork] = field(default_factory=dict)
 
     def bind(self, app: Celery, process: ProcessContext) -> None:
         """Register the tasks with an application, which runs them in this process's context."""
@@ -46,8 +45,9 @@ class TaskTable:
             task = _task(process, partial(answer_request, answer=answer))
             # Events double what a worker sends for so short a task, and name no job.
             app.task(task, name=name, send_events=False)
-        for name, tend in self.periodic.items():
-            app.task(_task(process, tend), name=name)
+        for periodic, tend in self.upkeep.items():
+            run = partial(run_upkeep, kind=periodic, work=tend)
+            app.task(_task(process, run), name=periodic.name)
 
 
 def _task(process: ProcessContext, run: Callable[..., object]) -> Callable[..., None]:

@@ -8,7 +8,7 @@ from celery import Celery, bootsteps, signals
 
 from core.logging import get_logger
 from core.settings import load_settings
-from services.jobs import sweep
+from services.jobs import sweep, upkeep
 from storage.resources import open_resources
 
 log = get_logger(__name__)
@@ -50,10 +50,11 @@ def _sweep_until_stopped() -> None:
     resources = open_resources(load_settings(), concurrency=1, name="sweep")
     while not _stopping.wait(SWEEP_EVERY_SECONDS):
         with _round:
-            try:
-                sweep.sweep(resources)
-            except Exception as error:  # noqa: BLE001 - the next round must come in any case
-                log.warning("sweep.failed", reason=f"{type(error).__name__}: {error}")
+            for step in (sweep.sweep, upkeep.send_due):
+                try:
+                    step(resources)
+                except Exception as error:  # noqa: BLE001 - what follows must come in any case
+                    log.warning("sweep.failed", reason=f"{type(error).__name__}: {error}")
     resources.close()
 
 

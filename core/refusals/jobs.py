@@ -13,6 +13,17 @@ JOB_NOT_RETRYABLE = conflict(
 JOBS_TOO_MANY_STREAMS = rate_limited(
     "jobs.too_many_streams", "At most {most} event streams a user.", retry_after=5, most=10
 )
+UPKEEP_NOT_FOUND = not_found(
+    "upkeep.not_found",
+    "There is no upkeep {name}; there are: {names}.",
+    name="maintenance.tidy",
+    names="maintenance.purge, topups.poll",
+)
+UPKEEP_RUNNING = conflict(
+    "upkeep.running",
+    "The upkeep {name} runs already; try again when it has ended.",
+    name="maintenance.purge",
+)
 JOB_CANCELLED = conflict("job.cancelled", "The job was cancelled.")
 JOB_TOO_SLOW = damaged("job.too_slow", "The job took too long.")
 JOB_BROKE = damaged("job.internal_error", "The job failed unexpectedly.")

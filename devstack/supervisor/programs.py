@@ -18,7 +18,7 @@ WORKERS = {
 # The order of a stop: first the programs that take requests, last those that keep data.
 STOP_STAGES = (
     ("prepare", "api"),
-    ("beat", *WORKERS),
+    tuple(WORKERS),
     ("flower", "sandbox"),
 )
 _NEEDS = frozenset({"valkey", "prepare"})
@@ -73,7 +73,6 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
         replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres", "s3"})),
         replace(api, ready=lambda: answers(ports.api, "/readyz"), needs=_NEEDS),
         *map(worker, WORKERS),
-        replace(program("beat", "beat"), needs=_NEEDS),
         replace(flower, ready=lambda: answers(ports.flower, "/healthcheck"), needs=_NEEDS),
         replace(sandbox, ready=lambda: answers(ports.sandbox, "/healthz"), grace=5.0),
     ]

@@ -7,12 +7,17 @@ from typing import cast
 
 from sqlalchemy import delete, func, select
 
+from core.lanes import Lane
 from models import ImportChunk, MemberExport, MemberImport
+from services.jobs import upkeep
 from services.mailing.exports import EXPORTS
 from services.mailing.imports.accept import IMPORTS
 from storage.parts import remove_all
 from storage.resources import Resources
 
+SWEEP_FILES = upkeep.register(
+    upkeep.UpkeepKind("maintenance.sweep_files", every=timedelta(hours=1), lane=Lane.UPKEEP)
+)
 BULK_FILE_RETENTION = timedelta(days=7)
 # An upload takes hours at most: an older file without an import or export was left by a crash.
 STRAY_FILE_AGE = timedelta(days=1)

@@ -1,13 +1,19 @@
 """Numbers of active subscribers: a count for each list, and differences not yet added to it."""
 
 from collections.abc import Collection
+from datetime import timedelta
 
 from sqlalchemy import BigInteger, ColumnElement, cast, func, select, text
 
+from core.lanes import Lane
 from models import SubscriberCount, SubscriberDelta
+from services.jobs import upkeep
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
+FOLD_COUNTS = upkeep.register(
+    upkeep.UpkeepKind("maintenance.fold_counts", every=timedelta(seconds=30), lane=Lane.UPKEEP)
+)
 _MAX_FOLDED_DELTAS = 10_000
 
 # One statement sees one moment: each difference is either in the count or beside it, never both.
@@ -53,15 +59,18 @@ _FOLD = text(
 )
 
 
-def fold_all(resources: Resources) -> None:
+def fold_all(resources: Resources) -> int:
     """Add all differences to their lists' counts, the oldest first, one batch in a transaction.
 
-    Reading a list's count stays quick while few differences are left beside it.
+    Returns how many were added. Reading a list's count stays quick while few differences are left
+    beside it.
     """
-    folded = _MAX_FOLDED_DELTAS
+    total, folded = 0, _MAX_FOLDED_DELTAS
     while folded == _MAX_FOLDED_DELTAS:
         with resources.unit_of_work() as uow:
             folded = fold_deltas(uow, max_deltas=_MAX_FOLDED_DELTAS)
+        total += folded
+    return total
 
 
 def fold_deltas(uow: UnitOfWork, *, max_deltas: int) -> int:

@@ -1,16 +1,15 @@
 """What the tests of topups do: order, pay in the sandbox, look at what became of it."""
 
 from decimal import Decimal
-from secrets import token_hex
 from typing import Any
 
 import httpx
 
-from core.lanes import Lane
 from core.settings import Settings
 from tests.contract import credits
 from tests.contract.replies import data
 from tests.stack import Stack, eventually
+from tests.upkeep import run_upkeep
 
 TOPUP = "/auxilia/credits/topup"
 ORDERS = "/auxilia/credits/orders"
@@ -116,7 +115,7 @@ def poll_now(stack: Stack, *order_ids: int) -> None:
     """Let a worker poll, these orders first, and wait until it has looked at them."""
     for order_id in order_ids:
         make_due(stack, order_id)
-    stack.resources.broker.send("topups.poll", Lane.MONEY, {}, task_id=f"poll-{token_hex(8)}")
+    run_upkeep(stack, "topups.poll")
 
 
 def make_due(stack: Stack, order_id: int) -> None:

@@ -40,9 +40,9 @@ def test_each_lane_has_a_worker() -> None:
     assert sorted(served) == sorted(Lane)
 
 
-def test_api_beat_flower_and_both_preparations_are_there() -> None:
+def test_api_flower_and_both_preparations_are_there() -> None:
     commands = {each["command"][1] for each in files.ours().values()}
-    assert commands == {"serve", "worker", "beat", "flower", "migrate", "bucket"}
+    assert commands == {"serve", "worker", "flower", "migrate", "bucket"}
 
 
 @pytest.mark.parametrize("name", files.ours())

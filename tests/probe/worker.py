@@ -8,18 +8,19 @@ os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 
 from core.lanes import Lane
 from tests.probe import tasks
+from workers.declaration import TaskTable
 from workers.main import run
 from workers.queues.serving import serving
 
 
-def main() -> None:
+def main(more: TaskTable) -> None:
     words = argparse.ArgumentParser()
     words.add_argument("command", choices=["worker"])
     words.add_argument("--lane", type=Lane, action="append", required=True)
     words.add_argument("--concurrency", type=int)
     wanted = words.parse_args()
-    run(serving(wanted.lane, wanted.concurrency), tasks.TASKS)
+    run(serving(wanted.lane, wanted.concurrency), more)
 
 
 if __name__ == "__main__":
-    main()
+    main(tasks.TASKS)

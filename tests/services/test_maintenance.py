@@ -1,44 +1,24 @@
-"""What is done now and then: by a worker, when beat says so."""
+"""What upkeep does."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from core.ids import random_hash_id
-from core.lanes import Lane
 from services.access import sessions
 from services.people import account_mails, mailed_tokens
 from services.people.account_mails import MailKind
 from services.people.mailed_tokens import Purpose
-from storage.broker import queue_name
 from tests.oauth import log_in, register
 from tests.services.mailing.subscriptions.acting import Acting
-from tests.stack import Owner, Stack, eventually
-from workers.app import build_app
+from tests.stack import Owner, Stack
+from tests.upkeep import run_upkeep
 
 
 @pytest.fixture
 def acting(stack: Stack) -> Iterator[Acting]:
     with stack.client() as client:
         yield Acting(stack, client)
-
-
-def beat_sends(stack: Stack, task: str) -> None:
-    assert stack.resources.broker.send(task, Lane.UPKEEP, {})
-
-
-def test_beat_sends_what_workers_of_that_lane_know(stack: Stack) -> None:
-    app = build_app(stack.settings())
-    planned = {each["task"]: each for each in app.conf.beat_schedule.values()}
-    assert {"maintenance.fold_counts": 30.0, "maintenance.purge": 3600.0}.items() <= {
-        task: each["schedule"] for task, each in planned.items()
-    }.items()
-    assert planned.keys() <= app.tasks.keys()
-    for each in planned.values():
-        lane = Lane.MONEY if each["task"] == "topups.poll" else Lane.UPKEEP
-        assert each["options"]["queue"] == queue_name(lane)
-        # What nobody took is over before the next comes.
-        assert each["options"]["expires"] < each["schedule"]
 
 
 def test_folding_leaves_the_count_as_it_is_and_no_differences(
@@ -57,9 +37,9 @@ def test_folding_leaves_the_count_as_it_is_and_no_differences(
         " SELECT %s, CASE WHEN n %% 2 = 0 THEN 1 ELSE -1 END FROM generate_series(1, 20001) AS n",
         list_id,
     )
-    beat_sends(stack, "maintenance.fold_counts")
+    run_upkeep(stack, "maintenance.fold_counts")
     left = "SELECT 1 FROM subscriber_deltas WHERE list_id = %s LIMIT 1"
-    eventually(lambda: not stack.query(left, list_id), what="the folding of all differences")
+    assert not stack.query(left, list_id)
     stored = stack.query("SELECT active FROM subscriber_counts WHERE list_id = %s", list_id)
     assert stored == [(1,)]
     with stack.client(owner.key) as client:
@@ -79,8 +59,7 @@ def test_mailed_links_are_forgotten_once_they_expired(stack: Stack, acting: Acti
         person.user_id,
     )
     of_person = "SELECT count(*) FROM mailed_links WHERE user_id = %s"
-    beat_sends(stack, "maintenance.purge")
-    eventually(lambda: stack.query(of_person, person.user_id) != [(2,)], what="the purge")
+    run_upkeep(stack, "maintenance.purge")
     assert stack.query(of_person, person.user_id) == [(1,)]
 
 
@@ -102,14 +81,10 @@ def test_codes_and_tokens_are_forgotten_once_they_expired(stack: Stack, owner: O
         f" (SELECT max(id) FROM oauth_codes WHERE grant_id = {grants})",
         owner.user_id,
     )
-    beat_sends(stack, "maintenance.purge")
+    run_upkeep(stack, "maintenance.purge")
     for table, left in (("oauth_codes", 1), ("oauth_tokens", 3)):
         count = f"SELECT count(*) FROM {table} WHERE grant_id = {grants}"
-
-        def is_done(count: str = count, left: int = left) -> bool:
-            return stack.query(count, owner.user_id) == [(left,)]
-
-        eventually(is_done, what=f"the purge of {table}")
+        assert stack.query(count, owner.user_id) == [(left,)]
 
 
 def test_purging_forgets_sessions_attempts_and_mails_whose_time_is_over(
@@ -142,6 +117,6 @@ def test_purging_forgets_sessions_attempts_and_mails_whose_time_is_over(
             owner.email,
         )
 
-    beat_sends(stack, "maintenance.purge")
-    eventually(lambda: left() == [(1, 1, [True])], what="the purge")
+    run_upkeep(stack, "maintenance.purge")
+    assert left() == [(1, 1, [True])]
     stack.query("DELETE FROM login_attempts")

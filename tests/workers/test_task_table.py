@@ -1,12 +1,12 @@
-"""What beat, the API and the outbox send is what the workers know."""
+"""What the sweep, the API and the outbox send is what the workers know."""
 
 import importlib
 import pkgutil
 
 import services
-from services.jobs import kinds
+from services.jobs import kinds, upkeep
 from tests.probe.kind import PROBES
-from workers.app import SCHEDULE
+from tests.probe.tending import TEND
 from workers.tasks.table import TASKS
 
 
@@ -17,10 +17,11 @@ def test_every_kind_of_job_has_a_task_and_every_task_of_a_job_a_kind() -> None:
     assert set(TASKS.jobs) == kinds.registered() - set(PROBES.values())
 
 
-def test_beat_sends_all_periodic_tasks_and_no_other() -> None:
-    assert {entry["task"] for entry in SCHEDULE.values()} == set(TASKS.periodic)
+def test_every_kind_of_upkeep_has_a_task() -> None:
+    assert set(TASKS.upkeep) == upkeep.registered() - {TEND}
 
 
 def test_no_name_is_of_two_tasks() -> None:
-    names = [kind.name for kind in TASKS.jobs] + [*TASKS.requests, *TASKS.periodic]
+    names = [kind.name for kind in TASKS.jobs] + [kind.name for kind in TASKS.upkeep]
+    names += TASKS.requests
     assert len(names) == len(set(names))

@@ -5,27 +5,32 @@ A job's task has the name of its kind. Messages under way carry these names: the
 
 from collections.abc import Callable
 
-from core import clock
 from integrations.mail.port import Mailer
 from services import retention
 from services.jobs.lease import Lease
 from services.mailing import bulk_files, exports, subscriber_counts
+from services.mailing.bulk_files import SWEEP_FILES
 from services.mailing.exports import EXPORT_JOBS
 from services.mailing.imports import import_jobs, undo
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
 from services.mailing.imports.undo import UNDO_IMPORT
+from services.mailing.subscriber_counts import FOLD_COUNTS
 from services.mailing.subscriptions import mails
 from services.mailing.subscriptions.subscribe import MAIL_CONFIRMATION, MAIL_WELCOME
 from services.media.attachments import processing, strays
+from services.media.attachments.strays import SWEEP_UPLOADS
 from services.media.attachments.upload import PROCESS_ATTACHMENT
 from services.money.topups import checkout, polling
 from services.money.topups.checkout import OPEN_CHECKOUT
+from services.money.topups.polling import POLL_ORDERS
 from services.people import account_mails
 from services.people.account_mails import SEND_ACCOUNT_MAIL
+from services.retention import PURGE
 from storage.resources import Resources
-from workers.declaration import PeriodicWork, TaskTable
+from workers.declaration import TaskTable
 from workers.job_runner import JobWork
 from workers.tasks import composer
+from workers.upkeep_runner import PeriodicWork
 
 
 def _alone(run: Callable[[Resources, Lease], None]) -> JobWork:
@@ -36,8 +41,8 @@ def _mailing(send: Callable[[Resources, Lease, Mailer], None]) -> JobWork:
     return lambda worker, lease: send(worker.resources, lease, worker.mailer)
 
 
-def _now(sweep: Callable[..., object]) -> PeriodicWork:
-    return lambda worker: sweep(worker.resources, now=clock.now())
+def _swept(sweep: Callable[..., int]) -> PeriodicWork:
+    return lambda worker, began_at: sweep(worker.resources, now=began_at)
 
 
 TASKS = TaskTable(
@@ -65,14 +70,14 @@ TASKS = TaskTable(
             "status": polling.refresh(worker.resources, worker.payments, lease.payload["order_id"])
         },
     },
-    periodic={
+    upkeep={
         # Settles orders whose webhook never came, and ends orders that were not paid in time.
-        "topups.poll": lambda worker: polling.poll(worker.resources, worker.payments),
+        POLL_ORDERS: lambda worker, _: polling.poll(worker.resources, worker.payments),
         # Removes uploads that no attachment waits for any more, such as after a crash.
-        "maintenance.sweep_uploads": _now(strays.sweep_uploads),
+        SWEEP_UPLOADS: _swept(strays.sweep_uploads),
         # Removes files of imports and exports past their time, and files that a crash left.
-        "maintenance.sweep_files": _now(bulk_files.sweep),
-        "maintenance.purge": _now(retention.purge_outlived),
-        "maintenance.fold_counts": lambda worker: subscriber_counts.fold_all(worker.resources),
+        SWEEP_FILES: _swept(bulk_files.sweep),
+        PURGE: _swept(retention.purge_outlived),
+        FOLD_COUNTS: lambda worker, _: subscriber_counts.fold_all(worker.resources),
     },
 )

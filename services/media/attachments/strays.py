@@ -15,10 +15,15 @@ from operator import itemgetter
 
 from sqlalchemy import select, update
 
+from core.lanes import Lane
 from models import Attachment, AttachmentStatus
+from services.jobs import upkeep
 from services.media.attachments.files import MEDIA, ORIGINALS
 from storage.resources import Resources
 
+SWEEP_UPLOADS = upkeep.register(
+    upkeep.UpkeepKind("maintenance.sweep_uploads", every=timedelta(hours=1), lane=Lane.UPKEEP)
+)
 # A younger object or row may be that of a running request or job, which writes the other soon.
 STRAY_GRACE = timedelta(hours=1)
 _MAX_BATCH_ROWS = 1000
@@ -68,10 +73,16 @@ def mend(resources: Resources, stray: Stray) -> None:
         )
 
 
-def sweep_uploads(resources: Resources, *, now: datetime) -> None:
-    """Remove originals that no attachment waits for: a crash leaves them."""
+def sweep_uploads(resources: Resources, *, now: datetime) -> int:
+    """Remove originals that no attachment waits for, and return their number.
+
+    A crash leaves them.
+    """
+    removed = 0
     for stray in find(resources, now=now, prefixes=(ORIGINALS,)):
         mend(resources, stray)
+        removed += 1
+    return removed
 
 
 def _is_still_stray(resources: Resources, stray: Stray) -> bool:

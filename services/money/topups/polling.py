@@ -9,15 +9,20 @@ from sqlalchemy import func, select, update
 
 from core import clock
 from core.errors import DomainError, Kind, TransientError
+from core.lanes import Lane
 from core.logging import get_logger
 from integrations.payments.port import Evidence, PaymentChannel
 from integrations.payments.registry import PaymentChannels
 from models import OrderStatus, OrderVia, PaymentOrder
+from services.jobs import upkeep
 from services.money.topups.settlement import settle
 from storage.resources import Resources
 
 log = get_logger(__name__)
 
+POLL_ORDERS = upkeep.register(
+    upkeep.UpkeepKind("topups.poll", every=timedelta(seconds=30), lane=Lane.MONEY)
+)
 _OPEN = (OrderStatus.PENDING, OrderStatus.EXPIRED)
 MAX_POLLED_ORDERS = 200
 # Shorter than the time between two polls, so that the next poll continues.

@@ -47,6 +47,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(), nullable=False),
         sa.Column("every_seconds", sa.BigInteger(), nullable=False),
         _moment("due_at", given=True),
+        _moment("send_after", given=True),
         sa.Column("attempt", sa.BigInteger(), server_default="0", nullable=False),
         _moment("lease_expires_at"),
         _moment("last_started_at"),

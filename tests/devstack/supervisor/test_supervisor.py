@@ -28,7 +28,7 @@ pytestmark = pytest.mark.stack
 
 PROCESSES = {
     "postgres", "valkey", "s3", "api", "worker-waiting", "worker-computing",
-    "beat", "flower", "sandbox", "supervisor",
+    "flower", "sandbox", "supervisor",
 }  # fmt: skip
 
 
@@ -219,7 +219,7 @@ def test_status_shows_each_process(stack: Stack) -> None:
     assert "worker-computing" in stack.command("status").stdout
 
 
-@pytest.mark.parametrize("name", ["postgres", "valkey", "s3", "worker-computing", "beat", "api"])
+@pytest.mark.parametrize("name", ["postgres", "valkey", "s3", "worker-computing", "api"])
 def test_a_killed_process_comes_back(stack: Stack, name: str) -> None:
     before = stack.run["pids"][name]
     os.kill(before, signal.SIGKILL)

@@ -1,0 +1,217 @@
+"""Upkeep: the periodic work of the whole deployment. Its rows say what is due.
+
+Each second the sweep of every worker looks for due rows and sends their tasks. The worker that gets
+a task claims the row, as one claims a job: by compare-and-set, with a lease that is renewed while
+the work goes on, and a number that fences its writes. So each kind runs in one process at a time,
+and a second message does nothing. Every time is compared by the database's clock.
+
+A kind rests for its interval after each run, and rounds that were missed are not made up for.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import SQLAlchemyError
+
+from core.lanes import Lane
+from core.logging import get_logger
+from core.refusals.jobs import UPKEEP_NOT_FOUND, UPKEEP_RUNNING
+from models import Upkeep
+from services.jobs.heartbeat import heartbeat
+from services.jobs.lease import LeaseLost
+from services.jobs.transitions import lease_end
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+log = get_logger(__name__)
+
+# Work with the time at which it began, by the database's clock; it returns how much it did.
+UpkeepWork = Callable[[datetime], int | None]
+
+# A message that no worker takes is sent again: after ten seconds at first, then as long again as
+# the work is overdue by then, so that a lane without workers does not fill up.
+_MIN_RESEND = timedelta(seconds=10)
+_MAX_RESEND = timedelta(minutes=1)
+_MAX_FAILURE_PAUSE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class UpkeepKind:
+    """A kind of periodic work, declared once by the module that does it."""
+
+    name: str  # the task's name too
+    every: timedelta
+    lane: Lane
+    # A run that takes longer loses its lease, so that a run that hangs is not the last one.
+    max_run: timedelta = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class UpkeepRun:
+    """A worker's hold on one kind of upkeep."""
+
+    kind: UpkeepKind
+    attempt: int
+    began_at: datetime
+
+
+_kinds: dict[str, UpkeepKind] = {}
+
+
+def register(kind: UpkeepKind) -> UpkeepKind:
+    if kind.name in _kinds:
+        raise ValueError(f"upkeep {kind.name} is registered twice")
+    _kinds[kind.name] = kind
+    return kind
+
+
+def registered() -> frozenset[UpkeepKind]:
+    """The kinds that the modules of this process have registered."""
+    return frozenset(_kinds.values())
+
+
+def kind_named(name: str) -> UpkeepKind:
+    """Raises ``upkeep.not_found``."""
+    if name not in _kinds:
+        raise UPKEEP_NOT_FOUND(name=name, names=", ".join(sorted(_kinds)))
+    return _kinds[name]
+
+
+def send_due(resources: Resources) -> int:
+    """Send what is due and runs nowhere; returns the number of messages."""
+    with resources.unit_of_work() as uow:
+        rows = records(uow)
+        known = {row.name: row.every_seconds for row in rows}
+        changed = [kind for kind in _kinds.values() if known.get(kind.name) != _seconds(kind)]
+        if changed:
+            _write(uow, changed)
+        due = (
+            select(Upkeep.name)
+            .where(Upkeep.name.in_(_kinds), Upkeep.send_after <= func.now(), *_free(), _due())
+            .with_for_update(skip_locked=True)
+        )
+        pause = func.least(func.greatest(_MIN_RESEND, func.now() - Upkeep.due_at), _MAX_RESEND)
+        statement = (
+            update(Upkeep)
+            .where(Upkeep.name.in_(due.scalar_subquery()))
+            .values(send_after=func.now() + pause)
+            .returning(Upkeep.name)
+        )
+        sent = list(uow.session.scalars(statement))
+    return sum(resources.broker.send(name, _kinds[name].lane, {}) for name in sent)
+
+
+def records(uow: UnitOfWork) -> list[Upkeep]:
+    """The rows of the kinds that this release knows."""
+    query = select(Upkeep).where(Upkeep.name.in_(_kinds)).order_by(Upkeep.name)
+    return list(uow.session.scalars(query))
+
+
+def run_due(resources: Resources, kind: UpkeepKind, work: UpkeepWork) -> None:
+    """Do the work, if it is due and no process does it; raises what the work raises."""
+    with resources.unit_of_work() as uow:
+        run = _claim(uow, kind, _due())
+    if run is not None:
+        _do(resources, run, work)
+
+
+def run_now(resources: Resources, kind: UpkeepKind, work: UpkeepWork) -> Upkeep:
+    """Do the work, due or not; raises ``upkeep.running``, and what the work raises."""
+    with resources.unit_of_work() as uow:
+        _write(uow, [kind])
+        run = _claim(uow, kind)
+    if run is None:
+        raise UPKEEP_RUNNING(name=kind.name)
+    _do(resources, run, work)
+    with resources.unit_of_work() as uow:
+        return uow.session.get_one(Upkeep, kind.name)
+
+
+def _write(uow: UnitOfWork, kinds: Iterable[UpkeepKind]) -> None:
+    """Write the kinds' rows, and the intervals that a release has changed."""
+    statement = insert(Upkeep).values(
+        # In one order, so that two processes that write at once don't lock each other out.
+        [
+            {"name": kind.name, "every_seconds": _seconds(kind)}
+            for kind in sorted(kinds, key=lambda kind: kind.name)
+        ]
+    )
+    new = statement.excluded.every_seconds
+    uow.session.execute(
+        statement.on_conflict_do_update(
+            index_elements=["name"],
+            set_={
+                "every_seconds": new,
+                "due_at": func.least(Upkeep.due_at, func.now() + new * timedelta(seconds=1)),
+            },
+            where=Upkeep.every_seconds != new,
+        )
+    )
+
+
+def _seconds(kind: UpkeepKind) -> int:
+    return int(kind.every.total_seconds())
+
+
+def _due() -> ColumnElement[bool]:
+    return Upkeep.due_at <= func.now()
+
+
+def _free() -> tuple[ColumnElement[bool], ...]:
+    return (or_(Upkeep.lease_expires_at.is_(None), Upkeep.lease_expires_at < func.now()),)
+
+
+def _claim(uow: UnitOfWork, kind: UpkeepKind, *when: ColumnElement[bool]) -> UpkeepRun | None:
+    statement = (
+        update(Upkeep)
+        .where(Upkeep.name == kind.name, *_free(), *when)
+        .values(
+            attempt=Upkeep.attempt + 1,
+            last_started_at=func.now(),
+            lease_expires_at=lease_end(),
+            # When this process is lost, the work is sent again as soon as its lease is over.
+            send_after=func.now(),
+        )
+        .returning(Upkeep.attempt, func.now().label("now"))
+    )
+    claimed = uow.session.execute(statement).one_or_none()
+    return None if claimed is None else UpkeepRun(kind, claimed.attempt, claimed.now)
+
+
+def _do(resources: Resources, run: UpkeepRun, work: UpkeepWork) -> None:
+    try:
+        with heartbeat(partial(_renew, resources, run)):
+            done = work(run.began_at)
+    except Exception as error:
+        pause = min(run.kind.every, _MAX_FAILURE_PAUSE)
+        try:
+            _end(resources, run, pause, last_error=f"{type(error).__name__}: {error}")
+        except (LeaseLost, SQLAlchemyError) as unwritten:
+            log.warning("upkeep.error_not_written", reason=type(unwritten).__name__)
+        raise
+    _end(resources, run, run.kind.every, last_error=None, last_result={"done": done})
+
+
+def _renew(resources: Resources, run: UpkeepRun) -> None:
+    in_time = Upkeep.last_started_at > func.now() - run.kind.max_run
+    _change(resources, run, in_time, lease_expires_at=lease_end())
+
+
+def _end(resources: Resources, run: UpkeepRun, pause: timedelta, **outcome: Any) -> None:
+    again = {"due_at": func.now() + pause, "send_after": func.now() + pause}
+    _change(resources, run, lease_expires_at=None, last_finished_at=func.now(), **again, **outcome)
+
+
+def _change(
+    resources: Resources, run: UpkeepRun, *fence: ColumnElement[bool], **changes: Any
+) -> None:
+    held = Upkeep.attempt == run.attempt, Upkeep.lease_expires_at.is_not(None)
+    statement = update(Upkeep).where(Upkeep.name == run.kind.name, *held, *fence).values(**changes)
+    with resources.unit_of_work() as uow:
+        if uow.session.execute(statement.returning(Upkeep.name)).one_or_none() is None:
+            raise LeaseLost(run.kind.name)

@@ -1,0 +1,84 @@
+"""Upkeep happens while there is any worker at all, however short each one lives."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults.size import sized
+from tests.probe.tending import TABLES, TEND
+from tests.stack import Running, Stack, eventually
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def tended(make_stack: Callable[[str], Stack], request: pytest.FixtureRequest) -> Stack:
+    stack = make_stack(f"tended-{request.node.name.split('_')[1]}")
+    stack.query(TABLES)
+    return stack
+
+
+def start_worker(stack: Stack) -> Running:
+    return stack.start_worker("bulk", concurrency=2, module="tests.probe.tending")
+
+
+def runs(stack: Stack) -> int:
+    [(count,)] = stack.query("SELECT count(*) FROM tended WHERE ended_at IS NOT NULL")
+    assert isinstance(count, int)
+    return count
+
+
+def overlaps(stack: Stack) -> object:
+    """Runs that began before an earlier one had ended; a killed one never ends."""
+    return stack.query(
+        "SELECT a.id, b.id FROM tended a JOIN tended b ON a.id < b.id AND b.began_at < a.ended_at"
+    )
+
+
+def test_restarted_workers_do_it_on_time_and_once(tended: Stack) -> None:
+    """No clock; two workers, one of them killed every few seconds, and all messages lost."""
+    start_worker(tended)
+    other = start_worker(tended)
+    began, rounds = time.monotonic(), sized(3, 20)
+    for _ in range(rounds):
+        time.sleep(3)
+        tended.resources.redis.flushdb()
+        other.kill()
+        other = start_worker(tended)
+    lasted = time.monotonic() - began
+    tended.stop()
+    every = TEND.every.total_seconds()
+    assert overlaps(tended) == []
+    assert runs(tended) <= lasted / every + 2
+    # Each loss may cost the lease and the second sending.
+    assert runs(tended) >= (lasted - rounds * 12) / (every + 3)
+    gaps = "SELECT max(began_at - before) < '20 s' FROM (SELECT began_at, lag(began_at)"
+    assert tended.query(f"{gaps} OVER (ORDER BY id) AS before FROM tended) AS t") == [(True,)]
+
+
+def test_killed_worker_leaves_its_run_to_another(tended: Stack) -> None:
+    tended.query("UPDATE tending SET seconds = 300")
+    first = start_worker(tended)
+    eventually(lambda: tended.query("SELECT 1 FROM tended"), what="a run")
+    [(pid,)] = tended.query("SELECT pid FROM tended")
+    tended.query("UPDATE tending SET seconds = 0")
+    start_worker(tended)
+    os.killpg(first.pid, signal.SIGKILL)
+    eventually(lambda: runs(tended) > 0, within=30, what="a run by the other worker")
+    assert tended.query("SELECT 1 FROM tended WHERE ended_at IS NOT NULL AND pid = %s", pid) == []
+
+
+def test_failing_upkeep_stops_no_other(tended: Stack) -> None:
+    tended.query("UPDATE tending SET fails = true")
+    start_worker(tended)
+    tended.start_worker("io")
+    error = "SELECT last_error FROM upkeep WHERE name = %s AND last_error IS NOT NULL"
+    found = eventually(lambda: tended.query(error, TEND.name), what="the error in the row")
+    assert found == [("ValueError: told to fail",)]
+    ended = "SELECT count(*) FROM upkeep WHERE last_error IS NULL AND last_finished_at IS NOT NULL"
+    eventually(lambda: tended.query(ended) == [(5,)], what="all other upkeep")
+    tended.query("UPDATE tending SET fails = false")
+    eventually(lambda: runs(tended) > 0, what="a run that ends well")

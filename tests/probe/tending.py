@@ -1,0 +1,48 @@
+"""`python -m tests.probe.tending worker --lane bulk …`: our worker, with upkeep every two seconds.
+
+A run notes in `tended` when it began and ended, and does what the row of `tending` says.
+"""
+
+import os
+import time
+from datetime import datetime, timedelta
+
+from sqlalchemy import text
+
+from core.lanes import Lane
+from services.jobs import upkeep
+from tests.probe import worker
+from workers.context import WorkerContext
+from workers.declaration import TaskTable
+
+TABLES = """
+    CREATE TABLE tending (seconds float NOT NULL, fails boolean NOT NULL);
+    INSERT INTO tending VALUES (0, false);
+    CREATE TABLE tended (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        pid integer NOT NULL,
+        began_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        ended_at timestamptz
+    );
+"""
+
+TEND = upkeep.register(upkeep.UpkeepKind("probe.tend", every=timedelta(seconds=2), lane=Lane.BULK))
+
+
+def tend(context: WorkerContext, _began_at: datetime) -> int:
+    with context.resources.unit_of_work() as uow:
+        seconds, fails = uow.session.execute(text("SELECT seconds, fails FROM tending")).one()
+        begun = uow.session.scalar(
+            text("INSERT INTO tended (pid) VALUES (:pid) RETURNING id"), {"pid": os.getpid()}
+        )
+    if fails:
+        raise ValueError("told to fail")
+    time.sleep(seconds)
+    with context.resources.unit_of_work() as uow:
+        ended = text("UPDATE tended SET ended_at = clock_timestamp() WHERE id = :id")
+        uow.session.execute(ended, {"id": begun})
+    return 1
+
+
+if __name__ == "__main__":
+    worker.main(TaskTable(upkeep={TEND: tend}))
