@@ -1,7 +1,9 @@
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 
 from core.lanes import Lane
+from core.refusals.refusal import Refusal
 from core.scopes import Scope
 from models import Job
 from storage.unit_of_work import UnitOfWork
@@ -18,8 +20,10 @@ class JobKind:
     # Called in the transaction that fails or cancels a job, so that the job's subject ends with it.
     # None: the subject stays as it is.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
-    # Transient failures in a row before the job is failed: about half a minute by default.
-    max_retries: int = 5
+    # How long it is tried while it fails for reasons that may pass. None: as the settings say.
+    patience: timedelta | None = None
+    # Why it failed, when that time is over. None: `job.given_up`, with the last reason.
+    given_up: Refusal | None = field(default=None, hash=False)
 
 
 _kinds: dict[str, JobKind] = {}

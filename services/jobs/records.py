@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import any_, bindparam, func, select
@@ -12,6 +13,7 @@ from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_RETRYABLE
 from models import FINISHED, Job, JobStatus
 from services.access.caller import Caller, require_scope
 from services.jobs.kinds import kind_named
+from services.jobs.lease import WORKS
 from services.jobs.transitions import requeue, transition
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
@@ -89,7 +91,7 @@ def restart(uow: UnitOfWork, job: Job) -> None:
     ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
     if not ended_badly or not kind_named(job.kind).retryable:
         raise JOB_NOT_RETRYABLE(kind=job.kind, status=job.status)
-    afresh = {"cancel_requested": False, "crashes": 0, "retries": 0, "run_at": func.now()}
+    afresh = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **WORKS}
     requeue(uow, Job.id == job.id, **afresh)
 
 
@@ -98,6 +100,11 @@ def error_shown(job: Job) -> dict[str, Any] | None:
     if job.error is None:
         return None
     return {"code": job.error["code"], "message": job.error["message"]}
+
+
+def next_try_at(job: Job) -> datetime | None:
+    """When a queued job that failed is tried again."""
+    return job.run_at if job.status == JobStatus.QUEUED and job.failing_since else None
 
 
 def count_unfinished(uow: UnitOfWork) -> dict[tuple[str, str], int]:

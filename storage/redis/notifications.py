@@ -6,7 +6,7 @@ themselves (``api.waiting.waiters``).
 
 import redis
 
-from storage.breaker import Breaker
+from core.breaker import Breaker
 
 CHANNEL = "pressroom:notifications"
 
@@ -35,7 +35,7 @@ def message(topic: str, value: str = "") -> str:
 class Notifier:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        self._breaker = Breaker(redis.RedisError)
+        self._breaker = Breaker("Redis", redis.RedisError)
 
     def tell(self, topic: str, value: str = "") -> None:
         text = message(topic, value)

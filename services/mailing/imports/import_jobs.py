@@ -56,7 +56,6 @@ def _register(name: str) -> kinds.JobKind:
             scope=Scope.SUBSCRIPTION_FULL,
             retryable=False,
             on_abandoned=_end_with_job,
-            max_retries=30,
         )
     )
 
