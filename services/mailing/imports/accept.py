@@ -10,13 +10,14 @@ from core.errors import DomainError
 from core.refusals.mailing import PLAN_REQUIRED
 from core.refusals.refusal import Refusal
 from models import Job, MemberImport, Plan
+from services import removals
 from services.access.caller import Caller
 from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.mailing import lists
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
 from services.people import accounts
-from storage.parts import PartWriter, remove_all
+from storage.parts import PartWriter
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -104,7 +105,8 @@ def accept_members(
         try:
             return idempotency.commit(resources, task, ADD_MEMBERS, key, request_id)
         except (EqualRequestCommitted, DomainError):
-            remove_all(resources.objects, prefix)
+            with resources.unit_of_work() as uow:
+                removals.forget(uow, f"{prefix}/")
             raise
 
     return idempotency.once(resources, key, store)
