@@ -93,9 +93,10 @@ def restart(uow: UnitOfWork, job: Job) -> None:
     """As ``retry``, for a job whose row is locked."""
     ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
     kind = kind_named(job.kind)
-    if not (ended_badly and kind.retryable) or (
-        kind.on_restarted is not None and not kind.on_restarted(uow, job)
-    ):
+    may_restart = ended_badly and kind.retryable
+    if kind.on_restarted is not None:
+        may_restart &= is_retry_sensible(job) and kind.on_restarted(uow, job)
+    if not may_restart:
         raise JOB_NOT_RETRYABLE(kind=job.kind, status=job.status)
     afresh = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **WORKS}
     requeue(uow, Job.id == job.id, **afresh)

@@ -11,6 +11,7 @@ from models import ImportChunk, MemberExport, MemberImport
 from services import removals
 from services.mailing.exports import EXPORTS
 from services.mailing.imports.accept import IMPORTS
+from storage.parts import remove_all
 from storage.resources import Resources
 
 BULK_FILE_RETENTION = timedelta(days=7)
@@ -25,8 +26,7 @@ def sweep(resources: Resources, *, now: datetime) -> int:
         while _remove_oldest(resources, kind, before=now - BULK_FILE_RETENTION):
             removed += 1
     for prefix in _strays(resources, before=now - STRAY_FILE_AGE):
-        with resources.unit_of_work() as uow:
-            removals.forget(uow, f"{prefix}/")
+        remove_all(resources.objects, prefix)
         removed += 1
     return removed
 

@@ -67,6 +67,12 @@ def new_prefix() -> str:
     return IMPORTS + ids.random_hash_id(20)
 
 
+def forget_file(resources: Resources, prefix: str) -> None:
+    """Have the objects of an import removed that was not accepted."""
+    with resources.unit_of_work() as uow:
+        removals.forget(uow, f"{prefix}/")
+
+
 def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, paid: bool = False) -> None:
     """Raises ``list.not_found``, ``list.not_owner`` and, if ``paid``, ``plan.required``."""
     lists.owned(uow, caller, list_id)
@@ -105,8 +111,7 @@ def accept_members(
         try:
             return idempotency.commit(resources, task, ADD_MEMBERS, key, request_id)
         except (EqualRequestCommitted, DomainError):
-            with resources.unit_of_work() as uow:
-                removals.forget(uow, f"{prefix}/")
+            forget_file(resources, prefix)
             raise
 
     return idempotency.once(resources, key, store)

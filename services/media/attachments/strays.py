@@ -16,7 +16,6 @@ from operator import itemgetter
 from sqlalchemy import select, update
 
 from models import Attachment, AttachmentStatus
-from services import removals
 from services.media.attachments.files import MEDIA, ORIGINALS
 from storage.resources import Resources
 
@@ -58,8 +57,7 @@ def find(
 def mend(resources: Resources, stray: Stray) -> None:
     """Remove an object that no row names; fail a row whose object is gone."""
     if stray.kind is StrayKind.OBJECT_WITHOUT_ROW:
-        with resources.unit_of_work() as uow:
-            removals.forget(uow, stray.key)
+        resources.objects.remove(stray.key)
         return
     error = {"code": "attachment.object_missing", "message": "The stored file is gone."}
     with resources.unit_of_work() as uow:
