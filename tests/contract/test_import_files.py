@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import io
 import zipfile
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -20,6 +20,7 @@ from api.middleware.body_limits import (
 )
 from api.middleware.deadlines import DeadlineMiddleware, extend_deadline
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
+from storage.objects import ObjectStore
 from storage.parts import PART_BYTES
 from tests.contract.bulk import (
     addresses,
@@ -216,9 +217,9 @@ def arrive(store: Store, pieces: list[bytes]) -> None:
     async def run() -> None:
         scope = {"type": "http", "headers": [], "pressroom.extend_deadline": lambda: None}
         scope["pressroom.body"] = BoundedBody(LIMITS[0], receive, BodyMemoryBudget(2**40))
-        await store_upload(
-            Request(scope, receive), store, "imports/x", None, store.forgotten.append
-        )  # type: ignore[arg-type]
+        stored = cast("ObjectStore", store)
+        forget = store.forgotten.append
+        await store_upload(Request(scope, receive), stored, "imports/x", None, forget)
 
     asyncio.run(run())
 
