@@ -40,8 +40,9 @@ def show_job(job_id: JobId, as_json: Json = False) -> None:
     with connected() as resources, resources.unit_of_work() as uow:
         job = _get(uow, job_id)
         details = fields(job, "user_id subject_id crashes retries request_id result")
-        error = {"error": records.error_shown(job)}
-        show(_brief(job) | details | error, as_json=as_json)
+        failing = fields(job, "failing_since last_reason")
+        state = {"next_try_at": records.next_try_at(job), "error": records.error_shown(job)}
+        show(_brief(job) | details | failing | state, as_json=as_json)
 
 
 @app.command("retry")

@@ -56,3 +56,14 @@ class DomainError(Exception):
 
 class TransientError(Exception):
     """A failure that may pass by itself: the only one that makes a job try again."""
+
+
+class ServerFailed(TransientError):
+    """A server doesn't work for us: a timeout, a connection that is refused or broken, a 5xx.
+
+    What a server answers on purpose is no such failure: that a key is missing, a 4xx. Breakers
+    count these failures, so every client decides by this rule which of the two an error is.
+    """
+
+    def __init__(self, server: str, detail: str) -> None:
+        super().__init__(f"The {server} does not answer ({detail}).")

@@ -11,9 +11,9 @@ from kombu.entity import Queue
 from kombu.exceptions import OperationalError
 from kombu.transport import memory
 
+from core.breaker import Breaker
 from core.lanes import Lane
 from core.settings import Settings
-from storage.breaker import Breaker
 
 # Redis delivers a message again when it is not acknowledged within this time, which must be above
 # every task's hard time limit: a slow task would run twice. A lost job does not wait for it: its
@@ -97,7 +97,7 @@ class Broker:
     def __init__(self, settings: Settings) -> None:
         self._app = celery_app(settings)
         self._app.conf.broker_transport_options |= _SENDER_TIMEOUTS
-        self._breaker = Breaker(OperationalError)
+        self._breaker = Breaker("Redis", OperationalError)
 
     def send(
         self,

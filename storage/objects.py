@@ -2,17 +2,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from io import BytesIO
+from socket import socket
 
 import urllib3
 from minio import Minio
+from minio.deleteobjects import DeleteObject
 from minio.error import MinioException, S3Error
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
-from core.errors import TransientError
+from core.breaker import Breaker
+from core.errors import ServerFailed, TransientError
 from core.settings import Settings
+from core.time_limits import limited, time_limit, tls_context
 
 STREAM_BYTES = 128 * 1024
+# A call, both of its tries together: an object of a few megabytes, or the next piece of a large
+# one. Well under a lease's deadline, so that a storage that hangs costs a job no more than a retry.
+MAX_CALL_SECONDS = 10.0
+_CONNECT_SECONDS = 2.0
+_READ_SECONDS = 5.0
+# Deleting takes the storage some time for each object.
+_MAX_REMOVED_AT_ONCE = 100
+
+_SERVER = "object storage"
 
 
 class ObjectMissing(Exception):
@@ -30,6 +46,7 @@ class ObjectStore:
 
     def __init__(self, settings: Settings, *, connections: int) -> None:
         self._bucket = settings.s3_bucket
+        self._breaker = Breaker(_SERVER)
         endpoint = settings.s3_endpoint
         self._client = Minio(
             f"{endpoint.host}:{endpoint.port}",
@@ -37,62 +54,78 @@ class ObjectStore:
             secret_key=settings.s3_secret_key.get_secret_value(),
             secure=endpoint.scheme == "https",
             region="us-east-1",
-            http_client=urllib3.PoolManager(
-                maxsize=connections,
-                timeout=urllib3.Timeout(connect=2, read=20),
-                retries=urllib3.Retry(total=2, backoff_factor=0.1, status_forcelist=[502, 503]),
-            ),
+            http_client=_pool_manager(connections, is_tls=endpoint.scheme == "https"),
         )
 
     def put(self, key: str, data: bytes, content_type: str) -> None:
-        with _translated(key):
+        with self._call(key):
             self._client.put_object(
                 self._bucket, key, BytesIO(data), len(data), content_type=content_type
             )
 
     def get(self, key: str) -> bytes:
         """The whole object; raises ``ObjectMissing``."""
-        return b"".join(self.stream(key))
+        with time_limit(MAX_CALL_SECONDS):
+            return b"".join(self.stream(key))
 
     def stream(self, key: str, offset: int = 0, length: int = 0) -> Iterator[bytes]:
         """``length`` bytes from ``offset`` (0: to the end) in chunks; raises ``ObjectMissing``."""
-        with _translated(key):
+        with self._call(key):
             response = self._client.get_object(self._bucket, key, offset=offset, length=length)
-            try:
-                yield from response.stream(STREAM_BYTES)
-            finally:
-                response.close()
-                response.release_conn()
+        try:
+            while True:
+                # Not guarded by the breaker: whoever reads may take any time between two chunks.
+                with _translated(key), time_limit(MAX_CALL_SECONDS):
+                    chunk = response.read(STREAM_BYTES)
+                if not chunk:
+                    return
+                yield chunk
+        finally:
+            response.close()
+            response.release_conn()
 
     def exists(self, key: str) -> bool:
         try:
-            with _translated(key):
+            with self._call(key):
                 self._client.stat_object(self._bucket, key)
         except ObjectMissing:
             return False
         return True
 
-    def remove(self, key: str) -> None:
-        """Remove the object; one that is missing already is no error."""
-        with _translated(key):
-            self._client.remove_object(self._bucket, key)
+    def remove(self, *keys: str) -> None:
+        """Remove these objects; one that is missing already is no error."""
+        for start in range(0, len(keys), _MAX_REMOVED_AT_ONCE):
+            batch = [DeleteObject(key) for key in keys[start : start + _MAX_REMOVED_AT_ONCE]]
+            with self._call(keys[start]):
+                # The client sends nothing before its errors are read.
+                for refused in self._client.remove_objects(self._bucket, batch):
+                    raise TransientError(f"The {_SERVER} keeps an object: {refused.code}.")
 
     def stored(self, prefix: str = "") -> Iterator[StoredObject]:
         """Every object with this prefix, in the order of the keys' bytes; read a page at a time."""
-        with _translated(prefix):
-            for item in self._client.list_objects(self._bucket, prefix=prefix, recursive=True):
-                if item.object_name and item.last_modified:
-                    yield StoredObject(item.object_name, item.last_modified)
+        items = iter(self._client.list_objects(self._bucket, prefix=prefix, recursive=True))
+        while True:
+            with self._call(prefix):
+                item = next(items, None)
+            if item is None:
+                return
+            if item.object_name and item.last_modified:
+                yield StoredObject(item.object_name, item.last_modified)
 
     def ready(self) -> bool:
-        with _translated(""):
+        with self._call(""):
             return self._client.bucket_exists(self._bucket)
 
     def make_bucket(self) -> None:
         """Make the bucket unless it exists."""
-        with _translated(""):
+        with self._call(""):
             if not self._client.bucket_exists(self._bucket):
                 self._client.make_bucket(self._bucket)
+
+    @contextmanager
+    def _call(self, key: str) -> Iterator[None]:
+        with self._breaker.guarding(), _translated(key), time_limit(MAX_CALL_SECONDS):
+            yield
 
 
 @contextmanager
@@ -103,6 +136,40 @@ def _translated(key: str) -> Iterator[None]:
     except S3Error as error:
         if error.code == "NoSuchKey":
             raise ObjectMissing(key) from error
-        raise TransientError(f"object storage: {error.code}") from error
-    except (MinioException, HTTPError) as error:
-        raise TransientError(f"object storage: {type(error).__name__}") from error
+        if error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise ServerFailed(_SERVER, str(error.code)) from error
+        # An answer, such as AccessDenied: an operator can mend it.
+        raise TransientError(f"The {_SERVER} refuses: {error.code}.") from error
+    except (MinioException, HTTPError, TimeoutError) as error:
+        raise ServerFailed(_SERVER, type(error).__name__) from error
+
+
+class _Connection(HTTPConnection):
+    def _new_conn(self) -> socket:
+        return limited(super()._new_conn())
+
+
+class _TlsConnection(HTTPSConnection):
+    def _new_conn(self) -> socket:
+        return limited(super()._new_conn())
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
+def _pool_manager(connections: int, *, is_tls: bool) -> urllib3.PoolManager:
+    # Reading the system's authorities takes longer than the rest of a client.
+    tls = {"ssl_context": tls_context()} if is_tls else {}
+    made = urllib3.PoolManager(
+        maxsize=connections,
+        timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),
+        retries=urllib3.Retry(total=1, backoff_factor=0.1, status_forcelist=[502, 503]),
+        **tls,  # type: ignore[arg-type]
+    )
+    made.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+    return made

@@ -72,5 +72,4 @@ class PartWriter:
 
 def remove_all(objects: ObjectStore, prefix: str) -> None:
     """Remove every object under the prefix."""
-    for stored in list(objects.stored(f"{prefix}/")):
-        objects.remove(stored.key)
+    objects.remove(*[stored.key for stored in objects.stored(f"{prefix}/")])

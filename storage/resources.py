@@ -31,9 +31,7 @@ class Resources:
     waiter: str | None
 
     def unit_of_work(self) -> UnitOfWork:
-        return UnitOfWork(
-            self.database.sessions, self.broker, self.notifier, self.objects, self.waiter
-        )
+        return UnitOfWork(self.database.sessions, self.broker, self.notifier, self.waiter)
 
     def close(self) -> None:
         self.broker.close()

@@ -1,8 +1,8 @@
 """One job in a worker, from its claim to its end."""
 
-import random
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -13,22 +13,21 @@ from celery.exceptions import SoftTimeLimitExceeded
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from core import time_limits
 from core.errors import DomainError, TransientError
 from core.logging import get_logger
 from core.refusals.jobs import JOB_BROKE, JOB_TOO_SLOW
 from services.jobs import lease as leases
-from services.jobs.kinds import kind_named
 from services.jobs.lease import RENEW_EVERY_SECONDS, JobCancelled, Lease, LeaseLost
+from services.jobs.patience import try_later
 from storage.resources import Resources
 from workers.context import WorkerContext
 
 log = get_logger(__name__)
 
-_MIN_RETRY_SECONDS = 1.0
-_MAX_RETRY_SECONDS = 60.0
-
 # A database that restarts, or is out of connections, is no fault of the job.
-_MAY_PASS = (TransientError, OperationalError, InterfaceError, PoolTimeoutError)
+_DATABASE_FAILURES = (OperationalError, InterfaceError, PoolTimeoutError)
+_SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__})
 
 JobWork = Callable[[WorkerContext, Lease], None]
 
@@ -73,9 +72,7 @@ def _work(context: WorkerContext, lease: Lease, work: JobWork) -> None:
 
 
 def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
-    # psycopg2 has several exceptions for a connection that broke; SQLAlchemy knows them all.
-    is_cut = isinstance(error, DBAPIError) and error.connection_invalidated
-    may_pass = is_cut or isinstance(error, _MAY_PASS)
+    passing = _passing_reason(error)
     with resources.unit_of_work() as uow:
         match error:
             case LeaseLost():
@@ -84,17 +81,36 @@ def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
                 leases.cancel(uow, lease)
             case DomainError():
                 leases.fail(uow, lease, error)
-            case SoftTimeLimitExceeded():
-                leases.fail(uow, lease, JOB_TOO_SLOW())
-            case _ if may_pass and lease.retries < kind_named(lease.kind).max_retries:
+            case _ if passing is not None:
                 log.warning("job.retried", reason=str(error))
-                # Half of it random, so that jobs that failed together don't return together.
-                longest = min(_MIN_RETRY_SECONDS * 2 ** min(lease.retries, 10), _MAX_RETRY_SECONDS)
-                seconds = random.uniform(longest / 2, longest)  # noqa: S311 - no secret
-                leases.retry_later(uow, lease, timedelta(seconds=seconds))
+                patience = timedelta(seconds=resources.settings.patience)
+                try_later(uow, lease, reason=passing, patience=patience)
+            case SoftTimeLimitExceeded():
+                log.warning("job.too_slow")
+                leases.crash(uow, lease, JOB_TOO_SLOW())
             case _:
                 log.error("job.broke", exc_info=error)
                 leases.fail(uow, lease, JOB_BROKE())
+
+
+def _passing_reason(error: Exception) -> str | None:
+    """Why the work failed if that may pass by itself, in words for the job's owner."""
+    # psycopg2 has several exceptions for a connection that broke; SQLAlchemy knows them all.
+    is_cut = isinstance(error, DBAPIError) and error.connection_invalidated
+    if is_cut or isinstance(error, _DATABASE_FAILURES):
+        return "The database does not answer."
+    if isinstance(error, TransientError):
+        return str(error)
+    if isinstance(error, SoftTimeLimitExceeded) and _waited_for_a_server(error):
+        return "A server answers too slowly."
+    return None
+
+
+def _waited_for_a_server(error: Exception) -> bool:
+    """Whether the code that the error interrupted was a socket's."""
+    # The last frame is that of the signal's handler.
+    last = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-2:]
+    return any(frame.f_globals.get("__name__") in _SOCKET_MODULES for frame in last)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from api.schemas.envelope import Schema, Timestamp
 from models import Job
-from services.jobs.records import error_shown, progress_of
+from services.jobs.records import error_shown, next_try_at, progress_of
 
 
 class JobProgress(Schema):
@@ -21,6 +21,8 @@ class JobRecord(Schema):
     progress: JobProgress
     result: dict[str, Any] | None
     error: dict[str, Any] | None = Field(description="code and message of what ended it")
+    last_reason: str | None = Field(description="Why the last try failed, while it fails")
+    next_try_at: Timestamp | None = Field(description="When a job that failed is tried again")
     created_at: Timestamp
     started_at: Timestamp | None
     finished_at: Timestamp | None
@@ -29,4 +31,10 @@ class JobRecord(Schema):
     def of(cls, job: Job, result: dict[str, Any] | None) -> Self:
         """``result``: the job's own, with fresh signed URLs."""
         progress = JobProgress.model_validate(progress_of(job))
-        return cls.of_row(job, progress=progress, result=result, error=error_shown(job))
+        return cls.of_row(
+            job,
+            progress=progress,
+            result=result,
+            error=error_shown(job),
+            next_try_at=next_try_at(job),
+        )

@@ -1,6 +1,6 @@
 """Jobs and the streams of their events."""
 
-from core.refusals.refusal import conflict, damaged, not_found, rate_limited
+from core.refusals.refusal import conflict, damaged, not_found, rate_limited, unavailable
 
 JOB_NOT_FOUND = not_found("job.not_found", "There is no such job.")
 JOB_NOT_FOUND_BY_ID = not_found("job.not_found", "There is no job {job_id}.", job_id=4711)
@@ -27,6 +27,12 @@ UPKEEP_RUNNING = conflict(
 JOB_CANCELLED = conflict("job.cancelled", "The job was cancelled.")
 JOB_TOO_SLOW = damaged("job.too_slow", "The job took too long.")
 JOB_BROKE = damaged("job.internal_error", "The job failed unexpectedly.")
+JOB_GIVEN_UP = unavailable(
+    "job.given_up",
+    "{reason} The job was tried for {hours} hours.",
+    reason="The object storage does not answer (ReadTimeoutError).",
+    hours=24,
+)
 JOB_WORKER_LOST = damaged(
     "job.worker_lost", "The worker was lost {crashes} times while it did this job.", crashes=3
 )

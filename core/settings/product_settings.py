@@ -109,6 +109,9 @@ class Settings(ProviderSettings):
     worker_grace: float = Field(default=10.0, ge=0)
     """Seconds that a stopping worker gives its running jobs"""
 
+    patience: float = Field(default=86_400.0, ge=0)
+    """Seconds for which a job is tried while a server that it needs fails; a day by default"""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe level that is logged"""
 

@@ -11,7 +11,7 @@ class UnconfiguredMailer:
     """Sends nothing and loses nothing: mail is tried again until a server is configured."""
 
     def send(self, mail: Mail) -> None:
-        raise TransientError("PRESSROOM_MAIL_URL is not set: mail waits until it is")
+        raise TransientError("PRESSROOM_MAIL_URL is not set: mail waits until it is.")
 
 
 def mailer(settings: Settings) -> Mailer:

@@ -6,24 +6,32 @@ No error or log line repeats a server's words: its replies quote addresses.
 import smtplib
 import ssl
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from socket import socket
 
 from email_validator import EmailNotValidError, validate_email
 
-from core.errors import TransientError
+from core.breaker import Breaker
+from core.errors import ServerFailed, TransientError
 from core.refusals import mail as refusals
 from core.settings.mail_server import MailSecurity, MailSender, MailServer
+from core.time_limits import limited, time_limit, tls_context
 from integrations.mail.message import compose
 from integrations.mail.port import Mail
 
-# The limit of each wait for the server: a call ends even when the network swallows everything.
-_TIMEOUT_SECONDS = 20.0
+# The limit of a whole conversation: it ends even when the network swallows everything, or when the
+# server answers byte by byte.
+_MAX_CALL_SECONDS = 20.0
+
+_SERVER = "mail server"
 
 _PERMANENT = range(500, 600)
 # RFC 4954: the login was refused or missing. An operator can mend that.
 _LOGIN_REFUSED = frozenset({530, 534, 535, 538})
 _TOO_LARGE = 552
+# No reply at all, or a server that is shutting down: it is about no mail in particular.
+_NO_SERVICE = frozenset({None, -1, 421})
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,8 @@ class SmtpMailer:
 
     server: MailServer
     sender: MailSender
-    timeout: float = _TIMEOUT_SECONDS
+    timeout: float = _MAX_CALL_SECONDS
+    breaker: Breaker = field(default_factory=lambda: Breaker(_SERVER))
 
     def send(self, mail: Mail) -> None:
         try:
@@ -42,6 +51,10 @@ class SmtpMailer:
         address = f"{recipient.ascii_local_part or recipient.local_part}@{recipient.ascii_domain}"
         message = compose(mail, self.sender, address)
         options = [] if address.isascii() else ["SMTPUTF8", "BODY=8BITMIME"]
+        with self.breaker.guarding(), time_limit(self.timeout):
+            self._converse(message, address, options)
+
+    def _converse(self, message: bytes, address: str, options: list[str]) -> None:
         try:
             with closing(self._connect()) as connection:
                 if self.server.security is MailSecurity.STARTTLS:
@@ -59,11 +72,11 @@ class SmtpMailer:
             raise _verdict(error) from None
         # smtplib raises ValueError for a login's challenge that can't be decoded.
         except (OSError, ValueError) as error:
-            raise TransientError(f"mail server: {type(error).__name__}") from None
+            raise ServerFailed(_SERVER, type(error).__name__) from None
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        return ssl.create_default_context()
+        return tls_context()
 
     def _connect(self) -> smtplib.SMTP:
         # We introduce ourselves by the sender's domain: the lookup of this machine's own name can
@@ -72,27 +85,33 @@ class SmtpMailer:
         host, port, timeout = self.server.host, self.server.port, self.timeout
         if self.server.security is MailSecurity.TLS:
             return smtplib.SMTP_SSL(host, port, name, timeout=timeout, context=self._tls)
-        return smtplib.SMTP(host, port, name, timeout=timeout)
+        return _Smtp(host, port, name, timeout=timeout)
+
+
+class _Smtp(smtplib.SMTP):
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket:
+        return limited(super()._get_socket(host, port, timeout))  # type: ignore[misc]
 
 
 def _verdict(error: smtplib.SMTPException) -> Exception:
     """The error of a failed conversation: one that is worth another try, or a refusal."""
     if isinstance(error, smtplib.SMTPNotSupportedError):
-        return TransientError("mail server: offers no STARTTLS, or no login")
+        return TransientError("The mail server offers no STARTTLS, or no login.")
     code = None
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         [(code, _)] = error.recipients.values()
     elif isinstance(error, smtplib.SMTPResponseException):
         code = error.smtp_code
-    what = f"mail server: {type(error).__name__} {code or ''}".rstrip()
-    if code not in _PERMANENT or code in _LOGIN_REFUSED:
-        return TransientError(what)
-    match error:
-        case smtplib.SMTPRecipientsRefused():
-            return refusals.MAIL_RECIPIENT_REFUSED(status=code)
-        case smtplib.SMTPDataError():
-            return refusals.MAIL_MESSAGE_REFUSED(status=code)
-        case smtplib.SMTPSenderRefused() if code == _TOO_LARGE:
-            return refusals.MAIL_TOO_LARGE(status=code)
-    # The greeting, the login or the sender: the settings are wrong, not the mail.
-    return TransientError(what)
+    what = f"{type(error).__name__} {code or ''}".rstrip()
+    if code in _NO_SERVICE:
+        return ServerFailed(_SERVER, what)
+    if code in _PERMANENT and code not in _LOGIN_REFUSED:
+        match error:
+            case smtplib.SMTPRecipientsRefused():
+                return refusals.MAIL_RECIPIENT_REFUSED(status=code)
+            case smtplib.SMTPDataError():
+                return refusals.MAIL_MESSAGE_REFUSED(status=code)
+            case smtplib.SMTPSenderRefused() if code == _TOO_LARGE:
+                return refusals.MAIL_TOO_LARGE(status=code)
+    # For now, or for what an operator can mend: a login, the sender, settings that are wrong.
+    return TransientError(f"The mail server refuses the mail ({what}).")

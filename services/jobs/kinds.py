@@ -1,7 +1,9 @@
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 
 from core.lanes import Lane
+from core.refusals.refusal import Refusal
 from core.scopes import Scope
 from models import Job
 from storage.unit_of_work import UnitOfWork
@@ -20,8 +22,13 @@ class JobKind:
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
     # An attempt that takes longer is taken for stuck. Bulk work counts each turn by itself.
     deadline_seconds: float = 60.0
-    # Transient failures in a row before the job is failed: about half a minute by default.
-    max_retries: int = 5
+    # Called in the transaction that starts an ended job again, so that its subject is as before.
+    # False: it can't be, since what the work needs is gone.
+    on_restarted: Callable[[UnitOfWork, Job], bool] | None = None
+    # How long it is tried while it fails for reasons that may pass. None: as the settings say.
+    patience: timedelta | None = None
+    # Why it failed, when that time is over. None: `job.given_up`, with the last reason.
+    given_up: Refusal | None = field(default=None, hash=False)
 
 
 _kinds: dict[str, JobKind] = {}

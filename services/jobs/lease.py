@@ -22,6 +22,9 @@ from services.jobs.transitions import lease_end, requeue, transition
 from storage.unit_of_work import UnitOfWork
 
 RENEW_EVERY_SECONDS = 1.0
+MAX_CRASHES = 3
+# The columns of a job that does not fail.
+WORKS = {"retries": 0, "failing_since": None, "last_reason": None}
 
 
 class LeaseLost(Exception):
@@ -36,6 +39,7 @@ class JobCancelled(Exception):
 class Lease:
     job_id: int
     attempt: int
+    crashes: int
     retries: int
     kind: str
     user_id: int | None
@@ -65,6 +69,7 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     lease = Lease(
         job_id=job.id,
         attempt=job.attempt,
+        crashes=job.crashes,
         retries=job.retries,
         kind=job.kind,
         user_id=job.user_id,
@@ -81,7 +86,7 @@ def renew(uow: UnitOfWork, lease: Lease) -> None:
     """Extend the lease to five seconds from now; raises ``LeaseLost``."""
     statement = (
         update(Job)
-        .where(*_held(lease))
+        .where(*held(lease))
         .values(lease_expires_at=lease_end())
         .returning(Job.cancel_requested)
     )
@@ -95,19 +100,19 @@ def renew(uow: UnitOfWork, lease: Lease) -> None:
 def progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = None) -> None:
     """Write progress in the transaction of the work itself; raises ``LeaseLost``.
 
-    A job that makes progress is no poison job, so its crashes and retries count from 0 again.
+    A job that makes progress is no poison job, and does not fail: both count anew from here.
     """
-    values: dict[str, Any] = {"progress_done": done, "crashes": 0, "retries": 0}
+    values: dict[str, Any] = {"progress_done": done, "crashes": 0, **WORKS}
     if total is not None:
         values["progress_total"] = total
     # This transaction's lock on the row keeps the heartbeat out until it commits.
     _change(uow, lease, JobStatus.RUNNING, **values)
-    lease.retries = 0
+    lease.crashes = lease.retries = 0
 
 
 def succeed(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
     """Mark the job as succeeded, in the transaction of its effect; raises ``LeaseLost``."""
-    _change(uow, lease, JobStatus.SUCCEEDED, result=result)
+    _change(uow, lease, JobStatus.SUCCEEDED, result=result, **WORKS)
 
 
 def fail(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
@@ -123,16 +128,35 @@ def cancel(uow: UnitOfWork, lease: Lease) -> None:
     _change(uow, lease, JobStatus.CANCELLED, error=JOB_CANCELLED())
 
 
-def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta) -> None:
+def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta, reason: str) -> None:
     """Queue the job again, due after ``delay``; raises ``LeaseLost``."""
     due = func.now() + delay
-    again = {"run_at": due, "send_after": due, "sends": 1, "retries": Job.retries + 1}
+    again = {
+        "run_at": due,
+        "send_after": due,
+        "sends": 1,
+        "retries": Job.retries + 1,
+        "failing_since": func.coalesce(Job.failing_since, func.now()),
+        "last_reason": reason,
+    }
     _change(uow, lease, JobStatus.QUEUED, **again)
+
+
+def crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
+    """Count an attempt as a crash: the job is queued again, or fails for ``error`` at the third.
+
+    Raises ``LeaseLost``.
+    """
+    crashes = lease.crashes + 1
+    if crashes >= MAX_CRASHES:
+        _change(uow, lease, JobStatus.FAILED, error=error, crashes=crashes)
+    elif requeue(uow, *held(lease), crashes=crashes) is None:
+        raise LeaseLost(lease.job_id)
 
 
 def hand_back(uow: UnitOfWork, lease: Lease) -> None:
     """Queue the job for another worker at once, since this worker is shutting down."""
-    if requeue(uow, *_held(lease)) is None:
+    if requeue(uow, *held(lease)) is None:
         raise LeaseLost(lease.job_id)
 
 
@@ -141,10 +165,10 @@ def yield_turn(uow: UnitOfWork, lease: Lease) -> None:
     hand_back(uow, lease)
 
 
-def _held(lease: Lease) -> tuple[ColumnElement[bool], ...]:
+def held(lease: Lease) -> tuple[ColumnElement[bool], ...]:
     return (Job.id == lease.job_id, Job.attempt == lease.attempt, Job.status == JobStatus.RUNNING)
 
 
 def _change(uow: UnitOfWork, lease: Lease, to: JobStatus, **changes: Any) -> None:
-    if transition(uow, *_held(lease), to=to, **changes) is None:
+    if transition(uow, *held(lease), to=to, **changes) is None:
         raise LeaseLost(lease.job_id)

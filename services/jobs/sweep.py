@@ -13,6 +13,7 @@ from core.lanes import Lane
 from core.logging import get_logger
 from core.refusals.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from models import Job, JobStatus
+from services.jobs.lease import MAX_CRASHES
 from services.jobs.outbox import FIRST_RESEND, send
 from services.jobs.transitions import requeue, transition
 from storage.broker import queue_name
@@ -20,7 +21,6 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-MAX_CRASHES = 3
 # A lane with this many messages has enough work; lost messages are sent again as it drains.
 RESEND_BELOW_MESSAGES = 100
 # Beyond this Redis fills up and refuses the writes that a worker needs to fetch a message.

@@ -9,6 +9,7 @@ from sqlalchemy import delete, func, select
 
 from core.lanes import Lane
 from models import ImportChunk, MemberExport, MemberImport
+from services import removals
 from services.jobs import upkeep
 from services.mailing.exports import EXPORTS
 from services.mailing.imports.accept import IMPORTS
@@ -54,9 +55,7 @@ def _remove_oldest(
         if isinstance(found, MemberImport):
             uow.session.execute(delete(ImportChunk).where(ImportChunk.import_id == found.id))
         found.files_removed_at = func.now()
-        prefix = found.object_prefix
-        # If this fails, the row no longer counts as having files, and `_strays` finds the objects.
-        uow.after_commit(lambda: remove_all(resources.objects, prefix))
+        removals.forget(uow, f"{found.object_prefix}/")
     return True
 
 

@@ -3,9 +3,6 @@ from core.scopes import Scope
 from services.jobs import kinds
 from services.jobs.kinds import JobKind
 
-# A day at one retry a minute, since a mail server may be away for hours.
-_MAX_RETRIES = 1500
-
 
 def mail_kind(name: str) -> JobKind:
     """Register a kind of job that sends one mail."""
@@ -15,6 +12,5 @@ def mail_kind(name: str) -> JobKind:
             lane=Lane.MAIL,
             scope=Scope.SUBSCRIPTION_FULL,
             retryable=True,
-            max_retries=_MAX_RETRIES,
         )
     )

@@ -9,7 +9,7 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError
 
-from storage.breaker import Breaker
+from core.breaker import Breaker
 
 # Compressed. The queues share the memory, so larger results are not cached.
 MAX_ENTRY_BYTES = 32 * 1024
@@ -18,7 +18,7 @@ MAX_ENTRY_BYTES = 32 * 1024
 class Cache:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        self._breaker = Breaker(RedisError)
+        self._breaker = Breaker("Redis", RedisError)
 
     def get(self, key: str) -> str | None:
         name = f"pressroom:cache:{key}"

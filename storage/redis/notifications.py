@@ -10,7 +10,7 @@ for which no process is known is announced on the channel that all of them share
 
 import redis
 
-from storage.breaker import Breaker
+from core.breaker import Breaker
 
 CHANNEL = "pressroom:notifications"
 
@@ -43,7 +43,7 @@ def message(topic: str, value: str = "") -> str:
 class Notifier:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        self._breaker = Breaker(redis.RedisError)
+        self._breaker = Breaker("Redis", redis.RedisError)
 
     def tell(self, waiter: str | None, topic: str, value: str = "") -> None:
         """Tell the process with this name, or all processes where no name is known."""

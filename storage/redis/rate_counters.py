@@ -10,8 +10,8 @@ from limits import RateLimitItem, parse_many
 from limits.storage import MemoryStorage, RedisStorage
 from redis.exceptions import RedisError
 
+from core.breaker import Breaker
 from core.settings import Settings
-from storage.breaker import Breaker
 from storage.redis.client import open_redis
 
 # Counting a request must not delay it.
@@ -51,7 +51,7 @@ class RateCounters:
             url, connection_pool=self._client.connection_pool, key_prefix=_PREFIX
         )
         self._own = MemoryStorage()
-        self._breaker = Breaker(RedisError)
+        self._breaker = Breaker("Redis", RedisError)
         self._blocks = _Blocks()
 
     def count(self, item: RateLimitItem, *names: str) -> RateLimitStatus | None:

@@ -26,7 +26,7 @@ def run(worker: WorkerContext, lease: Lease) -> None:
     if lease.attempt <= plan.get("kill", 0):
         os.kill(os.getpid(), signal.SIGKILL)
     if lease.attempt <= plan.get("flaky", 0):
-        raise TransientError("not now")
+        raise TransientError("Not now.")
     if "refuse" in plan:
         raise DomainError(Kind.INVALID, "probe.refused", plan["refuse"])
     _pause(lease, plan.get("sleep", 0.0))

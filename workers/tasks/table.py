@@ -6,7 +6,7 @@ A job's task has the name of its kind. Messages under way carry these names: the
 from collections.abc import Callable
 
 from integrations.mail.port import Mailer
-from services import retention
+from services import removals, retention
 from services.jobs.lease import Lease
 from services.mailing import bulk_files, exports, subscriber_counts
 from services.mailing.bulk_files import SWEEP_FILES
@@ -25,6 +25,7 @@ from services.money.topups.checkout import OPEN_CHECKOUT
 from services.money.topups.polling import POLL_ORDERS
 from services.people import account_mails
 from services.people.account_mails import SEND_ACCOUNT_MAIL
+from services.removals import REMOVE_OBJECTS
 from services.retention import PURGE
 from storage.resources import Resources
 from workers.declaration import TaskTable
@@ -73,6 +74,8 @@ TASKS = TaskTable(
     upkeep={
         # Settles orders whose webhook never came, and ends orders that were not paid in time.
         POLL_ORDERS: lambda worker, _: polling.poll(worker.resources, worker.payments),
+        # Removes objects that committed transactions have forgotten.
+        REMOVE_OBJECTS: lambda worker, _: removals.work_off(worker.resources),
         # Removes uploads that no attachment waits for any more, such as after a crash.
         SWEEP_UPLOADS: _swept(strays.sweep_uploads),
         # Removes files of imports and exports past their time, and files that a crash left.

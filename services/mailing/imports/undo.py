@@ -24,7 +24,6 @@ UNDO_IMPORT = kinds.register(
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
         # When it is abandoned, what was taken back stays so; asking again goes on.
-        max_retries=30,
     )
 )
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from core import clock, ids
-from core.errors import DomainError, Kind, TransientError
+from core.errors import DomainError, Kind
 from core.keyring import Keyring
 from core.lanes import Lane
 from core.refusals.money import PAYMENTS_UNAVAILABLE, TOPUP_CHANNEL, TOPUP_TOO_LATE
@@ -122,13 +122,7 @@ def open_checkout(resources: Resources, channels: PaymentChannels, lease: Lease)
         return_url=f"{resources.settings.public_base}{return_path}",
         expires_at=order.expires_at,
     )
-    try:
-        opened = payments.open(checkout)
-    except TransientError:
-        if lease.retries < OPEN_CHECKOUT.max_retries:
-            raise
-        raise PAYMENTS_UNAVAILABLE() from None
-    _succeed(resources, lease, opened)
+    _succeed(resources, lease, payments.open(checkout))
 
 
 def _succeed(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
@@ -164,5 +158,8 @@ OPEN_CHECKOUT = kinds.register(
         scope=Scope.CREDIT_READ,
         retryable=False,  # its order has failed with it
         on_abandoned=_fail_with_job,
+        # A payer waits for the page.
+        patience=timedelta(seconds=30),
+        given_up=PAYMENTS_UNAVAILABLE,
     )
 )

@@ -61,11 +61,12 @@ def test_job_that_backs_off_is_not_claimed_before_its_time(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
-        leases.retry_later(uow, claimed, timedelta(minutes=1))
+        leases.retry_later(uow, claimed, timedelta(minutes=1), "It rains.")
     with resources.unit_of_work() as uow:
         assert leases.claim(uow, claimed.job_id) is None
     job = quiet.job(claimed.job_id)
     assert (job.status, job.retries, job.crashes) == (JobStatus.QUEUED, 1, 0)
+    assert (job.failing_since is not None, job.last_reason) == (True, "It rains.")
     change(resources, claimed.job_id, run_at=func.now())
     assert claim(resources, claimed.job_id).retries == 1
 
@@ -107,7 +108,7 @@ _FINISHES: tuple[Callable[[UnitOfWork, Lease], object], ...] = (
     lambda uow, lease: leases.succeed(uow, lease, {"by": "the loser"}),
     lambda uow, lease: leases.fail(uow, lease, DomainError(Kind.INVALID, "x.y", "z")),
     lambda uow, lease: leases.progress(uow, lease, done=9),
-    lambda uow, lease: leases.retry_later(uow, lease, timedelta(0)),
+    lambda uow, lease: leases.retry_later(uow, lease, timedelta(0), "It rains."),
     leases.yield_turn,
     leases.hand_back,
     leases.cancel,
@@ -142,11 +143,12 @@ def test_crashes_count_up_to_a_failure_with_the_reason(quiet: Bench, resources: 
     ]
 
 
-def test_progress_resets_the_count_of_crashes_and_retries(
+def test_progress_resets_the_count_of_crashes_and_failures(
     quiet: Bench, resources: Resources
 ) -> None:
     job_id = quiet.enqueue()
-    change(resources, job_id, crashes=2, retries=4)
+    failing = {"failing_since": func.now(), "last_reason": "It rains."}
+    change(resources, job_id, crashes=2, retries=4, **failing)
     lease = claim(resources, job_id)
     assert lease.retries == 4
     with resources.unit_of_work() as uow:
@@ -154,6 +156,7 @@ def test_progress_resets_the_count_of_crashes_and_retries(
     assert lease.retries == 0
     job = quiet.job(job_id)
     assert (job.crashes, job.retries, job.progress_done, job.progress_total) == (0, 0, 1, 2)
+    assert (job.failing_since, job.last_reason) == (None, None)
 
 
 def test_handing_a_job_back_counts_neither_as_crash_nor_as_retry(

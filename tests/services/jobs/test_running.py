@@ -1,14 +1,20 @@
 """One worker of four processes, and what becomes of jobs that end in every way they can."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
+from sqlalchemy import func
 
-from models import JobStatus
+from core.scopes import Scope
+from models import Job, JobStatus
+from services.access.caller import Caller
+from services.jobs import records
 from storage.broker import Broker
 from tests.probe.bench import Bench
-from tests.probe.kind import PROBE
+from tests.probe.kind import PROBE, plan
 from tests.services.jobs.conftest import change
+from tests.stack import eventually
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ def test_job_is_done_once_and_its_result_kept(bench: Bench) -> None:
 def test_transient_failure_is_tried_again_after_a_pause(bench: Bench) -> None:
     job_id = bench.enqueue(flaky=2)
     job = bench.finished(job_id)
-    assert (job.status, job.attempt, job.retries) == (JobStatus.SUCCEEDED, 3, 2)
+    assert (job.status, job.attempt, job.last_reason) == (JobStatus.SUCCEEDED, 3, None)
     waits = bench.stack.query(
         "SELECT extract(epoch FROM at - lag(at) OVER (ORDER BY attempt)) FROM probe_starts"
         " WHERE job_id = %s ORDER BY attempt OFFSET 1",
@@ -49,13 +55,50 @@ def test_transient_failure_is_tried_again_after_a_pause(bench: Bench) -> None:
     assert second >= 1.0
 
 
-def test_transient_failures_without_end_fail_the_job(bench: Bench) -> None:
+def test_job_that_fails_for_now_says_why_and_when_it_is_tried_again(bench: Bench) -> None:
+    owner = bench.stack.new_owner()
+    with bench.stack.resources.unit_of_work() as uow:
+        job_id = plan(uow, {"flaky": 1000}, user_id=owner.user_id).id
+    caller = Caller(owner.user_id, frozenset(Scope), unrestricted=True)
+
+    def waiting() -> Job | None:
+        with bench.stack.resources.unit_of_work() as uow:
+            job = records.get(uow, caller, job_id)
+            return job if job.retries and records.next_try_at(job) else None
+
+    job = eventually(waiting, what="the wait for the next try")
+    assert isinstance(job, Job)
+    assert job.last_reason == "Not now."
+    assert records.next_try_at(job) == job.run_at
+    change(bench.stack.resources, job_id, cancel_requested=True)
+
+
+def test_job_is_tried_as_long_as_the_settings_say_and_then_given_up(bench: Bench) -> None:
     job_id = bench.enqueue(flaky=100)
-    change(bench.stack.resources, job_id, retries=5)
+    day, now = timedelta(hours=24), {"run_at": func.now(), "send_after": func.now()}
+    change(bench.stack.resources, job_id, retries=500, failing_since=func.now() - day * 0.99)
+    eventually(lambda: bench.job(job_id).retries == 501, what="one more try")
+    change(bench.stack.resources, job_id, failing_since=func.now() - day, **now)
     job = bench.finished(job_id)
     assert job.status == JobStatus.FAILED
     assert job.error is not None
-    assert job.error["code"] == "job.internal_error"
+    assert job.error["code"] == "job.given_up"
+    assert job.error["message"] == "Not now. The job was tried for 24 hours."
+
+
+@pytest.mark.parametrize(
+    ("failing", "longest"), [(0, 30), (9 * 60, 30), (20 * 60, 60), (3600, 180), (7200, 300)]
+)
+def test_pauses_grow_with_the_time_that_a_job_fails(
+    bench: Bench, failing: int, longest: int
+) -> None:
+    job_id = bench.enqueue(flaky=100)
+    since = func.now() - timedelta(seconds=failing)
+    change(bench.stack.resources, job_id, retries=100, failing_since=since)
+    eventually(lambda: bench.job(job_id).retries == 101, what="a try")
+    statement = "SELECT extract(epoch FROM run_at - now()) FROM jobs WHERE id = %s"
+    [(left,)] = bench.stack.query(statement, job_id)
+    assert longest / 2 - 5 < float(str(left)) <= longest + 1
 
 
 def test_refusal_is_not_tried_again_and_its_reason_is_the_jobs(bench: Bench) -> None:

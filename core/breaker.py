@@ -1,0 +1,92 @@
+"""A circuit breaker: a server that fails is left alone for a moment, then tried by a single call.
+
+So a server that hangs costs one caller a timeout every few seconds, and not each of them.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from core.errors import ServerFailed
+from core.logging import get_logger
+
+log = get_logger(__name__)
+
+# A rest is twice as long as the one before it, while every probe fails.
+MIN_REST_SECONDS = 1.0
+MAX_REST_SECONDS = 5.0
+
+T = TypeVar("T")
+
+
+class Breaker:
+    """Guards the calls of one process to one server; any number of threads may share it.
+
+    ``failures`` are the errors that say that the server doesn't work. Every other error is an
+    answer: the server works.
+    """
+
+    def __init__(self, server: str, *failures: type[Exception]) -> None:
+        self._server = server
+        self._failures = failures or (ServerFailed,)
+        self._lock = threading.Lock()
+        self._failed_in_a_row = 0
+        self._resting_until = 0.0
+        self._is_probing = False
+
+    @contextmanager
+    def guarding(self) -> Iterator[None]:
+        """For one call. Raises ``ServerFailed`` at once during a rest and while a call probes."""
+        is_probe = self._enter()
+        # A call that was interrupted says nothing about the server.
+        works: bool | None = None
+        try:
+            yield
+            works = True
+        except self._failures:
+            works = False
+            raise
+        except Exception:
+            works = True
+            raise
+        finally:
+            self._leave(works, is_probe=is_probe)
+
+    def attempt(self, event: str, call: Callable[[], T], **noted: object) -> T | None:
+        """The call's result; ``None`` during a rest, and for a failure, which the event logs."""
+        try:
+            with self.guarding():
+                return call()
+        except self._failures as error:
+            log.warning(event, reason=type(error.__cause__ or error).__name__, **noted)
+        except ServerFailed:
+            pass
+        return None
+
+    def _enter(self) -> bool:
+        """Whether this call probes a server that failed before."""
+        if not self._failed_in_a_row:
+            return False
+        with self._lock:
+            if not self._failed_in_a_row:
+                return False
+            if self._is_probing or time.monotonic() < self._resting_until:
+                raise ServerFailed(self._server, "it failed a moment ago")
+            self._is_probing = True
+            return True
+
+    def _leave(self, works: bool | None, *, is_probe: bool) -> None:
+        if works and not self._failed_in_a_row:
+            return
+        with self._lock:
+            if is_probe:
+                self._is_probing = False
+            if works:
+                self._failed_in_a_row = 0
+            # Calls that began before the rest don't make it longer.
+            elif works is False and (is_probe or not self._failed_in_a_row):
+                rest = min(MIN_REST_SECONDS * 2**self._failed_in_a_row, MAX_REST_SECONDS)
+                self._failed_in_a_row = min(self._failed_in_a_row + 1, 10)
+                self._resting_until = time.monotonic() + rest
