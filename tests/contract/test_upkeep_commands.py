@@ -6,6 +6,7 @@ from tests.stack import Stack
 from tests.upkeep import run_upkeep
 
 KINDS = {
+    "objects.remove": 5,
     "topups.poll": 30,
     "maintenance.fold_counts": 30,
     "maintenance.purge": 3600,

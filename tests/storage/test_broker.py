@@ -1,5 +1,6 @@
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,12 @@ from tests.stack import Stack
 KWARGS = {"request_id": "quoted ' and \" ünïcödé"}
 # Each message has a tag of its own, and each producer an address that no worker answers to.
 OWN = ("delivery_tag", "reply_to")
+
+
+@pytest.fixture(scope="module")
+def stack(make_stack: Callable[[str], Stack]) -> Stack:
+    """Without workers, which would take the messages."""
+    return make_stack("messages")
 
 
 def _read(text: bytes) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Who is told of a result: each process whose callers wait, once, and no other."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -15,6 +15,12 @@ from storage.redis.request_work import RequestWork
 from tests.stack import Stack, eventually
 
 LANE = Lane.REQUEST
+
+
+@pytest.fixture(scope="module")
+def stack(make_stack: Callable[[str], Stack]) -> Stack:
+    """Without workers, which would take the messages."""
+    return make_stack("request-calls")
 
 
 @contextmanager
