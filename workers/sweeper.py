@@ -48,10 +48,11 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 def _sweep_until_stopped() -> None:
     resources = open_resources(load_settings(), concurrency=1, name="sweep")
+    reach = sweep.Reach()
     while not _stopping.wait(SWEEP_EVERY_SECONDS):
         with _round:
             try:
-                sweep.sweep(resources)
+                sweep.sweep(resources, reach)
             except Exception as error:  # noqa: BLE001 - the next round must come in any case
                 log.warning("sweep.failed", reason=f"{type(error).__name__}: {error}")
     resources.close()
