@@ -1,7 +1,6 @@
 """The erasure of a person: nothing that identifies them stays, and their opt-outs still hold."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from sqlalchemy import case, delete, func, or_, select, tuple_, update
@@ -10,11 +9,11 @@ from sqlalchemy.orm import InstrumentedAttribute
 import models
 from core.keyring import Keyring
 from core.refusals.people import USER_NOT_FOUND_BY_EMAIL, USER_OWNS_LISTS
+from services import removals
 from services.mailing.subscriptions import changes, opt_outs
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from services.media.attachments.files import media_key, original_key
 from services.people import email_addresses
-from storage.parts import remove_all
 from storage.unit_of_work import UnitOfWork
 
 
@@ -145,8 +144,7 @@ def _delete_attachments(uow: UnitOfWork, person: models.User) -> int:
         .returning(models.Attachment)
     ).all()
     for attachment in attachments:
-        for stored in (media_key(attachment), original_key(attachment)):
-            uow.after_commit(partial(uow.objects.remove, stored))
+        removals.forget(uow, media_key(attachment), original_key(attachment))
     return len(attachments)
 
 
@@ -176,8 +174,7 @@ def _remove_bulk_files(uow: UnitOfWork, person: models.User) -> None:
         .values(files_removed_at=func.coalesce(models.MemberExport.files_removed_at, func.now()))
         .returning(models.MemberExport.object_prefix)
     ).all()
-    for prefix in (*imports, *exports):
-        uow.after_commit(partial(remove_all, uow.objects, prefix))
+    removals.forget(uow, *(f"{prefix}/" for prefix in (*imports, *exports)))
 
 
 def _delete_owned(uow: UnitOfWork, owner: InstrumentedAttribute[Any], person: models.User) -> int:

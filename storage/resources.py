@@ -29,7 +29,7 @@ class Resources:
     keyring: Keyring
 
     def unit_of_work(self) -> UnitOfWork:
-        return UnitOfWork(self.database.sessions, self.broker, self.notifier, self.objects)
+        return UnitOfWork(self.database.sessions, self.broker, self.notifier)
 
     def close(self) -> None:
         self.broker.close()

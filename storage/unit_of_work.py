@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session, sessionmaker
 from core.errors import TransientError
 from core.logging import get_logger
 from storage.broker import Broker
-from storage.objects import ObjectStore
 from storage.redis.notifications import Notifier
 
 log = get_logger(__name__)
@@ -18,8 +17,8 @@ log = get_logger(__name__)
 class UnitOfWork(AbstractContextManager["UnitOfWork"]):
     """Commits when its block ends well, and rolls back otherwise.
 
-    ``after_commit`` takes the actions that must follow a commit: sending a job, notifying a waiter,
-    deleting an object that the commit forgot. A rollback drops them. A crash may lose them, so each
+    ``after_commit`` takes the actions that must follow a commit: sending a job, notifying a
+    waiter. A rollback drops them. A crash may lose them, so each
     has a sweep that does it later.
     """
 
@@ -28,12 +27,10 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
         sessions: sessionmaker[Session],
         broker: Broker,
         notifier: Notifier,
-        objects: ObjectStore,
     ) -> None:
         self.session = sessions()
         self.broker = broker
         self.notifier = notifier
-        self.objects = objects
         self._after_commit: list[Callable[[], object]] = []
 
     def after_commit(self, action: Callable[[], object]) -> None:

@@ -30,6 +30,7 @@ from devstack.supervisor.processes.spawn import spawn
 from devstack.supervisor.processes.watcher_client import Watcher
 from devstack.supervisor.programs import answers
 from models import Plan
+from services import removals
 from services.access import api_keys
 from services.people import accounts
 from storage.migrations.run import migrate
@@ -266,6 +267,11 @@ class Stack:
             raise
         self._idle.append(connection)
         return rows
+
+    def stored(self, prefix: str = "") -> list[str]:
+        """The keys in the bucket, after what a worker does every few seconds with the forgotten."""
+        removals.work_off(self.resources)
+        return [each.key for each in self.resources.objects.stored(prefix)]
 
     def _connected(self) -> psycopg2.extensions.connection:
         # To log in costs both sides ten times a statement, and a test that waits asks often.

@@ -39,6 +39,7 @@ SCHEDULE = {
     "purge": _every(3600.0, "maintenance.purge", expires_seconds=3000),
     "sweep-files": _every(3600.0, "maintenance.sweep_files", expires_seconds=3000),
     "sweep-uploads": _every(3600.0, "maintenance.sweep_uploads", expires_seconds=3000),
+    "remove-objects": _every(5.0, "objects.remove", expires_seconds=4),
     "poll-orders": _every(30.0, "topups.poll", expires_seconds=25),
     "fold-counts": _every(30.0, "maintenance.fold_counts", expires_seconds=25),
 }

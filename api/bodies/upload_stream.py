@@ -17,7 +17,7 @@ from core.refusals import imports as refusals
 from core.refusals.requests import BODY_CUT_SHORT, BODY_MALFORMED_UPLOAD
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.objects import ObjectStore
-from storage.parts import PART_BYTES, PartWriter, remove_all
+from storage.parts import PART_BYTES, PartWriter
 
 
 @dataclass
@@ -28,9 +28,13 @@ class ReceivedFile:
 
 
 async def store_upload(
-    request: Request, objects: ObjectStore, prefix: str, filename: str | None
+    request: Request,
+    objects: ObjectStore,
+    prefix: str,
+    filename: str | None,
+    forget: Callable[[str], None],
 ) -> ReceivedFile:
-    """Store the body, or its part `file`, as numbered objects; remove them all if that fails.
+    """Store the body, or its part `file`, as numbered objects; `forget` the prefix if that fails.
 
     Raises ``body.malformed``, ``import.file_missing``, ``import.several_files``, ``import.empty``,
     ``import.too_large``.
@@ -44,7 +48,7 @@ async def store_upload(
         await _store(content, request.scope, PartWriter(objects, prefix), arrived)
     except BaseException:
         # BaseException: a sender who hangs up cancels this.
-        await run_in_threadpool(remove_all, objects, prefix)
+        await run_in_threadpool(forget, prefix)
         raise
     return arrived
 

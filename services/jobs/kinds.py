@@ -20,6 +20,9 @@ class JobKind:
     # Called in the transaction that fails or cancels a job, so that the job's subject ends with it.
     # None: the subject stays as it is.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
+    # Called in the transaction that starts an ended job again, so that its subject is as before.
+    # False: it can't be, since what the work needs is gone.
+    on_restarted: Callable[[UnitOfWork, Job], bool] | None = None
     # How long it is tried while it fails for reasons that may pass. None: as the settings say.
     patience: timedelta | None = None
     # Why it failed, when that time is over. None: `job.given_up`, with the last reason.

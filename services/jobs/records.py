@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import any_, bindparam, func, select
@@ -17,6 +17,9 @@ from services.jobs.lease import WORKS
 from services.jobs.transitions import requeue, transition
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
+
+# The input of a job that failed by no fault of the input stays for a retry.
+KEPT_FOR_RETRY = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,20 @@ def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 def restart(uow: UnitOfWork, job: Job) -> None:
     """As ``retry``, for a job whose row is locked."""
     ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
-    if not ended_badly or not kind_named(job.kind).retryable:
+    kind = kind_named(job.kind)
+    may_restart = ended_badly and kind.retryable
+    if kind.on_restarted is not None:
+        may_restart &= is_retry_sensible(job) and kind.on_restarted(uow, job)
+    if not may_restart:
         raise JOB_NOT_RETRYABLE(kind=job.kind, status=job.status)
     afresh = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **WORKS}
     requeue(uow, Job.id == job.id, **afresh)
+
+
+def is_retry_sensible(job: Job) -> bool:
+    """Whether the same input may come to a good end another time: the job failed, and not by it."""
+    by_itself = job.error is not None and job.error["code"].startswith("job.")
+    return job.status == JobStatus.FAILED and by_itself
 
 
 def error_shown(job: Job) -> dict[str, Any] | None:

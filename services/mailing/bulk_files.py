@@ -8,6 +8,7 @@ from typing import cast
 from sqlalchemy import delete, func, select
 
 from models import ImportChunk, MemberExport, MemberImport
+from services import removals
 from services.mailing.exports import EXPORTS
 from services.mailing.imports.accept import IMPORTS
 from storage.parts import remove_all
@@ -49,9 +50,7 @@ def _remove_oldest(
         if isinstance(found, MemberImport):
             uow.session.execute(delete(ImportChunk).where(ImportChunk.import_id == found.id))
         found.files_removed_at = func.now()
-        prefix = found.object_prefix
-        # If this fails, the row no longer counts as having files, and `_strays` finds the objects.
-        uow.after_commit(lambda: remove_all(resources.objects, prefix))
+        removals.forget(uow, f"{found.object_prefix}/")
     return True
 
 

@@ -9,17 +9,19 @@ import csv
 import gzip
 import io
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from enum import StrEnum
-from functools import partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, exists, func, select, text
 
 from core import clock, ids
+from core.errors import TransientError
 from core.lanes import Lane
 from core.refusals.mailing import EXPORT_NOT_FOUND, LIST_EMAIL_CHANNEL_DISABLED
 from core.scopes import Scope
 from models import Job, MailingList, MemberExport, OptOut, Subscription, SubscriptionStatus
+from services import removals
 from services.access.caller import Caller, require_scope
 from services.jobs import kinds, outbox
 from services.jobs import lease as leases
@@ -27,7 +29,7 @@ from services.jobs.lease import JobCancelled, Lease
 from services.mailing import lists
 from services.mailing.spreadsheets import escape_formula
 from services.mailing.subscriptions import mail_urls, trace_ids
-from storage.parts import PartWriter, remove_all
+from storage.parts import PartWriter
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -39,6 +41,8 @@ _ROWS_AT_ONCE = 5_000
 COMPRESSION = 6
 # Longer than any list takes: the rows bound the work, and the job can be cancelled.
 _TIMEOUT = "1h"
+# Longer than any attempt takes.
+_UNFINISHED_FOR = timedelta(days=1)
 
 
 class ExportKind(StrEnum):
@@ -47,11 +51,11 @@ class ExportKind(StrEnum):
 
 
 def _end_with_job(uow: UnitOfWork, job: Job) -> None:
-    """Remove the unfinished file. The sweep removes parts that a worker without a lease adds."""
+    """End the export, and remove its unfinished file."""
     export = uow.session.get(MemberExport, job.subject_id)
     if export is not None:
         export.finished_at = func.now()
-        uow.after_commit(partial(remove_all, uow.objects, export.object_prefix))
+        removals.forget(uow, f"{export.object_prefix}/")
 
 
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
@@ -95,8 +99,9 @@ def enqueue_export(
     """Start an export for a user whose rights were checked."""
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise LIST_EMAIL_CHANNEL_DISABLED()
-    prefix = EXPORTS + ids.random_hash_id(20)
-    export = MemberExport(list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix)
+    export = MemberExport(
+        list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=_new_prefix()
+    )
     uow.session.add(export)
     uow.session.flush()
     return outbox.enqueue(
@@ -119,9 +124,7 @@ def run(resources: Resources, lease: Lease) -> None:
         if export is None:
             raise JobCancelled
         mailing_list = uow.session.get_one(MailingList, export.list_id)
-    # An earlier attempt may have left more parts than this one writes.
-    remove_all(resources.objects, export.object_prefix)
-    parts = PartWriter(resources.objects, export.object_prefix)
+    parts = PartWriter(resources.objects, _begin_file(resources, lease, export.id))
     if export.kind == ExportKind.MEMBERS:
         sheet = _Sheet(_MEMBERS_HEADER, _members(mailing_list.id), _members_line)
     else:
@@ -138,7 +141,26 @@ def run(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         export = uow.session.get_one(MemberExport, export.id)
         export.rows, export.size, export.finished_at = rows, parts.size, func.now()
+        if not removals.keep(uow, f"{export.object_prefix}/"):
+            raise TransientError("The export took longer than an unfinished file is kept.")
         leases.succeed(uow, lease, {"export_id": export.id, "rows": rows})
+
+
+def _begin_file(resources: Resources, lease: Lease, export_id: int) -> str:
+    """The prefix for the file of this attempt, which is removed unless the attempt ends well."""
+    prefix = _new_prefix()
+    with resources.unit_of_work() as uow:
+        leases.renew(uow, lease)
+        export = uow.session.get_one(MemberExport, export_id)
+        # An earlier attempt, which may still be writing, has a prefix of its own.
+        removals.forget(uow, f"{export.object_prefix}/")
+        removals.forget(uow, f"{prefix}/", after=_UNFINISHED_FOR)
+        export.object_prefix = prefix
+    return prefix
+
+
+def _new_prefix() -> str:
+    return EXPORTS + ids.random_hash_id(20)
 
 
 class _Sheet(NamedTuple):

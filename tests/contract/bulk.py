@@ -124,4 +124,4 @@ def everybody(client: httpx.Client, list_id: int) -> dict[str, dict[str, Any]]:
 
 
 def objects(stack: Stack, kind: str = "imports") -> set[str]:
-    return {each.key for each in stack.resources.objects.stored(f"{kind}/")}
+    return set(stack.stored(f"{kind}/"))

@@ -56,4 +56,4 @@ def send(
 
 def objects_of(stack: Stack, record: dict[str, Any]) -> list[str]:
     """The stored objects that bear the attachment's name."""
-    return [item.key for item in stack.resources.objects.stored() if record["hash_id"] in item.key]
+    return [key for key in stack.stored() if record["hash_id"] in key]

@@ -96,11 +96,7 @@ def test_equal_requests_at_once_make_one_attachment(
     assert len({data(reply)["id"] for reply in replies}) == 1
     assert sorted(map(replayed, replies)) == [False, True, True, True]
     assert count(client) == 1
-    left = [
-        item.key
-        for item in stack.resources.objects.stored("originals/")
-        if not _known(stack, item.key)
-    ]
+    left = [key for key in stack.stored("originals/") if not _known(stack, key)]
     assert left == []
 
 

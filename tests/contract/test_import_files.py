@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import io
 import zipfile
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -20,6 +20,7 @@ from api.middleware.body_limits import (
 )
 from api.middleware.deadlines import DeadlineMiddleware, extend_deadline
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
+from storage.objects import ObjectStore
 from storage.parts import PART_BYTES
 from tests.contract.bulk import (
     addresses,
@@ -199,16 +200,10 @@ class Store:
 
     def __init__(self) -> None:
         self.put_keys: list[str] = []
-        self.removed: list[str] = []
+        self.forgotten: list[str] = []
 
     def put(self, key: str, _: bytes, __: str) -> None:
         self.put_keys.append(key)
-
-    def stored(self, prefix: str) -> list[Any]:
-        return [type("Stored", (), {"key": key}) for key in self.put_keys if prefix in key]
-
-    def remove(self, key: str) -> None:
-        self.removed.append(key)
 
 
 def arrive(store: Store, pieces: list[bytes]) -> None:
@@ -222,7 +217,9 @@ def arrive(store: Store, pieces: list[bytes]) -> None:
     async def run() -> None:
         scope = {"type": "http", "headers": [], "pressroom.extend_deadline": lambda: None}
         scope["pressroom.body"] = BoundedBody(LIMITS[0], receive, BodyMemoryBudget(2**40))
-        await store_upload(Request(scope, receive), store, "imports/x", None)  # type: ignore[arg-type]
+        stored = cast("ObjectStore", store)
+        forget = store.forgotten.append
+        await store_upload(Request(scope, receive), stored, "imports/x", None, forget)
 
     asyncio.run(run())
 
@@ -231,10 +228,10 @@ def test_a_file_is_counted_to_the_byte_while_it_comes(monkeypatch: pytest.Monkey
     monkeypatch.setattr("api.bodies.upload_stream.MAX_IMPORT_FILE_BYTES", PART_BYTES + 10)
     fits, over = Store(), Store()
     arrive(fits, [b"x" * PART_BYTES, b"x" * 10])
-    assert (len(fits.put_keys), fits.removed) == (2, [])
+    assert (len(fits.put_keys), fits.forgotten) == (2, [])
     with pytest.raises(Exception, match="2 GB"):
         arrive(over, [b"x" * PART_BYTES, b"x" * 11])
-    assert over.removed == over.put_keys != []
+    assert over.forgotten == ["imports/x"]
 
 
 def test_the_limit_of_an_import_is_two_gigabytes_whatever_is_declared() -> None:

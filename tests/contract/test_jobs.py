@@ -12,8 +12,8 @@ from tests.contract.test_replies import TIMESTAMP
 from tests.stack import Owner, Stack, eventually
 
 FIELDS = {
-    *("id", "kind", "status", "progress", "result", "error"),
-    *("created_at", "started_at", "finished_at"),
+    *("id", "kind", "status", "progress", "result", "error", "last_reason"),
+    *("next_try_at", "created_at", "started_at", "finished_at"),
 }
 
 

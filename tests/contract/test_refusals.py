@@ -20,7 +20,7 @@ from tests.stack import Owner, Stack, eventually
 @contextmanager
 def leaves_nothing(stack: Stack, client: httpx.Client) -> Iterator[None]:
     def objects() -> set[str]:
-        return {item.key for item in stack.resources.objects.stored()}
+        return set(stack.stored())
 
     before = objects()
     yield

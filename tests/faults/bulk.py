@@ -90,7 +90,7 @@ def require_exact(importing: Importing, list_id: int, task: MemberImport, sent: 
     )
     assert chunks == [(task.chunks, task.chunks, task.chunks)]
     # What is not needed any more is gone with it.
-    assert not list(importing.resources.objects.stored(f"{task.object_prefix}/"))
+    assert not importing.stack.stored(f"{task.object_prefix}/")
 
 
 def succeeded(importing: Importing, job_id: int, *, within: float = 90.0) -> MemberImport:

@@ -117,7 +117,7 @@ def test_nothing_is_left_of_an_erased_person(
     hash_id = live_a_little(stack, acting, owner, list_id, reader)
     held = {"users.email", "users.name", "subscriptions.email", "subscriptions.name", "lists.title"}
     assert {f"public.{each}" for each in held} <= found_anywhere(stack, reader.words)
-    assert [each for each in stack.resources.objects.stored() if hash_id in each.key]
+    assert [key for key in stack.stored() if hash_id in key]
 
     done = pressroom(stack, "users", "erase", reader.person.address.upper(), "--json")
     assert done.returncode == 0, done.stderr
@@ -126,7 +126,7 @@ def test_nothing_is_left_of_an_erased_person(
     assert erased.pop("user_id") == reader.person.user_id
     assert erased == dict(zip(COUNTS, (2, 0, 1, 1, 1, 1), strict=True))
     assert found_anywhere(stack, reader.words) == set()
-    assert [each for each in stack.resources.objects.stored() if hash_id in each.key] == []
+    assert [key for key in stack.stored() if hash_id in key] == []
     leftovers = stack.query(
         "SELECT count(*) FROM subscription_events WHERE (ip IS NOT NULL OR request_id IS NOT NULL)"
         " AND %s IN (user_id, actor_id)",

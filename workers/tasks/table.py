@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from core import clock
 from integrations.mail.port import Mailer
-from services import retention
+from services import removals, retention
 from services.jobs.lease import Lease
 from services.mailing import bulk_files, exports, subscriber_counts
 from services.mailing.exports import EXPORT_JOBS
@@ -68,6 +68,8 @@ TASKS = TaskTable(
     periodic={
         # Settles orders whose webhook never came, and ends orders that were not paid in time.
         "topups.poll": lambda worker: polling.poll(worker.resources, worker.payments),
+        # Removes objects that committed transactions have forgotten.
+        "objects.remove": lambda worker: removals.work_off(worker.resources),
         # Removes uploads that no attachment waits for any more, such as after a crash.
         "maintenance.sweep_uploads": _now(strays.sweep_uploads),
         # Removes files of imports and exports past their time, and files that a crash left.

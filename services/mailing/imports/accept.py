@@ -10,13 +10,14 @@ from core.errors import DomainError
 from core.refusals.mailing import PLAN_REQUIRED
 from core.refusals.refusal import Refusal
 from models import Job, MemberImport, Plan
+from services import removals
 from services.access.caller import Caller
 from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.mailing import lists
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
 from services.people import accounts
-from storage.parts import PartWriter, remove_all
+from storage.parts import PartWriter
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -66,6 +67,12 @@ def new_prefix() -> str:
     return IMPORTS + ids.random_hash_id(20)
 
 
+def forget_file(resources: Resources, prefix: str) -> None:
+    """Have the objects of an import removed that was not accepted."""
+    with resources.unit_of_work() as uow:
+        removals.forget(uow, f"{prefix}/")
+
+
 def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, paid: bool = False) -> None:
     """Raises ``list.not_found``, ``list.not_owner`` and, if ``paid``, ``plan.required``."""
     lists.owned(uow, caller, list_id)
@@ -104,7 +111,7 @@ def accept_members(
         try:
             return idempotency.commit(resources, task, ADD_MEMBERS, key, request_id)
         except (EqualRequestCommitted, DomainError):
-            remove_all(resources.objects, prefix)
+            forget_file(resources, prefix)
             raise
 
     return idempotency.once(resources, key, store)

@@ -3,7 +3,7 @@
 import gc
 import time
 from contextlib import closing
-from functools import partial
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import func, select
@@ -13,17 +13,17 @@ from core.lanes import Lane
 from core.refusals.imports import IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
 from core.scopes import Scope
 from models import ImportChunk, Job, MemberImport
+from services import removals
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
-from services.jobs.records import error_shown
+from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
 from services.mailing import lists
 from services.mailing.imports.applying import apply
 from services.mailing.imports.applying.apply import PreparedChunk
 from services.mailing.imports.chunks import chunk_key
 from services.mailing.imports.prefetch import Prefetch
 from services.mailing.imports.splitting import split as splitting
-from storage.parts import remove_all
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -39,13 +39,24 @@ def _end_with_job(uow: UnitOfWork, job: Job) -> None:
     task = uow.session.get(MemberImport, job.subject_id)
     if task is not None:
         task.status, task.error = job.status, error_shown(job)
-        _finish(uow, task)
+        _finish(uow, task, keep_for=KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0))
 
 
-def _finish(uow: UnitOfWork, task: MemberImport) -> None:
-    """Remove the file, which is not read again: the verdicts on its rows are in the database."""
+def _go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
+    """Go on with an import that failed, at the first chunk that is not applied."""
+    task = uow.session.get(MemberImport, job.subject_id)
+    if task is None or task.files_removed_at is not None:
+        return False
+    if not removals.keep(uow, f"{task.object_prefix}/"):
+        return False
+    task.status, task.error, task.finished_at = "running", None, None
+    return True
+
+
+def _finish(uow: UnitOfWork, task: MemberImport, *, keep_for: timedelta = timedelta(0)) -> None:
+    """Remove the file: the verdicts on its rows are in the database."""
     task.finished_at = func.now()
-    uow.after_commit(partial(remove_all, uow.objects, task.object_prefix))
+    removals.forget(uow, f"{task.object_prefix}/", after=keep_for)
 
 
 def _register(name: str) -> kinds.JobKind:
@@ -54,8 +65,9 @@ def _register(name: str) -> kinds.JobKind:
             name=name,
             lane=Lane.BULK,
             scope=Scope.SUBSCRIPTION_FULL,
-            retryable=False,
+            retryable=True,
             on_abandoned=_end_with_job,
+            on_restarted=_go_on_with_job,
         )
     )
 

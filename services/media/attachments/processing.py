@@ -1,8 +1,10 @@
 import hashlib
+from datetime import timedelta
 
-from core.errors import DomainError, Kind
+from core.errors import DomainError, Kind, TransientError
 from core.refusals.media import ATTACHMENT_DAMAGED, ATTACHMENT_ORIGINAL_MISSING
 from models import Attachment, AttachmentStatus
+from services import removals
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.media.attachments.files import data_key, media_key, original_key, seal, unseal
@@ -11,6 +13,9 @@ from services.media.images.outcome import UnreadableImage
 from storage.encryption import Tampered
 from storage.objects import ObjectMissing
 from storage.resources import Resources
+
+# An object that no attachment names by then was written by a worker that lost its lease, or died.
+_UNNAMED_FOR = timedelta(hours=1)
 
 
 def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> None:
@@ -35,6 +40,10 @@ def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> 
         raise DomainError(Kind.INVALID, error.code, error.message) from error
     lease.check_cancelled()
     target = media_key(attachment)
+    with resources.unit_of_work() as uow:
+        # While this worker holds the lease, so that its row is older than its successor's commit.
+        leases.renew(uow, lease)
+        removals.forget(uow, target, after=_UNNAMED_FOR)
     # Two attempts may write this object at once; both write the same bytes.
     resources.objects.put(target, seal(converted.data, key, target), converted.mime_type)
     with resources.unit_of_work() as uow:
@@ -46,4 +55,6 @@ def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> 
         row.mime_type = converted.mime_type
         row.width, row.height = converted.width, converted.height
         row.frames, row.blurhash = converted.frames, converted.blurhash
-        uow.after_commit(lambda: resources.objects.remove(source))
+        if not removals.keep(uow, target):
+            raise TransientError("The storage still removes an earlier copy of the file.")
+        removals.forget(uow, source)

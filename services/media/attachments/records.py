@@ -1,11 +1,11 @@
 import re
-from functools import partial
 
 from sqlalchemy import delete, select
 
 from core.errors import DomainError, Kind
 from core.refusals import media as refusals
 from models import Attachment, AttachmentStatus, Job
+from services import removals
 from services.access.caller import Caller
 from services.jobs import records
 from services.jobs.idempotency import AcceptedJob
@@ -56,7 +56,7 @@ def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list
 
 
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
-    """Cancel the attachment's job, delete it, then its objects; raises ``attachment.not_found``."""
+    """Cancel the attachment's job, delete it and its objects; raises ``attachment.not_found``."""
     attachment = get(uow, caller, hash_id)
     processing = select(Job).where(
         Job.user_id == attachment.user_id,
@@ -68,8 +68,7 @@ def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
         # A worker that runs it finds its lease gone.
         records.end_with_subject(uow, job, refusals.ATTACHMENT_DELETED())
     uow.session.delete(attachment)
-    for key in (media_key(attachment), original_key(attachment)):
-        uow.after_commit(partial(uow.objects.remove, key))
+    removals.forget(uow, media_key(attachment), original_key(attachment))
     return 1
 
 

@@ -81,7 +81,8 @@ def _is_still_stray(resources: Resources, stray: Stray) -> bool:
         statuses = [AttachmentStatus.READY, AttachmentStatus.PROCESSING]
     else:
         named = Attachment.hash_id == stray.key.removeprefix(ORIGINALS)
-        statuses = [AttachmentStatus.PROCESSING]
+        # Of a failed one the original stays for a while, and then has its removal.
+        statuses = [AttachmentStatus.PROCESSING, AttachmentStatus.FAILED]
     query = select(Attachment.id).where(named, Attachment.status.in_(statuses))
     with resources.unit_of_work() as uow:
         has_row = uow.session.scalar(query) is not None
@@ -97,7 +98,7 @@ def _named_objects(
     With each is told whether its object must exist, since the row is old enough.
 
     A row names its converted image from the start, which must exist once the row is ready, and its
-    original until then.
+    original until then. A failed one may have its original, until its removal is due.
     """
     column = Attachment.filename if prefix == MEDIA else Attachment.hash_id
     last = ""
@@ -107,7 +108,7 @@ def _named_objects(
             batch = uow.session.execute(query.order_by(column).limit(_MAX_BATCH_ROWS)).all()
         for name, status, updated_at in batch:
             is_ready = status == AttachmentStatus.READY
-            if status == AttachmentStatus.PROCESSING or (is_ready and prefix == MEDIA):
+            if status == AttachmentStatus.PROCESSING or is_ready == (prefix == MEDIA):
                 is_required = is_ready and updated_at < before
                 yield prefix + name, is_required, StrayKind.ROW_WITHOUT_OBJECT
         if len(batch) < _MAX_BATCH_ROWS:

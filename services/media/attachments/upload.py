@@ -1,6 +1,6 @@
 import hashlib
 from dataclasses import dataclass
-from functools import partial
+from datetime import timedelta
 from pathlib import PurePosixPath, PureWindowsPath
 
 from core import ids
@@ -10,10 +10,11 @@ from core.refusals import media as refusals
 from core.scopes import Scope
 from core.upload_limits import MAX_IMAGE_BYTES
 from models import Attachment, AttachmentStatus, Job
+from services import removals
 from services.access.caller import Caller
 from services.jobs import idempotency, kinds
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
-from services.jobs.records import error_shown
+from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
 from services.media.attachments.files import original_key, seal
 from services.media.images.image_type import ALLOWED_EXTENSIONS, ImageType, sniff
 from storage.resources import Resources
@@ -36,7 +37,16 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
         return
     attachment.status = AttachmentStatus.FAILED
     attachment.error = error_shown(job)
-    uow.after_commit(partial(uow.objects.remove, original_key(attachment)))
+    kept_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
+    removals.forget(uow, original_key(attachment), after=kept_for)
+
+
+def _process_again(uow: UnitOfWork, job: Job) -> bool:
+    attachment = uow.session.get(Attachment, job.subject_id)
+    if attachment is None or not removals.keep(uow, original_key(attachment)):
+        return False
+    attachment.status, attachment.error = AttachmentStatus.PROCESSING, None
+    return True
 
 
 PROCESS_ATTACHMENT = kinds.register(
@@ -44,8 +54,9 @@ PROCESS_ATTACHMENT = kinds.register(
         name="attachment.process",
         lane=Lane.MEDIA,
         scope=Scope.ATTACHMENT,
-        retryable=False,  # its original is deleted when it fails
+        retryable=True,
         on_abandoned=_fail_with_job,
+        on_restarted=_process_again,
     )
 )
 
@@ -75,7 +86,8 @@ def accept(
         try:
             return idempotency.commit(resources, attachment, PROCESS_ATTACHMENT, key, request_id)
         except (EqualRequestCommitted, DomainError):
-            resources.objects.remove(stored)
+            with resources.unit_of_work() as uow:
+                removals.forget(uow, stored)
             raise
         # After any other failure the object stays for the sweep: if the connection broke during the
         # commit, there may be a job that needs the object.

@@ -74,7 +74,7 @@ def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
     import_jobs.run(importing.resources, lease)
     task = importing.of_job(job_id)
     prefix = f"{task.object_prefix}/"
-    assert list(importing.resources.objects.stored(prefix))
+    assert importing.stack.stored(prefix)
     with importing.resources.unit_of_work() as uow:
         lists.archive(uow, lists.get(uow, list_id))
     with importing.resources.unit_of_work() as uow:
@@ -85,4 +85,4 @@ def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
         task.id,
     )
     assert ended == [("cancelled", None, True, True)]
-    assert not list(importing.resources.objects.stored(prefix))
+    assert not importing.stack.stored(prefix)

@@ -1,0 +1,146 @@
+"""What a transaction forgets goes from the object storage, whatever fails meanwhile."""
+
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from core.ids import random_hash_id
+from services import removals
+from storage.resources import Resources
+from tests.embedded import Services
+from tests.stack import Stack, eventually
+
+
+@pytest.fixture(scope="module")
+def bare(make_stack: Callable[[str], Stack]) -> Stack:
+    """A stack without processes."""
+    return make_stack("removals")
+
+
+@pytest.fixture
+def resources(bare: Stack) -> Iterator[Resources]:
+    yield bare.resources
+    bare.query("TRUNCATE object_removals")
+
+
+def put(resources: Resources, *, count: int = 1, prefix: str = "media/") -> list[str]:
+    keys = [f"{prefix}{random_hash_id()}" for _ in range(count)]
+    for key in keys:
+        resources.objects.put(key, b"bytes", "image/webp")
+    return keys
+
+
+def forget(resources: Resources, *keys: str, after: timedelta = timedelta(0)) -> None:
+    with resources.unit_of_work() as uow:
+        removals.forget(uow, *keys, after=after)
+
+
+def left(bare: Stack) -> int:
+    [(count,)] = bare.query("SELECT count(*) FROM object_removals")
+    return int(str(count))
+
+
+def make_due(bare: Stack) -> None:
+    bare.query("UPDATE object_removals SET try_at = now()")
+
+
+def test_forgotten_objects_and_folders_are_removed_and_their_rows_with_them(
+    bare: Stack, resources: Resources
+) -> None:
+    folder = f"imports/{random_hash_id()}/"
+    kept = put(resources)
+    gone = [*put(resources, count=150), *put(resources, count=3, prefix=folder)]
+    forget(resources, *gone[:150], folder, "media/was-never-there")
+    assert removals.work_off(resources) == 152
+    stored = {each.key for each in resources.objects.stored()}
+    assert not stored & set(gone)
+    assert stored >= set(kept)
+    assert left(bare) == 0
+
+
+def test_object_of_a_transaction_that_rolled_back_stays(bare: Stack, resources: Resources) -> None:
+    [key] = put(resources)
+    with resources.unit_of_work() as uow:
+        removals.forget(uow, key)
+        uow.session.flush()
+        uow.session.rollback()
+    assert removals.work_off(resources) == 0
+    assert resources.objects.exists(key)
+
+
+def test_object_is_kept_until_its_time_or_for_good_when_it_is_named(
+    bare: Stack, resources: Resources
+) -> None:
+    [key] = put(resources)
+    forget(resources, key, after=timedelta(days=7))
+    assert removals.work_off(resources) == 0
+    with resources.unit_of_work() as uow:
+        assert removals.keep(uow, key)
+    make_due(bare)
+    assert removals.work_off(resources) == 0
+    assert resources.objects.exists(key)
+
+
+def test_object_whose_removal_has_begun_can_not_be_kept(bare: Stack, resources: Resources) -> None:
+    [key] = put(resources)
+    forget(resources, key)
+    # As after a worker that was killed while it removed.
+    bare.query("UPDATE object_removals SET tries = 1, try_at = now() + interval '30 s'")
+    forget(resources, key, after=timedelta(hours=1))
+    with resources.unit_of_work() as uow:
+        assert not removals.keep(uow, key)
+    make_due(bare)
+    assert removals.work_off(resources) == 1
+    assert not resources.objects.exists(key)
+
+
+@pytest.mark.parametrize("fault", ["hangs", "refuses"])
+def test_storage_that_is_away_only_delays_a_removal(
+    bare: Stack, resources: Resources, services: Services, fault: str
+) -> None:
+    keys = put(resources, count=3)
+    forget(resources, *keys)
+    server = services.group["s3"]
+    if fault == "hangs":
+        server.send(signal.SIGSTOP)
+    else:
+        server.send(signal.SIGKILL)
+    try:
+        assert removals.work_off(resources) == 0
+        [(tries, due, reason)] = bare.query(
+            "SELECT DISTINCT tries, try_at <= now() + interval '30 s', last_reason"
+            " FROM object_removals"
+        )
+        assert (tries, due) == (1, True)
+        assert str(reason).startswith("The object storage does not answer")
+    finally:
+        if fault == "hangs":
+            server.send(signal.SIGCONT)
+        else:
+            services.restart("s3")
+    make_due(bare)
+    # Its breaker may rest for a moment.
+    assert_removed(bare, resources, keys)
+
+
+def assert_removed(bare: Stack, resources: Resources, keys: list[str]) -> None:
+    def gone() -> bool:
+        make_due(bare)
+        removals.work_off(resources)
+        return left(bare) == 0
+
+    eventually(gone, what="the removal of all objects")
+    assert not [key for key in keys if resources.objects.exists(key)]
+
+
+def test_workers_share_what_is_due(bare: Stack, resources: Resources) -> None:
+    keys = put(resources, count=250)
+    forget(resources, *keys)
+    with ThreadPoolExecutor(3) as threads:
+        done = list(threads.map(lambda _: removals.work_off(resources), range(3)))
+    assert sum(done) == 250
+    assert left(bare) == 0
+    assert not [each.key for each in resources.objects.stored("media/") if each.key in keys]
