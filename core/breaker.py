@@ -17,6 +17,7 @@ log = get_logger(__name__)
 # A rest is twice as long as the one before it, while every probe fails.
 MIN_REST_SECONDS = 1.0
 MAX_REST_SECONDS = 5.0
+_MAX_DOUBLINGS = 10
 
 T = TypeVar("T")
 
@@ -25,11 +26,12 @@ class Breaker:
     """Guards the calls of one process to one server; any number of threads may share it.
 
     ``failures`` are the errors that say that the server doesn't work. Every other error is an
-    answer: the server works.
+    answer: the server works. So many failures in a row as are ``tolerated`` begin no rest.
     """
 
-    def __init__(self, server: str, *failures: type[Exception]) -> None:
+    def __init__(self, server: str, *failures: type[Exception], tolerated: int = 0) -> None:
         self._server = server
+        self._tolerated = tolerated
         self._failures = failures or (ServerFailed,)
         self._lock = threading.Lock()
         self._failed_in_a_row = 0
@@ -67,10 +69,10 @@ class Breaker:
 
     def _enter(self) -> bool:
         """Whether this call probes a server that failed before."""
-        if not self._failed_in_a_row:
+        if self._failed_in_a_row <= self._tolerated:
             return False
         with self._lock:
-            if not self._failed_in_a_row:
+            if self._failed_in_a_row <= self._tolerated:
                 return False
             if self._is_probing or time.monotonic() < self._resting_until:
                 raise ServerFailed(self._server, "it failed a moment ago")
@@ -86,7 +88,9 @@ class Breaker:
             if works:
                 self._failed_in_a_row = 0
             # Calls that began before the rest don't make it longer.
-            elif works is False and (is_probe or not self._failed_in_a_row):
-                rest = min(MIN_REST_SECONDS * 2**self._failed_in_a_row, MAX_REST_SECONDS)
-                self._failed_in_a_row = min(self._failed_in_a_row + 1, 10)
-                self._resting_until = time.monotonic() + rest
+            elif works is False and (is_probe or self._failed_in_a_row <= self._tolerated):
+                self._failed_in_a_row += 1
+                rests = min(self._failed_in_a_row - self._tolerated, _MAX_DOUBLINGS)
+                if rests > 0:
+                    rest = min(MIN_REST_SECONDS * 2 ** (rests - 1), MAX_REST_SECONDS)
+                    self._resting_until = time.monotonic() + rest

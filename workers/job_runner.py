@@ -27,6 +27,8 @@ log = get_logger(__name__)
 
 # A database that restarts, or is out of connections, is no fault of the job.
 _DATABASE_FAILURES = (OperationalError, InterfaceError, PoolTimeoutError)
+_MAX_OUTAGE_SECONDS = 30.0
+_OUTAGE_PAUSE_SECONDS = 0.5
 _SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__})
 
 JobWork = Callable[[WorkerContext, Lease], None]
@@ -64,11 +66,28 @@ def _work(context: WorkerContext, lease: Lease, work: JobWork) -> None:
                     log.info("job.handed_back")
             raise
         except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
-            _end_badly(context.resources, lease, error)
+            _end_for_sure(context.resources, lease, error)
     except LeaseLost:
         log.warning("job.lease_lost")
     else:
         log.info("job.ended")
+
+
+def _end_for_sure(resources: Resources, lease: Lease, error: Exception) -> None:
+    """As ``_end_badly``; while the database is away, try again for some seconds.
+
+    The lease that would run out instead counts as a crash.
+    """
+    deadline = time.monotonic() + _MAX_OUTAGE_SECONDS
+    while True:
+        try:
+            _end_badly(resources, lease, error)
+        except SQLAlchemyError as failure:
+            if not _is_database_away(failure) or time.monotonic() > deadline:
+                raise
+            time.sleep(_OUTAGE_PAUSE_SECONDS)
+        else:
+            return
 
 
 def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
@@ -95,15 +114,19 @@ def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
 
 def _passing_reason(error: Exception) -> str | None:
     """Why the work failed if that may pass by itself, in words for the job's owner."""
-    # psycopg2 has several exceptions for a connection that broke; SQLAlchemy knows them all.
-    is_cut = isinstance(error, DBAPIError) and error.connection_invalidated
-    if is_cut or isinstance(error, _DATABASE_FAILURES):
+    if _is_database_away(error):
         return "The database does not answer."
     if isinstance(error, TransientError):
         return str(error)
     if isinstance(error, SoftTimeLimitExceeded) and _waited_for_a_server(error):
         return "A server answers too slowly."
     return None
+
+
+def _is_database_away(error: Exception) -> bool:
+    # psycopg2 has several exceptions for a connection that broke; SQLAlchemy knows them all.
+    is_cut = isinstance(error, DBAPIError) and error.connection_invalidated
+    return is_cut or isinstance(error, _DATABASE_FAILURES)
 
 
 def _waited_for_a_server(error: Exception) -> bool:

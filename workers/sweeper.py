@@ -2,6 +2,7 @@
 
 import os
 import threading
+from functools import partial
 from typing import Any
 
 from celery import Celery, bootsteps, signals
@@ -48,9 +49,10 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 def _sweep_until_stopped() -> None:
     resources = open_resources(load_settings(), concurrency=1, name="sweep")
+    reach = sweep.Reach()
     while not _stopping.wait(SWEEP_EVERY_SECONDS):
         with _round:
-            for step in (sweep.sweep, upkeep.send_due):
+            for step in (partial(sweep.sweep, reach=reach), upkeep.send_due):
                 try:
                     step(resources)
                 except Exception as error:  # noqa: BLE001 - what follows must come in any case

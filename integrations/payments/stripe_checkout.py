@@ -16,7 +16,8 @@ import stripe
 from pydantic import SecretStr
 
 from core import clock
-from core.errors import DomainError, TransientError
+from core.breaker import Breaker
+from core.errors import DomainError, ServerFailed, TransientError
 from core.logging import get_logger
 from core.refusals.money import PAYMENTS_REFUSED, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE
 from integrations.payments import stripe_facts as facts
@@ -29,6 +30,9 @@ STRIPE_API_VERSION = "2026-10-28.endive"
 # Two attempts and the pause between them stay below ten seconds.
 _ATTEMPT_SECONDS = 4.5
 _RETRIES = 1
+_SERVER = "payment provider"
+# Payers wait for it, so a failure alone refuses nobody else.
+_TOLERATED_FAILURES = 2
 _TOLERANCE_SECONDS = 300
 # Stripe's bounds are 30 minutes and 24 hours by its own clock; ours may differ a little.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=31)
@@ -59,6 +63,7 @@ class StripeCheckout:
         self.channel = channel
         self._webhook_secret = webhook_secret
         self._is_live = "_live_" in secret_key.get_secret_value()
+        self._breaker = Breaker(_SERVER, tolerated=_TOLERATED_FAILURES)
         self._api = stripe.StripeClient(
             secret_key.get_secret_value(),
             base_addresses={"api": base_url.rstrip("/")},
@@ -169,10 +174,11 @@ class StripeCheckout:
         return session.to_dict()
 
     def _call(self, ask: Callable[[], T]) -> T:
-        try:
-            return ask()
-        except stripe.StripeError as error:
-            raise _verdict(error) from None
+        with self._breaker.guarding():
+            try:
+                return ask()
+            except stripe.StripeError as error:
+                raise _verdict(error) from None
 
 
 def _moment(seconds: int) -> datetime:
@@ -182,8 +188,11 @@ def _moment(seconds: int) -> datetime:
 def _verdict(error: stripe.StripeError) -> Exception:
     """The error of a failed call: one that is worth another try, or a refusal."""
     status = error.http_status
-    if status not in _REFUSALS or status in _PASSING:
-        return TransientError(f"payments: {type(error).__name__} {status or ''}".rstrip())
+    what = f"{type(error).__name__} {status or ''}".rstrip()
+    if status in _PASSING:
+        return TransientError(f"The {_SERVER} refuses for now ({what}).")
+    if status not in _REFUSALS:
+        return ServerFailed(_SERVER, what)
     # Not Stripe's own sentence: it quotes what was sent, the end of the key included.
     reason = ", ".join(filter(None, (error.code, getattr(error, "param", None))))
     return _refused(reason or type(error).__name__, status, request_id=error.request_id)

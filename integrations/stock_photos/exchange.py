@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from core.errors import DomainError
+from core.breaker import Breaker
+from core.errors import DomainError, ServerFailed
 from core.logging import get_logger
 from core.refusals import composer as refusals
 from integrations import http_client
@@ -19,6 +20,7 @@ _MAX_CALL_SECONDS = 10.0
 _MAX_CONNECT_SECONDS = 3.0
 _MAX_REPLY_BYTES = 4 * 1024 * 1024
 _RETRY_AFTER_SECONDS = 60
+_TOLERATED_FAILURES = 2
 _MAX_RETRY_AFTER_SECONDS = 24 * 3600
 
 # Unsplash has one window, an hour; Openverse names each of its own, as `…-Limit-anon_burst`.
@@ -53,7 +55,12 @@ class Exchange:
         # No parameter at all where there is none: an empty mapping would still add a question mark.
         headers = {"Accept": "application/json", **self.headers}
         try:
-            reply = self._http.send("GET", self.base + path, params=params or None, headers=headers)
+            with self._breaker.guarding():
+                reply = self._http.send(
+                    "GET", self.base + path, params=params or None, headers=headers
+                )
+        except ServerFailed:
+            raise refusals.STOCKPHOTO_UNAVAILABLE(provider=self.name) from None
         except http_client.HttpTimeout:
             raise refusals.STOCKPHOTO_TOO_SLOW(provider=self.name) from None
         except http_client.ReplyRefused as refused:
@@ -79,6 +86,10 @@ class Exchange:
         if not isinstance(url, str) or not _FILE_URL.match(url):
             raise refusals.STOCKPHOTO_FAILED(provider="The provider")
         return url
+
+    @cached_property
+    def _breaker(self) -> Breaker:
+        return Breaker("photo provider", http_client.HttpFailure, tolerated=_TOLERATED_FAILURES)
 
     @cached_property
     def _http(self) -> http_client.HttpClient:

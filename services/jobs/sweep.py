@@ -5,6 +5,12 @@ queues a running job again whose lease expired, or fails it once it has crashed 
 are locked with ``SKIP LOCKED``, so all workers may sweep at once and one handles each row.
 """
 
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
 import redis
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.exc import OperationalError
@@ -15,7 +21,7 @@ from core.refusals.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from models import Job, JobStatus
 from services.jobs.lease import MAX_CRASHES
 from services.jobs.outbox import FIRST_RESEND, send
-from services.jobs.transitions import requeue, transition
+from services.jobs.transitions import LEASE, requeue, transition
 from storage.broker import queue_name
 from storage.resources import Resources
 
@@ -25,24 +31,58 @@ log = get_logger(__name__)
 RESEND_BELOW_MESSAGES = 100
 # Beyond this Redis fills up and refuses the writes that a worker needs to fetch a message.
 MAX_LANE_MESSAGES = 10_000
+# After an outage of the database. Heartbeats come each second.
+STEADY_AFTER = LEASE + timedelta(seconds=1)
+_LONG_WAIT_SECONDS = 1.0
 _MAX_BACKOFF_SENDS = 3  # 16 seconds
 _BATCH = 200
 
 
-def sweep(resources: Resources) -> int:
+class Reach:
+    """Since when a sweeper reaches the database without a break.
+
+    An outage of the database lets every lease expire, and is nobody's crash. So after one no lease
+    counts as lost until the workers that live had the time to renew theirs.
+    """
+
+    def __init__(self) -> None:
+        self._broken_at = -math.inf
+
+    @property
+    def is_steady(self) -> bool:
+        return time.monotonic() - self._broken_at > STEADY_AFTER.total_seconds()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """For a few statements of milliseconds: a failure is a break, and so is a long wait."""
+        began = time.monotonic()
+        try:
+            yield
+        except BaseException:
+            self._broken_at = time.monotonic()
+            raise
+        if time.monotonic() - began > _LONG_WAIT_SECONDS:
+            self._broken_at = time.monotonic()
+
+
+def sweep(resources: Resources, reach: Reach | None = None) -> int:
     """Sweep once; returns the number of jobs that were queued or sent again."""
-    return requeue_lost(resources) + sum(resend_unclaimed(resources, lane) for lane in Lane)
+    requeued = requeue_lost(resources, reach or Reach())
+    return requeued + sum(resend_unclaimed(resources, lane) for lane in Lane)
 
 
-def requeue_lost(resources: Resources) -> int:
-    with resources.unit_of_work() as uow:
+def requeue_lost(resources: Resources, reach: Reach) -> int:
+    with reach.watched(), resources.unit_of_work() as uow:
         found = select(Job.id).where(*_lost()).order_by(Job.lease_expires_at).limit(_BATCH)
         expired = list(uow.session.scalars(found))
+    if not reach.is_steady:
+        return 0
     return sum(_requeue(resources, job_id) for job_id in expired)
 
 
 def _lost() -> tuple[ColumnElement[bool], ...]:
-    return Job.status == JobStatus.RUNNING, Job.lease_expires_at < func.now()
+    is_steady = func.pg_postmaster_start_time() < func.now() - STEADY_AFTER
+    return Job.status == JobStatus.RUNNING, Job.lease_expires_at < func.now(), is_steady
 
 
 def _requeue(resources: Resources, job_id: int) -> bool:

@@ -132,8 +132,8 @@ def test_two_sweeps_at_once_count_a_crash_once(quiet: Bench, resources: Resource
     change(resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at)
     with resources.unit_of_work() as uow:
         uow.session.get_one(Job, job_id, with_for_update=True)
-        assert sweep.requeue_lost(resources) == 0
-    assert sweep.requeue_lost(resources) == 1
+        assert sweep.requeue_lost(resources, sweep.Reach()) == 0
+    assert sweep.requeue_lost(resources, sweep.Reach()) == 1
     assert quiet.job(job_id).crashes == 1
 
 
@@ -147,7 +147,7 @@ def test_job_that_the_sweep_cannot_deal_with_holds_up_no_other(
         )
     # A kind that this release does not know, at the end of its crashes.
     change(resources, jobs[0], kind="no.longer_known", crashes=2)
-    assert sweep.requeue_lost(resources) == 2
+    assert sweep.requeue_lost(resources, sweep.Reach()) == 2
     assert [quiet.job(job_id).status for job_id in jobs] == ["running", "queued", "queued"]
 
 

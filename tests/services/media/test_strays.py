@@ -4,6 +4,7 @@ from datetime import timedelta
 import httpx
 
 from core import clock
+from services import removals
 from services.media.attachments import strays
 from services.media.attachments.strays import Stray, StrayKind
 from tests.pictures import photo
@@ -12,6 +13,7 @@ from tests.stack import Stack
 
 def found(stack: Stack, *, hours: float = 2) -> set[Stray]:
     """What a sweep finds that looks `hours` from now."""
+    removals.work_off(stack.resources)
     return set(strays.find(stack.resources, now=clock.now() + timedelta(hours=hours)))
 
 

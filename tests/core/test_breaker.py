@@ -1,0 +1,109 @@
+"""A server that fails is asked by one caller now and then, and by all once it works."""
+
+import threading
+
+import pytest
+
+from core import breaker
+from core.breaker import Breaker
+from core.errors import ServerFailed, TransientError
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(breaker, "time", made)
+    return made
+
+
+class Server:
+    """Counts the calls that reach it."""
+
+    def __init__(self, guard: Breaker) -> None:
+        self.guard = guard
+        self.error: Exception | None = ServerFailed("test server", "down")
+        self.calls = 0
+
+    def call(self) -> None:
+        with self.guard.guarding():
+            self.calls += 1
+            if self.error is not None:
+                raise self.error
+
+    def failing(self, times: int = 1) -> None:
+        for _ in range(times):
+            with pytest.raises(TransientError):
+                self.call()
+
+
+def test_a_server_that_failed_is_left_alone_for_growing_times(clock: Clock) -> None:
+    server = Server(Breaker("test server"))
+    server.failing()
+    for rest in (1.0, 2.0, 4.0, 5.0, 5.0):
+        reached = server.calls
+        clock.now += rest - 0.1
+        server.failing(times=5)
+        assert server.calls == reached
+        clock.now += 0.2
+        server.failing(times=5)
+        assert server.calls == reached + 1
+
+
+def test_one_call_probes_while_the_others_are_refused(clock: Clock) -> None:
+    guard = Breaker("test server")
+    server = Server(guard)
+    server.failing()
+    clock.now += 2
+    server.error = None
+    with guard.guarding():
+        # In another thread, as callers are.
+        other = threading.Thread(target=server.failing)
+        other.start()
+        other.join()
+    assert server.calls == 1
+    server.call()
+
+
+def test_a_call_that_is_interrupted_lets_the_next_one_probe(clock: Clock) -> None:
+    guard = Breaker("test server")
+    server = Server(guard)
+    server.failing()
+    clock.now += 2
+    with pytest.raises(KeyboardInterrupt), guard.guarding():
+        raise KeyboardInterrupt
+    server.error = None
+    server.call()
+    assert server.calls == 2
+
+
+def test_an_answer_that_refuses_is_no_failure(clock: Clock) -> None:
+    server = Server(Breaker("test server"))
+    server.error = TransientError("Not for you.")
+    server.failing(times=3)
+    assert server.calls == 3
+
+
+def test_failures_that_are_tolerated_begin_no_rest(clock: Clock) -> None:
+    server = Server(Breaker("test server", tolerated=2))
+    server.failing(times=10)
+    assert server.calls == 3
+
+
+def test_an_attempt_during_a_rest_gives_nothing(clock: Clock) -> None:
+    guard = Breaker("test server", OSError)
+
+    def fail() -> str:
+        raise OSError
+
+    assert guard.attempt("test.failed", fail) is None
+    assert guard.attempt("test.failed", lambda: "answer") is None
+    clock.now += 2
+    assert guard.attempt("test.failed", lambda: "answer") == "answer"

@@ -1,0 +1,111 @@
+"""Servers that are away for longer than a call: what was accepted ends well, or can be retried."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from tests.embedded import Services
+from tests.faults.conftest import Fleet, pause, resume
+from tests.faults.uploads import await_jobs, ready, upload
+from tests.probe.bench import PROBE_WORKER, Bench
+from tests.stack import Owner, Running, Stack, eventually
+
+_FAILING = "SELECT last_reason FROM jobs WHERE status = 'queued' AND failing_since IS NOT NULL"
+
+
+@contextmanager
+def away(services: Services, fault: str) -> Iterator[None]:
+    """The object storage hangs, or is not there."""
+    server = services.group["s3"]
+    server.send(signal.SIGSTOP if fault == "hangs" else signal.SIGKILL)
+    try:
+        yield
+    finally:
+        if fault == "hangs":
+            server.send(signal.SIGCONT)
+        else:
+            services.restart("s3")
+
+
+def accepted(stack: Stack, media: Running, owner: Owner, count: int) -> None:
+    """Uploads that were answered 202, and whose worker is paused."""
+    pause(media)
+    replies = [upload(stack, owner, wait=0) for _ in range(count)]
+    assert {reply.status_code for reply in replies} == {202}
+
+
+@pytest.mark.parametrize("fault", ["hangs", "refuses"])
+def test_accepted_uploads_end_well_after_the_storage_was_away_for_an_hour(
+    bench: Bench, api: Running, media: Running, services: Services, fault: str
+) -> None:
+    stack = bench.stack
+    accepted(stack, media, stack.new_owner(), 3)
+    with away(services, fault):
+        resume(media)
+        reasons = eventually(
+            lambda: (found := stack.query(_FAILING)) and len(found) == 3 and found,
+            within=60,
+            what="three jobs that wait for their next try",
+        )
+        assert isinstance(reasons, list)
+        assert all(str(reason).startswith("The object storage") for (reason,) in reasons)
+        # As if the outage had begun an hour ago.
+        stack.query("UPDATE jobs SET failing_since = failing_since - interval '1 hour'")
+    stack.query("UPDATE jobs SET run_at = now(), send_after = now() WHERE status = 'queued'")
+    eventually(lambda: ready(stack) == 3, within=60, what="three ready attachments")
+    assert stack.query("SELECT DISTINCT crashes, failing_since, last_reason FROM jobs") == [
+        (0, None, None)
+    ]
+
+
+def test_upload_that_was_given_up_keeps_its_original_and_is_retried(
+    bench: Bench, fleet: Fleet, api: Running, services: Services
+) -> None:
+    stack, owner = bench.stack, bench.stack.new_owner()
+    fleet.end()
+    fleet.start_api()
+    impatient = stack.start_worker(
+        "media", concurrency=1, module=PROBE_WORKER, PRESSROOM_PATIENCE="0"
+    )
+    accepted(stack, impatient, owner, 1)
+    with away(services, "hangs"):
+        resume(impatient)
+        await_jobs(stack, 1, "failed")
+    impatient.kill()
+    stack.start_worker("media", concurrency=1, module=PROBE_WORKER)
+    [(job_id, error)] = stack.query("SELECT id, error FROM jobs")
+    assert isinstance(error, dict)
+    assert error["code"] == "job.given_up"
+    assert stack.query("SELECT status FROM attachments") == [(3,)]
+    with stack.client(owner.key) as client:
+        assert retried(client, job_id) == 200
+        eventually(lambda: ready(stack) == 1, within=60, what="the ready attachment")
+        assert retried(client, job_id) == 409
+    hash_id = stack.query("SELECT hash_id FROM attachments")[0][0]
+    assert [key for key in stack.stored() if str(hash_id) in key] == [f"media/{hash_id}.webp"]
+
+
+def retried(client: httpx.Client, job_id: object) -> int:
+    return client.post(f"/jobs/{job_id}/retry").status_code
+
+
+def test_what_is_deleted_while_the_storage_hangs_is_gone_once_it_is_back(
+    bench: Bench, api: Running, media: Running, services: Services
+) -> None:
+    stack, owner = bench.stack, bench.stack.new_owner()
+    for _ in range(3):
+        assert upload(stack, owner).status_code == 200
+    hash_ids = [str(row[0]) for row in stack.query("SELECT hash_id FROM attachments")]
+    with away(services, "hangs"), stack.client(owner.key) as client:
+        for hash_id in hash_ids:
+            assert client.delete(f"/attachments/{hash_id}").status_code == 200
+        # Workers that were killed with the removals in their hands.
+        stack.query("UPDATE object_removals SET tries = 1, try_at = now()")
+
+    def left() -> list[str]:
+        return [key for key in stack.stored() if any(each in key for each in hash_ids)]
+
+    eventually(lambda: not left(), within=60, what="the removal of all objects")
