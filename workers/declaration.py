@@ -43,7 +43,7 @@ class TaskTable:
             }
             app.task(_task(process, partial(run_job, work=work)), name=kind.name, **limits)
         for name, answer in self.requests.items():
-            app.task(_task(process, partial(answer_request, answer=answer)), name=name)
+            app.task(_task(process, partial(answer_request, task=name, answer=answer)), name=name)
         for name, tend in self.periodic.items():
             app.task(_task(process, tend), name=name)
 

@@ -98,6 +98,15 @@ redis.call('PUBLISH', ARGV[4], ARGV[5])
 return 1
 """
 
+# Returns 1 if a message must be sent: another worker does the work from its beginning.
+_GIVE_BACK = """
+if redis.call('GET', running) ~= ARGV[1] then return 0 end
+redis.call('DEL', running)
+if callers() == 0 then return 0 end
+redis.call('SET', input, ARGV[2], 'PX', patience())
+return 1
+"""
+
 
 class AllCallersLeft(Exception):
     """Every caller has left, so the work is worth nothing any more."""
@@ -120,6 +129,7 @@ class RequestWork:
             client.register_script(_PREAMBLE + script)
             for script in (_JOIN, _LEAVE, _TAKE, _ATTEND, _RENEW, _FINISH)
         )
+        self._give_back = client.register_script(_PREAMBLE + _GIVE_BACK)
 
     def join(self, request_id: str, caller: str, payload: dict[str, Any], seconds: float) -> bool:
         """Add a caller that waits for so many seconds; returns whether a message must be sent."""
@@ -152,6 +162,11 @@ class RequestWork:
         """Renew the lease if this worker still holds it."""
         self._renew(_keys(request_id), [worker, _milliseconds(LEASE_SECONDS)])
 
+    def give_back(self, request_id: str, worker: str, payload: dict[str, Any]) -> bool:
+        """Leave the work to another worker; returns whether a message must be sent."""
+        text = orjson.dumps(payload)
+        return bool(self._give_back(_keys(request_id), [worker, text]))
+
     def finish(self, request_id: str, worker: str, result: dict[str, Any]) -> None:
         """Give the result to the callers that wait."""
         text = orjson.dumps(result).decode()
@@ -181,6 +196,9 @@ class RequestLease:
         if left <= 0:
             raise AllCallersLeft
         return left
+
+    def give_back(self) -> bool:
+        return self.work.give_back(self.request_id, self.worker, self.payload)
 
     def renew(self) -> None:
         try:
