@@ -58,10 +58,11 @@ class WorkerCalls:
         request_id = same or caller_id
 
         def submit() -> None:
-            # Each caller sends a message of its own, which expires with its wait: the first message
-            # that a worker takes starts the run, and no caller depends on another's message.
+            # Each caller sends a message of its own: the first message that a worker takes starts
+            # the run, and no caller depends on another's message. No message says until when it
+            # counts, since the worker's clock may differ: Redis drops what is asked by its own.
             if self._work.join(request_id, caller_id, payload, seconds) and not self._broker.send(
-                task, lane, {"request_id": request_id}, task_id=caller_id, expires=seconds
+                task, lane, {"request_id": request_id}, task_id=caller_id
             ):
                 raise QUEUE_UNAVAILABLE()
 
