@@ -12,15 +12,20 @@ from core.settings import load_settings
 from storage.resources import Resources, open_resources
 
 
-@contextmanager
-def connected() -> Iterator[Resources]:
-    """The resources of the services that the environment names, else of the running stack."""
+def use_running_stack() -> None:
+    """Take the settings of the running development stack unless the environment names services."""
     if "PRESSROOM_DATABASE_URL" not in os.environ and find_spec("devstack") is not None:
         from devstack.supervisor import run_settings
         from devstack.supervisor.home import home_folder
 
         for name, value in run_settings.settings_of(home_folder.from_environment()).items():
             os.environ.setdefault(name, value)
+
+
+@contextmanager
+def connected() -> Iterator[Resources]:
+    """The resources of the services that the environment names, else of the running stack."""
+    use_running_stack()
     settings = load_settings()
     # Scripts read what a command prints, so the log must not mix with it.
     configure_logging(settings.model_copy(update={"log_level": "error"}))

@@ -63,6 +63,7 @@ def worker(
     """Run a worker for one lane or several."""
     # SIGTERM begins a soft shutdown. Celery reads this variable when it is imported.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
+    from cli.connection import use_running_stack
     from workers.main import run
     from workers.queues.serving import LanesDontMix, serving
 
@@ -70,6 +71,7 @@ def worker(
         serves = serving(lane, concurrency)
     except LanesDontMix as error:
         raise typer.BadParameter(str(error), param_hint="--lane") from None
+    use_running_stack()
     run(serves)
 
 

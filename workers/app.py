@@ -10,7 +10,7 @@ from celery import Celery
 
 from core.settings import Settings
 from storage.broker import celery_app
-from workers import signals, sweeper
+from workers import signals, stopping, sweeper
 from workers.context import ProcessContext
 from workers.declaration import TaskTable
 from workers.queues.lane_consumers import LaneQueues
@@ -30,7 +30,6 @@ _CONFIGURATION = {
     # an error, as a broker without memory does.
     "broker_connection_max_retries": None,
     "broker_channel_error_retry": True,
-    "worker_enable_soft_shutdown_on_idle": False,
     "worker_send_task_events": True,
     "worker_hijack_root_logger": False,
     "worker_redirect_stdouts": False,
@@ -43,8 +42,7 @@ _CONFIGURATION = {
 def build_app(settings: Settings, *more: TaskTable, serves: Serving | None = None) -> Celery:
     """The application with the product's tasks, and with ``more`` that tests or benchmarks add."""
     app = celery_app(settings)
-    # On SIGTERM tasks under way get this long to end before the worker gives them back.
-    app.conf.update(_CONFIGURATION, worker_soft_shutdown_timeout=settings.worker_grace)
+    app.conf.update(_CONFIGURATION)
     if serves is not None:
         app.amqp_cls = partial(LaneQueues, limits=serves.limits)
     process = ProcessContext(settings, serves)
@@ -52,4 +50,5 @@ def build_app(settings: Settings, *more: TaskTable, serves: Serving | None = Non
         tasks.bind(app, process)
     signals.connect(process)
     sweeper.connect(app)
+    stopping.connect(process)
     return app

@@ -18,6 +18,7 @@ from services.media.images.converter import ConverterProcess
 from storage.redis.request_leases import RequestLeases
 from storage.redis.request_work import RequestWork
 from storage.resources import open_resources
+from workers.held_work import HeldWork
 from workers.queues.serving import Pool, Serving
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class WorkerContext:
         )
         self.request_work = RequestWork(self.resources.redis)
         self.request_leases = RequestLeases()
+        self.held = HeldWork()
         self._lock = Lock()
         self._writer: MetadataWriter | None = None
 
@@ -75,15 +77,19 @@ class ProcessContext:
 
     def __init__(self, settings: Settings, serves: Serving | None) -> None:
         self.serves = serves
-        self._settings = settings
+        self.settings = settings
         self._lock = Lock()
         self._pid = 0
         self._context: WorkerContext | None = None
+
+    @property
+    def threads(self) -> bool:
+        return self.serves is not None and self.serves.pool is Pool.THREADS
 
     def get(self) -> WorkerContext:
         with self._lock:
             if self._context is None or self._pid != os.getpid():
                 assert self.serves is not None
-                self._context = WorkerContext(self._settings, self.serves)
+                self._context = WorkerContext(self.settings, self.serves)
                 self._pid = os.getpid()
             return self._context

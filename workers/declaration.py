@@ -42,7 +42,7 @@ class TaskTable:
             }
             app.task(_task(process, partial(run_job, work=work)), name=kind.name, **limits)
         for name, answer in self.requests.items():
-            task = _task(process, partial(answer_request, answer=answer))
+            task = _task(process, partial(answer_request, task=name, answer=answer))
             # Events double what a worker sends for so short a task, and name no job.
             app.task(task, name=name, send_events=False)
         for periodic, tend in self.upkeep.items():

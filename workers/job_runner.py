@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 
 import structlog
 from celery import current_task
@@ -18,10 +19,12 @@ from core.errors import DomainError, TransientError
 from core.logging import get_logger
 from core.refusals.jobs import JOB_BROKE, JOB_TOO_SLOW
 from services.jobs import lease as leases
+from services.jobs.kinds import kind_named
 from services.jobs.lease import RENEW_EVERY_SECONDS, JobCancelled, Lease, LeaseLost
 from services.jobs.patience import try_later
 from storage.resources import Resources
 from workers.context import WorkerContext
+from workers.held_work import Held
 
 log = get_logger(__name__)
 
@@ -42,11 +45,14 @@ def run_job(context: WorkerContext, *, job_id: int, work: JobWork) -> None:
     if lease is None:
         log.debug("job.not_claimed", job_id=job_id)
         return
+    ends_by = time.monotonic() + kind_named(lease.kind).deadline_seconds
+    held = Held(ends_by, partial(_hand_back, resources, lease))
     with (
         structlog.contextvars.bound_contextvars(
             job_id=job_id, kind=lease.kind, attempt=lease.attempt, request_id=lease.request_id
         ),
-        _heartbeat(resources, lease),
+        context.held.holding(held),
+        _heartbeat(resources, lease, held),
     ):
         _work(context, lease, work)
 
@@ -61,9 +67,7 @@ def _work(context: WorkerContext, lease: Lease, work: JobWork) -> None:
             # The pool ends a process at the end of the worker's grace, or when the task has run
             # past its hard time limit; only the latter counts as a crash.
             if time.monotonic() - began < current_task.time_limit:
-                with suppress(LeaseLost, SQLAlchemyError), context.resources.unit_of_work() as uow:
-                    leases.hand_back(uow, lease)
-                    log.info("job.handed_back")
+                _hand_back(context.resources, lease)
             raise
         except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
             _end_for_sure(context.resources, lease, error)
@@ -88,6 +92,12 @@ def _end_for_sure(resources: Resources, lease: Lease, error: Exception) -> None:
             time.sleep(_OUTAGE_PAUSE_SECONDS)
         else:
             return
+
+
+def _hand_back(resources: Resources, lease: Lease) -> None:
+    with suppress(LeaseLost, SQLAlchemyError), resources.unit_of_work() as uow:
+        leases.hand_back(uow, lease)
+        log.info("job.handed_back", job_id=lease.job_id)
 
 
 def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
@@ -137,9 +147,9 @@ def _waited_for_a_server(error: Exception) -> bool:
 
 
 @contextmanager
-def _heartbeat(resources: Resources, lease: Lease) -> Iterator[None]:
+def _heartbeat(resources: Resources, lease: Lease, held: Held) -> Iterator[None]:
     stop = threading.Event()
-    thread = threading.Thread(target=_renew, args=(resources, lease, stop), daemon=True)
+    thread = threading.Thread(target=_renew, args=(resources, lease, held, stop), daemon=True)
     thread.start()
     try:
         yield
@@ -148,8 +158,12 @@ def _heartbeat(resources: Resources, lease: Lease) -> Iterator[None]:
         thread.join()
 
 
-def _renew(resources: Resources, lease: Lease, stop: threading.Event) -> None:
+def _renew(resources: Resources, lease: Lease, held: Held, stop: threading.Event) -> None:
     while not stop.wait(RENEW_EVERY_SECONDS):
+        if held.is_overdue:
+            # The lease runs out, and the sweep queues the job again.
+            log.error("job.overdue", job_id=lease.job_id, kind=lease.kind)
+            return
         try:
             with resources.unit_of_work() as uow:
                 leases.renew(uow, lease)

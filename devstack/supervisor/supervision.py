@@ -8,6 +8,7 @@ import os
 import time
 from contextlib import closing
 
+from core.settings.provider_settings import PREFIX
 from devstack import LOOPBACK
 from devstack.sandbox import sandbox_settings
 from devstack.supervisor import programs
@@ -137,6 +138,7 @@ class _Supervisor:
             ),
             demo=run_file.DemoLogin.model_validate(read_json_object(home.demo_file) or {}),
             metrics_token=settings["PRESSROOM_METRICS_TOKEN"],
+            settings={name: value for name, value in settings.items() if name.startswith(PREFIX)},
             pids={**pids, "supervisor": os.getpid()},
             home=home.path,
         )

@@ -36,6 +36,8 @@ STEADY_AFTER = LEASE + timedelta(seconds=1)
 _LONG_WAIT_SECONDS = 1.0
 _MAX_BACKOFF_SENDS = 3  # 16 seconds
 _BATCH = 200
+# Their messages are not of jobs alone: a message that is dropped there is not sent again.
+_NEVER_TRIMMED = (Lane.REQUEST, Lane.IO)
 
 
 class Reach:
@@ -117,7 +119,7 @@ def resend_unclaimed(resources: Resources, lane: Lane) -> int:
     queue = queue_name(lane)
     try:
         waiting = int(resources.redis.llen(queue))
-        if waiting > MAX_LANE_MESSAGES:
+        if waiting > MAX_LANE_MESSAGES and lane not in _NEVER_TRIMMED:
             # Workers take from the right end, so this drops the messages that came last.
             resources.redis.ltrim(queue, -MAX_LANE_MESSAGES, -1)
             log.warning("sweep.lane_trimmed", lane=lane, waiting=waiting)

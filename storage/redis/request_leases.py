@@ -17,13 +17,14 @@ class RequestLeases:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[str, RequestLease] = {}
+        self._held: dict[str, tuple[RequestLease, float]] = {}
         self._keeper: threading.Thread | None = None
 
     @contextmanager
-    def kept(self, lease: RequestLease) -> Iterator[None]:
+    def kept(self, lease: RequestLease, *, until: float) -> Iterator[None]:
+        """Keep the lease while the block lasts, at most until then by the monotonic clock."""
         with self._lock:
-            self._held[lease.worker] = lease
+            self._held[lease.worker] = lease, until
             if self._keeper is None:
                 self._keeper = threading.Thread(target=self._keep, daemon=True)
                 self._keeper.start()
@@ -38,5 +39,6 @@ class RequestLeases:
             time.sleep(RENEW_EVERY_SECONDS)
             with self._lock:
                 held = list(self._held.values())
-            for lease in held:
-                lease.renew()
+            for lease, until in held:
+                if time.monotonic() < until:
+                    lease.renew()

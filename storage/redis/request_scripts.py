@@ -104,6 +104,18 @@ redis.call('RENAME', waiting, told)
 """
 )
 
+# Returns 1 if a message must be sent: another worker does the work from its beginning.
+GIVE_BACK = (
+    _PREAMBLE
+    + """
+if redis.call('GET', running) ~= ARGV[1] then return 0 end
+redis.call('DEL', running)
+if callers() == 0 then return 0 end
+redis.call('SET', input, ARGV[2], 'PX', patience())
+return 1
+"""
+)
+
 _PARTS = ("waiting", "input", "running", "result", "told")
 
 

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from core.logging import get_logger
 from storage.redis.notifications import CHANNEL, message, result_topic
-from storage.redis.request_scripts import ATTEND, FINISH, RENEW, TAKE, keys, milliseconds
+from storage.redis.request_scripts import ATTEND, FINISH, GIVE_BACK, RENEW, TAKE, keys, milliseconds
 
 log = get_logger(__name__)
 
@@ -27,8 +27,8 @@ class AllCallersLeft(Exception):
 
 class RequestWork:
     def __init__(self, client: redis.Redis) -> None:
-        self._take, self._attend, self._renew, self._finish = (
-            client.register_script(script) for script in (TAKE, ATTEND, RENEW, FINISH)
+        self._take, self._attend, self._renew, self._finish, self._give_back = (
+            client.register_script(script) for script in (TAKE, ATTEND, RENEW, FINISH, GIVE_BACK)
         )
 
     def take(self, request_id: str, worker: str) -> "RequestLease | None":
@@ -52,6 +52,11 @@ class RequestWork:
     def renew(self, request_id: str, worker: str) -> None:
         """Renew the lease if this worker still holds it."""
         self._renew(keys(request_id), [worker, milliseconds(LEASE_SECONDS)])
+
+    def give_back(self, request_id: str, worker: str, payload: dict[str, Any]) -> bool:
+        """Leave the work to another worker; returns whether a message must be sent."""
+        text = orjson.dumps(payload)
+        return bool(self._give_back(keys(request_id), [worker, text]))
 
     def finish(self, request_id: str, worker: str, result: dict[str, Any]) -> None:
         """Give the result to the callers that wait."""
@@ -82,6 +87,9 @@ class RequestLease:
         if left <= 0:
             raise AllCallersLeft
         return left
+
+    def give_back(self) -> bool:
+        return self.work.give_back(self.request_id, self.worker, self.payload)
 
     def renew(self) -> None:
         try:

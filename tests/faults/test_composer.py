@@ -57,7 +57,7 @@ def left(modelled: Modelled) -> bool:
 
 
 def drained(modelled: Modelled) -> bool:
-    return not modelled.stack.resources.redis.llen("pressroom.io")
+    return not modelled.stack.resources.redis.llen("pressroom.request")
 
 
 def asked_after(modelled: Modelled, key: str) -> httpx.Response:

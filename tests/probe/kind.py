@@ -64,6 +64,9 @@ PROBES = {
     lane: PROBE if lane is PROBE.lane else _probe(f"probe.{lane}", lane) for lane in tuple(Lane)
 }
 
+# Of which each attempt may take one second.
+BRIEF = _probe("probe.brief", Lane.MAIL, deadline_seconds=1.0)
+
 
 def plan(
     uow: UnitOfWork,

@@ -9,7 +9,7 @@ from core.errors import DomainError, Kind, TransientError
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from storage.unit_of_work import UnitOfWork
-from tests.probe.kind import PROBES
+from tests.probe.kind import BRIEF, PROBES
 from workers.context import WorkerContext
 from workers.declaration import TaskTable
 
@@ -18,15 +18,18 @@ def run(worker: WorkerContext, lease: Lease) -> None:
     """Do what the plan says, in this order.
 
     kill: how many attempts kill their own process. flaky: how many attempts fail for now.
-    refuse: fail for good. sleep: seconds of work. steps: transactions with progress and an effect
-    each, `step_sleep` seconds apart, `step_kills` naming those that die after their commit, and
-    `turn` after how many a turn ends. Without steps there is one effect.
+    hang: how many attempts hear of nothing for a minute. refuse: fail for good. sleep: seconds of
+    work. steps: transactions with progress and an effect each, `step_sleep` seconds apart,
+    `step_kills` naming those that die after their commit, and `turn` after how many a turn ends.
+    Without steps there is one effect.
     """
     plan = _begin(worker, lease)
     if lease.attempt <= plan.get("kill", 0):
         os.kill(os.getpid(), signal.SIGKILL)
     if lease.attempt <= plan.get("flaky", 0):
         raise TransientError("Not now.")
+    if lease.attempt <= plan.get("hang", 0):
+        time.sleep(60)
     if "refuse" in plan:
         raise DomainError(Kind.INVALID, "probe.refused", plan["refuse"])
     _pause(lease, plan.get("sleep", 0.0))
@@ -94,4 +97,4 @@ def _insert(uow: UnitOfWork, table: str, lease: Lease, step: int | None = None) 
     uow.session.execute(text(f"INSERT INTO {table} ({names}) VALUES ({places})"), values)
 
 
-TASKS = TaskTable(jobs=dict.fromkeys(PROBES.values(), run))
+TASKS = TaskTable(jobs=dict.fromkeys((*PROBES.values(), BRIEF), run))

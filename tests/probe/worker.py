@@ -8,6 +8,7 @@ os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 
 from core.lanes import Lane
 from tests.probe import tasks
+from workers import held_work
 from workers.declaration import TaskTable
 from workers.main import run
 from workers.queues.serving import serving
@@ -19,6 +20,8 @@ def main(more: TaskTable) -> None:
     words.add_argument("--lane", type=Lane, action="append", required=True)
     words.add_argument("--concurrency", type=int)
     wanted = words.parse_args()
+    # A test waits for a stuck thread no longer than it must.
+    held_work.MAX_STUCK_SECONDS = 2.0
     run(serving(wanted.lane, wanted.concurrency), more)
 
 

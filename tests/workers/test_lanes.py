@@ -1,33 +1,16 @@
 """Several lanes in one worker process, each with a limit of its own."""
 
-from collections.abc import Callable
-
 import pytest
 
 from core.lanes import Lane
 from models import JobStatus
 from tests.faults.proxy import proxied
-from tests.probe.bench import Bench, make_bench
+from tests.probe.bench import Bench
 from tests.probe.kind import PROBES
-from tests.stack import Stack
 from workers.queues.serving import LanesDontMix, Pool, serving
 
 WAITING = ("money", "mail", "upkeep")
 COMPUTING = ("media", "export", "bulk")
-
-
-@pytest.fixture(scope="module")
-def bench(make_stack: Callable[[str], Stack]) -> Bench:
-    return make_bench(make_stack("lanes"))
-
-
-@pytest.fixture(autouse=True)
-def _alone(bench: Bench) -> object:
-    yield
-    bench.stack.query("UPDATE jobs SET cancel_requested = true WHERE finished_at IS NULL")
-    bench.stack.stop()
-    bench.stack.query("TRUNCATE jobs CASCADE")
-    bench.stack.resources.redis.flushdb()
 
 
 @pytest.mark.parametrize("lanes", [WAITING, COMPUTING], ids=["threads", "processes"])

@@ -37,6 +37,8 @@ class Run(BaseModel):
     s3: S3Login
     demo: DemoLogin
     metrics_token: str
+    # What the stack's programs have, for commands that are started beside them.
+    settings: dict[str, str]
     pids: dict[str, int]
     home: Path
 

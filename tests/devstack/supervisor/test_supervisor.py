@@ -192,6 +192,22 @@ def test_commands_mean_the_running_stack_unless_settings_name_another(stack: Sta
     assert "PRESSROOM_REDIS_URL" in refused.stderr
 
 
+def test_worker_beside_the_stack_works_for_it(stack: Stack, tmp_path: Path) -> None:
+    mark = tmp_path / "ready"
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "worker", "--lane", "mail", "--lane", "request"],
+        env={**os.environ, **stack.variables, "PRESSROOM_READY_FILE": str(mark)},
+    )
+    try:
+        until(mark.exists)
+        environment = psutil.Process(worker.pid).environ()
+        assert "PRESSROOM_REDIS_URL" not in environment
+        worker.terminate()
+        assert worker.wait(30) == 0
+    finally:
+        worker.kill()
+
+
 def test_the_printed_curl_line_uploads_as_it_is(stack: Stack) -> None:
     shown = stack.command("up").stdout
     line = next(line for line in shown.splitlines() if line.startswith("curl "))

@@ -92,6 +92,16 @@ def test_lane_that_would_fill_the_broker_is_cut_to_its_oldest_messages(
     assert f"job-{jobs[0]}-".encode() in oldest
 
 
+def test_lane_with_messages_that_are_not_sent_again_is_never_cut(
+    resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "MAX_LANE_MESSAGES", 3)
+    for number in range(5):
+        assert resources.broker.send("composer.write", Lane.REQUEST, {"request_id": str(number)})
+    sweep.resend_unclaimed(resources, Lane.REQUEST)
+    assert resources.redis.llen(queue_name(Lane.REQUEST)) == 5
+
+
 def test_each_resend_waits_longer(quiet: Bench, resources: Resources) -> None:
     job_id = quiet.enqueue()
     pauses = []

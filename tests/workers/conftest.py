@@ -1,0 +1,22 @@
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.probe.bench import Bench, make_bench
+from tests.stack import Stack
+
+
+@pytest.fixture(scope="session")
+def working(make_stack: Callable[[str], Stack]) -> Bench:
+    return make_bench(make_stack("lanes"))
+
+
+@pytest.fixture
+def bench(working: Bench) -> Iterator[Bench]:
+    """A bench of which each test starts the workers that it needs; they end with it."""
+    yield working
+    for running in working.stack.processes:
+        running.kill()
+    working.stack.processes.clear()
+    working.stack.query("TRUNCATE jobs CASCADE")
+    working.stack.resources.redis.flushdb()

@@ -1,0 +1,59 @@
+"""What a worker of threads has taken when it stops, and work that doesn't end."""
+
+import pytest
+
+from core.lanes import Lane
+from models import JobStatus
+from services.jobs.kinds import JobKind
+from tests.probe.bench import Bench
+from tests.probe.kind import BRIEF, PROBES
+from tests.stack import eventually
+from workers.stopping import STUCK_EXIT_CODE
+
+MAIL = PROBES[Lane.MAIL]
+
+
+@pytest.mark.parametrize("kind", [MAIL, PROBES[Lane.EXPORT]], ids=["thread", "process"])
+def test_job_that_three_restarts_interrupt_has_no_crash(bench: Bench, kind: JobKind) -> None:
+    job_id = bench.enqueue(kind=kind, hang=3)
+    for attempt in (1, 2, 3):
+        worker = bench.start_worker(kind.lane, concurrency=1, PRESSROOM_WORKER_GRACE="0.2")
+        bench.started(job_id, attempt)
+        assert worker.stop() == 0
+        assert bench.job(job_id).crashes == 0
+    bench.start_worker(kind.lane, concurrency=1)
+    job = bench.finished(job_id)
+    assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 4, 0)
+    assert bench.effects(job_id) == 1
+
+
+def test_worker_of_threads_told_to_stop_ends_what_ends_in_time_and_takes_no_more(
+    bench: Bench,
+) -> None:
+    worker = bench.start_worker("mail", concurrency=1)
+    first = bench.enqueue(kind=MAIL, sleep=1.5)
+    bench.started(first)
+    second = bench.enqueue(kind=MAIL)
+    assert worker.stop() == 0
+    job = bench.job(first)
+    assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
+    assert bench.starts(second) == 0
+    # Acknowledged: the broker has no reason to deliver it again.
+    assert not bench.stack.resources.redis.hlen("unacked")
+
+
+def test_job_past_its_deadline_runs_again_and_its_stuck_process_ends_to_be_restarted(
+    bench: Bench,
+) -> None:
+    worker = bench.start_worker("mail", "money", concurrency=2, PRESSROOM_WORKER_GRACE="0.2")
+    neighbour = bench.enqueue(kind=PROBES[Lane.MONEY], hang=1)
+    bench.started(neighbour)
+    overdue = bench.enqueue(kind=BRIEF, hang=1)
+    bench.started(overdue)
+    bench.start_worker("mail", "money", concurrency=2)
+    eventually(lambda: worker.process.poll() is not None, within=30, what="the worker's end")
+    assert worker.process.returncode == STUCK_EXIT_CODE
+    for job_id, crashes in ((neighbour, 0), (overdue, 1)):
+        job = bench.finished(job_id)
+        assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 2, crashes)
+        assert bench.effects(job_id) == 1
