@@ -149,9 +149,7 @@ def _throughput(stack: Stack, key: str) -> Finding:
     def baseline() -> float:
         began = time.perf_counter()
         for _ in range(CALLS_EACH):
-            sent = [
-                bare.send_task("bare.echo", args=[{}], queue=BARE_QUEUE) for _ in range(CROWD)
-            ]
+            sent = [bare.send_task("bare.echo", args=[{}], queue=BARE_QUEUE) for _ in range(CROWD)]
             for each in sent:
                 each.get(timeout=30)
         return CROWD * CALLS_EACH / (time.perf_counter() - began)
