@@ -1,4 +1,5 @@
-"""A TCP proxy that misbehaves on demand: cuts connections, or holds them open and goes silent."""
+"""A TCP proxy that misbehaves on demand: it cuts connections, delays them, answers in the server's
+place, or holds them open and goes silent."""
 
 import asyncio
 import contextlib
@@ -47,6 +48,9 @@ class Proxy:
         self._links: set[Link] = set()
         self._trap: Trap | None = None
         self._refusing = False
+        self._hanging = False
+        self._delay_seconds = 0.0
+        self._reply: bytes | None = None
         self.sprung = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -64,6 +68,20 @@ class Proxy:
         """Forward nothing more on the connections (that sent `having`), but keep them open."""
         return self._call(lambda: self._stop_flow(having))
 
+    def hang(self) -> None:
+        """Forward nothing more on all connections, and take new ones that go nowhere."""
+        self._hanging = True
+        self.stall()
+
+    def delay(self, seconds: float) -> None:
+        """Keep what clients send for so long, until `resume`."""
+        self._delay_seconds = seconds
+
+    def answer(self, reply: bytes) -> None:
+        """Answer so to all that clients send, in the server's place, until `resume`."""
+        self._reply = reply
+        self.cut()
+
     def flowing(self, *, having: bytes) -> int:
         """How many connections that sent `having` are alive and not stalled."""
         return self._call(
@@ -71,8 +89,9 @@ class Proxy:
         )
 
     def resume(self) -> None:
-        """Take new connections again, and forward on all."""
-        self._refusing = False
+        """Take new connections again, and forward on all at once."""
+        self._refusing = self._hanging = False
+        self._delay_seconds, self._reply = 0.0, None
         self._call(self._let_flow)
 
     def refuse(self) -> None:
@@ -121,7 +140,8 @@ class Proxy:
             writer.transport.abort()
             return
         link = Link([writer, back], asyncio.Event())
-        link.flowing.set()
+        if not self._hanging:
+            link.flowing.set()
         self._links.add(link)
         try:
             await asyncio.gather(
@@ -145,6 +165,11 @@ class Proxy:
                 await link.flowing.wait()
                 if upstream and await self._trapped(link, data, writer):
                     break
+                if upstream and self._reply is not None:
+                    await self._answer_instead(link, self._reply)
+                    break
+                if upstream:
+                    await asyncio.sleep(self._delay_seconds)
                 writer.write(data)
                 await writer.drain()
         link.cut()
@@ -168,6 +193,15 @@ class Proxy:
             await asyncio.sleep(0.2)
         self.sprung.set()
         return True
+
+    async def _answer_instead(self, link: Link, reply: bytes) -> None:
+        client = link.writers[0]
+        with contextlib.suppress(OSError):
+            client.write(reply)
+            await client.drain()
+            client.write_eof()
+            # A client that still sends its request would lose the answer by a reset.
+            await asyncio.sleep(0.1)
 
     def _call(self, function: Callable[[], T]) -> T:
         async def called() -> T:

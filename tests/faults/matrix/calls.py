@@ -1,0 +1,111 @@
+"""The calls that are made while something is wrong, and what an answer to them means."""
+
+import secrets
+from collections.abc import Callable
+from enum import StrEnum
+
+import httpx
+
+from tests.contract.composing import METADATA
+from tests.contract.credits import BALANCE, CONSUME
+from tests.contract.topups import SHOP, TOPUP
+from tests.faults.matrix.rig import Rig
+from tests.modelling import post
+from tests.pictures import photo
+
+# How long the calls that a job answers are told to wait.
+WAIT_SECONDS = 5
+_PREFER = {"Prefer": f"wait={WAIT_SECONDS}"}
+
+Call = Callable[[Rig, httpx.Client], httpx.Response]
+
+
+class Outcome(StrEnum):
+    DONE = "done"
+    LATER = "later"  # accepted, and done afterwards
+    REFUSED = "refused"  # honestly: the caller may try again
+    BROKEN = "broken"
+
+
+def outcome_of(reply: httpx.Response) -> Outcome:
+    match reply.status_code:
+        case 200:
+            return Outcome.DONE
+        case 202:
+            return Outcome.LATER
+        case 504:
+            return Outcome.REFUSED
+        case 429 | 503 if reply.headers.get("retry-after", "").isdigit():
+            return Outcome.REFUSED
+        case _:
+            return Outcome.BROKEN
+
+
+def _upload(_: Rig, client: httpx.Client) -> httpx.Response:
+    files = {"file": ("photo.jpg", photo(320, 240))}
+    return client.post("/attachments", files=files, headers=_PREFER)
+
+
+def _subscribe(list_id: int, client: httpx.Client) -> httpx.Response:
+    body = {"email": f"{secrets.token_hex(8)}@example.com"}
+    return client.post(f"/subscriptions/{list_id}", json=body)
+
+
+def _unsubscribe(rig: Rig, client: httpx.Client) -> httpx.Response:
+    subscriber = rig.leaving.pop()
+    params = {"trace_id": subscriber.trace_id}
+    return client.delete(f"/subscriptions/{rig.list_id}", params=params)
+
+
+def _consume(_: Rig, client: httpx.Client) -> httpx.Response:
+    return client.post(CONSUME, json={"amount_credit": 1, "source_id": "matrix"})
+
+
+def _topup(_: Rig, client: httpx.Client) -> httpx.Response:
+    body = {"amount": 5, "currency": "USD", "channel": "sandbox", "redirect_url": SHOP}
+    return client.post(TOPUP, json=body, headers=_PREFER)
+
+
+def _import(rig: Rig, client: httpx.Client) -> httpx.Response:
+    file = f"email\n{secrets.token_hex(8)}@example.com\n".encode()
+    url = f"/lists/{rig.list_id}/imports"
+    return client.post(url, params={"filename": "members.csv"}, content=file, headers=_PREFER)
+
+
+def _export(rig: Rig, client: httpx.Client) -> httpx.Response:
+    url = f"/lists/{rig.list_id}/exports"
+    return client.post(url, json={"kind": "members"}, headers=_PREFER)
+
+
+def _search_photos(_: Rig, client: httpx.Client) -> httpx.Response:
+    params = {"query": secrets.token_hex(4)}
+    return client.get("/composer/unsplash/photos/search", params=params, headers=_PREFER)
+
+
+def _metrics(rig: Rig, client: httpx.Client) -> httpx.Response:
+    token = rig.stack.environment["PRESSROOM_METRICS_TOKEN"]
+    return client.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+
+
+CALLS: dict[str, Call] = {
+    "balance": lambda _, client: client.get(BALANCE),
+    "consume": _consume,
+    "upload": _upload,
+    "media": lambda rig, client: client.get(rig.media_path),
+    "subscribe": lambda rig, client: _subscribe(rig.list_id, client),
+    "unsubscribe": _unsubscribe,
+    "member page": lambda rig, client: client.get(f"/subscriptions/{rig.list_id}/members"),
+    "composer": lambda _, client: client.post(METADATA, json=post(), headers=_PREFER),
+    "topup": _topup,
+    "import": _import,
+    "export": _export,
+    "event stream": lambda rig, client: client.get(f"/jobs/{rig.ended_job}/events"),
+    "readyz": lambda _, client: client.get("/readyz"),
+    "metrics": _metrics,
+}
+
+# Made by the callers who press, and by no others.
+PRESSING: dict[str, Call] = CALLS | {
+    "photo search": _search_photos,
+    "confirmed subscribe": lambda rig, client: _subscribe(rig.confirmed_list_id, client),
+}

@@ -1,0 +1,53 @@
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.faults.matrix.calls import CALLS
+from tests.faults.matrix.faults import FAULTS
+from tests.faults.matrix.report import Report
+from tests.faults.matrix.rig import LEAVING, Rig, open_rig
+from tests.faults.matrix.run import QUIET_SECONDS, Observed, Samples, observe, sample
+from tests.faults.size import FULL
+from tests.stack import Stack
+
+
+@pytest.fixture(autouse=True)
+def _left_as_found() -> None:
+    """The matrix has a stack of its own, which each fault leaves as it found it."""
+
+
+@pytest.fixture(scope="session")
+def rig(make_stack: Callable[[str], Stack]) -> Iterator[Rig]:
+    with open_rig(make_stack("matrix")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def quiet(rig: Rig) -> Samples:
+    """The calls while nothing is wrong: the full form compares with them."""
+    if not FULL:
+        return {}
+    rig.refill(LEAVING)
+    sample(rig, CALLS, QUIET_SECONDS)
+    rig.refill(LEAVING)
+    return sample(rig, CALLS, QUIET_SECONDS)
+
+
+@pytest.fixture(scope="session")
+def report(quiet: Samples) -> Iterator[Report]:
+    opened = Report(quiet)
+    yield opened
+    if FULL:
+        opened.write()
+
+
+@pytest.fixture(scope="session")
+def observed(rig: Rig, report: Report) -> Callable[[str, list[str]], Observed]:
+    """What these calls met during the fault, which happens once for all of its cells."""
+
+    def of(fault: str, calls: list[str]) -> Observed:
+        if fault not in report.observed:
+            report.observed[fault] = observe(rig, FAULTS[fault], calls)
+        return report.observed[fault]
+
+    return of

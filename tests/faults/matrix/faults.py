@@ -1,0 +1,72 @@
+"""What goes wrong: one dependency at a time, with callers that need just that one."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+
+import psycopg2
+
+from tests.faults.matrix.rig import Rig
+from tests.faults.proxy import Proxy
+
+DELAY_SECONDS = 0.2
+UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Attributes:
+    begin: brings it about while the block lasts.
+    pressure: how many callers make which call meanwhile, each again and again.
+    """
+
+    name: str
+    begin: Callable[[Rig], AbstractContextManager[None]]
+    pressure: Mapping[str, int] = field(default_factory=dict)
+
+
+def _of(
+    proxy: str, begin: Callable[[Proxy], None]
+) -> Callable[[Rig], AbstractContextManager[None]]:
+    @contextmanager
+    def during(rig: Rig) -> Iterator[None]:
+        begin(rig.proxies[proxy])
+        try:
+            yield
+        finally:
+            rig.proxies[proxy].resume()
+
+    return during
+
+
+@contextmanager
+def _list_locked(rig: Rig) -> Iterator[None]:
+    """As by a bulk act that takes long."""
+    connection = psycopg2.connect(rig.stack.environment["PRESSROOM_DATABASE_URL"])
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(%s)", (rig.list_id,))
+        yield
+    finally:
+        connection.close()
+
+
+FAULTS = {
+    each.name: each
+    for each in (
+        Fault("Postgres slow", _of("postgres", lambda proxy: proxy.delay(DELAY_SECONDS))),
+        Fault("Postgres gone", _of("postgres", Proxy.refuse)),
+        Fault("Redis hung", _of("redis", Proxy.hang), {"composer": 4}),
+        Fault("Redis gone", _of("redis", Proxy.refuse), {"composer": 4}),
+        Fault("S3 hung", _of("s3", Proxy.hang), {"upload": 24, "media": 8}),
+        Fault("S3 refusing", _of("s3", Proxy.refuse), {"upload": 8}),
+        Fault(
+            "S3 answering 503", _of("s3", lambda proxy: proxy.answer(UNAVAILABLE)), {"upload": 8}
+        ),
+        Fault("mail server hung", _of("mail", Proxy.hang), {"confirmed subscribe": 24}),
+        Fault("model hung", _of("model", Proxy.hang), {"composer": 8}),
+        Fault("photo provider hung", _of("photos", Proxy.hang), {"photo search": 8}),
+        Fault("payment provider hung", _of("payments", Proxy.hang), {"topup": 8}),
+        Fault("one list locked", _list_locked, {"subscribe": 24}),
+    )
+}

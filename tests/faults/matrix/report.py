@@ -1,0 +1,41 @@
+"""Writes what the full form has found into docs/reliability.md."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.faults.matrix.calls import CALLS
+from tests.faults.matrix.faults import FAULTS
+from tests.faults.matrix.promises import PROMISES, Worst
+from tests.faults.matrix.run import Observed, Samples, p99
+
+PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
+BEGIN, END = "<!-- matrix: begin -->\n", "<!-- matrix: end -->\n"
+
+
+class Report:
+    def __init__(self, quiet: Samples) -> None:
+        self.quiet = quiet
+        self.observed: dict[str, Observed] = {}
+
+    def write(self) -> None:
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        _, _, after = rest.partition(END)
+        PAGE.write_text(f"{before}{BEGIN}\n{self._table()}\n{END}{after}")
+
+    def _table(self) -> str:
+        rows = [["call", *FAULTS], ["---"] * (len(FAULTS) + 1)]
+        rows += [[call, *(self._cell(fault, call) for fault in FAULTS)] for call in CALLS]
+        return "\n".join(map(_row, rows)) + "\n"
+
+    def _cell(self, fault: str, call: str) -> str:
+        promise = PROMISES[fault, call]
+        if fault not in self.observed:
+            return str(promise.worst)
+        slowest = p99(self.observed[fault].during[call])
+        if promise.worst is Worst.UNTOUCHED:
+            return f"{promise.worst}, {slowest / p99(self.quiet[call]):.1f} ×"
+        return f"{promise.worst}, {slowest:.1f} s"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

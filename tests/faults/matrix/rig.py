@@ -1,0 +1,129 @@
+"""The stack on which the faults happen: real processes, and a proxy before each dependency."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import httpx
+
+from devstack.sandbox import sandbox_settings
+from tests.contract import credits
+from tests.contract.composing import METADATA
+from tests.contract.replies import data
+from tests.faults.proxy import Proxy, proxied
+from tests.faults.size import sized
+from tests.modelling import post
+from tests.pictures import photo
+from tests.stack import Owner, Stack
+from tests.subscribers import Subscriber, new_list, subscribe
+
+_OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
+WORKERS = {"io": 16, "media": 2, "bulk": 1}
+# Callers who leave, enough for the calls of one fault in the full form.
+LEAVING = sized(6, 120)
+SETTLED_WITHIN_SECONDS = 90.0
+
+
+@dataclass
+class Rig:
+    stack: Stack
+    proxies: dict[str, Proxy]
+    owner: Owner
+    list_id: int
+    confirmed_list_id: int
+    media_path: str
+    ended_job: int
+    # People of the list, each to leave once.
+    leaving: list[Subscriber] = field(default_factory=list)
+
+    def client(self) -> httpx.Client:
+        return self.stack.client(self.owner.key)
+
+    def refill(self, count: int) -> None:
+        """While nothing is wrong, bring people onto the list who will leave it."""
+        self.leaving += [
+            subscribe(self.stack, self.list_id) for _ in range(count - len(self.leaving))
+        ]
+
+    def accept(self, client: httpx.Client) -> None:
+        """Have work accepted that the fault will find under way."""
+        files = {"file": ("photo.jpg", photo(320, 240))}
+        reply = client.post("/attachments", files=files, headers={"Prefer": "respond-async"})
+        assert reply.status_code == 202, reply.text
+
+    def lost(self, since: int) -> list[tuple[object, ...]]:
+        """What was accepted since the job of this id, and has not ended well in time."""
+        until = time.monotonic() + SETTLED_WITHIN_SECONDS
+        while self._unfinished(since) and time.monotonic() < until:
+            time.sleep(0.1)
+        # A payment page that comes too late is of no use to its caller, who has heard so.
+        return self.stack.query(
+            "SELECT kind, status, error::text FROM jobs"
+            " WHERE id > %s AND status <> 'succeeded' AND kind <> 'topup.open'",
+            since,
+        )
+
+    def last_job(self) -> int:
+        return int(str(self.stack.query("SELECT coalesce(max(id), 0) FROM jobs")[0][0]))
+
+    def _unfinished(self, since: int) -> list[tuple[object, ...]]:
+        return self.stack.query(
+            "SELECT id FROM jobs WHERE id > %s AND status IN ('queued', 'running')", since
+        )
+
+
+@contextmanager
+def open_rig(stack: Stack) -> Iterator[Rig]:
+    with ExitStack() as opened:
+        proxies = _start(stack, opened)
+        owner = stack.new_owner()
+        credits.grant(stack, owner.user_id, "1000000")
+        with stack.client(owner.key) as client:
+            list_id = new_list(client)
+            confirmed = new_list(client, confirm_required=True)
+            files = {"file": ("photo.jpg", photo(320, 240))}
+            upload = client.post("/attachments", files=files, headers={"Prefer": "wait=60"})
+            path = f"/media/{data(upload)['filename']}"
+            # The worker reads its writers' libraries at the first call.
+            prefer = {"Prefer": "wait=45"}
+            client.post(METADATA, json=post(), headers=prefer).raise_for_status()
+        [[job_id]] = stack.query("SELECT max(id) FROM jobs")
+        yield Rig(stack, proxies, owner, list_id, confirmed, path, int(str(job_id)))
+
+
+def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
+    stack.start_sandbox()
+    own, sandbox = stack.environment, f"{stack.sandbox_url}/"
+    servers = {
+        "postgres": own["PRESSROOM_DATABASE_URL"],
+        "redis": own["PRESSROOM_REDIS_URL"],
+        "s3": _with_path(own["PRESSROOM_S3_ENDPOINT"]),
+        "mail": _with_path(own["PRESSROOM_MAIL_URL"]),
+        "model": sandbox,
+        "photos": sandbox,
+        "payments": sandbox,
+    }
+    proxies = {name: opened.enter_context(proxied(url)) for name, url in servers.items()}
+    seen = {name: proxy.url.removesuffix("/") for name, proxy in proxies.items()}
+    through = {
+        "PRESSROOM_DATABASE_URL": seen["postgres"],
+        "PRESSROOM_REDIS_URL": seen["redis"],
+        "PRESSROOM_S3_ENDPOINT": seen["s3"],
+        "PRESSROOM_MAIL_URL": seen["mail"],
+        **sandbox_settings.llm_settings(seen["model"], _OPENAI),
+        **_OPENAI,
+        **sandbox_settings.stock_photo_settings(seen["photos"], {}),
+        "PRESSROOM_PAYMENTS_SANDBOX_URL": f"{seen['payments']}{sandbox_settings.STRIPE_PREFIX}",
+        # A limit that no caller reaches, so that calls are counted.
+        "PRESSROOM_RATE_LIMIT_DEFAULT": "1000000/minute",
+    }
+    stack.start_api(None, **through)
+    for lane, concurrency in WORKERS.items():
+        stack.start_worker(lane, concurrency=concurrency, **through)
+    return proxies
+
+
+def _with_path(url: str) -> str:
+    return url if urlsplit(url).path else f"{url}/"

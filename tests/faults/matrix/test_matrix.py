@@ -1,0 +1,38 @@
+"""The fault matrix: what becomes of each call while one dependency is slow, hung, or gone.
+
+The short form looks at one cell of each fault, with generous limits. The full form looks at all,
+compares with quiet times in the same run, and writes the table of docs/reliability.md.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults.matrix.calls import CALLS
+from tests.faults.matrix.faults import FAULTS
+from tests.faults.matrix.promises import ALLOWED, PROMISES, TELLING, Worst
+from tests.faults.matrix.run import Observed, Samples, p50, p99
+from tests.faults.size import FULL
+
+MAX_RATIO = 3.0
+CELLS = [(fault, call) for fault in FAULTS for call in CALLS if FULL or TELLING[fault] == call]
+
+
+@pytest.mark.timeout(600 if FULL else 120)
+@pytest.mark.parametrize(("fault", "call"), CELLS, ids=[" x ".join(each) for each in CELLS])
+def test_a_fault_harms_no_more_than_promised(
+    fault: str, call: str, observed: Callable[[str, list[str]], Observed], quiet: Samples
+) -> None:
+    found = observed(fault, [each for of, each in CELLS if of == fault])
+    promise = PROMISES[fault, call]
+    during = found.during[call]
+    broken = [each for each in during if each.outcome not in ALLOWED[promise.worst]]
+    assert not broken, broken[0]
+    slowest = max(during, key=lambda each: each.seconds)
+    assert slowest.seconds <= promise.within_seconds, slowest
+    assert call not in found.stuck
+    assert not found.lost
+    if FULL and promise.worst is Worst.UNTOUCHED:
+        assert p99(during) <= MAX_RATIO * p99(quiet[call])
+    if FULL:
+        assert p50(found.after[call]) <= MAX_RATIO * p50(quiet[call])
