@@ -7,7 +7,7 @@ from celery import Celery
 from kombu.entity import Queue
 from kombu.exceptions import OperationalError
 
-from core.breaker import Breaker
+from core.calls.breaker import Breaker
 from core.lanes import Lane
 from core.settings import Settings
 

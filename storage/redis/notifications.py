@@ -6,7 +6,7 @@ themselves (``api.waiting.waiters``).
 
 import redis
 
-from core.breaker import Breaker
+from core.calls.breaker import Breaker
 
 CHANNEL = "pressroom:notifications"
 
