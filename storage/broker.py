@@ -11,7 +11,7 @@ from kombu.entity import Queue
 from kombu.exceptions import OperationalError
 from kombu.transport import memory
 
-from core.breaker import Breaker
+from core.calls.breaker import Breaker
 from core.lanes import Lane
 from core.settings import Settings
 

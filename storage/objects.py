@@ -14,10 +14,10 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
-from core.breaker import Breaker
+from core.calls.breaker import Breaker
+from core.calls.time_limits import limited, time_limit, tls_context
 from core.errors import ServerFailed, TransientError
 from core.settings import Settings
-from core.time_limits import limited, time_limit, tls_context
 
 STREAM_BYTES = 128 * 1024
 # A call, both of its tries together: an object of a few megabytes, or the next piece of a large

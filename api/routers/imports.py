@@ -102,13 +102,8 @@ async def import_file(
     columns = accept.read_mapping(mapping, imports.IMPORT_MAPPING)
     options = ImportOptions(dry_run, on_existing, columns)
     await state.in_unit_of_work(partial(accept.check_owner, caller=caller, list_id=list_id))
-    received = await store_upload(
-        request,
-        state.resources.objects,
-        accept.new_prefix(),
-        filename,
-        forget=partial(accept.forget_file, state.resources),
-    )
+    objects, forget = state.resources.objects, partial(accept.forget_file, state.resources)
+    received = await store_upload(request, objects, accept.new_prefix(), filename, forget)
     accepted = await run_in_threadpool(
         accept.accept_file,
         state.resources,

@@ -12,11 +12,11 @@ from socket import socket
 
 from email_validator import EmailNotValidError, validate_email
 
-from core.breaker import Breaker
+from core.calls.breaker import Breaker
+from core.calls.time_limits import limited, time_limit, tls_context
 from core.errors import ServerFailed, TransientError
 from core.refusals import mail as refusals
 from core.settings.mail_server import MailSecurity, MailSender, MailServer
-from core.time_limits import limited, time_limit, tls_context
 from integrations.mail.message import compose
 from integrations.mail.port import Mail
 

@@ -16,7 +16,7 @@ import stripe
 from pydantic import SecretStr
 
 from core import clock
-from core.breaker import Breaker
+from core.calls.breaker import Breaker
 from core.errors import DomainError, ServerFailed, TransientError
 from core.logging import get_logger
 from core.refusals.money import PAYMENTS_REFUSED, WEBHOOK_SIGNATURE_INVALID, WEBHOOK_UNREADABLE

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from core.breaker import Breaker
+from core.calls.breaker import Breaker
 from core.errors import DomainError, ServerFailed
 from core.logging import get_logger
 from core.refusals import composer as refusals

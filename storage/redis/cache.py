@@ -9,7 +9,7 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError
 
-from core.breaker import Breaker
+from core.calls.breaker import Breaker
 
 # Compressed. The queues share the memory, so larger results are not cached.
 MAX_ENTRY_BYTES = 32 * 1024

@@ -10,7 +10,7 @@ for which no process is known is announced on the channel that all of them share
 
 import redis
 
-from core.breaker import Breaker
+from core.calls.breaker import Breaker
 
 CHANNEL = "pressroom:notifications"
 

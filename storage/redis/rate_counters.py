@@ -10,7 +10,7 @@ from limits import RateLimitItem, parse_many
 from limits.storage import MemoryStorage, RedisStorage
 from redis.exceptions import RedisError
 
-from core.breaker import Breaker
+from core.calls.breaker import Breaker
 from core.settings import Settings
 from storage.redis.client import open_redis
 

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from core import breaker
-from core.breaker import Breaker
+from core.calls import breaker
+from core.calls.breaker import Breaker
 from core.errors import ServerFailed, TransientError
 
 

@@ -1,4 +1,5 @@
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -7,6 +8,7 @@ from redis.client import PubSub
 from sqlalchemy import func, text
 
 from core.errors import DomainError, Kind
+from core.refusals.jobs import JOB_TOO_SLOW
 from models import IdempotencyRecord, Job, JobStatus
 from services.jobs import lease as leases
 from services.jobs import sweep
@@ -280,3 +282,35 @@ def test_process_that_asked_for_a_job_is_told_and_no_other(
     listening.close()
     assert isinstance(told, dict)
     assert told["channel"].decode() == f"{CHANNEL}:here"
+
+
+def test_no_lease_counts_as_lost_until_workers_could_renew_after_an_outage(
+    quiet: Bench, claimed: Lease, resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    reach = sweep.Reach()
+    with pytest.raises(ConnectionError), reach.watched():
+        raise ConnectionError
+    change(resources, claimed.job_id, lease_expires_at=func.now())
+    now += sweep.STEADY_AFTER.total_seconds() - 0.1
+    assert sweep.requeue_lost(resources, reach) == 0
+    now += 0.2
+    assert sweep.requeue_lost(resources, reach) == 1
+    assert quiet.job(claimed.job_id).crashes == 1
+
+
+def test_third_attempt_that_takes_too_long_fails_the_job(
+    quiet: Bench, resources: Resources
+) -> None:
+    job_id = quiet.enqueue()
+    for crashes in (1, 2):
+        with resources.unit_of_work() as uow:
+            leases.crash(uow, claim(resources, job_id), JOB_TOO_SLOW())
+        job = quiet.job(job_id)
+        assert (job.status, job.crashes) == (JobStatus.QUEUED, crashes)
+    with resources.unit_of_work() as uow:
+        leases.crash(uow, claim(resources, job_id), JOB_TOO_SLOW())
+    failed = quiet.job(job_id)
+    assert failed.error is not None
+    assert (failed.status, failed.error["code"]) == (JobStatus.FAILED, "job.too_slow")
