@@ -203,7 +203,7 @@ def _renew(resources: Resources, run: UpkeepRun) -> None:
 
 
 def _end(resources: Resources, run: UpkeepRun, pause: timedelta, **outcome: Any) -> None:
-    now = func.clock_timestamp()
+    now = func.statement_timestamp()
     again = {"due_at": now + pause, "send_after": now + pause}
     _change(resources, run, lease_expires_at=None, last_finished_at=now, **again, **outcome)
 
