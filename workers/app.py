@@ -9,7 +9,7 @@ from celery import Celery
 from core.lanes import Lane
 from core.settings import Settings
 from storage.broker import celery_app
-from workers import signals, sweeper
+from workers import alive, signals, sweeper
 from workers.context import IO_THREADS, ProcessContext
 from workers.declaration import TaskTable
 from workers.tasks.table import TASKS
@@ -61,4 +61,5 @@ def build_app(settings: Settings, *more: TaskTable, lane: Lane | None = None) ->
         tasks.bind(app, process)
     signals.connect(process)
     sweeper.connect(app)
+    alive.connect(app, settings)
     return app
