@@ -12,6 +12,7 @@ from storage.broker import celery_app
 from workers import alive, signals, sweeper
 from workers.context import IO_THREADS, ProcessContext
 from workers.declaration import TaskTable
+from workers.tasks import canary
 from workers.tasks.table import TASKS
 
 SOFT_TIME_LIMIT_SECONDS = 60
@@ -60,6 +61,7 @@ def build_app(settings: Settings, *more: TaskTable, lane: Lane | None = None) ->
     for tasks in (TASKS, *more):
         tasks.bind(app, process)
     signals.connect(process)
+    canary.connect(app, process)
     sweeper.connect(app)
     alive.connect(app, settings)
     return app
