@@ -10,11 +10,12 @@ from celery import Celery
 
 from core.settings import Settings
 from storage.broker import celery_app
-from workers import signals, stopping, sweeper
+from workers import alive, signals, stopping, sweeper
 from workers.context import ProcessContext
 from workers.declaration import TaskTable
 from workers.queues.lane_consumers import LaneQueues
 from workers.queues.serving import Serving
+from workers.tasks import canary
 from workers.tasks.table import TASKS
 
 _CONFIGURATION = {
@@ -49,6 +50,8 @@ def build_app(settings: Settings, *more: TaskTable, serves: Serving | None = Non
     for tasks in (TASKS, *more):
         tasks.bind(app, process)
     signals.connect(process)
+    canary.connect(app, process)
     sweeper.connect(app)
     stopping.connect(process)
+    alive.connect(app, settings)
     return app

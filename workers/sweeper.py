@@ -7,10 +7,13 @@ from typing import Any
 
 from celery import Celery, bootsteps, signals
 
+from core.lanes import Lane
 from core.logging import get_logger
 from core.settings import load_settings
 from services.jobs import sweep, upkeep
+from storage.broker import queue_name
 from storage.resources import open_resources
+from workers.tasks import canary
 
 log = get_logger(__name__)
 
@@ -43,16 +46,24 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
     requires = ("celery.worker.components:Pool",)
 
-    def start(self, _worker: Any) -> None:
-        threading.Thread(target=_sweep_until_stopped, name="sweep", daemon=True).start()
+    def start(self, worker: Any) -> None:
+        served = worker.app.amqp.queues.consume_from
+        lanes = [lane for lane in Lane if queue_name(lane) in served]
+        threading.Thread(
+            target=_sweep_until_stopped, args=(lanes,), name="sweep", daemon=True
+        ).start()
 
 
-def _sweep_until_stopped() -> None:
+def _sweep_until_stopped(lanes: list[Lane]) -> None:
     resources = open_resources(load_settings(), concurrency=1, name="sweep")
     reach = sweep.Reach()
     while not _stopping.wait(SWEEP_EVERY_SECONDS):
         with _round:
-            for step in (partial(sweep.sweep, reach=reach), upkeep.send_due):
+            for step in (
+                partial(sweep.sweep, reach=reach),
+                upkeep.send_due,
+                partial(canary.send, lanes=lanes),
+            ):
                 try:
                     step(resources)
                 except Exception as error:  # noqa: BLE001 - what follows must come in any case

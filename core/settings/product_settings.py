@@ -106,6 +106,9 @@ class Settings(ProviderSettings):
     ready_file: Path | None = None
     """File that a worker touches once it takes jobs"""
 
+    alive_file: Path | None = None
+    """File that a worker touches each second while its loop turns and its broker answers"""
+
     worker_grace: float = Field(default=10.0, ge=0)
     """Seconds that a stopping worker gives its running jobs"""
 

@@ -2,7 +2,9 @@
 
 import http.client
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from devstack import LOOPBACK
 from devstack.sandbox.sandbox_settings import WEBHOOK_PATH
@@ -49,19 +51,17 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
         return Program(name, argv, log=home.log(name), environment={**environment, **more})
 
     def worker(name: str) -> Program:
-        ready_file = home.work / f"{name}.ready"
         lanes = [word for lane in WORKERS[name] for word in ("--lane", lane)]
-        return replace(
-            program(name, "worker", *lanes, PRESSROOM_READY_FILE=str(ready_file)),
-            ready=ready_file.exists,
-            prepare=lambda: ready_file.unlink(missing_ok=True),
-            needs=_NEEDS,
-        )
+        return _worker(program(name, "worker", *lanes), home.work)
 
     prepare = program(
         "prepare", module="devstack.supervisor.prepare", PRESSROOM_HOME=str(home.path)
     )
-    api = program("api", "serve", "--host", LOOPBACK, "--port", str(ports.api))
+    api = replace(
+        program("api", "serve", "--host", LOOPBACK, "--port", str(ports.api)),
+        ready=lambda: answers(ports.api, "/readyz"),
+        alive=lambda: answers(ports.api, "/healthz"),
+    )
     flower = program("flower", "flower", "--host", LOOPBACK, "--port", str(ports.flower))
     sandbox = program(
         "sandbox",
@@ -71,11 +71,35 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     )
     return [
         replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres", "s3"})),
-        replace(api, ready=lambda: answers(ports.api, "/readyz"), needs=_NEEDS),
+        replace(api, needs=_NEEDS),
         *map(worker, WORKERS),
         replace(flower, ready=lambda: answers(ports.flower, "/healthcheck"), needs=_NEEDS),
         replace(sandbox, ready=lambda: answers(ports.sandbox, "/healthz"), grace=5.0),
     ]
+
+
+def _worker(plain: Program, directory: Path) -> Program:
+    ready_file, alive_file = directory / f"{plain.name}.ready", directory / f"{plain.name}.alive"
+    files = {"PRESSROOM_READY_FILE": str(ready_file), "PRESSROOM_ALIVE_FILE": str(alive_file)}
+    return replace(
+        plain,
+        environment={**plain.environment, **files},
+        ready=ready_file.exists,
+        alive=touched(alive_file),
+        prepare=lambda: ready_file.unlink(missing_ok=True),
+        needs=_NEEDS,
+    )
+
+
+def touched(file: Path) -> Callable[[], bool]:
+    """Asks whether the file was touched since it was asked last; no clock is compared."""
+    last = [0]
+
+    def was_touched() -> bool:
+        before, last[0] = last[0], file.stat().st_mtime_ns if file.exists() else 0
+        return last[0] != before
+
+    return was_touched
 
 
 def answers(port: int, path: str) -> bool:

@@ -203,8 +203,9 @@ def _renew(resources: Resources, run: UpkeepRun) -> None:
 
 
 def _end(resources: Resources, run: UpkeepRun, pause: timedelta, **outcome: Any) -> None:
-    again = {"due_at": func.now() + pause, "send_after": func.now() + pause}
-    _change(resources, run, lease_expires_at=None, last_finished_at=func.now(), **again, **outcome)
+    now = func.statement_timestamp()
+    again = {"due_at": now + pause, "send_after": now + pause}
+    _change(resources, run, lease_expires_at=None, last_finished_at=now, **again, **outcome)
 
 
 def _change(

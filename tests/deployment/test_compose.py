@@ -1,6 +1,9 @@
 import json
+import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,14 +56,14 @@ def test_every_setting_it_gives_exists_and_none_that_is_required_is_missing(name
 
 
 def test_every_setting_reaches_the_process_that_it_concerns() -> None:
-    special = {"PRESSROOM_READY_FILE", "PRESSROOM_FLOWER_PASSWORD"}
+    special = {"PRESSROOM_READY_FILE", "PRESSROOM_ALIVE_FILE", "PRESSROOM_FLOWER_PASSWORD"}
     # Payments that move no money have no place in production.
     sandbox = {name for name in files.setting_names() if "_PAYMENTS_SANDBOX_" in name}
     for each in files.ours().values():
         assert set(files.setting_names()) - special - sandbox <= set(each["environment"])
         assert sandbox.isdisjoint(each["environment"])
     for each in files.workers().values():
-        assert "PRESSROOM_READY_FILE" in each["environment"]
+        assert "PRESSROOM_ALIVE_FILE" in each["environment"]
     assert "PRESSROOM_FLOWER_PASSWORD" in files.services()["flower"]["environment"]
 
 
@@ -116,9 +119,31 @@ def test_the_health_checks_ask_the_ports_that_are_listened_on() -> None:
     port = option(flower["command"], "--port")
     assert f"127.0.0.1:{port}/healthcheck" in flower["healthcheck"]["test"][-1]
     for worker in files.workers().values():
-        ready_file = worker["environment"]["PRESSROOM_READY_FILE"]
-        assert worker["healthcheck"]["test"][-1] == ready_file
-        assert any(ready_file.startswith(f"{path}/") for path in worker["tmpfs"])
+        alive_file = worker["environment"]["PRESSROOM_ALIVE_FILE"]
+        assert f"find {alive_file} " in worker["healthcheck"]["test"][-1]
+        assert any(alive_file.startswith(f"{path}/") for path in worker["tmpfs"])
+
+
+@pytest.mark.parametrize(
+    ("age", "code", "survives"), [(None, 1, True), (5, 0, True), (60, 1, False)]
+)
+def test_the_workers_health_check_ends_a_worker_whose_alive_file_is_old(
+    tmp_path: Path, age: int | None, code: int, survives: bool
+) -> None:
+    worker = next(iter(files.workers().values()))
+    file = tmp_path / "alive"
+    check = worker["healthcheck"]["test"][-1].replace("/tmp/alive", str(file))
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        # As in the container, whose processes are all that the check may end.
+        check = check.replace("kill -s KILL -1", f"kill -s KILL {sleeper.pid}")
+        if age is not None:
+            file.touch()
+            os.utime(file, (time.time() - age,) * 2)
+        checked = subprocess.run(["sh", "-c", check], check=False, capture_output=True)
+        assert checked.returncode == code
+        time.sleep(0.1)
+        assert (sleeper.poll() is None) == survives
+        sleeper.kill()
 
 
 def test_workers_can_be_scaled() -> None:

@@ -54,6 +54,8 @@ class Group:
                     f"{child.name} {child.last_end}; starting it again in {delay:.1f} s. "
                     f"Its log: {child.program.log}"
                 )
+            if child.notice_stall():
+                self._say(f"{child.name} has given no sign of life for too long; killing it.")
             if child.notice_ready() and child.failures:
                 self._say(f"{child.name} is back (pid {child.pid}).")
 

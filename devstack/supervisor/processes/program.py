@@ -16,6 +16,9 @@ class Program:
     Attributes:
         ready: called until it says True, again after each restart. It must not raise, and not
             take longer than about a second: the supervisor waits meanwhile.
+        alive: asked every few seconds of a ready program: whether there was a sign of life since
+            the last time. One without a sign for 30 seconds is killed and started again. It must
+            not raise, and not take longer than about a second.
         prepare: called before each start, such as for a stale pid file.
         after_end: called after each end, whatever its cause.
         needs: names of the programs that must be ready before this one is started.
@@ -31,6 +34,7 @@ class Program:
     log: Path
     environment: Mapping[str, str]
     ready: Callable[[], bool] = lambda: True
+    alive: Callable[[], bool] = lambda: True
     prepare: Callable[[], None] = lambda: None
     after_end: Callable[[], None] = lambda: None
     needs: frozenset[str] = frozenset()

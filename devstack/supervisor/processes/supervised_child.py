@@ -16,6 +16,12 @@ from devstack.supervisor.processes.watcher_client import Watcher
 _MIN_DELAY_SECONDS = 0.5
 _MAX_DELAY_SECONDS = 10.0
 _STABLE_AFTER_SECONDS = 30.0
+_ASK_EVERY_SECONDS = 5.0
+MAX_SILENCE_SECONDS = 30.0
+# Between two kills of a child that stalls again and again, such as while its broker is away: the
+# pause doubles with each.
+_MIN_STALL_PAUSE_SECONDS = 60.0
+_MAX_STALL_PAUSE_SECONDS = 900.0
 
 
 class ChildState(enum.StrEnum):
@@ -41,6 +47,10 @@ class Child:
     start_again_at: float = 0.0
     last_end: str = ""
     was_ready: bool = False
+    asked_at: float = 0.0
+    alive_at: float = 0.0
+    stalls: int = 0
+    spared_until: float = 0.0
 
     @property
     def name(self) -> str:
@@ -81,9 +91,31 @@ class Child:
         """Ask a starting child whether it is ready; True at the moment it becomes so."""
         if self.state is not ChildState.STARTING or self.program.once or not self.program.ready():
             return False
-        self.ready_at = time.monotonic()
+        self.ready_at = self.asked_at = self.alive_at = time.monotonic()
         self.state = ChildState.READY
         self.was_ready = True
+        return True
+
+    def notice_stall(self) -> bool:
+        """Kill a ready child that gives no sign of life; True at the moment it is killed.
+
+        Its end is noticed like any other. A stopped process hears no signal but SIGKILL.
+        """
+        now = time.monotonic()
+        if self.state is not ChildState.READY or now - self.asked_at < _ASK_EVERY_SECONDS:
+            return False
+        self.asked_at = now
+        if self.program.alive():
+            self.alive_at = now
+            return False
+        if now - self.alive_at < MAX_SILENCE_SECONDS or now < self.spared_until:
+            return False
+        if now - self.spared_until > _MAX_STALL_PAUSE_SECONDS:
+            self.stalls = 0
+        pause = min(_MIN_STALL_PAUSE_SECONDS * 2**self.stalls, _MAX_STALL_PAUSE_SECONDS)
+        self.spared_until = now + pause
+        self.stalls += 1
+        self.send(signal.SIGKILL)
         return True
 
     def notice_end(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from devstack.supervisor.errors import StackError
+from devstack.supervisor.processes import supervised_child
 from devstack.supervisor.processes.group import Group
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.watcher_client import Watcher
@@ -180,3 +181,32 @@ def test_stages_end_one_after_the_other(tmp_path: Path, watcher: Watcher) -> Non
     await_ready(group)
     group.stop([["api"], ["store"]])
     assert order.read_text() == "api store "
+
+
+def test_a_child_without_a_sign_of_life_is_killed_and_not_again_at_once(
+    tmp_path: Path, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("_ASK_EVERY_SECONDS", 0.05), ("MAX_SILENCE_SECONDS", 0.5)):
+        monkeypatch.setattr(supervised_child, name, seconds)
+    said: list[str] = []
+    lives = [True]
+    group = Group([program(tmp_path, "mute", SLEEP, alive=lambda: lives[0])], watcher, said.append)
+    await_ready(group)
+    first = group.pids["mute"]
+    quiet_until = time.monotonic() + 1.0
+    until_ticked(group, lambda: time.monotonic() > quiet_until)
+    assert group.pids["mute"] == first
+    lives[0] = False
+    os.kill(first, signal.SIGSTOP)
+    until_ticked(group, lambda: group.pids.get("mute", first) != first)
+    assert "no sign of life" in said[0]
+    # Killed once more, but only after a pause: what it waits for may be away.
+    second = group.pids["mute"]
+    assert 55 < group["mute"].spared_until - time.monotonic() <= 60
+    quiet_until = time.monotonic() + 1.5
+    until_ticked(group, lambda: time.monotonic() > quiet_until)
+    assert group.pids["mute"] == second
+    group["mute"].spared_until = time.monotonic()
+    until_ticked(group, lambda: group.pids.get("mute", second) != second)
+    assert 115 < group["mute"].spared_until - time.monotonic() <= 120
+    group.stop([["mute"]])

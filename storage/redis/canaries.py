@@ -1,0 +1,74 @@
+"""How long each lane takes from the sending of a message to its doing, by Redis' own clock.
+
+A canary is a message that does nothing but say that it has arrived. At most one of a lane is under
+way, until it counts as lost.
+"""
+
+from typing import Any
+
+import redis
+
+_HASH = "pressroom:canaries"
+_EVERY_SECONDS = 10
+_LOST_AFTER_SECONDS = 60
+# A lane whose workers have gone is forgotten.
+_KEPT_SECONDS = 600
+
+# Fields of a lane: when its last canary was sent, since when none has arrived (while one is under
+# way), and how many seconds the last one took.
+_PREAMBLE = """
+local hash, lane = KEYS[1], ARGV[1]
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+"""
+
+# Returns the moment of sending if a canary must be sent.
+_SEND = (
+    _PREAMBLE
+    + """
+local sent = tonumber(redis.call('HGET', hash, lane .. ':sent') or 0)
+local is_under_way = redis.call('HEXISTS', hash, lane .. ':waiting') == 1
+if math.abs(now - sent) < tonumber(is_under_way and ARGV[3] or ARGV[2]) then return false end
+local moment = string.format('%.6f', now)
+redis.call('HSET', hash, lane .. ':sent', moment)
+redis.call('HSETNX', hash, lane .. ':waiting', moment)
+redis.call('EXPIRE', hash, ARGV[4])
+return moment
+"""
+)
+
+_ARRIVE = (
+    _PREAMBLE
+    + """
+redis.call('HSET', hash, lane .. ':took', string.format('%.6f', now - tonumber(ARGV[2])))
+redis.call('HDEL', hash, lane .. ':waiting')
+redis.call('EXPIRE', hash, ARGV[3])
+"""
+)
+
+
+class Canaries:
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+
+    def due(self, lane: str) -> str | None:
+        """The moment that the lane's next canary carries, if one must be sent now."""
+        limits = (_EVERY_SECONDS, _LOST_AFTER_SECONDS, _KEPT_SECONDS)
+        moment: Any = self._client.eval(_SEND, 1, _HASH, lane, *limits)
+        return None if moment is None else moment.decode()
+
+    def arrived(self, lane: str, sent: str) -> None:
+        self._client.eval(_ARRIVE, 1, _HASH, lane, sent, _KEPT_SECONDS)
+
+    def seconds(self) -> dict[str, float]:
+        """For each lane what its last canary took, or how long one has been under way if longer."""
+        fields: Any = self._client.hgetall(_HASH)
+        clock: Any = self._client.time()
+        now = clock[0] + clock[1] / 1_000_000
+        found: dict[str, float] = {}
+        for name, value in fields.items():
+            lane, _, what = name.decode().rpartition(":")
+            if what in ("took", "waiting"):
+                seconds = float(value) if what == "took" else now - float(value)
+                found[lane] = max(found.get(lane, 0.0), seconds)
+        return found

@@ -1,0 +1,31 @@
+from core.lanes import Lane
+from storage.broker import queue_name
+from storage.redis.canaries import Canaries
+from tests.stack import Stack, eventually
+
+
+def test_metrics_say_how_long_each_lane_takes(stack: Stack) -> None:
+    token = stack.settings().metrics_token
+    assert token is not None
+
+    def is_shown() -> bool:
+        with stack.client(token.get_secret_value()) as client:
+            shown = client.get("/metrics").raise_for_status().text
+        return 'pressroom_canary_seconds{lane="media"}' in shown
+
+    eventually(is_shown, what="the canary of a lane")
+    assert stack.resources.redis.llen(queue_name(Lane.MEDIA)) <= 1
+
+
+def test_a_canary_that_does_not_arrive_shows_that_the_lane_stands_still(stack: Stack) -> None:
+    canaries, lane = Canaries(stack.resources.redis), "still"
+    sent = canaries.due(lane)
+    assert sent is not None
+    # At most one is under way.
+    assert canaries.due(lane) is None
+    first = canaries.seconds()[lane]
+    eventually(lambda: canaries.seconds()[lane] > first, what="a growing time")
+    canaries.arrived(lane, sent)
+    took = canaries.seconds()[lane]
+    assert took > first
+    assert canaries.seconds()[lane] == took

@@ -1,0 +1,48 @@
+"""A worker that stalls stops touching its alive file; one that only works long does not."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.embedded import Services
+from tests.probe.bench import make_bench
+from tests.stack import Stack, eventually
+
+pytestmark = pytest.mark.slow
+
+
+def is_touched(file: Path, *, within: float = 5.0) -> bool:
+    """Whether the file is touched from now on."""
+    before, until = file.stat().st_mtime_ns, time.monotonic() + within
+    while time.monotonic() < until:
+        if file.stat().st_mtime_ns != before:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_alive_file_gets_old_when_the_worker_stalls_and_not_when_it_is_busy(
+    make_stack: Callable[[str], Stack], services: Services, tmp_path: Path
+) -> None:
+    bench = make_bench(make_stack("stalls"))
+    file = tmp_path / "alive"
+    worker = bench.start_worker(concurrency=1, PRESSROOM_ALIVE_FILE=str(file))
+    eventually(file.exists, what="the first touch")
+
+    bench.started(bench.enqueue(sleep=20))
+    bench.enqueue()
+    time.sleep(12)
+    assert is_touched(file)
+
+    for stopped in (worker.pid, services.pids["valkey"]):
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            eventually(lambda: not is_touched(file), within=30, what="an old file")
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        eventually(lambda: is_touched(file), within=60, what="a touched file")
+    worker.stop()

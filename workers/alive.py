@@ -1,0 +1,78 @@
+"""The alive file: a worker touches it while its event loop turns and its broker answers.
+
+It says nothing of other servers, nor of how busy the lane is: a worker whose threads are all in
+long work is alive. A worker that is stopped, whose loop hangs, or that has lost its broker lets the
+file get old, and whoever supervises it starts another one.
+"""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from celery import Celery, bootsteps, signals
+from redis.exceptions import RedisError
+
+from core.settings import Settings
+from storage.redis.client import open_redis
+
+TOUCH_EVERY_SECONDS = 1.0
+# A fetch of the next message is answered after a second, with a message or without.
+MAX_SILENCE_SECONDS = 10.0
+
+_stopping = threading.Event()
+_started = threading.Event()
+# The time of the last turn of the event loop in which no fetch was overdue.
+_last_turn = [0.0]
+
+
+def connect(app: Celery, settings: Settings) -> None:
+    if settings.alive_file is not None:
+        app.steps["consumer"].add(LoopStep)
+        app.pressroom_settings = settings
+        signals.worker_shutting_down.connect(lambda **_: _stopping.set(), weak=False)
+
+
+class LoopStep(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Notes the turns of the event loop for as long as the consumer is connected."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def start(self, consumer: Any) -> None:
+        self._timer = consumer.timer.call_repeatedly(TOUCH_EVERY_SECONDS, _note_turn, (consumer,))
+        if not _started.is_set():
+            _started.set()
+            settings = consumer.app.pressroom_settings
+            threading.Thread(target=_touch, args=(settings,), name="alive", daemon=True).start()
+
+    def stop(self, _consumer: Any) -> None:
+        self._timer.cancel()
+
+
+def _note_turn(consumer: Any) -> None:
+    now = time.monotonic()
+    channels = consumer.connection.transport.cycle._channels
+    if not any(_is_overdue(channel, now) for channel in channels):
+        _last_turn[0] = now
+
+
+def _is_overdue(channel: Any, now: float) -> bool:
+    """Whether the broker owes an answer. A lane without room reads none, and is owed none."""
+    is_fetching = channel._in_poll and channel.qos.can_consume()
+    return bool(is_fetching) and now - channel._brpop_sent_at > MAX_SILENCE_SECONDS
+
+
+def _touch(settings: Settings) -> None:
+    path: Path | None = settings.alive_file
+    assert path is not None
+    client = open_redis(settings)
+    while True:
+        # A worker that is told to end is alive until it has ended its jobs.
+        if _stopping.is_set() or time.monotonic() - _last_turn[0] < MAX_SILENCE_SECONDS:
+            try:
+                client.ping()
+            except RedisError:
+                pass
+            else:
+                path.touch()
+        time.sleep(TOUCH_EVERY_SECONDS)
