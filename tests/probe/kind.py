@@ -57,16 +57,24 @@ PROBE = kinds.register(
 )
 
 
-def plan(uow: UnitOfWork, steps: dict[str, Any], *, user_id: int | None = None) -> Job:
+def plan(
+    uow: UnitOfWork,
+    steps: dict[str, Any],
+    *,
+    user_id: int | None = None,
+    on_behalf_of: int | None = None,
+) -> Job:
     """Enqueue a probe in the caller's transaction; `steps` is what `tests.probe.tasks` reads."""
     subject_id = uow.session.scalar(
         text("INSERT INTO probe_plans (plan) VALUES (:plan) RETURNING id"),
         {"plan": psycopg2.extras.Json(steps)},
     )
-    return outbox.enqueue(uow, PROBE, user_id=user_id, subject_id=subject_id)
+    return outbox.enqueue(
+        uow, PROBE, user_id=user_id, on_behalf_of=on_behalf_of, subject_id=subject_id
+    )
 
 
-def plan_committed(resources: Resources, **steps: Any) -> int:
+def plan_committed(resources: Resources, on_behalf_of: int | None = None, /, **steps: Any) -> int:
     """Enqueue one probe in a transaction of its own, and return the job's id."""
     with resources.unit_of_work() as uow:
-        return plan(uow, steps).id
+        return plan(uow, steps, on_behalf_of=on_behalf_of).id
