@@ -9,6 +9,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import redis.asyncio
@@ -46,23 +47,27 @@ class WorkerCalls:
         payload: dict[str, Any],
         *,
         seconds: float,
+        owner_id: int | None = None,
         same: str | None = None,
     ) -> dict[str, Any]:
         """The task's result.
 
         Calls with the same ``same`` at the same time share one run of the task: name in it
         everything that decides the result. Raises ``request.too_slow`` when there is no result in
-        time, ``queue.unavailable`` when the broker takes no message, and what the task raised.
+        time, ``queue.unavailable`` when the broker takes no message, ``queue.overloaded`` or
+        ``queue.too_many_of_yours`` when it would have to wait too long, and what the task raised.
         """
         caller_id = secrets.token_urlsafe(12)
         request_id = same or caller_id
 
+        join = partial(self._work.join, request_id, caller_id, payload, seconds, owner_id=owner_id)
+        # Each caller sends a message of its own, which expires with its wait: the first message
+        # that a worker takes starts the run, and no caller depends on another's message.
+        message = {"request_id": request_id}
+        send = partial(self._broker.send, task, lane, message, task_id=caller_id, expires=seconds)
+
         def submit() -> None:
-            # Each caller sends a message of its own, which expires with its wait: the first message
-            # that a worker takes starts the run, and no caller depends on another's message.
-            if self._work.join(request_id, caller_id, payload, seconds) and not self._broker.send(
-                task, lane, {"request_id": request_id}, task_id=caller_id, expires=seconds
-            ):
+            if join() and not send():
                 raise QUEUE_UNAVAILABLE()
 
         result = None

@@ -26,6 +26,7 @@ from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import load_settings
 from services.access.caller import Caller
+from storage.redis import request_work
 from storage.redis.request_work import RequestLease
 from workers.context import WorkerContext
 from workers.declaration import TaskTable
@@ -61,7 +62,7 @@ TASKS = TaskTable(requests={TASK: answer})
 async def ask(
     request: Request,
     state: StateOf,
-    _: Annotated[Caller, requires_scope(Scope.COMPOSER)],
+    caller: Annotated[Caller, requires_scope(Scope.COMPOSER)],
     *,
     text: str = "",
     sleep: float = 0.0,
@@ -71,9 +72,14 @@ async def ask(
     seconds: float = 20.0,
 ) -> Envelope[dict[str, Any]]:
     question = {"text": text, "sleep": sleep, "steps": steps, "end": end}
-    call = state.worker_calls.call(TASK, Lane.IO, question, seconds=seconds, same=same)
+    call = state.worker_calls.call(
+        TASK, Lane.IO, question, seconds=seconds, owner_id=caller.user_id, same=same
+    )
     return envelope(await while_connected(request.receive, call))
 
+
+# With less patience than the product, so that a test overloads it soon.
+request_work.MAX_LINE_SECONDS = float(os.environ.get("PROBE_MAX_LINE_SECONDS", "10"))
 
 if __name__ == "__main__":
     if sys.argv[1] == "worker":
