@@ -78,11 +78,7 @@ class WorkerCalls:
                     result = await result_within(future, seconds)
         if result is None:
             raise REQUEST_TOO_SLOW(seconds=seconds)
-        answer: dict[str, dict[str, Any]] = json.loads(result)
-        if "error" in answer:
-            error = answer["error"]
-            raise DomainError(**{**error, "kind": Kind(error["kind"])})
-        return answer["result"]
+        return _result_told(result)
 
     @asynccontextmanager
     async def _joined(
@@ -127,3 +123,12 @@ class WorkerCalls:
         values = await self._client.mget([result_key(request_of(topic)) for topic in topics])
         found = zip(topics, values, strict=True)
         return {topic: value for topic, value in found if value is not None}
+
+
+def _result_told(answer: str | bytes) -> dict[str, Any]:
+    """The result in a worker's answer; raises the error that it has instead."""
+    told: dict[str, dict[str, Any]] = json.loads(answer)
+    if "error" in told:
+        error = told["error"]
+        raise DomainError(**{**error, "kind": Kind(error["kind"])})
+    return told["result"]
