@@ -19,9 +19,12 @@ GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
 _RETRY_SECONDS = 5
 
 
-async def wait_for_job(request: Request, state: State, job_id: int, seconds: float) -> Job:
+async def wait_for_job(
+    request: Request, state: State, job_id: int, seconds: float, *, owner_id: int = 0
+) -> Job:
     """The job, once it has ended or the wait is over; raises the error of a job that failed."""
-    await while_connected(request.receive, state.jobs.wait(job_topic(job_id), seconds))
+    ended = state.jobs.wait(job_topic(job_id), seconds, owner_id=owner_id)
+    await while_connected(request.receive, ended)
     job = await state.in_unit_of_work(lambda uow: uow.session.get_one(Job, job_id))
     if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         raise refusal_of(job)

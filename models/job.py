@@ -38,7 +38,20 @@ class Job(Model):
             "(status IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)",
             name="finished_at_when_finished",
         ),
-        Index("ix_jobs_send_after", "send_after", postgresql_where="status = 'queued'"),
+        Index(
+            "ix_jobs_lane_send_after",
+            "lane",
+            "send_after",
+            postgresql_where="status = 'queued' AND sends > 0",
+        ),
+        Index(
+            "ix_jobs_lane_on_behalf_of_sends_send_after",
+            "lane",
+            "on_behalf_of",
+            "sends",
+            "send_after",
+            postgresql_where="status = 'queued'",
+        ),
         Index(
             "ix_jobs_lease_expires_at", "lease_expires_at", postgresql_where="status = 'running'"
         ),
@@ -49,7 +62,11 @@ class Job(Model):
     id: Mapped[SerialId]
     kind: Mapped[str]
     lane: Mapped[str]
+    # The user who sees the job.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    # The user for whom it is done: in a lane, the jobs of one take turns with those of another. 0
+    # stands for Pressroom itself.
+    on_behalf_of: Mapped[int] = mapped_column(default=0, server_default="0")
     subject_id: Mapped[int | None]
     status: Mapped[str] = mapped_column(default=JobStatus.QUEUED, server_default="queued")
 
@@ -67,7 +84,8 @@ class Job(Model):
 
     # The job is not claimed before this time (backoff).
     run_at: Mapped[CreatedAt]
-    # The sweep sends a queued job again after this time.
+    # A queued job that was sent is sent again after this time; one that was not sent (`sends` is 0)
+    # has its turn after those that have waited for longer.
     send_after: Mapped[CreatedAt]
     sends: Mapped[int] = mapped_column(default=0, server_default="0")
 

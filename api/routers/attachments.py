@@ -87,6 +87,8 @@ _UPLOAD: dict[str, Any] = {
             media.IMAGE_TOO_MANY_PIXELS,
             media.IMAGE_TOO_MANY_FRAMES,
             requests.IDEMPOTENCY_KEY_REUSED,
+            requests.QUEUE_TOO_MANY_OF_YOURS,
+            requests.QUEUE_TOO_MANY_WAITERS,
             requests.SERVICE_BUSY,
             requests.SERVICE_UNAVAILABLE,
         ),
@@ -105,8 +107,11 @@ async def upload_attachment(
     The file's bytes decide its type. The picture is turned upright, converted to sRGB and stripped
     of its metadata. The call waits for the conversion, 15 s unless `Prefer: wait=N` says otherwise.
     """
+    seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
+    if seconds:
+        state.jobs.check_room(owner_id)
     accepted = await _accept(request, state, caller, encrypted=encrypted)
-    ended = state.jobs.wait(job_topic(accepted.job_id), preference.seconds(WAIT_SECONDS))
+    ended = state.jobs.wait(job_topic(accepted.job_id), seconds, owner_id=owner_id)
     await while_connected(request.receive, ended)
     return await run_in_threadpool(_answer, state, accepted)
 

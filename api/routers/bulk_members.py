@@ -65,6 +65,8 @@ _MEMBERS_SCHEMA = {
             requests.BODY_INVALID.filled(place="body.members[0].email", rule="must be a string"),
             imports.MEMBERS_ALL_INVALID,
             requests.IDEMPOTENCY_KEY_REUSED,
+            requests.QUEUE_TOO_MANY_OF_YOURS,
+            requests.QUEUE_TOO_MANY_WAITERS,
         ),
     },
 )
@@ -76,8 +78,11 @@ async def add_members(
     A row that can't be added doesn't stop the others; the job's result has the counts and a file of
     the rows that were not added. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
+    seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
+    if seconds:
+        state.jobs.check_room(owner_id)
     accepted = await _accept_members(request, state, caller, list_id)
-    job = await wait_for_job(request, state, accepted.job_id, preference.seconds(WAIT_SECONDS))
+    job = await wait_for_job(request, state, accepted.job_id, seconds, owner_id=owner_id)
     return count_response(job, "added", replayed=accepted.replayed)
 
 

@@ -32,12 +32,18 @@ _SOURCE = "Pressroom-Source"
 _PREFER = {"parameters": [WAIT_PARAMETER]}
 _MAX_PHOTOS_PER_PAGE = 30
 
+_QUEUE_REFUSALS = (
+    requests.QUEUE_TOO_MANY_OF_YOURS,
+    requests.QUEUE_UNAVAILABLE,
+    requests.QUEUE_OVERLOADED,
+    requests.QUEUE_TOO_MANY_WAITERS,
+)
 _PHOTO_REFUSALS = (
     composer.STOCKPHOTO_FAILED,
     composer.STOCKPHOTO_LIMIT_REACHED,
     composer.STOCKPHOTO_NOT_CONFIGURED,
     composer.STOCKPHOTO_UNAVAILABLE,
-    requests.QUEUE_UNAVAILABLE,
+    *_QUEUE_REFUSALS,
     composer.STOCKPHOTO_TOO_SLOW,
     requests.REQUEST_TOO_SLOW.filled(seconds=20),
 )
@@ -49,8 +55,7 @@ def _answers(source: str) -> Responses:
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},
         **refuses(
-            requests.QUEUE_UNAVAILABLE,
-            requests.QUEUE_TOO_MANY_WAITERS,
+            *_QUEUE_REFUSALS,
             requests.REQUEST_TOO_SLOW.filled(seconds=45),
         ),
     }
@@ -68,7 +73,7 @@ _WRITTEN = _answers("Who wrote it: offline or openai/<model>; with '; fallback' 
 async def generate_metadata(
     request: Request,
     state: StateOf,
-    _: Author,
+    caller: Author,
     body: schemas.PostBody,
     preference: PreferenceOf,
     includes: Annotated[
@@ -83,7 +88,7 @@ async def generate_metadata(
     except ValueError:
         raise composer.COMPOSER_UNKNOWN_PART(allowed=", ".join(MetadataField)) from None
     wanted = wanted or frozenset(MetadataField)
-    return await _written(request, state, MetadataRequest(body.post(), wanted), preference)
+    return await _written(request, state, caller, MetadataRequest(body.post(), wanted), preference)
 
 
 @_routes.post(
@@ -93,18 +98,26 @@ async def generate_metadata(
     responses=_WRITTEN,
 )
 async def generate_tweets(
-    request: Request, state: StateOf, _: Author, body: schemas.PostBody, preference: PreferenceOf
+    request: Request,
+    state: StateOf,
+    caller: Author,
+    body: schemas.PostBody,
+    preference: PreferenceOf,
 ) -> Response:
     """Write tweets about a post, with no link or mention that the post doesn't have."""
-    return await _written(request, state, MetadataRequest(body.post()), preference)
+    return await _written(request, state, caller, MetadataRequest(body.post()), preference)
 
 
 async def _written(
-    request: Request, state: State, asked: MetadataRequest, preference: Preference
+    request: Request,
+    state: State,
+    caller: Caller,
+    asked: MetadataRequest,
+    preference: Preference,
 ) -> Response:
     key, result = await run_in_threadpool(state.metadata_cache.look_up, asked)
     if result is None:
-        answer = await _ask_worker(request, state, asked, preference, same=key)
+        answer = await _ask_worker(request, state, caller, asked, preference, same=key)
         result = MetadataResult.from_payload(answer)
     body = envelope(result.fields).model_dump()
     return JSONResponse(body, headers={_SOURCE: result.source})
@@ -113,6 +126,7 @@ async def _written(
 async def _ask_worker(
     request: Request,
     state: State,
+    caller: Caller,
     asked: WorkerRequest,
     preference: Preference,
     *,
@@ -120,7 +134,12 @@ async def _ask_worker(
 ) -> dict[str, Any]:
     seconds = preference.seconds_at_most(asked.max_seconds)
     call = state.worker_calls.call(
-        asked.task, Lane.REQUEST, asked.to_payload(), seconds=seconds, same=same
+        asked.task,
+        Lane.REQUEST,
+        asked.to_payload(),
+        seconds=seconds,
+        owner_id=caller.user_id,
+        same=same,
     )
     return await while_connected(request.receive, call)
 
@@ -143,7 +162,7 @@ def _not_blank(text: str) -> str:
 async def search_photos(
     request: Request,
     state: StateOf,
-    _: Author,
+    caller: Author,
     provider: schemas.StockPhotoSource,
     query: Annotated[str, AfterValidator(_not_blank), Query(description="What is searched for")],
     preference: PreferenceOf,
@@ -159,7 +178,7 @@ async def search_photos(
     search = PhotoSearch(provider.named(state.photos.providers.default), query, page, limit)
     key, result = await run_in_threadpool(state.photos.look_up, search)
     if result is None:
-        answer = await _ask_worker(request, state, search, preference, same=key)
+        answer = await _ask_worker(request, state, caller, search, preference, same=key)
         result = PhotoSearchResult.from_payload(answer)
     # The envelope around the provider's own text: no number or order in it changes.
     body = f'{{"data":{result.payload},"ts":{int(time.time())}}}'
@@ -178,7 +197,7 @@ async def search_photos(
 async def locate_download(
     request: Request,
     state: StateOf,
-    _: Author,
+    caller: Author,
     provider: schemas.StockPhotoSource,
     endpoint: Annotated[
         str,
@@ -192,7 +211,7 @@ async def locate_download(
     """Tell the provider that a photo is used, and learn the address of its file."""
     chosen = provider.named(state.photos.providers.default)
     use = PhotoUse(chosen, state.photos.providers.named(chosen).photo_at(endpoint))
-    answer = await _ask_worker(request, state, use, preference)
+    answer = await _ask_worker(request, state, caller, use, preference)
     return envelope(schemas.PhotoFile(url=answer["url"]))
 
 

@@ -7,19 +7,21 @@ that a lost one (a subscriber's connection can die silently) delays an answer by
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Generic, TypeVar
 
 from api.metrics.requests import WAITING
 from core.logging import get_logger
-from core.refusals.requests import QUEUE_TOO_MANY_WAITERS
+from core.refusals.requests import QUEUE_TOO_MANY_OF_YOURS, QUEUE_TOO_MANY_WAITERS
 
 log = get_logger(__name__)
 
 LOOK_EVERY_SECONDS = 0.3
 MAX_WAITING_REQUESTS = 2_000
+# So that the others can wait too, however many calls of one owner do.
+MAX_WAITING_REQUESTS_OF_AN_OWNER = 500
 
 V = TypeVar("V")
 
@@ -35,17 +37,34 @@ class Waiters(Generic[V]):
     def __init__(self, look: Lookup[V]) -> None:
         self._look = look
         self._futures: dict[str, set[asyncio.Future[V]]] = defaultdict(set)
+        self._owners: Counter[int] = Counter()
         self._nudged: set[str] = set()
         self._wake = asyncio.Event()
 
-    async def wait(self, topic: str, seconds: float) -> V | None:
+    async def wait(self, topic: str, seconds: float, *, owner_id: int = 0) -> V | None:
         """The value that ``look`` found for the topic, or ``None`` when the time ran out.
 
-        Raises ``queue.too_many_waiters``.
+        Raises ``queue.too_many_waiters``. The owner's share is looked at by ``check_room`` alone.
         """
         with self.registered(topic) as future:
-            self.nudge(topic)
-            return await result_within(future, seconds)
+            self._owners[owner_id] += 1
+            try:
+                self.nudge(topic)
+                return await result_within(future, seconds)
+            finally:
+                self._owners[owner_id] -= 1
+                if not self._owners[owner_id]:
+                    del self._owners[owner_id]
+
+    def check_room(self, owner_id: int) -> None:
+        """Refuse an owner's call that would wait, before anything of it is stored.
+
+        Raises ``queue.too_many_waiters``, ``queue.too_many_of_yours``.
+        """
+        if len(self._futures) >= MAX_WAITING_REQUESTS:
+            raise QUEUE_TOO_MANY_WAITERS()
+        if self._owners[owner_id] >= MAX_WAITING_REQUESTS_OF_AN_OWNER:
+            raise QUEUE_TOO_MANY_OF_YOURS()
 
     def nudge(self, topic: str) -> None:
         """Look the topic up at once, since it may be done."""

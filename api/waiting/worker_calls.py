@@ -29,13 +29,15 @@ class WorkerCalls:
         payload: dict[str, Any],
         *,
         seconds: float,
+        owner_id: int | None = None,
         same: str | None = None,
     ) -> dict[str, Any]:
         """The task's result.
 
         Calls with the same ``same`` at the same time share one run of the task: name in it
         everything that decides the result. Raises ``request.too_slow`` when there is no result in
-        time, ``queue.unavailable`` when the broker takes no message, and what the task raised.
+        time, ``queue.unavailable`` when the broker takes no message, ``queue.overloaded`` or
+        ``queue.too_many_of_yours`` when it would have to wait too long, and what the task raised.
         """
         caller = self._calls.new_caller()
         request_id = same or caller
@@ -45,7 +47,13 @@ class WorkerCalls:
             with self.results.registered(result_topic(request_id)) as future:
                 try:
                     await self._calls.join(
-                        request_id, caller, payload, task=task, lane=lane, seconds=seconds
+                        request_id,
+                        caller,
+                        payload,
+                        task=task,
+                        lane=lane,
+                        seconds=seconds,
+                        owner_id=owner_id,
                     )
                     result = await result_within(future, seconds)
                 except RedisError:
@@ -56,11 +64,7 @@ class WorkerCalls:
                     self._calls.leave(request_id, caller)
         if result is None:
             raise REQUEST_TOO_SLOW(seconds=seconds)
-        answer: dict[str, dict[str, Any]] = orjson.loads(result)
-        if "error" in answer:
-            error = answer["error"]
-            raise DomainError(**{**error, "kind": Kind(error["kind"])})
-        return answer["result"]
+        return _result_told(result)
 
     def hear(self, topic: str, value: str) -> None:
         """Take the result that a notification brings, or look for it when the value is empty."""
@@ -68,3 +72,12 @@ class WorkerCalls:
             self.results.fulfil(topic, value)
         else:
             self.results.nudge(topic)
+
+
+def _result_told(answer: str | bytes) -> dict[str, Any]:
+    """The result in a worker's answer; raises the error that it has instead."""
+    told: dict[str, dict[str, Any]] = orjson.loads(answer)
+    if "error" in told:
+        error = told["error"]
+        raise DomainError(**{**error, "kind": Kind(error["kind"])})
+    return told["result"]

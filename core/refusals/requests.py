@@ -60,6 +60,12 @@ QUEUE_UNAVAILABLE = unavailable(
 QUEUE_TOO_MANY_WAITERS = unavailable(
     "queue.too_many_waiters", "Too many requests wait for a worker.", retry_after=1
 )
+QUEUE_OVERLOADED = unavailable(
+    "queue.overloaded", "More is asked of the workers than they can do in time.", retry_after=10
+)
+QUEUE_TOO_MANY_OF_YOURS = rate_limited(
+    "queue.too_many_of_yours", "Too much of what you asked for waits for a worker.", retry_after=10
+)
 SERVICE_BUSY = unavailable(
     "service.busy", "Too much is being uploaded at the moment.", retry_after=1
 )

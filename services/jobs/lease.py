@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, func, update
 from core.errors import DomainError
 from core.refusals.jobs import JOB_CANCELLED
 from models import Job, JobStatus
+from services.jobs import outbox
 from services.jobs.transitions import lease_end, requeue, transition
 from storage.unit_of_work import UnitOfWork
 
@@ -66,6 +67,7 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     )
     if job is None:
         return None
+    outbox.send_next(uow, job.lane, job.on_behalf_of)
     lease = Lease(
         job_id=job.id,
         attempt=job.attempt,
@@ -134,7 +136,7 @@ def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta, reason: str) ->
     again = {
         "run_at": due,
         "send_after": due,
-        "sends": 1,
+        "sends": 0,
         "retries": Job.retries + 1,
         "failing_since": func.coalesce(Job.failing_since, func.now()),
         "last_reason": reason,
@@ -161,7 +163,7 @@ def hand_back(uow: UnitOfWork, lease: Lease) -> None:
 
 
 def yield_turn(uow: UnitOfWork, lease: Lease) -> None:
-    """Queue the job at the end of its lane, so that long jobs take turns."""
+    """Queue the job at the end of its lane and behind its owner's others: long jobs take turns."""
     hand_back(uow, lease)
 
 

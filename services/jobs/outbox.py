@@ -1,15 +1,30 @@
-from datetime import timedelta
+"""Sends jobs to their lanes: after the commit that queues them, and in turns between owners.
 
-from sqlalchemy import func
+Workers take a lane's messages in order, so what an owner has there is what other owners wait for. A
+lane holds few messages of one owner. The owner's other jobs stay rows with ``sends`` 0, of which a
+claim sends the next one: a thousand jobs of one owner and the single job of another alternate.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import case, exists, func, select, update
+from sqlalchemy.orm import aliased
 
 from core.lanes import Lane
-from models import Job
+from models import Job, JobStatus
 from services.jobs.kinds import JobKind
 from storage.broker import Broker
 from storage.unit_of_work import UnitOfWork
 
 # The sweep sends a job again that no worker has claimed by then.
 FIRST_RESEND = timedelta(seconds=2)
+# Another owner's job waits for each of them. The next one is sent as soon as one is claimed, so two
+# keep all workers of a lane busy: one is claimed while the other is on its way.
+MAX_SENT_JOBS_OF_AN_OWNER = 2
+# No worker has claimed the job in half a minute, perhaps since none knows its kind: the owner's
+# other jobs don't wait for it any longer.
+MAX_SENDS_IN_TURN = 4
 
 
 def enqueue(
@@ -17,26 +32,80 @@ def enqueue(
     kind: JobKind,
     *,
     user_id: int | None,
+    on_behalf_of: int | None = None,
     subject_id: int | None = None,
     request_id: str | None = None,
     total: int | None = None,
 ) -> Job:
-    """Write the job in the caller's transaction; it is sent once that has committed."""
+    """Write the job in the caller's transaction; it is sent once that has committed.
+
+    The job takes turns with those of other users: as a job of ``on_behalf_of``, or without it of
+    the user who sees the job.
+    """
+    owner_id = on_behalf_of or user_id or 0
     job = Job(
         kind=kind.name,
         lane=kind.lane,
         user_id=user_id,
+        on_behalf_of=owner_id,
         subject_id=subject_id,
         request_id=request_id,
         waiter=uow.waiter,
         progress_total=total,
-        send_after=func.now() + FIRST_RESEND,
-        sends=1,
+        **in_turn(kind.lane, owner_id),
     )
     uow.session.add(job)
     uow.session.flush()
-    uow.after_commit(lambda: send(uow.broker, job))
+    send_in_turn(uow, job)
     return job
+
+
+def in_turn(lane: Any, owner_id: Any) -> dict[str, Any]:
+    """What a job of this lane and owner is queued with: it is sent now, or has to wait."""
+    other = aliased(Job)
+    sent = select(other.id).where(
+        other.status == JobStatus.QUEUED,
+        other.lane == lane,
+        other.on_behalf_of == owner_id,
+        other.sends.between(1, MAX_SENDS_IN_TURN),
+    )
+    must_wait = exists(sent.offset(MAX_SENT_JOBS_OF_AN_OWNER - 1))
+    return {
+        "sends": case((must_wait, 0), else_=1),
+        "send_after": case((must_wait, func.now()), else_=func.now() + FIRST_RESEND),
+    }
+
+
+def send_in_turn(uow: UnitOfWork, job: Job) -> None:
+    """Send the job after the commit, unless it was queued to wait."""
+    if job.sends:
+        uow.after_commit(lambda: send(uow.broker, job))
+
+
+def send_next(uow: UnitOfWork, lane: str, owner_id: int) -> None:
+    """Send the owner's job that has waited longest: a worker has claimed the one before it."""
+    waiting = (
+        select(Job.id)
+        .where(
+            Job.status == JobStatus.QUEUED,
+            Job.lane == lane,
+            Job.on_behalf_of == owner_id,
+            Job.sends == 0,
+            Job.send_after <= func.now(),
+        )
+        .order_by(Job.send_after)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
+    statement = (
+        update(Job)
+        .where(Job.id == waiting.scalar_subquery())
+        .values(sends=1, send_after=func.now() + FIRST_RESEND)
+        .returning(Job)
+    )
+    job = uow.session.scalar(statement)
+    if job is not None:
+        send_in_turn(uow, job)
 
 
 def send(broker: Broker, job: Job) -> bool:

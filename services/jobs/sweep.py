@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 import redis
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, func, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from core.lanes import Lane
@@ -20,7 +20,12 @@ from core.logging import get_logger
 from core.refusals.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from models import Job, JobStatus
 from services.jobs.lease import MAX_CRASHES
-from services.jobs.outbox import FIRST_RESEND, send
+from services.jobs.outbox import (
+    FIRST_RESEND,
+    MAX_SENDS_IN_TURN,
+    MAX_SENT_JOBS_OF_AN_OWNER,
+    send,
+)
 from services.jobs.transitions import LEASE, requeue, transition
 from storage.broker import queue_name
 from storage.resources import Resources
@@ -29,15 +34,11 @@ log = get_logger(__name__)
 
 # A lane with this many messages has enough work; lost messages are sent again as it drains.
 RESEND_BELOW_MESSAGES = 100
-# Beyond this Redis fills up and refuses the writes that a worker needs to fetch a message.
-MAX_LANE_MESSAGES = 10_000
 # After an outage of the database. Heartbeats come each second.
 STEADY_AFTER = LEASE + timedelta(seconds=1)
 _LONG_WAIT_SECONDS = 1.0
 _MAX_BACKOFF_SENDS = 3  # 16 seconds
 _BATCH = 200
-# Their messages are not of jobs alone: a message that is dropped there is not sent again.
-_NEVER_TRIMMED = (Lane.REQUEST, Lane.IO)
 
 
 class Reach:
@@ -116,34 +117,64 @@ def _requeue(resources: Resources, job_id: int) -> bool:
 
 
 def resend_unclaimed(resources: Resources, lane: Lane) -> int:
-    queue = queue_name(lane)
+    """Send what no worker has claimed in time, and what waits though its owner has nothing sent."""
     try:
-        waiting = int(resources.redis.llen(queue))
-        if waiting > MAX_LANE_MESSAGES and lane not in _NEVER_TRIMMED:
-            # Workers take from the right end, so this drops the messages that came last.
-            resources.redis.ltrim(queue, -MAX_LANE_MESSAGES, -1)
-            log.warning("sweep.lane_trimmed", lane=lane, waiting=waiting)
+        room = RESEND_BELOW_MESSAGES - int(resources.redis.llen(queue_name(lane)))
     except redis.RedisError as error:
         log.warning("sweep.broker_unreachable", reason=type(error).__name__)
         return 0
-    room = RESEND_BELOW_MESSAGES - waiting
     if room <= 0:
         return 0
-    due = (
-        select(Job.id)
-        .where(Job.status == JobStatus.QUEUED, Job.lane == lane, Job.send_after < func.now())
-        .order_by(Job.send_after)
-        .limit(room)
-        .with_for_update(skip_locked=True)
-    )
-    # Each pause is longer: a job that only waits for its turn needs few copies of its message.
+    # Each pause is longer: a job that only waits for a worker needs few copies of its message.
     pause = FIRST_RESEND * func.power(2, func.least(Job.sends, _MAX_BACKOFF_SENDS))
     with resources.unit_of_work() as uow:
+        if not uow.session.scalar(_ALONE, {"lane": lane}):
+            return 0
+        values = {"lane": lane, "room": room, "most": MAX_SENT_JOBS_OF_AN_OWNER}
+        due = list(uow.session.scalars(_DUE, values | {"in_turn": MAX_SENDS_IN_TURN}))
         statement = (
             update(Job)
-            .where(Job.id.in_(due.scalar_subquery()))
+            .where(Job.id.in_(due))
             .values(send_after=func.now() + pause, sends=Job.sends + 1)
             .returning(Job)
         )
-        jobs = list(uow.session.scalars(statement))
+        jobs = list(uow.session.scalars(statement)) if due else []
     return sum(send(resources.broker, job) for job in jobs)
+
+
+# One sweep of a lane at a time: a second one would find the same jobs.
+_ALONE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtext(:lane))")
+
+# Jobs whose message may be lost; then, of each owner that has nothing sent though jobs wait, the
+# one that waits longest. The owners are found by skipping from one to the next in the index, so an
+# owner's million jobs cost no more than one.
+_DUE = text(
+    """
+    WITH RECURSIVE owners AS (
+        (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND lane = :lane
+         ORDER BY on_behalf_of LIMIT 1)
+        UNION ALL
+        SELECT (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND lane = :lane
+                AND on_behalf_of > owners.on_behalf_of ORDER BY on_behalf_of LIMIT 1)
+        FROM owners WHERE on_behalf_of IS NOT NULL
+    ), unclaimed AS (
+        SELECT id FROM jobs
+        WHERE status = 'queued' AND lane = :lane AND sends > 0 AND send_after < now()
+        ORDER BY send_after LIMIT :room FOR UPDATE SKIP LOCKED
+    ), passed_over AS (
+        SELECT first.id FROM owners CROSS JOIN LATERAL (
+            SELECT id FROM jobs
+            WHERE status = 'queued' AND lane = :lane AND on_behalf_of = owners.on_behalf_of
+                AND sends = 0 AND send_after <= now()
+            ORDER BY send_after LIMIT 1 FOR UPDATE SKIP LOCKED
+        ) AS first
+        WHERE NOT EXISTS (
+            SELECT 1 FROM jobs
+            WHERE status = 'queued' AND lane = :lane AND on_behalf_of = owners.on_behalf_of
+                AND sends BETWEEN 1 AND :in_turn
+            OFFSET :most - 1
+        )
+    )
+    SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
+    """
+)

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, delete, func, update
 from core.errors import DomainError
 from models import FINISHED, IdempotencyRecord, Job, JobStatus
 from services.jobs.kinds import kind_named
-from services.jobs.outbox import FIRST_RESEND, send
+from services.jobs.outbox import in_turn, send_in_turn
 from storage.redis.notifications import job_topic
 from storage.unit_of_work import UnitOfWork
 
@@ -60,11 +60,11 @@ def transition(
 
 
 def requeue(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) -> Job | None:
-    """Queue the job again, and send it after the commit."""
-    send_after = func.now() + FIRST_RESEND
-    job = transition(uow, *fence, to=JobStatus.QUEUED, sends=1, send_after=send_after, **changes)
+    """Queue the job again, after what its owner has in the lane; it is sent after the commit."""
+    turn = in_turn(Job.lane, Job.on_behalf_of)
+    job = transition(uow, *fence, to=JobStatus.QUEUED, **turn, **changes)
     if job is not None:
-        uow.after_commit(lambda: send(uow.broker, job))
+        send_in_turn(uow, job)
     return job
 
 

@@ -5,6 +5,7 @@ they were taken, so a caller's leaving never overtakes its joining.
 """
 
 import asyncio
+import math
 import secrets
 from collections import deque
 from collections.abc import Mapping
@@ -14,13 +15,25 @@ from typing import Any
 import orjson
 import redis.asyncio
 
+from core.errors import DomainError
 from core.lanes import Lane
 from core.logging import get_logger
+from core.refusals.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_OF_YOURS
 from storage.broker import message, queue_name
 from storage.redis import request_scripts
 from storage.redis.notifications import request_of
 
 log = get_logger(__name__)
+
+# So few are always let in: their waiting shows whether the line moves.
+MIN_WORKS_IN_LINE = 10
+MAX_WORKS_IN_LINE = 1_000
+# So that the others find room whatever one owner asks.
+MAX_WORKS_IN_LINE_OF_AN_OWNER = 500
+# When the oldest has waited for so long, an answer is hardly worth its wait any more. An owner who
+# has nothing in the line did not fill it, and may wait twice as long.
+MAX_LINE_SECONDS = 10.0
+_MAX_RETRY_AFTER_SECONDS = 30
 
 # The inputs in one round trip, but for the first: a large one must not hold up many small ones.
 MAX_ROUND_TRIP_BYTES = 256 * 1024
@@ -57,17 +70,27 @@ class RequestCalls:
         task: str,
         lane: Lane,
         seconds: float,
+        owner_id: int | None = None,
     ) -> None:
         """Add a caller that waits for so many seconds, and send a message if no worker has begun.
 
         Each caller sends a message of its own: the first message that a worker takes starts the
-        run, and no caller depends on another's message. Raises ``RedisError``.
+        run, and no caller depends on another's message.
+
+        Raises ``queue.overloaded`` and, for the owner who asks for too much,
+        ``queue.too_many_of_yours``, for a call without an owner only the former; and
+        ``RedisError``.
         """
         text = orjson.dumps(payload)
         word = message(task, lane, {"request_id": request_id}, task_id=caller)
+        owner = "" if owner_id is None else str(owner_id)
+        works = (MIN_WORKS_IN_LINE, MAX_WORKS_IN_LINE, MAX_WORKS_IN_LINE_OF_AN_OWNER)
         keys = [*request_scripts.keys(request_id), queue_name(lane)]
         arguments: list[Argument] = [caller, request_scripts.milliseconds(seconds), text, word]
-        await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
+        arguments += [owner, *works, request_scripts.milliseconds(MAX_LINE_SECONDS)]
+        refused = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
+        if refused is not None:
+            raise _refusal(*refused)
 
     def leave(self, request_id: str, caller: str) -> None:
         """Take a caller off. The last one takes the work along, unless a worker runs it."""
@@ -130,3 +153,10 @@ def _note_failure(left: asyncio.Future[Any]) -> None:
     if not left.cancelled() and (error := left.exception()):
         # The caller's entry expires by itself; until then a worker may still do its work.
         log.warning("request.not_left", reason=type(error).__name__)
+
+
+def _refusal(reason: bytes, oldest_age: int) -> DomainError:
+    # The line moves on by itself in about the time that its oldest work has waited.
+    again = min(max(math.ceil(oldest_age / 1000), 1), _MAX_RETRY_AFTER_SECONDS)
+    refusal = QUEUE_OVERLOADED if reason == b"overloaded" else QUEUE_TOO_MANY_OF_YOURS
+    return refusal(retry_after=again)

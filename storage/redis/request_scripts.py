@@ -12,28 +12,69 @@ requests have one id, so they share one run:
   starts a new run;
 - ``result``: for callers that missed the notification, until the last of them has left.
 
+The works that no worker has taken yet stand in one ``line``, and ``owners`` says who asked first
+for each. A call that would wait too long there is refused at once. A work leaves the line with its
+input, and when a worker takes one that came a second later: its message was lost.
+
 Every step is one script, so that no other step comes between its commands.
 """
 
 _PREAMBLE = """
 local waiting, input, running, result, told = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local line, owners = KEYS[6], KEYS[7]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function callers()
   redis.call('ZREMRANGEBYSCORE', waiting, '-inf', now)
   return redis.call('ZCARD', waiting)
 end
+local function leave_line(work)
+  redis.call('ZREM', line, work)
+  redis.call('HDEL', owners, work)
+end
+local function drop_input()
+  redis.call('DEL', input)
+  leave_line(input)
+end
 local function patience()
   return redis.call('ZRANGE', waiting, -1, -1, 'WITHSCORES')[2] - now
 end
 """
 
-# Sends a message, unless a worker runs the work already: it answers this caller too.
+# Sends a message, unless a worker runs the work already: it answers this caller too. A work stands
+# in the line once. Returns why the caller is refused, and for how long the oldest work has waited.
 JOIN = (
     _PREAMBLE
     + """
 local caller, until_gone, payload, message = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local queue = KEYS[6]
+local owner, least, most = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+local most_of_owner, longest = tonumber(ARGV[8]), tonumber(ARGV[9])
+local queue = KEYS[8]
+local function oldest_age()
+  while true do
+    local oldest = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
+    if not oldest[1] then return 0 end
+    if redis.call('EXISTS', oldest[1]) > 0 then return now - oldest[2] end
+    leave_line(oldest[1])
+  end
+end
+local function refusal()
+  local age, length, own = oldest_age(), redis.call('ZCARD', line), 0
+  if length < least or (age <= longest and length < most_of_owner) then return nil end
+  if owner ~= '' then
+    for _, each in ipairs(redis.call('HVALS', owners)) do
+      if each == owner then own = own + 1 end
+    end
+  end
+  if own >= most_of_owner then return {'too_many_of_yours', age} end
+  if own == 0 and owner ~= '' then longest = longest * 2 end
+  if length >= most or age > longest then return {'overloaded', age} end
+end
+local is_new = redis.call('EXISTS', running, input) == 0
+if is_new then
+  local refused = refusal()
+  if refused then return refused end
+end
 if callers() == 0 then redis.call('DEL', result) end
 redis.call('ZADD', waiting, now + until_gone, caller)
 if redis.call('PTTL', waiting) < until_gone then redis.call('PEXPIRE', waiting, until_gone) end
@@ -41,6 +82,8 @@ if redis.call('EXISTS', running) > 0 then return end
 if redis.call('PTTL', input) < until_gone then
   redis.call('SET', input, payload, 'PX', until_gone)
 end
+redis.call('ZADD', line, 'NX', now, input)
+if is_new then redis.call('HSET', owners, input, owner) end
 redis.call('LPUSH', queue, message)
 """
 )
@@ -50,16 +93,25 @@ LEAVE = (
     + """
 redis.call('ZREM', waiting, ARGV[1])
 redis.call('ZREM', told, ARGV[1])
-if callers() + redis.call('ZCARD', told) == 0 then redis.call('DEL', waiting, input, result) end
+if callers() + redis.call('ZCARD', told) == 0 then
+  redis.call('DEL', waiting, result)
+  drop_input()
+end
 """
 )
 
 TAKE = (
     _PREAMBLE
     + """
-if callers() == 0 then redis.call('DEL', input) return false end
+if callers() == 0 then drop_input() return false end
 if not redis.call('SET', running, ARGV[1], 'NX', 'PX', ARGV[2]) then return false end
-local payload = redis.call('GETDEL', input)
+local payload, since = redis.call('GET', input), redis.call('ZSCORE', line, input)
+drop_input()
+if since then
+  for _, passed in ipairs(redis.call('ZRANGEBYSCORE', line, '-inf', since - 1000)) do
+    leave_line(passed)
+  end
+end
 if not payload then redis.call('DEL', running) return false end
 return {payload, patience()}
 """
@@ -71,7 +123,11 @@ ATTEND = (
     + """
 local holder = redis.call('GET', running)
 if holder and holder ~= ARGV[1] then return 0 end
-if callers() == 0 then redis.call('DEL', running, input) return 0 end
+if callers() == 0 then
+  redis.call('DEL', running)
+  drop_input()
+  return 0
+end
 redis.call('SET', running, ARGV[1], 'PX', ARGV[2])
 return patience()
 """
@@ -91,7 +147,7 @@ FINISH = (
     + """
 if redis.call('GET', running) == ARGV[1] then redis.call('DEL', running) end
 if callers() == 0 then return end
-redis.call('DEL', input)
+drop_input()
 redis.call('SET', result, ARGV[2], 'EX', ARGV[3])
 local told_channels = {}
 for _, caller in ipairs(redis.call('ZRANGE', waiting, 0, -1)) do
@@ -117,10 +173,11 @@ return 1
 )
 
 _PARTS = ("waiting", "input", "running", "result", "told")
+_LINE = ("pressroom:line", "pressroom:line_owners")
 
 
 def keys(request_id: str) -> list[str]:
-    return [f"pressroom:{part}:{request_id}" for part in _PARTS]
+    return [*(f"pressroom:{part}:{request_id}" for part in _PARTS), *_LINE]
 
 
 def result_key(request_id: str) -> str:

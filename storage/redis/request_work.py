@@ -17,6 +17,7 @@ log = get_logger(__name__)
 RESULT_SECONDS = 60
 LEASE_SECONDS = 5.0
 RENEW_EVERY_SECONDS = 1.0
+
 # A larger result is only announced, and fetched by the processes whose callers wait for it.
 _MAX_ANNOUNCED_CHARACTERS = 8 * 1024
 

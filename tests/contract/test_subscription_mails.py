@@ -136,6 +136,17 @@ def test_an_address_is_not_flooded_however_often_it_is_asked_for(reader: Joining
     reader.mails(2)
 
 
+def test_mails_of_a_list_take_turns_as_jobs_of_its_owner(reader: Joining) -> None:
+    reader.subscribe()
+    reader.mails()
+    jobs = (
+        "SELECT on_behalf_of FROM jobs JOIN subscriptions s ON s.id = subject_id WHERE email = %s"
+    )
+    owner = "SELECT user_id FROM lists WHERE id = %s"
+    stack = reader.stack
+    assert stack.query(jobs, reader.address) == stack.query(owner, reader.list_id)
+
+
 def test_who_was_taken_off_meanwhile_is_sent_no_link_that_works(reader: Joining) -> None:
     reader.subscribe()
     token = reader.token()

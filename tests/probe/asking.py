@@ -26,6 +26,7 @@ from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import load_settings
 from services.access.caller import Caller
+from storage.redis import request_calls
 from storage.redis.request_work import RequestLease
 from workers.context import WorkerContext
 from workers.declaration import TaskTable
@@ -62,7 +63,7 @@ TASKS = TaskTable(requests={TASK: answer})
 async def ask(
     request: Request,
     state: StateOf,
-    _: Annotated[Caller, requires_scope(Scope.COMPOSER)],
+    caller: Annotated[Caller, requires_scope(Scope.COMPOSER)],
     *,
     text: str = "",
     sleep: float = 0.0,
@@ -72,9 +73,14 @@ async def ask(
     seconds: float = 20.0,
 ) -> Envelope[dict[str, Any]]:
     question = {"text": text, "sleep": sleep, "steps": steps, "end": end}
-    call = state.worker_calls.call(TASK, Lane.REQUEST, question, seconds=seconds, same=same)
+    call = state.worker_calls.call(
+        TASK, Lane.REQUEST, question, seconds=seconds, owner_id=caller.user_id, same=same
+    )
     return envelope(await while_connected(request.receive, call))
 
+
+# With less patience than the product, so that a test overloads it soon.
+request_calls.MAX_LINE_SECONDS = float(os.environ.get("PROBE_MAX_LINE_SECONDS", "10"))
 
 if __name__ == "__main__":
     if sys.argv[1] == "worker":

@@ -19,8 +19,8 @@ class Bench:
             *(lanes or ("bulk",)), concurrency=concurrency, module=PROBE_WORKER, **environment
         )
 
-    def enqueue(self, **plan: Any) -> int:
-        return plan_committed(self.stack.resources, **plan)
+    def enqueue(self, on_behalf_of: int | None = None, /, **plan: Any) -> int:
+        return plan_committed(self.stack.resources, on_behalf_of, **plan)
 
     def job(self, job_id: int) -> Job:
         with self.stack.resources.unit_of_work() as uow:

@@ -73,6 +73,7 @@ def plan(
     steps: dict[str, Any],
     *,
     user_id: int | None = None,
+    on_behalf_of: int | None = None,
     kind: kinds.JobKind = PROBE,
 ) -> Job:
     """Enqueue a probe in the caller's transaction; `steps` is what `tests.probe.tasks` reads."""
@@ -80,10 +81,19 @@ def plan(
         text("INSERT INTO probe_plans (plan) VALUES (:plan) RETURNING id"),
         {"plan": psycopg2.extras.Json(steps)},
     )
-    return outbox.enqueue(uow, kind, user_id=user_id, subject_id=subject_id)
+    return outbox.enqueue(
+        uow, kind, user_id=user_id, on_behalf_of=on_behalf_of, subject_id=subject_id
+    )
 
 
-def plan_committed(resources: Resources, *, kind: kinds.JobKind = PROBE, **steps: Any) -> int:
+def plan_committed(
+    resources: Resources,
+    on_behalf_of: int | None = None,
+    /,
+    *,
+    kind: kinds.JobKind = PROBE,
+    **steps: Any,
+) -> int:
     """Enqueue one probe in a transaction of its own, and return the job's id."""
     with resources.unit_of_work() as uow:
-        return plan(uow, steps, kind=kind).id
+        return plan(uow, steps, on_behalf_of=on_behalf_of, kind=kind).id

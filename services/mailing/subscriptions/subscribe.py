@@ -171,4 +171,12 @@ def move_confirmation(
 
 def _mail(uow: UnitOfWork, kind: JobKind, subscription: Subscription, actor: Actor) -> None:
     """Have a mail of this kind sent to the subscriber, by a job that no user may see."""
-    outbox.enqueue(uow, kind, user_id=None, subject_id=subscription.id, request_id=actor.request_id)
+    outbox.enqueue(
+        uow,
+        kind,
+        user_id=None,
+        # A rush to one list delays the mails of that list's owner, and no other mail.
+        on_behalf_of=uow.session.get_one(MailingList, subscription.list_id).user_id,
+        subject_id=subscription.id,
+        request_id=actor.request_id,
+    )

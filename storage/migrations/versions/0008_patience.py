@@ -27,6 +27,22 @@ def upgrade() -> None:
     op.add_column("jobs", _moment("failing_since"))
     op.add_column("jobs", sa.Column("last_reason", sa.String(), nullable=True))
     op.add_column("jobs", sa.Column("waiter", sa.String(), nullable=True))
+    op.add_column(
+        "jobs", sa.Column("on_behalf_of", sa.BigInteger(), server_default="0", nullable=False)
+    )
+    op.drop_index("ix_jobs_send_after", "jobs")
+    op.create_index(
+        "ix_jobs_lane_send_after",
+        "jobs",
+        ["lane", "send_after"],
+        postgresql_where="status = 'queued' AND sends > 0",
+    )
+    op.create_index(
+        "ix_jobs_lane_on_behalf_of_sends_send_after",
+        "jobs",
+        ["lane", "on_behalf_of", "sends", "send_after"],
+        postgresql_where="status = 'queued'",
+    )
     # NOT VALID: it holds for every new row, and the old rows, which a narrower rule held for, are
     # not read under the lock.
     op.execute("ALTER TABLE jobs DROP CONSTRAINT ck_jobs_lane_known")
@@ -66,5 +82,10 @@ def downgrade() -> None:
         "ALTER TABLE jobs ADD CONSTRAINT ck_jobs_lane_known "
         "CHECK (lane IN ('io', 'media', 'bulk')) NOT VALID"
     )
-    for column in ("waiter", "last_reason", "failing_since"):
+    op.drop_index("ix_jobs_lane_on_behalf_of_sends_send_after", "jobs")
+    op.drop_index("ix_jobs_lane_send_after", "jobs")
+    op.create_index(
+        "ix_jobs_send_after", "jobs", ["send_after"], postgresql_where="status = 'queued'"
+    )
+    for column in ("on_behalf_of", "waiter", "last_reason", "failing_since"):
         op.drop_column("jobs", column)

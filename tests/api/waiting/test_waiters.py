@@ -117,6 +117,25 @@ def test_more_waiters_than_a_process_can_bear_are_refused(monkeypatch: pytest.Mo
     run(scenario)
 
 
+def test_owner_with_many_waiting_calls_is_refused_and_another_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "MAX_WAITING_REQUESTS_OF_AN_OWNER", 2)
+
+    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
+        waits = [asyncio.create_task(waiters.wait(f"job:{n}", 10, owner_id=1)) for n in range(2)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(DomainError) as refused:
+            waiters.check_room(1)
+        assert refused.value.code == "queue.too_many_of_yours"
+        waiters.check_room(2)
+        outcomes.done |= {"job:0", "job:1"}
+        assert await asyncio.gather(*waits) == [True, True]
+        waiters.check_room(1)
+
+    run(scenario)
+
+
 def test_work_is_cancelled_when_its_caller_hangs_up() -> None:
     cancelled = asyncio.Event()
 

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -6,8 +7,10 @@ from sqlalchemy import update
 from models import Job
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
+from storage.broker import queue_name
 from storage.resources import Resources
 from tests.probe.bench import Bench, make_bench
+from tests.probe.kind import PROBE
 from tests.stack import Stack
 
 CANCELLED = {"code": "job.cancelled", "message": "The job was cancelled."}
@@ -52,3 +55,11 @@ def change(resources: Resources, job_id: int, **values: object) -> None:
     """Bring a job into a state that would take time to come about by itself."""
     with resources.unit_of_work() as uow:
         uow.session.execute(update(Job).where(Job.id == job_id).values(**values))
+
+
+def sent_jobs(resources: Resources) -> list[int]:
+    """The jobs of the lane's messages, in the order in which workers take them."""
+    messages = resources.redis.lrange(queue_name(PROBE.lane), 0, -1)
+    assert isinstance(messages, list)
+    ids = [json.loads(message)["headers"]["id"] for message in reversed(messages)]
+    return [int(task_id.split("-")[1]) for task_id in ids]

@@ -19,7 +19,7 @@ from storage.resources import Resources, open_resources
 from storage.unit_of_work import UnitOfWork
 from tests.probe.bench import Bench
 from tests.probe.kind import plan_committed
-from tests.services.jobs.conftest import CANCELLED, change, claim
+from tests.services.jobs.conftest import CANCELLED, change, claim, sent_jobs
 from tests.stack import eventually
 
 
@@ -174,14 +174,10 @@ def test_handing_a_job_back_counts_neither_as_crash_nor_as_retry(
 def test_turn_given_up_is_sent_again_at_once_and_to_the_end_of_the_line(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
-    other = quiet.enqueue()
+    other = quiet.enqueue(7)
     with resources.unit_of_work() as uow:
         leases.yield_turn(uow, claimed)
-    waiting = resources.redis.lrange("pressroom.bulk", 0, -1)
-    assert isinstance(waiting, list)
-    # The tail is taken first: the claimed job's first message, the other's, then the new one.
-    ids = [f"job-{job_id}-".encode() for job_id in (claimed.job_id, other, claimed.job_id)]
-    assert all(mark in message for mark, message in zip(ids, reversed(waiting), strict=True))
+    assert sent_jobs(resources) == [claimed.job_id, other, claimed.job_id]
 
 
 def test_cancellation_reaches_the_holder_with_its_next_renewal(

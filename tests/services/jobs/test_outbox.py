@@ -68,8 +68,8 @@ def test_resends_never_fill_a_lane_beyond_what_is_enough(
     quiet: Bench, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
-        for _ in range(sweep.RESEND_BELOW_MESSAGES + 30):
-            plan(uow, {})
+        for owner in range(sweep.RESEND_BELOW_MESSAGES + 30):
+            plan(uow, {}, on_behalf_of=owner + 1)
     resources.redis.delete(QUEUE)
     _make_all_due(quiet)
     assert sweep.resend_unclaimed(resources, Lane.BULK) == sweep.RESEND_BELOW_MESSAGES
@@ -78,28 +78,6 @@ def test_resends_never_fill_a_lane_beyond_what_is_enough(
     resources.redis.ltrim(QUEUE, 20, -1)
     assert sweep.resend_unclaimed(resources, Lane.BULK) == 20
     assert waiting(resources) == sweep.RESEND_BELOW_MESSAGES
-
-
-def test_lane_that_would_fill_the_broker_is_cut_to_its_oldest_messages(
-    quiet: Bench, resources: Resources, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweep, "MAX_LANE_MESSAGES", 3)
-    jobs = [quiet.enqueue() for _ in range(5)]
-    sweep.resend_unclaimed(resources, Lane.BULK)
-    assert waiting(resources) == 3
-    oldest = resources.redis.rpop(QUEUE)
-    assert isinstance(oldest, bytes)
-    assert f"job-{jobs[0]}-".encode() in oldest
-
-
-def test_lane_with_messages_that_are_not_sent_again_is_never_cut(
-    resources: Resources, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweep, "MAX_LANE_MESSAGES", 3)
-    for number in range(5):
-        assert resources.broker.send("composer.write", Lane.REQUEST, {"request_id": str(number)})
-    sweep.resend_unclaimed(resources, Lane.REQUEST)
-    assert resources.redis.llen(queue_name(Lane.REQUEST)) == 5
 
 
 def test_each_resend_waits_longer(quiet: Bench, resources: Resources) -> None:
@@ -126,8 +104,8 @@ def test_job_that_was_sent_for_hours_is_still_sent_again(
 def test_two_sweeps_at_once_share_the_rows_and_wait_for_nothing(
     quiet: Bench, resources: Resources
 ) -> None:
-    for _ in range(4):
-        quiet.enqueue()
+    for owner in range(4):
+        quiet.enqueue(owner + 1)
     resources.redis.delete(QUEUE)
     _make_all_due(quiet)
     with resources.unit_of_work() as uow:

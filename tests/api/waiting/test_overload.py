@@ -1,0 +1,67 @@
+"""More callers than the workers can serve: some are served, and the rest are refused at once."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from devstack.supervisor.programs import answers
+from tests.stack import Stack, eventually
+
+MODULE = "tests.probe.asking"
+WORK_SECONDS = 0.5
+# Of two workers, in as many seconds.
+SECONDS, CAPACITY = 5, 20
+
+
+@pytest.fixture(scope="module")
+def busy(make_stack: Callable[[str], Stack]) -> Stack:
+    stack = make_stack("overload")
+    port = stack.api_port
+    impatient = {"PROBE_MAX_LINE_SECONDS": "1"}
+    stack.start(
+        "api",
+        "api",
+        str(port),
+        module=MODULE,
+        ready=lambda: answers(port, "/healthz"),
+        environment=impatient,
+    )
+    mark = stack.home / "overload.ready"
+    ready_file = {"PRESSROOM_READY_FILE": str(mark)}
+    stack.start("worker", "worker", module=MODULE, ready=mark.exists, environment=ready_file)
+    return stack
+
+
+def test_accepted_calls_are_answered_and_the_rest_refused_with_when_to_come_back(
+    busy: Stack,
+) -> None:
+    keys = [busy.new_owner().key for _ in range(3)]
+
+    def ask(number: int) -> tuple[httpx.Response, float]:
+        time.sleep(number * SECONDS / (5 * CAPACITY))
+        began = time.monotonic()
+        with busy.client(keys[number % len(keys)]) as client:
+            reply = client.post("/ask", params={"sleep": WORK_SECONDS, "text": str(number)})
+        return reply, time.monotonic() - began
+
+    with ThreadPoolExecutor(5 * CAPACITY) as pool:
+        replies = list(pool.map(ask, range(5 * CAPACITY)))
+    statuses = Counter(reply.status_code for reply, _ in replies)
+    assert set(statuses) == {200, 503}
+    assert statuses[200] >= CAPACITY / 2
+    for reply, seconds in replies:
+        if reply.status_code == 503:
+            assert reply.json()["code"] == "queue.overloaded"
+            assert 1 <= int(reply.headers["Retry-After"]) <= 30
+            # It did not wait for a worker; a busy machine may be slow.
+            assert seconds < 10
+
+    def is_served() -> bool:
+        with busy.client(keys[0]) as client:
+            return client.post("/ask").status_code == 200
+
+    eventually(is_served, within=10, what="the recovery")

@@ -1,0 +1,131 @@
+"""Owners take turns in a lane: what one of them asks for in bulk stands before no other's job."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from core.lanes import Lane
+from models import JobStatus
+from services.jobs import lease as leases
+from services.jobs import sweep
+from services.jobs.outbox import MAX_SENDS_IN_TURN, MAX_SENT_JOBS_OF_AN_OWNER
+from storage.resources import Resources
+from tests.probe.bench import Bench, make_bench
+from tests.services.jobs.conftest import change, claim, sent_jobs
+from tests.stack import Stack
+
+ANNA, BERT = 1, 2
+
+
+@pytest.fixture
+def rush(quiet: Bench, resources: Resources) -> list[int]:
+    """Many jobs of one owner."""
+    return [quiet.enqueue(ANNA) for _ in range(10)]
+
+
+def test_lane_holds_few_messages_of_one_owner(rush: list[int], resources: Resources) -> None:
+    assert sent_jobs(resources) == rush[:MAX_SENT_JOBS_OF_AN_OWNER]
+
+
+def test_claim_sends_the_owners_next_job_behind_the_other_owners(
+    quiet: Bench, rush: list[int], resources: Resources
+) -> None:
+    bert = quiet.enqueue(BERT)
+    claim(resources, rush[0])
+    assert sent_jobs(resources) == [*rush[:MAX_SENT_JOBS_OF_AN_OWNER], bert, rush[2]]
+    claim(resources, rush[1])
+    assert sent_jobs(resources)[-1] == rush[3]
+
+
+def test_owners_last_job_is_claimed_like_any_other(
+    quiet: Bench, rush: list[int], resources: Resources
+) -> None:
+    for number, job_id in enumerate(rush):
+        assert sent_jobs(resources)[number] == job_id
+        claim(resources, job_id)
+    assert sent_jobs(resources) == rush
+
+
+def test_turn_given_up_stands_behind_the_owners_other_jobs(
+    rush: list[int], resources: Resources
+) -> None:
+    turns: list[int] = []
+    for _ in range(len(rush) + 1):
+        turns.append(sent_jobs(resources)[len(turns)])
+        lease = claim(resources, turns[-1])
+        with resources.unit_of_work() as uow:
+            leases.yield_turn(uow, lease)
+    assert turns == [*rush, rush[0]]
+
+
+def test_sweep_goes_on_with_an_owner_whose_sent_jobs_were_cancelled(
+    quiet: Bench, rush: list[int], resources: Resources
+) -> None:
+    statement = "UPDATE jobs SET status = 'cancelled', finished_at = now() WHERE sends > 0"
+    quiet.stack.query(statement)
+    bert = [quiet.enqueue(BERT) for _ in range(3)]
+    assert sweep.resend_unclaimed(resources, Lane.BULK) == 1
+    assert sent_jobs(resources)[-1] == rush[2]
+    assert bert[-1] not in sent_jobs(resources)
+
+
+def test_jobs_that_no_worker_claims_hold_up_their_owners_others_for_no_longer_than_a_while(
+    quiet: Bench, rush: list[int], resources: Resources
+) -> None:
+    for job_id in rush[:MAX_SENT_JOBS_OF_AN_OWNER]:
+        change(resources, job_id, sends=MAX_SENDS_IN_TURN + 1)
+    assert sweep.resend_unclaimed(resources, Lane.BULK) == 1
+    assert sent_jobs(resources)[-1] == rush[2]
+
+
+def test_job_tried_again_later_holds_up_none_of_its_owners(
+    quiet: Bench, resources: Resources, rush: list[int], pause: Callable[[int], None]
+) -> None:
+    for job_id in rush[:4]:
+        pause(job_id)
+    assert sent_jobs(resources) == rush[:6]
+
+
+@pytest.fixture
+def pause(resources: Resources) -> Callable[[int], None]:
+    def pause(job_id: int) -> None:
+        lease = claim(resources, job_id)
+        with resources.unit_of_work() as uow:
+            leases.retry_later(uow, lease, timedelta(hours=1), "Not now.")
+
+    return pause
+
+
+@pytest.fixture(scope="module")
+def single(make_stack: Callable[[str], Stack]) -> Bench:
+    """A bench with one worker process."""
+    working = make_bench(make_stack("turns"))
+    working.start_worker(concurrency=1)
+    return working
+
+
+def test_single_job_of_another_owner_is_done_before_most_of_a_rush(single: Bench) -> None:
+    rush = [single.enqueue(ANNA, sleep=0.02) for _ in range(300)]
+    single.finished(rush[0])
+    bert = single.finished(single.enqueue(BERT))
+    assert bert.status == JobStatus.SUCCEEDED
+    done = "SELECT count(*) FROM jobs WHERE on_behalf_of = %s AND finished_at BETWEEN %s AND %s"
+    before = single.stack.query(done, ANNA, bert.created_at, bert.finished_at)
+    # The job under way, those that were sent, and what ended while the job was being sent.
+    assert int(str(before[0][0])) <= 2 + MAX_SENT_JOBS_OF_AN_OWNER + 10
+    single.all_finished(within=60)
+
+
+def test_long_jobs_of_one_owner_take_turns_with_that_of_another(single: Bench) -> None:
+    rush = [single.enqueue(ANNA, steps=5, turn=1, step_sleep=0.02) for _ in range(30)]
+    single.started(rush[0])
+    bert = single.finished(single.enqueue(BERT, steps=5, turn=1))
+    single.all_finished(within=60)
+    assert bert.attempt == 5
+    between = (
+        "SELECT count(*) FROM probe_starts JOIN jobs ON jobs.id = job_id"
+        " WHERE on_behalf_of = %s AND at BETWEEN %s AND %s"
+    )
+    turns = single.stack.query(between, ANNA, bert.created_at, bert.finished_at)
+    assert int(str(turns[0][0])) <= 5 * (MAX_SENT_JOBS_OF_AN_OWNER + 2) + 10

@@ -1,0 +1,188 @@
+"""The line of request-only work: who is let in, who is refused, and what leaves it."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from core.errors import DomainError, Kind
+from core.lanes import Lane
+from storage.broker import queue_name
+from storage.redis import request_calls
+from storage.redis.client import open_async_redis
+from storage.redis.request_calls import RequestCalls
+from storage.redis.request_work import RequestWork
+from storage.resources import Resources
+from tests.stack import Stack
+
+ANNA, BERT = 1, 2
+QUEUE = queue_name(Lane.REQUEST)
+
+
+class Line:
+    """Callers, each in a process of its own, and a worker."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self.work = RequestWork(resources.redis)
+
+    def join(
+        self, request_id: str, caller: str, *, owner: int | None = None, seconds: float = 30
+    ) -> bool:
+        """Whether a message was sent."""
+        before = self._resources.redis.llen(QUEUE)
+
+        async def ask(calls: RequestCalls) -> None:
+            await calls.join(
+                request_id,
+                caller,
+                {},
+                task="probe.none",
+                lane=Lane.REQUEST,
+                seconds=seconds,
+                owner_id=owner,
+            )
+
+        self._in_a_process(ask)
+        return bool(self._resources.redis.llen(QUEUE) != before)
+
+    def leave(self, request_id: str, caller: str) -> None:
+        async def go(calls: RequestCalls) -> None:
+            calls.leave(request_id, caller)
+            await calls.flush()
+
+        self._in_a_process(go)
+
+    def _in_a_process(self, act: Callable[[RequestCalls], Awaitable[None]]) -> None:
+        async def run() -> None:
+            client = open_async_redis(self._resources.settings)
+            calls = RequestCalls(client, "here")
+            loop = asyncio.ensure_future(calls.run())
+            try:
+                await act(calls)
+            finally:
+                loop.cancel()
+                await client.aclose()
+
+        asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def resources(make_stack: Callable[[str], Stack]) -> Resources:
+    return make_stack("line").resources
+
+
+@pytest.fixture
+def line(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
+    """With bounds of a few works, and an age that a test needn't wait for."""
+    monkeypatch.setattr(request_calls, "MIN_WORKS_IN_LINE", 2)
+    monkeypatch.setattr(request_calls, "MAX_WORKS_IN_LINE", 6)
+    monkeypatch.setattr(request_calls, "MAX_WORKS_IN_LINE_OF_AN_OWNER", 4)
+    yield Line(resources)
+    resources.redis.flushdb()
+
+
+def join(line: Line, owner: int | None, request_id: str, seconds: float = 30) -> bool:
+    return line.join(request_id, f"caller of {request_id}", owner=owner, seconds=seconds)
+
+
+def refusal(line: Line, owner: int | None, request_id: str) -> DomainError:
+    with pytest.raises(DomainError) as refused:
+        join(line, owner, request_id)
+    return refused.value
+
+
+def fill(line: Line, owner: int | None, count: int) -> None:
+    for number in range(count):
+        assert join(line, owner, f"{owner}-{number}")
+
+
+def make_older(resources: Resources, seconds: float) -> None:
+    """As if all that stands in the line had waited for so much longer."""
+    for member in resources.redis.zrange("pressroom:line", 0, -1):
+        assert isinstance(member, bytes)
+        resources.redis.zincrby("pressroom:line", -seconds * 1000, member)
+
+
+def test_owner_has_a_share_of_the_line_and_leaves_the_rest_to_others(line: Line) -> None:
+    fill(line, ANNA, 4)
+    refused = refusal(line, ANNA, "one more")
+    assert (refused.kind, refused.code) == (Kind.RATE_LIMITED, "queue.too_many_of_yours")
+    assert refused.retry_after == 1
+    assert join(line, BERT, "of Bert")
+
+
+def test_full_line_refuses_each_new_work(line: Line) -> None:
+    fill(line, ANNA, 3)
+    fill(line, BERT, 3)
+    for owner in (ANNA, 7, None):
+        refused = refusal(line, owner, "one more")
+        assert (refused.kind, refused.code) == (Kind.UNAVAILABLE, "queue.overloaded")
+
+
+def test_refusal_leaves_nothing_behind(line: Line, resources: Resources) -> None:
+    fill(line, ANNA, 4)
+    before = sorted(resources.redis.keys())
+    refusal(line, ANNA, "one more")
+    assert sorted(resources.redis.keys()) == before
+
+
+def test_line_in_which_works_wait_too_long_refuses_its_owners_for_as_long(
+    line: Line, resources: Resources
+) -> None:
+    fill(line, ANNA, 3)
+    make_older(resources, 12)
+    refused = refusal(line, ANNA, "one more")
+    assert (refused.code, refused.retry_after) == ("queue.overloaded", 13)
+    assert refusal(line, None, "without an owner").code == "queue.overloaded"
+    # Who has nothing there did not fill it.
+    assert join(line, BERT, "of Bert")
+    make_older(resources, 12)
+    assert refusal(line, 7, "of another").code == "queue.overloaded"
+
+
+def test_line_of_few_works_refuses_none(line: Line, resources: Resources) -> None:
+    fill(line, ANNA, 1)
+    make_older(resources, 25)
+    assert join(line, ANNA, "one more")
+
+
+def test_equal_requests_stand_in_the_line_once(line: Line) -> None:
+    fill(line, ANNA, 4)
+    for caller in range(10):
+        assert line.join(f"{ANNA}-0", f"caller {caller}", owner=BERT)
+
+
+def test_caller_of_a_work_under_way_is_let_in_however_long_the_line_is(line: Line) -> None:
+    assert join(line, ANNA, "under way")
+    assert line.work.take("under way", "worker") is not None
+    fill(line, ANNA, 4)
+    assert not join(line, ANNA, "under way")
+
+
+@pytest.mark.parametrize("way", ["taken", "left", "expired", "flushed", "passed"])
+def test_work_leaves_the_line(line: Line, resources: Resources, way: str) -> None:
+    for number in range(4):
+        join(line, ANNA, f"{ANNA}-{number}", seconds=0.05 if way == "expired" else 30)
+    match way:
+        case "taken":
+            assert line.work.take(f"{ANNA}-2", "worker") is not None
+        case "left":
+            line.leave(f"{ANNA}-2", f"caller of {ANNA}-2")
+        case "expired":
+            time.sleep(0.06)
+        case "flushed":
+            resources.redis.flushdb()
+        case "passed":
+            make_older(resources, 2)
+            assert join(line, BERT, "of Bert")
+            assert line.work.take("of Bert", "worker") is not None
+    assert join(line, ANNA, "one more")
+
+
+def test_empty_line_is_no_key(line: Line, resources: Resources) -> None:
+    fill(line, ANNA, 3)
+    for number in range(3):
+        line.leave(f"{ANNA}-{number}", f"caller of {ANNA}-{number}")
+    assert resources.redis.keys() == [QUEUE.encode()]
