@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from api.access.requirements import UNLIMITED
 from api.bodies.json_route import JsonRoute
-from api.metrics import canaries, language_model
+from api.metrics import lane_times, language_model
 from api.metrics.requests import JOBS, PHOTO_LIMIT, PHOTO_REMAINING
 from api.openapi import refuses
 from api.state import State, state_of
@@ -67,7 +67,7 @@ def metrics(request: Request) -> Response:
     _count_jobs(state)
     _show_quotas(state)
     language_model.collect_llm_usage(state.resources.redis)
-    canaries.collect_canaries(state.resources.redis)
+    lane_times.collect_canaries(state.resources.redis)
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
