@@ -14,17 +14,15 @@ from kombu.transport import TRANSPORT_ALIASES, redis
 
 
 class LimitedQoS(redis.QoS):
-    """Counts the work that was under way when an earlier connection was lost.
+    """Counts what the pool works at, whatever became of its messages.
 
-    kombu counts by channel. After each reconnect a lane could fill its limit once more, while the
-    pool still works at what the lane took before.
+    kombu counts messages by channel. After each reconnect a lane could fill its limit once more,
+    while the pool still works at what the lane took before; and a message whose acknowledgement
+    failed would count for ever, so that a hanging broker could leave a lane without room.
     """
 
     def can_consume(self) -> bool:
-        if not self.prefetch_count:
-            return True
-        has_room: bool = super().can_consume()  # type: ignore[no-untyped-call]
-        return has_room and self._under_way() < self.prefetch_count
+        return not self.prefetch_count or self._under_way() < self.prefetch_count
 
     def _under_way(self) -> int:
         queues = self.channel.active_queues
