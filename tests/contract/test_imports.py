@@ -34,7 +34,7 @@ FIELDS = {
     *("created_at", "finished_at"),
 }
 # What every request writes of itself.
-BOOKKEEPING = {"jobs", "imports", "import_chunks", "api_keys"}
+BOOKKEEPING = {"jobs", "imports", "import_chunks", "object_removals", "api_keys"}
 
 
 def test_a_file_is_taken_on_with_202_and_its_job_tells_the_rest(
