@@ -5,18 +5,19 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 
-import anyio.to_thread
 import psycopg2
 from fastapi import FastAPI
 from fastapi_standalone_docs import StandaloneDocs
 from redis.asyncio import Redis
-from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
 from api import openapi
 from api.access.page_sessions import LoginNeeded, redirect_to_login
 from api.cookies import cookies_of
 from api.errors import HANDLERS
+from api.health.figures import Figures
+from api.health.readiness import Readiness
+from api.limits.bulkheads import BACKGROUND, TRANSACTION_THREADS
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
 from api.middleware.body_limits import BodyLimitMiddleware
@@ -58,6 +59,7 @@ from api.waiting.event_streams import StreamCounter
 from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters, background_loops
 from api.waiting.worker_calls import WorkerCalls
+from core.errors import DomainError
 from core.logging import get_logger
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
@@ -70,10 +72,6 @@ from storage.redis.client import open_async_redis
 from storage.resources import Resources, open_resources
 
 log = get_logger(__name__)
-
-# Handlers that block for the database or another server run in these threads. Each thread has a
-# connection of its own, so that no handler waits for a connection while it holds a thread.
-THREADS = 24
 
 _WRITE_LAST_USES_SECONDS = 1.0
 
@@ -143,8 +141,8 @@ def create_app(settings: Settings) -> FastAPI:
 
 @asynccontextmanager
 async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
-    anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-    resources = open_resources(settings, concurrency=THREADS, name="api")
+    # No handler waits for a connection while it holds a thread.
+    resources = open_resources(settings, concurrency=TRANSACTION_THREADS, name="api")
     redis = open_async_redis(settings)
     app.state.pressroom = state = _state(resources, redis)
     subscriber, calls = state.subscriber, state.worker_calls
@@ -186,6 +184,8 @@ def _state(resources: Resources, redis: Redis) -> State:
         streams=StreamCounter(),
         cookies=cookies_of(settings),
         hashing_pool=HashingPool(),
+        readiness=Readiness(resources),
+        figures=Figures(resources),
         rate_limiter=RateLimiter(settings),
     )
 
@@ -194,7 +194,7 @@ async def _write_last_uses(state: State) -> None:
     while True:
         await asyncio.sleep(_WRITE_LAST_USES_SECONDS)
         try:
-            await run_in_threadpool(state.last_uses.write, state.resources.database)
-        except psycopg2.Error as error:
+            await BACKGROUND.run(state.last_uses.write, state.resources.database)
+        except (psycopg2.Error, DomainError) as error:
             # The next call with the same key notes its use again.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)

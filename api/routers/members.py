@@ -9,6 +9,8 @@ from api.access import actors
 from api.access.callers import ListEditor, ListReader
 from api.bodies.forms import BOOLEAN_WORDS
 from api.bodies.json_route import JsonRoute
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_responses
 from api.openapi import refuses
 from api.parameters import Cursor, Limit, Offset, PathId, StateOf
@@ -48,6 +50,7 @@ Premium = Annotated[
     response_model=Envelope[schemas.MembersPage],
     responses={**_OWNERS, **refuses(requests.CURSOR_INVALID)},
 )
+@RECORDS.threaded
 def list_subscriptions(
     state: StateOf,
     caller: ListReader,
@@ -83,6 +86,7 @@ def list_subscriptions(
     "/subscriptions/{list_id}/members/{user_id}/transfer",
     responses={**_MEMBERS, **refuses(mailing.TRANSFER_SAME_LIST)},
 )
+@ACTS_BY_LIST.threaded("list_id")
 def transfer_member(
     request: Request,
     state: StateOf,
@@ -103,6 +107,7 @@ def transfer_member(
 
 
 @router.delete("/subscriptions/{list_id}/members/{user_id}", responses=_MEMBERS)
+@ACTS_BY_LIST.threaded("list_id")
 def remove_member(
     request: Request, state: StateOf, caller: ListEditor, list_id: PathId, user_id: PathId
 ) -> Envelope[int]:
@@ -117,6 +122,7 @@ def remove_member(
     "/subscriptions/{list_id}/members/{user_id}/email",
     responses={**_MEMBERS, **refuses(mailing.SUBSCRIPTION_OPTED_OUT)},
 )
+@ACTS_BY_LIST.threaded("list_id")
 def set_member_email(
     request: Request,
     state: StateOf,
@@ -135,6 +141,7 @@ def set_member_email(
 
 
 @router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=_MEMBERS)
+@RECORDS.threaded
 def list_member_subscriptions(
     state: StateOf, caller: ListReader, list_id: PathId, user_id: PathId
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
@@ -153,6 +160,7 @@ def list_member_subscriptions(
 
 
 @router.patch("/lists/{list_id}/members/{user_id}", responses=_MEMBERS)
+@ACTS_BY_LIST.threaded("list_id")
 def change_member(
     request: Request,
     state: StateOf,
@@ -171,6 +179,7 @@ def change_member(
 
 
 @router.get("/lists/{list_id}/members/{user_id}/history", responses=_MEMBERS)
+@RECORDS.threaded
 def read_history(
     state: StateOf,
     caller: ListReader,

@@ -16,6 +16,7 @@ from api.access import actors
 from api.access.actors import Principal
 from api.access.requirements import BY_LINK
 from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
+from api.limits.bulkheads import LEAVING, RECORDS
 from api.pages.frame import page, see_other, short_answer
 from api.parameters import StateOf
 from api.state import State
@@ -48,6 +49,7 @@ _ACTIONS: dict[str, _Act] = {
 
 
 @router.get(UNSUBSCRIBE_PATH)
+@RECORDS.threaded
 def show_subscription(state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     """The person's subscription to the list, and the actions that they have."""
     trace = _trace(state, submission)
@@ -65,6 +67,7 @@ def show_subscription(state: StateOf, submission: FormOrJsonBodyOf) -> Response:
 
 
 @router.post(UNSUBSCRIBE_PATH)
+@LEAVING.threaded
 def change_subscription(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     """Do what was pressed on the page; a mail client's one click (RFC 8058) stops the mail.
 
@@ -97,6 +100,7 @@ def _act(request: Request, state: State, trace: Trace, action: str, via: Via) ->
 
 
 @router.get(CONFIRM_PATH)
+@RECORDS.threaded
 def show_confirmation(state: StateOf, token: Annotated[str | None, Query()] = None) -> Response:
     """The subscription that the mailed link confirms, or has confirmed."""
     with state.resources.unit_of_work() as uow:
@@ -111,6 +115,7 @@ def show_confirmation(state: StateOf, token: Annotated[str | None, Query()] = No
 
 
 @router.post(CONFIRM_PATH)
+@RECORDS.threaded
 def confirm_subscription(
     request: Request,
     state: StateOf,

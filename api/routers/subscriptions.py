@@ -14,6 +14,8 @@ from api.access.requirements import PUBLIC, requires_scope_or_trace
 from api.bodies.forms import FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import FORM, MULTIPART
+from api.limits.bulkheads import LEAVING, RECORDS
+from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_response, list_responses
 from api.openapi import refuses
 from api.parameters import PathId, StateOf
@@ -88,7 +90,7 @@ async def subscribe(
         joining.request(uow, keyring, lists.get(uow, list_id), body.email, actor)
 
     async with padded_duration():
-        await state.in_unit_of_work(request_subscription)
+        await ACTS_BY_LIST.run(list_id, state.transact, request_subscription)
     return envelope(ACCEPTED)
 
 
@@ -111,6 +113,7 @@ def _challenge(
 
 
 @router.post("/subscriptions/{list_id}/no-challenge", responses=refuses(mailing.LIST_NOT_FOUND))
+@ACTS_BY_LIST.threaded("list_id")
 def subscribe_logged_in(
     request: Request, state: StateOf, caller: ListEditor, list_id: PathId
 ) -> Envelope[int]:
@@ -128,6 +131,7 @@ def subscribe_logged_in(
     openapi_extra=_body(),
     responses=refuses(mailing.LIST_NAME_INVALID, *_TRACE_REFUSALS),
 )
+@LEAVING.threaded
 def unsubscribe(
     request: Request, state: StateOf, list_id: str, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
@@ -150,6 +154,7 @@ def unsubscribe(
     openapi_extra=_body(enabled={"type": "boolean"}),
     responses=refuses(*_TRACE_REFUSALS),
 )
+@LEAVING.threaded
 def set_email(
     request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
@@ -165,6 +170,7 @@ def set_email(
     openapi_extra=_body(**{"List-Unsubscribe": {"type": "string", "example": "One-Click"}}),
     responses=refuses(*_TRACE_REFUSALS),
 )
+@LEAVING.threaded
 def disable_email(
     request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
@@ -191,6 +197,7 @@ def _set_email(
         mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND, mailing.SUBSCRIPTION_NOT_FOUND
     ),
 )
+@RECORDS.threaded
 def read_relation(state: StateOf, caller: ListReader, list_id: str) -> Envelope[SubscriptionRecord]:
     """The caller's subscription to a list, by its id or slug, whatever its status."""
     with state.resources.unit_of_work() as uow:
@@ -201,6 +208,7 @@ def read_relation(state: StateOf, caller: ListReader, list_id: str) -> Envelope[
 
 
 @router.get("/subscriptions")
+@RECORDS.threaded
 def list_my_subscriptions(state: StateOf, caller: ListReader) -> Envelope[list[SubscriptionRecord]]:
     """The caller's subscriptions, pending ones too, newest first; at most 1,000."""
     with state.resources.unit_of_work() as uow:
@@ -218,6 +226,7 @@ def list_my_subscriptions(state: StateOf, caller: ListReader) -> Envelope[list[S
     dependencies=[requires_scope_or_trace(Scope.SUBSCRIPTION_READ)],
     responses=refuses(mailing.LIST_ID_MISSING, *_TRACE_REFUSALS, mailing.SUBSCRIPTION_NOT_FOUND),
 )
+@RECORDS.threaded
 def read_opponent(
     request: Request,
     state: StateOf,

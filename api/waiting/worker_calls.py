@@ -13,8 +13,8 @@ from typing import Any
 
 import redis.asyncio
 from redis.exceptions import RedisError
-from starlette.concurrency import run_in_threadpool
 
+from api.limits.bulkheads import REQUESTS
 from api.waiting.waiters import Waiters, result_within
 from core.errors import DomainError, Kind
 from core.lanes import Lane
@@ -88,15 +88,15 @@ class WorkerCalls:
         The caller joins before the block begins. It leaves however the block ends, cancelled too,
         and also when joining failed or was cancelled half-way. Raises ``queue.unavailable``.
         """
-        submitting = asyncio.ensure_future(run_in_threadpool(submit))
+        submitting = asyncio.ensure_future(REQUESTS.run(submit))
 
         async def leave() -> None:
             # The submitting thread can't be cancelled, so wait until it has joined: leaving before
             # that would have no effect.
             await asyncio.wait({submitting})
             try:
-                await run_in_threadpool(self._work.leave, request_id, caller_id)
-            except RedisError as error:
+                await REQUESTS.run(self._work.leave, request_id, caller_id)
+            except (RedisError, DomainError) as error:
                 # The caller's entry expires by itself; until then a worker may still do its work.
                 log.warning("request.not_left", reason=type(error).__name__)
 

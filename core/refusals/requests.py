@@ -61,7 +61,7 @@ QUEUE_TOO_MANY_WAITERS = unavailable(
     "queue.too_many_waiters", "Too many requests wait for a worker.", retry_after=1
 )
 SERVICE_BUSY = unavailable(
-    "service.busy", "Too much is being uploaded at the moment.", retry_after=1
+    "service.busy", "Too many requests of this kind are under way.", retry_after=1
 )
 SERVICE_UNAVAILABLE = unavailable(
     "service.unavailable", "A part of the service is not reachable.", retry_after=1
