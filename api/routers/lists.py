@@ -62,7 +62,10 @@ def read_list(state: StateOf, caller: ListReader, list_id: str) -> Envelope[Chan
 
 
 @router.patch(
-    "/lists/{list_id}", responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, *_RULES)
+    "/lists/{list_id}",
+    responses=refuses(
+        refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY, *_RULES
+    ),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def change_list(

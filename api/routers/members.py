@@ -28,6 +28,7 @@ router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
 _OWNERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND)
 _MEMBERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND, mailing.MEMBER_NOT_FOUND)
+_ACTS = {**_MEMBERS, **refuses(mailing.LIST_BUSY)}
 
 
 def _premium(value: object) -> bool | Tier:
@@ -84,7 +85,7 @@ def list_subscriptions(
 
 @router.post(
     "/subscriptions/{list_id}/members/{user_id}/transfer",
-    responses={**_MEMBERS, **refuses(mailing.TRANSFER_SAME_LIST)},
+    responses={**_ACTS, **refuses(mailing.TRANSFER_SAME_LIST)},
 )
 @ACTS_BY_LIST.threaded("list_id")
 def transfer_member(
@@ -106,7 +107,7 @@ def transfer_member(
         return envelope(transfers.transfer(uow, keyring, source, target, user_id, actor=actor))
 
 
-@router.delete("/subscriptions/{list_id}/members/{user_id}", responses=_MEMBERS)
+@router.delete("/subscriptions/{list_id}/members/{user_id}", responses=_ACTS)
 @ACTS_BY_LIST.threaded("list_id")
 def remove_member(
     request: Request, state: StateOf, caller: ListEditor, list_id: PathId, user_id: PathId
@@ -120,7 +121,7 @@ def remove_member(
 
 @router.put(
     "/subscriptions/{list_id}/members/{user_id}/email",
-    responses={**_MEMBERS, **refuses(mailing.SUBSCRIPTION_OPTED_OUT)},
+    responses={**_ACTS, **refuses(mailing.SUBSCRIPTION_OPTED_OUT)},
 )
 @ACTS_BY_LIST.threaded("list_id")
 def set_member_email(
@@ -159,7 +160,7 @@ def list_member_subscriptions(
         return envelope(records)
 
 
-@router.patch("/lists/{list_id}/members/{user_id}", responses=_MEMBERS)
+@router.patch("/lists/{list_id}/members/{user_id}", responses=_ACTS)
 @ACTS_BY_LIST.threaded("list_id")
 def change_member(
     request: Request,

@@ -6,12 +6,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from api.access import actors
-from api.access.actors import Principal
 from api.access.answer_timing import padded_duration
 from api.access.browsers import client_address
 from api.access.callers import ListEditor, ListReader
 from api.access.requirements import PUBLIC, requires_scope_or_trace
-from api.bodies.forms import FormOrJsonBodyOf
+from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import FORM, MULTIPART
 from api.limits.bulkheads import LEAVING, RECORDS
@@ -26,7 +25,7 @@ from core.errors import FieldProblem
 from core.refusals import mailing, requests
 from core.scopes import Scope
 from integrations.challenges.port import Challenge, ChallengeProviderName, ChallengeResponse
-from models import MailingList
+from models import MailingList, OptOutKind
 from services.mailing import lists
 from services.mailing.subscriptions import own
 from services.mailing.subscriptions import subscribe as joining
@@ -68,6 +67,7 @@ def _body(**properties: Any) -> dict[str, Any]:
         mailing.CHALLENGE_PROVIDER_MISMATCH,
         mailing.CHALLENGE_UNAVAILABLE,
         mailing.CHALLENGE_NOT_CONFIGURED,
+        mailing.LIST_BUSY,
     ),
 )
 async def subscribe(
@@ -112,7 +112,10 @@ def _challenge(
     return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
 
 
-@router.post("/subscriptions/{list_id}/no-challenge", responses=refuses(mailing.LIST_NOT_FOUND))
+@router.post(
+    "/subscriptions/{list_id}/no-challenge",
+    responses=refuses(mailing.LIST_NOT_FOUND, mailing.LIST_BUSY),
+)
 @ACTS_BY_LIST.threaded("list_id")
 def subscribe_logged_in(
     request: Request, state: StateOf, caller: ListEditor, list_id: PathId
@@ -143,8 +146,8 @@ def unsubscribe(
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)
         person = principal.person(uow, mailing_list)
-        actor = actors.actor_of_principal(request, principal)
-        leaving.leave(uow, state.resources.keyring, mailing_list, person, actor)
+    actor = actors.actor_of_principal(request, principal)
+    leaving.opt_out(state.resources, mailing_list, person, OptOutKind.LIST, actor)
     return envelope(ACCEPTED)
 
 
@@ -152,15 +155,16 @@ def unsubscribe(
     "/subscriptions/{list_id}/email",
     dependencies=[BY_TRACE],
     openapi_extra=_body(enabled={"type": "boolean"}),
-    responses=refuses(*_TRACE_REFUSALS),
+    responses=refuses(*_TRACE_REFUSALS, mailing.LIST_BUSY),
 )
-@LEAVING.threaded
-def set_email(
+async def set_email(
     request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
-    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
-    _set_email(request, state, list_id, principal, enabled=submission.flag("enabled"))
+    if submission.flag("enabled"):
+        await ACTS_BY_LIST.run(list_id, _enable_email, request, state, list_id, submission)
+    else:
+        await LEAVING.run(_disable_email, request, state, list_id, submission)
     return envelope(ACCEPTED)
 
 
@@ -175,20 +179,29 @@ def disable_email(
     request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Switch a list's mail off by one click (RFC 8058), for the trace id's person. Always 1."""
-    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
-    _set_email(request, state, list_id, principal, enabled=False)
+    _disable_email(request, state, list_id, submission)
     return envelope(ACCEPTED)
 
 
-def _set_email(
-    request: Request, state: State, list_id: int, principal: Principal, *, enabled: bool
+def _disable_email(
+    request: Request, state: State, list_id: int, submission: FormOrJsonBody
 ) -> None:
+    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, list_id, archived=True)
+        person = principal.person(uow, mailing_list)
+    actor = actors.actor_of_principal(request, principal)
+    leaving.opt_out(state.resources, mailing_list, person, OptOutKind.EMAIL, actor)
+
+
+def _enable_email(request: Request, state: State, list_id: int, submission: FormOrJsonBody) -> None:
+    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id, archived=True)
         person = principal.person(uow, mailing_list)
         actor = actors.actor_of_principal(request, principal)
         keyring = state.resources.keyring
-        leaving.set_email(uow, keyring, mailing_list, person, actor, enabled=enabled)
+        leaving.set_email(uow, keyring, mailing_list, person, actor, enabled=True)
 
 
 @router.get(

@@ -31,7 +31,7 @@ def test_callers_beyond_the_threads_are_refused_in_time_and_the_others_are_serve
             assert await _refusal(each) == ("service.busy", 1)
         gate.set()
         assert await asyncio.gather(*served) == [True, True]
-        assert await bulkhead.run(lambda: 8) == 8
+        assert await bulkhead.run(gate.is_set)
 
     asyncio.run(rush())
 
@@ -41,10 +41,8 @@ def test_no_more_than_so_many_callers_wait_for_a_thread(gate: threading.Event) -
         bulkhead = Bulkhead("queue", 1, wait_seconds=30, max_waiting=1)
         begun = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(2)]
         await asyncio.sleep(0)
-        assert await _refusal(asyncio.ensure_future(bulkhead.run(lambda: 8))) == (
-            "service.busy",
-            1,
-        )
+        refused = asyncio.ensure_future(bulkhead.run(gate.is_set))
+        assert await _refusal(refused) == ("service.busy", 1)
         gate.set()
         assert await asyncio.gather(*begun) == [True, True]
 
