@@ -69,7 +69,6 @@ class Broker:
         kwargs: dict[str, Any],
         *,
         task_id: str | None = None,
-        expires: float | None = None,
     ) -> bool:
         """Put one message on the lane's queue; ``False`` when the broker can't take it now.
 
@@ -82,7 +81,6 @@ class Broker:
             kwargs=kwargs,
             queue=queue_name(lane),
             task_id=task_id,
-            expires=expires,
             retry=False,
         )
         return self._breaker.attempt("broker.send_failed", send, task=task) is not None

@@ -9,13 +9,13 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import redis.asyncio
 from redis.exceptions import RedisError
 
 from api.limits.bulkheads import REQUESTS
-from api.waiting.waiters import Waiters, result_within
+from api.waiting.waiters import Waiters
 from core.errors import DomainError, Kind
 from core.lanes import Lane
 from core.logging import get_logger
@@ -25,6 +25,13 @@ from storage.redis.request_work import RequestWork, result_key
 from storage.resources import Resources
 
 log = get_logger(__name__)
+
+# A message that no worker took by then may be lost. The pauses double, so that a long queue is not
+# made much longer.
+RESEND_AFTER_SECONDS = 2.0
+
+
+V = TypeVar("V")
 
 
 class WorkerCalls:
@@ -57,12 +64,13 @@ class WorkerCalls:
         caller_id = secrets.token_urlsafe(12)
         request_id = same or caller_id
 
-        def submit() -> None:
-            # Each caller sends a message of its own, which expires with its wait: the first message
-            # that a worker takes starts the run, and no caller depends on another's message.
-            if self._work.join(request_id, caller_id, payload, seconds) and not self._broker.send(
-                task, lane, {"request_id": request_id}, task_id=caller_id, expires=seconds
-            ):
+        def submit(seconds: float = seconds, *, again: bool = False) -> None:
+            # Each caller sends a message of its own: the first message that a worker takes starts
+            # the run, and no caller depends on another's message. A message has no expiry, which
+            # would compare the clocks of two machines: for nobody's message there is no work.
+            if self._work.join(
+                request_id, caller_id, payload, seconds, again=again
+            ) and not self._broker.send(task, lane, {"request_id": request_id}, task_id=caller_id):
                 raise QUEUE_UNAVAILABLE()
 
         result = None
@@ -70,7 +78,7 @@ class WorkerCalls:
             # Listen before anything is sent, so that no result comes too early to be heard.
             with self.results.registered(result_topic(request_id)) as future:
                 async with self._joined(submit, request_id, caller_id):
-                    result = await result_within(future, seconds)
+                    result = await _persist(future, submit, seconds)
         if result is None:
             raise REQUEST_TOO_SLOW(seconds=seconds)
         answer: dict[str, dict[str, Any]] = json.loads(result)
@@ -122,3 +130,23 @@ class WorkerCalls:
         values = await self._client.mget([result_key(request_of(topic)) for topic in topics])
         found = zip(topics, values, strict=True)
         return {topic: value for topic, value in found if value is not None}
+
+
+async def _persist(
+    future: asyncio.Future[V], submit: Callable[..., None], seconds: float
+) -> V | None:
+    """The future's value, or ``None`` when the time runs out; a lost message is sent again."""
+    clock = asyncio.get_running_loop().time
+    until, pause = clock() + seconds, RESEND_AFTER_SECONDS
+    while (left := until - clock()) > 0:
+        await asyncio.wait({future}, timeout=min(left, pause))
+        if future.done():
+            return future.result()
+        if (left := until - clock()) > 0:
+            pause *= 2
+            try:
+                await REQUESTS.run(submit, left, again=True)
+            except (RedisError, DomainError) as error:
+                # The first message may still be there.
+                log.warning("request.not_sent_again", reason=type(error).__name__)
+    return None

@@ -60,6 +60,12 @@ end
 return 1
 """
 
+# For a caller who has waited for a while. Work that runs, or has ended, needs no message; what no
+# worker took was lost, or waits in a long queue, where one more message does no harm.
+_JOIN_AGAIN = f"""
+if redis.call('EXISTS', running, result) > 0 then return 0 end
+{_JOIN}"""
+
 _LEAVE = """
 redis.call('ZREM', waiting, ARGV[1])
 redis.call('ZREM', told, ARGV[1])
@@ -116,15 +122,30 @@ def result_key(request_id: str) -> str:
 
 class RequestWork:
     def __init__(self, client: redis.Redis) -> None:
-        self._join, self._leave, self._take, self._attend, self._renew, self._finish = (
+        self._join, self._join_again, self._leave, self._take = (
             client.register_script(_PREAMBLE + script)
-            for script in (_JOIN, _LEAVE, _TAKE, _ATTEND, _RENEW, _FINISH)
+            for script in (_JOIN, _JOIN_AGAIN, _LEAVE, _TAKE)
+        )
+        self._attend, self._renew, self._finish = (
+            client.register_script(_PREAMBLE + script) for script in (_ATTEND, _RENEW, _FINISH)
         )
 
-    def join(self, request_id: str, caller: str, payload: dict[str, Any], seconds: float) -> bool:
-        """Add a caller that waits for so many seconds; returns whether a message must be sent."""
+    def join(
+        self,
+        request_id: str,
+        caller: str,
+        payload: dict[str, Any],
+        seconds: float,
+        *,
+        again: bool = False,
+    ) -> bool:
+        """Add a caller that waits for so many seconds; returns whether a message must be sent.
+
+        ``again``: a caller who waits already. Whatever Redis lost of the work is there again then.
+        """
         text = orjson.dumps(payload)
-        return bool(self._join(_keys(request_id), [caller, _milliseconds(seconds), text]))
+        join = self._join_again if again else self._join
+        return bool(join(_keys(request_id), [caller, _milliseconds(seconds), text]))
 
     def leave(self, request_id: str, caller: str) -> None:
         """Take a caller off. The last one takes the work along, unless a worker runs it."""
