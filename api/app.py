@@ -1,9 +1,12 @@
 import asyncio
 import gc
+import signal
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
+from types import FrameType
 
 import psycopg2
 from fastapi import FastAPI
@@ -151,7 +154,7 @@ async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
         subscriber.listening(partial(finished_jobs.hear, state.jobs)),
         subscriber.listening(calls.hear),
     ):
-        async with background_loops(*loops):
+        async with background_loops(*loops), _answering_at_the_end(state):
             # Everything made so far stays until the process ends; searching it for garbage again
             # and again costs more than a request does.
             gc.collect()
@@ -165,6 +168,35 @@ async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
     await redis.aclose()
     state.rate_limiter.close()
     resources.close()
+
+
+@asynccontextmanager
+async def _answering_at_the_end(state: State) -> AsyncIterator[None]:
+    """Answer all who wait as soon as the process is asked to end.
+
+    The server closes this application only when the last call is answered, and gives it twenty
+    seconds; a caller may wait for a minute.
+    """
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGTERM)
+
+    def close() -> None:
+        state.jobs.close()
+        state.worker_calls.results.close()
+        state.streams.closing.set()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(close)
+        if callable(before):
+            before(number, frame)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main:
+        signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _state(resources: Resources, redis: Redis) -> State:

@@ -112,7 +112,7 @@ async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> A
                 record = _record(state, job).model_dump_json()
                 yield f"id: {job.version}\nevent: job\ndata: {record}\n\n"
                 seen, quiet = job.version, 0.0
-            if job.status in FINISHED:
+            if job.status in FINISHED or state.streams.closing.is_set():
                 return
             with suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), _LOOK_EVERY_SECONDS)

@@ -9,7 +9,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import redis.asyncio
 from redis.exceptions import RedisError
@@ -29,9 +29,6 @@ log = get_logger(__name__)
 # A message that no worker took by then may be lost. The pauses double, so that a long queue is not
 # made much longer.
 RESEND_AFTER_SECONDS = 2.0
-
-
-V = TypeVar("V")
 
 
 class WorkerCalls:
@@ -79,6 +76,8 @@ class WorkerCalls:
             with self.results.registered(result_topic(request_id)) as future:
                 async with self._joined(submit, request_id, caller_id):
                     result = await _persist(future, submit, seconds)
+        if result is None and self.results.closed:
+            raise QUEUE_UNAVAILABLE()
         if result is None:
             raise REQUEST_TOO_SLOW(seconds=seconds)
         answer: dict[str, dict[str, Any]] = json.loads(result)
@@ -133,8 +132,8 @@ class WorkerCalls:
 
 
 async def _persist(
-    future: asyncio.Future[V], submit: Callable[..., None], seconds: float
-) -> V | None:
+    future: asyncio.Future[str | bytes | None], submit: Callable[..., None], seconds: float
+) -> str | bytes | None:
     """The future's value, or ``None`` when the time runs out; a lost message is sent again."""
     clock = asyncio.get_running_loop().time
     until, pause = clock() + seconds, RESEND_AFTER_SECONDS

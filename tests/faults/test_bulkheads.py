@@ -72,13 +72,14 @@ def test_uploads_to_an_object_store_that_hangs_hold_up_no_other_call(
         assert not any(each.done() and each.result() == 200 for each in uploads)
 
 
-def _upload(stack: Stack, owner: Owner) -> int:
-    files = {"file": ("photo.jpg", photo(64, 48))}
+def _upload(stack: Stack, owner: Owner, *, wait: int = 8) -> int:
+    files, prefer = {"file": ("photo.jpg", photo(64, 48))}, {"Prefer": f"wait={wait}"}
     with stack.client(owner.key) as client:
         try:
-            return client.post("/attachments", files=files, timeout=8).status_code
+            reply = client.post("/attachments", files=files, headers=prefer, timeout=wait)
         except httpx.TimeoutException:
             return 0
+        return reply.status_code
 
 
 def test_a_locked_list_holds_up_no_other_caller_and_none_who_leaves_it(
@@ -176,6 +177,34 @@ def test_a_process_fits_its_own_tables_and_later_ones_alone(
         finally:
             stack.query("UPDATE alembic_version SET version_num = %s", own)
         eventually(lambda: client.get("/readyz").status_code == 200, what="ready")
+
+
+def test_a_process_that_is_asked_to_end_answers_its_callers_first(
+    start_api: Callable[..., Stack],
+) -> None:
+    """No worker runs: they would wait for a minute, and the server gives them twenty seconds."""
+    stack = start_api()
+    [api] = [each for each in stack.processes if each.name == "api"]
+    owner = stack.new_owner()
+    with ThreadPoolExecutor(2) as threads:
+        upload = threads.submit(_upload, stack, owner, wait=60)
+        asked = threads.submit(_ask, stack, owner)
+        eventually(lambda: stack.query("SELECT 1 FROM jobs"), what="the upload's job")
+        eventually(lambda: stack.resources.redis.keys("pressroom:input:*"), what="the question")
+        began = time.monotonic()
+        api.ask_to_end()
+        assert upload.result() == 202
+        answer = asked.result()
+        assert (answer.status_code, answer.json()["code"]) == (503, "queue.unavailable")
+        assert answer.headers["retry-after"] == "1"
+        api.process.wait(15)
+        assert time.monotonic() - began < 15
+
+
+def _ask(stack: Stack, owner: Owner) -> httpx.Response:
+    body = {"title": "Bread", "content": "Bread needs flour, water, salt and time. " * 20}
+    with stack.client(owner.key) as client:
+        return client.post("/composer/metadata", json=body)
 
 
 def _is(status: Callable[[], str], expected: str) -> bool:
