@@ -80,11 +80,7 @@ class WorkerCalls:
             raise QUEUE_UNAVAILABLE()
         if result is None:
             raise REQUEST_TOO_SLOW(seconds=seconds)
-        answer: dict[str, dict[str, Any]] = json.loads(result)
-        if "error" in answer:
-            error = answer["error"]
-            raise DomainError(**{**error, "kind": Kind(error["kind"])})
-        return answer["result"]
+        return _opened(result)
 
     @asynccontextmanager
     async def _joined(
@@ -149,3 +145,12 @@ async def _persist(
                 # The first message may still be there.
                 log.warning("request.not_sent_again", reason=type(error).__name__)
     return None
+
+
+def _opened(result: str | bytes) -> dict[str, Any]:
+    """The task's result; raises what the task raised."""
+    answer: dict[str, dict[str, Any]] = json.loads(result)
+    if "error" in answer:
+        error = answer["error"]
+        raise DomainError(**{**error, "kind": Kind(error["kind"])})
+    return answer["result"]
