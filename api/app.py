@@ -1,23 +1,27 @@
 import asyncio
 import gc
 import secrets
+import signal
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
+from types import FrameType
 
-import anyio.to_thread
 import psycopg2
 from fastapi import FastAPI
 from fastapi_standalone_docs import StandaloneDocs
 from redis.asyncio import Redis
-from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
 from api import openapi
 from api.access.page_sessions import LoginNeeded, redirect_to_login
 from api.cookies import cookies_of
 from api.errors import HANDLERS
+from api.health.figures import Figures
+from api.health.readiness import Readiness
+from api.limits.bulkheads import BACKGROUND, TRANSACTION_THREADS
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
 from api.middleware.body_limits import BodyLimitMiddleware
@@ -59,6 +63,7 @@ from api.waiting.event_streams import StreamCounter
 from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters, background_loops
 from api.waiting.worker_calls import WorkerCalls
+from core.errors import DomainError
 from core.logging import get_logger
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
@@ -72,10 +77,6 @@ from storage.redis.request_calls import RequestCalls
 from storage.resources import Resources, open_resources
 
 log = get_logger(__name__)
-
-# Handlers that block for the database or another server run in these threads. Each thread has a
-# connection of its own, so that no handler waits for a connection while it holds a thread.
-THREADS = 24
 
 _WRITE_LAST_USES_SECONDS = 1.0
 
@@ -145,9 +146,9 @@ def create_app(settings: Settings) -> FastAPI:
 
 @asynccontextmanager
 async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
-    anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
     waiter = secrets.token_urlsafe(9)
-    resources = open_resources(settings, concurrency=THREADS, name="api", waiter=waiter)
+    # No handler waits for a connection while it holds a thread.
+    resources = open_resources(settings, concurrency=TRANSACTION_THREADS, name="api", waiter=waiter)
     redis = open_async_redis(settings)
     app.state.pressroom = state = _state(resources, redis)
     subscriber, calls = state.subscriber, state.worker_calls
@@ -162,7 +163,7 @@ async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
         subscriber.listening(partial(finished_jobs.hear, state.jobs)),
         subscriber.listening(calls.hear),
     ):
-        async with background_loops(*loops):
+        async with background_loops(*loops), _answering_at_the_end(state):
             # Everything made so far stays until the process ends; searching it for garbage again
             # and again costs more than a request does.
             gc.collect()
@@ -176,6 +177,35 @@ async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
     await redis.aclose()
     state.rate_limiter.close()
     resources.close()
+
+
+@asynccontextmanager
+async def _answering_at_the_end(state: State) -> AsyncIterator[None]:
+    """Answer all who wait as soon as the process is asked to end.
+
+    The server closes this application only when the last call is answered, and gives it twenty
+    seconds; a caller may wait for a minute.
+    """
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGTERM)
+
+    def close() -> None:
+        state.jobs.close()
+        state.worker_calls.results.close()
+        state.streams.closing.set()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(close)
+        if callable(before):
+            before(number, frame)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main:
+        signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _state(resources: Resources, redis: Redis) -> State:
@@ -197,6 +227,8 @@ def _state(resources: Resources, redis: Redis) -> State:
         streams=StreamCounter(),
         cookies=cookies_of(settings),
         hashing_pool=HashingPool(),
+        readiness=Readiness(resources),
+        figures=Figures(resources),
         rate_limiter=RateLimiter(settings),
     )
 
@@ -205,7 +237,7 @@ async def _write_last_uses(state: State) -> None:
     while True:
         await asyncio.sleep(_WRITE_LAST_USES_SECONDS)
         try:
-            await run_in_threadpool(state.last_uses.write, state.resources.database)
-        except psycopg2.Error as error:
+            await BACKGROUND.run(state.last_uses.write, state.resources.database)
+        except (psycopg2.Error, DomainError) as error:
             # The next call with the same key notes its use again.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)

@@ -2,10 +2,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
 from api.cookies import Cookies
+from api.health.figures import Figures
+from api.health.readiness import Readiness
+from api.limits.bulkheads import RECORDS
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
 from api.waiting.event_streams import StreamCounter
@@ -41,16 +43,18 @@ class State:
     streams: StreamCounter
     cookies: Cookies
     hashing_pool: HashingPool
+    readiness: Readiness
+    figures: Figures
     rate_limiter: RateLimiter
 
     async def in_unit_of_work(self, work: Callable[[UnitOfWork], T]) -> T:
-        """Do the work in a thread, in a transaction that is committed when it ends well."""
+        """``transact`` in a thread."""
+        return await RECORDS.run(self.transact, work)
 
-        def run() -> T:
-            with self.resources.unit_of_work() as uow:
-                return work(uow)
-
-        return await run_in_threadpool(run)
+    def transact(self, work: Callable[[UnitOfWork], T]) -> T:
+        """Do the work in a transaction that is committed when it ends well."""
+        with self.resources.unit_of_work() as uow:
+            return work(uow)
 
 
 def state_of(connection: HTTPConnection) -> State:

@@ -18,7 +18,7 @@ from psycopg2.extensions import connection
 from psycopg2.extras import Json
 from pydantic import BaseModel
 
-from api.app import THREADS
+from api.limits.bulkheads import MONEY
 from core.settings import load_settings
 
 _CALLER = "SELECT user_id FROM api_keys WHERE secret_hmac = %s AND revoked_at IS NULL"
@@ -39,8 +39,9 @@ def bare_app() -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-        for _each in range(THREADS):
+        # As many as Pressroom has for the same call.
+        anyio.to_thread.current_default_thread_limiter().total_tokens = MONEY.threads
+        for _each in range(MONEY.threads):
             link = psycopg2.connect(url)
             link.autocommit = True
             idle.put(link)

@@ -17,6 +17,7 @@ from services.mailing import lists, subscriber_counts
 from services.mailing.imports import accept, import_jobs, records, undo
 from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
+from services.mailing.subscriptions import unsubscribe
 from storage.parts import PartWriter
 from storage.resources import Resources
 from tests.stack import Owner, Stack, eventually
@@ -92,6 +93,17 @@ class Importing:
         job = self.job(job_id)
         assert job.status in FINISHED
         return job
+
+    def follow_opt_outs(self) -> None:
+        """Do the jobs of those who opted out while a chunk held their list."""
+        while waiting := self.stack.query(
+            "SELECT id FROM jobs WHERE kind = 'opt_out.follow' AND finished_at IS NULL"
+        ):
+            for (job_id,) in waiting:
+                assert isinstance(job_id, int)
+                lease = self.claim(job_id)
+                if lease is not None:
+                    self._take_turn(unsubscribe.follow, lease)
 
     def _take_turn(self, run: Callable[[Resources, Lease], None], lease: Lease) -> None:
         try:

@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
-from starlette.concurrency import run_in_threadpool
 
 from api.access import browsers
 from api.access.browsers import CSRF_FIELD, browser_name, client_address, require_csrf
 from api.bodies.forms import FormOrJsonBodyOf
+from api.limits.bulkheads import AUTHENTICATION
 from api.pages.frame import page, redirect
 from api.state import State, state_of
 from core.errors import DomainError
@@ -82,6 +82,7 @@ class LoginNeeded(Exception):
     """The page is for people who are logged in: the answer is a redirect to the login page."""
 
 
+@AUTHENTICATION.threaded
 def _member(request: Request) -> PageSession:
     member = page_session(request, state_of(request))
     if member is None:
@@ -89,6 +90,7 @@ def _member(request: Request) -> PageSession:
     return member
 
 
+@AUTHENTICATION.threaded
 def _member_of_form(request: Request, form: FormOf) -> PageSession:
     member = page_session_of_form(request, state_of(request), form)
     if member is None:
@@ -170,7 +172,7 @@ async def begin_session(
 
     The session has a new secret; the browser's earlier one ends, whichever user's it was.
     """
-    before = await run_in_threadpool(page_session, request, state)
+    before = await AUTHENTICATION.run(page_session, request, state)
     browser = browser_name(request.headers.get("user-agent"))
     keyring = state.resources.keyring
 

@@ -11,9 +11,9 @@ from functools import cache, partial
 from typing import Any
 
 from fastapi import Depends, Request
-from starlette.concurrency import run_in_threadpool
 
 from api.access.identity import count_anonymous, count_trace, identify_and_count
+from api.limits.bulkheads import AUTHENTICATION
 from api.limits.rate_limits import RateLimitName
 from api.state import state_of
 from core.refusals import access as refusals
@@ -59,7 +59,7 @@ class Access:
             limits = state_of(request).rate_limiter
             if self.stranger is None or not limits.counts(self.stranger):
                 return None
-        return await run_in_threadpool(self.check, request)
+        return await AUTHENTICATION.run(self.check, request)
 
 
 def _identified(request: Request) -> Caller:

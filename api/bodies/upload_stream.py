@@ -8,9 +8,9 @@ from fastapi import Request
 from python_multipart import MultipartParser
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import parse_options_header
-from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
+from api.limits.bulkheads import RECORDS, STORAGE
 from api.middleware.body_limits import release_body
 from api.middleware.deadlines import extend_deadline
 from core.refusals import imports as refusals
@@ -48,7 +48,7 @@ async def store_upload(
         await _store(content, request.scope, PartWriter(objects, prefix), arrived)
     except BaseException:
         # BaseException: a sender who hangs up cancels this.
-        await run_in_threadpool(forget, prefix)
+        await RECORDS.run(forget, prefix)
         raise
     return arrived
 
@@ -64,13 +64,13 @@ async def _store(
         if arrived.size > MAX_IMPORT_FILE_BYTES:
             raise refusals.IMPORT_TOO_LARGE()
         if len(held) >= PART_BYTES:
-            await run_in_threadpool(writer.write, bytes(held))
+            await STORAGE.run(writer.write, bytes(held))
             held.clear()
         if not held:
             # Bytes outside of the file are not held.
             release_body(scope)
-    await run_in_threadpool(writer.write, bytes(held))
-    await run_in_threadpool(writer.close)
+    await STORAGE.run(writer.write, bytes(held))
+    await STORAGE.run(writer.close)
     if not arrived.size:
         raise refusals.IMPORT_EMPTY_FILE()
 

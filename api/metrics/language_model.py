@@ -2,11 +2,9 @@
 
 from collections.abc import Iterable
 
-import redis
 from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
-from redis.exceptions import RedisError
 
 from services.composer import model_usage as usage
 
@@ -37,9 +35,6 @@ _USAGE = _Usage()
 REGISTRY.register(_USAGE)
 
 
-def collect_llm_usage(client: redis.Redis) -> None:
-    """Read the whole deployment's figures from Redis; none while Redis is away."""
-    try:
-        _USAGE.sums = usage.noted(client)
-    except RedisError:
-        _USAGE.sums = {}
+def show_usage(sums: Sums) -> None:
+    """Show these figures of the whole deployment from now on."""
+    _USAGE.sums = sums

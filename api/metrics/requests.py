@@ -10,6 +10,10 @@ SECONDS = Histogram(
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60),
 )
 WAITING = Gauge("pressroom_waiting_requests", "Requests that wait for a worker")
+REFUSED = Counter("pressroom_bulkhead_refusals", "Callers who got no thread", ["bulkhead"])
+CANARY = Gauge(
+    "pressroom_canary_seconds", "Time from sending a message to doing its task", ["lane"]
+)
 JOBS = Gauge("pressroom_jobs", "Jobs that have not ended", ["lane", "status"])
 
 PHOTO_LIMIT = Gauge(

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from starlette.concurrency import run_in_threadpool
 
 from api.access import page_sessions
 from api.access.answer_timing import padded_duration
 from api.access.page_sessions import FormFields, FormMember, FormOf, Member, session_page
 from api.access.requirements import LOGIN, PUBLIC
 from api.errors import STATUS_OF
+from api.limits.bulkheads import RECORDS
 from api.pages.frame import page
 from api.parameters import StateOf
 from api.request_ids import current_request_id
@@ -39,6 +39,7 @@ _NOTES = {
 
 
 @router.get(page_urls.ACCOUNT_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
 def show_account(state: StateOf, member: Member, done: Note = None) -> Response:
     with state.resources.unit_of_work() as uow:
         person = accounts.get(uow, member.user_id)
@@ -55,6 +56,7 @@ def show_account(state: StateOf, member: Member, done: Note = None) -> Response:
 
 
 @router.post(page_urls.SESSIONS_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
 def end_sessions(state: StateOf, member: FormMember, form: FormOf) -> Response:
     """End one of the person's other sessions, or all of them."""
     wanted = form.get("session", "")
@@ -69,6 +71,7 @@ def end_sessions(state: StateOf, member: FormMember, form: FormOf) -> Response:
 
 
 @router.get(page_urls.PASSWORD_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
 def show_password(state: StateOf, member: Member) -> Response:
     return _form_page(state, member, "change_password.html", email=_email_of(state, member))
 
@@ -78,7 +81,7 @@ async def change_password(
     request: Request, state: StateOf, member: FormMember, form: FormOf
 ) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
-    email = await run_in_threadpool(_email_of, state, member)
+    email = await RECORDS.run(_email_of, state, member)
     try:
         passwords.require_length(form.get("password", ""))
         attempt = await _proven(request, state, email, form)
@@ -99,6 +102,7 @@ async def change_password(
 
 
 @router.get(page_urls.EMAIL_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
 def show_email(state: StateOf, member: Member, sent: Note = None) -> Response:
     if sent is not None:
         return page("mailed.html")
@@ -111,7 +115,7 @@ async def ask_for_address(
     request: Request, state: StateOf, member: FormMember, form: FormOf
 ) -> Response:
     """Mail a link to the new address, or word that it is taken; the answer is the same."""
-    current = await run_in_threadpool(_email_of, state, member)
+    current = await RECORDS.run(_email_of, state, member)
     typed = form.get("email", "").strip()
     try:
         mail = partial(
@@ -131,6 +135,7 @@ async def ask_for_address(
 
 
 @router.get(page_urls.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
 def show_new_address(state: StateOf, member: Member, token: Token = "") -> Response:
     """Only for the person who asked for the change, so that no other can be talked into it."""
     with state.resources.unit_of_work() as uow:
@@ -142,6 +147,7 @@ def show_new_address(state: StateOf, member: Member, token: Token = "") -> Respo
 
 
 @router.post(page_urls.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
 def change_address(state: StateOf, member: FormMember, form: FormOf, token: Token = "") -> Response:
     keyring, secret = state.resources.keyring, form.get("token") or token
     request_id = current_request_id()

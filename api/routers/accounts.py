@@ -2,6 +2,7 @@ from fastapi import APIRouter
 
 from api.access.callers import AnyCaller, UnrestrictedCaller
 from api.bodies.json_route import JsonRoute
+from api.limits.bulkheads import RECORDS
 from api.openapi import refuses
 from api.parameters import PathId, StateOf
 from api.schemas.accounts import ApiKeyRecord, CreatedApiKey, NewApiKey, UserRecord
@@ -15,6 +16,7 @@ router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 
 
 @router.get("/users/me")
+@RECORDS.threaded
 def read_me(state: StateOf, caller: AnyCaller) -> Envelope[UserRecord]:
     """The user to whom the credentials belong."""
     with state.resources.unit_of_work() as uow:
@@ -22,6 +24,7 @@ def read_me(state: StateOf, caller: AnyCaller) -> Envelope[UserRecord]:
 
 
 @router.post("/apikeys", responses=refuses(AUTH_SCOPE_NOT_GRANTABLE))
+@RECORDS.threaded
 def create_api_key(
     state: StateOf, caller: UnrestrictedCaller, body: NewApiKey
 ) -> Envelope[CreatedApiKey]:
@@ -37,6 +40,7 @@ def create_api_key(
 
 
 @router.get("/apikeys")
+@RECORDS.threaded
 def list_api_keys(state: StateOf, caller: UnrestrictedCaller) -> Envelope[list[ApiKeyRecord]]:
     """The caller's API keys, newest first, revoked ones too; at most 1,000."""
     with state.resources.unit_of_work() as uow:
@@ -45,6 +49,7 @@ def list_api_keys(state: StateOf, caller: UnrestrictedCaller) -> Envelope[list[A
 
 
 @router.delete("/apikeys/{key_id}", responses=refuses(API_KEY_NOT_FOUND))
+@RECORDS.threaded
 def revoke_api_key(state: StateOf, caller: UnrestrictedCaller, key_id: PathId) -> Envelope[int]:
     """Revoke an API key, from the next request on: 1, or 0 when it was revoked before."""
     with state.resources.unit_of_work() as uow:

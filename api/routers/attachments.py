@@ -3,13 +3,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import BeforeValidator
-from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import requires_scope
 from api.bodies.forms import boolean_of
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import MULTIPART
 from api.bodies.multipart import file_named, read_form
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, refuses
 from api.parameters import Limit, Offset, PreferenceOf, StateOf, idempotency_key
@@ -113,7 +114,7 @@ async def upload_attachment(
     accepted = await _accept(request, state, caller, encrypted=encrypted)
     ended = state.jobs.wait(job_topic(accepted.job_id), seconds, owner_id=owner_id)
     await while_connected(request.receive, ended)
-    return await run_in_threadpool(_answer, state, accepted)
+    return await RECORDS.run(_answer, state, accepted)
 
 
 async def _accept(
@@ -123,7 +124,8 @@ async def _accept(
     form = await read_form(request)
     part = file_named(form, "file")
     key = idempotency_key(request, caller, form.parts())
-    accepted = await run_in_threadpool(
+    accepted = await UPLOADS_BY_CALLER.run(
+        caller.user_id,
         upload.accept,
         state.resources,
         caller,
@@ -152,6 +154,7 @@ def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
 
 
 @router.get("/attachments")
+@RECORDS.threaded
 def list_attachments(
     state: StateOf, caller: AttachmentCaller, offset: Offset = 0, limit: Limit = 50
 ) -> Envelope[Page[AttachmentRecord]]:
@@ -163,6 +166,7 @@ def list_attachments(
 
 
 @router.get("/attachments/{hash_id}", responses=_NOT_FOUND)
+@RECORDS.threaded
 def read_attachment(
     state: StateOf, caller: AttachmentCaller, hash_id: str
 ) -> Envelope[AttachmentRecord]:
@@ -173,6 +177,7 @@ def read_attachment(
 
 
 @router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
+@RECORDS.threaded
 def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
     """Delete the record and the file. Copies in browsers and caches stay until they expire."""
     with state.resources.unit_of_work() as uow:
@@ -183,6 +188,7 @@ def delete_attachment(state: StateOf, caller: AttachmentCaller, hash_id: str) ->
     "/attachments/{hash_id}/links",
     responses={**_NOT_FOUND, **refuses(media.SIGNED_LINK_NOT_ENCRYPTED)},
 )
+@RECORDS.threaded
 def create_link(
     state: StateOf, caller: AttachmentCaller, hash_id: str, body: NewLink
 ) -> Envelope[LinkRecord]:

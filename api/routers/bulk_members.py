@@ -3,12 +3,13 @@ from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
-from starlette.concurrency import run_in_threadpool
 
 from api.access.callers import ListEditor
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import is_json, without_byte_order_mark
 from api.job_answers import GOES_ON, count_response, wait_for_job
+from api.limits.bulkheads import STORAGE
+from api.limits.shares import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, json_request_body, refuses
 from api.parameters import PathId, PreferenceOf, StateOf, idempotency_key
@@ -93,8 +94,9 @@ async def _accept_members(
     if not is_json(request.headers.get("content-type", "")):
         raise requests.BODY_NO_JSON_TYPE()
     body = without_byte_order_mark(await request.body())
-    await run_in_threadpool(_check_members, body)
-    accepted = await run_in_threadpool(
+    await STORAGE.run(_check_members, body)
+    accepted = await UPLOADS_BY_CALLER.run(
+        caller.user_id,
         accept.accept_members,
         state.resources,
         caller,

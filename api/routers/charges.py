@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from starlette.concurrency import run_in_threadpool
 
 from api.access.callers import AuthoriseSpender
 from api.bodies import decimal_json
+from api.limits.bulkheads import MONEY
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, json_request_body, refuses
 from api.parameters import idempotency_key
 from api.schemas.credits import CreditEntryRecord
@@ -54,7 +54,7 @@ router = APIRouter(tags=["Credits"])
 async def consume_credit(request: Request, authorise: AuthoriseSpender) -> Response:
     """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`."""
     body = await request.body()
-    return await run_in_threadpool(_consume, request, authorise, body)
+    return await MONEY.run(_consume, request, authorise, body)
 
 
 def _consume(request: Request, authorise: AuthoriseSpender, body: bytes) -> Response:

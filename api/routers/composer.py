@@ -4,10 +4,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import AfterValidator
-from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import requires_scope
 from api.bodies.json_route import JsonRoute
+from api.limits.bulkheads import REQUESTS
 from api.openapi import WAIT_PARAMETER, Responses, refuses
 from api.parameters import Preference, PreferenceOf, StateOf
 from api.schemas import composer as schemas
@@ -115,7 +115,7 @@ async def _written(
     asked: MetadataRequest,
     preference: Preference,
 ) -> Response:
-    key, result = await run_in_threadpool(state.metadata_cache.look_up, asked)
+    key, result = await REQUESTS.run(state.metadata_cache.look_up, asked)
     if result is None:
         answer = await _ask_worker(request, state, caller, asked, preference, same=key)
         result = MetadataResult.from_payload(answer)
@@ -176,7 +176,7 @@ async def search_photos(
     Openverse gives at most 20 photos on a page.
     """
     search = PhotoSearch(provider.named(state.photos.providers.default), query, page, limit)
-    key, result = await run_in_threadpool(state.photos.look_up, search)
+    key, result = await REQUESTS.run(state.photos.look_up, search)
     if result is None:
         answer = await _ask_worker(request, state, caller, search, preference, same=key)
         result = PhotoSearchResult.from_payload(answer)

@@ -13,6 +13,7 @@ from api.access import page_sessions
 from api.access.page_sessions import FormMember, FormOf, Member, session_page
 from api.access.requirements import PUBLIC
 from api.bodies.oauth_forms import oauth_request_of_query
+from api.limits.bulkheads import RECORDS
 from api.pages.frame import redirect, see_other
 from api.parameters import StateOf
 from api.state import State
@@ -30,6 +31,7 @@ router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
 
 
 @router.get(AUTHORIZE_PATH)
+@RECORDS.threaded
 def show_consent(request: Request, state: StateOf) -> Response:
     """Ask the person for consent. The client and its redirect URI are checked before all else."""
     with state.resources.unit_of_work() as uow:
@@ -56,6 +58,7 @@ def show_consent(request: Request, state: StateOf) -> Response:
 
 
 @router.post(AUTHORIZE_PATH)
+@RECORDS.threaded
 def decide(request: Request, state: StateOf, form: FormOf) -> Response:
     """Allow or deny, as pressed on the page. The request in the URL is checked once more."""
     member = page_sessions.page_session_of_form(request, state, form)
@@ -73,6 +76,7 @@ def decide(request: Request, state: StateOf, form: FormOf) -> Response:
 
 
 @router.get(GRANTS_PATH)
+@RECORDS.threaded
 def show_grants(state: StateOf, member: Member) -> Response:
     """The programs that may act for the person."""
     with state.resources.unit_of_work() as uow:
@@ -87,6 +91,7 @@ def show_grants(state: StateOf, member: Member) -> Response:
 
 
 @router.post(GRANTS_PATH)
+@RECORDS.threaded
 def take_back(state: StateOf, member: FormMember, form: FormOf) -> Response:
     """Revoke the grant of one program."""
     grant_id = form.get("grant_id", "")

@@ -7,6 +7,7 @@ from fastapi.responses import Response
 from api.access.callers import CreditReader
 from api.bodies import decimal_json
 from api.bodies.json_route import JsonRoute
+from api.limits.bulkheads import MONEY
 from api.openapi import refuses
 from api.parameters import Cursor, Limit, Offset, StateOf
 from api.schemas.credits import CreditBalance, LedgerPage
@@ -21,6 +22,7 @@ _CURSOR = re.compile(r"[0-9]{1,18}\Z")
 
 
 @router.get("/auxilia/credits/balance", response_model=Envelope[CreditBalance])
+@MONEY.threaded
 def read_balance(state: StateOf, caller: CreditReader) -> Response:
     """The caller's credits. The first call opens an empty account."""
     database = state.resources.database
@@ -32,6 +34,7 @@ def read_balance(state: StateOf, caller: CreditReader) -> Response:
     response_model=Envelope[LedgerPage],
     responses=refuses(CURSOR_INVALID),
 )
+@MONEY.threaded
 def read_ledger(
     state: StateOf,
     caller: CreditReader,

@@ -8,6 +8,7 @@ from pydantic import Field
 from api.access.requirements import OF_EXPORT_KIND, UNLIMITED
 from api.bodies.json_route import JsonRoute
 from api.job_answers import GOES_ON, job_response, wait_for_job
+from api.limits.bulkheads import STORAGE
 from api.middleware.paths import is_head
 from api.openapi import PREFER_PARAMETER, refuses
 from api.parameters import PathId, PreferenceOf, StateOf
@@ -76,6 +77,7 @@ async def export_list(
         **refuses(media.SIGNED_LINK_INVALID, mailing.EXPORT_NOT_FOUND),
     },
 )
+@STORAGE.threaded
 def read_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
     """The file of an export, by its signed URL; it is kept for seven days."""
     require_signed_url(request)
@@ -86,4 +88,6 @@ def read_export(request: Request, state: StateOf, export_id: PathId) -> Streamin
     headers["Content-Length"] = str(export.size)
     stored = StoredFile(state.resources.objects, export.object_prefix, export.size)
     content = iter(()) if is_head(request.scope) else stored.stream()
-    return StreamingResponse(content, HTTPStatus.OK, headers, media_type="application/gzip")
+    return StreamingResponse(
+        STORAGE.iterate(content), HTTPStatus.OK, headers, media_type="application/gzip"
+    )

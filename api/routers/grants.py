@@ -2,6 +2,7 @@ from fastapi import APIRouter
 
 from api.access.callers import UnrestrictedCaller
 from api.bodies.json_route import JsonRoute
+from api.limits.bulkheads import RECORDS
 from api.openapi import refuses
 from api.parameters import PathId, StateOf
 from api.schemas.envelope import Envelope, envelope
@@ -13,6 +14,7 @@ router = APIRouter(tags=["OAuth"], route_class=JsonRoute)
 
 
 @router.get("/grants")
+@RECORDS.threaded
 def list_grants(state: StateOf, caller: UnrestrictedCaller) -> Envelope[list[GrantRecord]]:
     """The programs that may act for the caller, with the newest consent first; at most 1,000."""
     with state.resources.unit_of_work() as uow:
@@ -21,6 +23,7 @@ def list_grants(state: StateOf, caller: UnrestrictedCaller) -> Envelope[list[Gra
 
 
 @router.delete("/grants/{grant_id}", responses=refuses(GRANT_NOT_FOUND))
+@RECORDS.threaded
 def revoke_grant(state: StateOf, caller: UnrestrictedCaller, grant_id: PathId) -> Envelope[int]:
     """Revoke a grant with all its tokens, from the next request on: 1, or 0 when it was revoked
     before."""

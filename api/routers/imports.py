@@ -3,7 +3,6 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from api.access.callers import ListEditor, ListReader
 from api.access.requirements import UNLIMITED
@@ -11,6 +10,7 @@ from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import MULTIPART
 from api.bodies.upload_stream import store_upload
 from api.job_answers import GOES_ON, count_response, job_response, wait_for_job
+from api.limits.bulkheads import RECORDS
 from api.middleware.paths import is_head
 from api.openapi import PREFER_PARAMETER, refuses
 from api.parameters import Limit, Offset, PathId, PreferenceOf, StateOf
@@ -104,7 +104,7 @@ async def import_file(
     await state.in_unit_of_work(partial(accept.check_owner, caller=caller, list_id=list_id))
     objects, forget = state.resources.objects, partial(accept.forget_file, state.resources)
     received = await store_upload(request, objects, accept.new_prefix(), filename, forget)
-    accepted = await run_in_threadpool(
+    accepted = await RECORDS.run(
         accept.accept_file,
         state.resources,
         caller.user_id,
@@ -122,6 +122,7 @@ async def import_file(
 
 
 @router.get("/imports")
+@RECORDS.threaded
 def list_imports(
     state: StateOf,
     caller: ListReader,
@@ -137,6 +138,7 @@ def list_imports(
 
 
 @router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))
+@RECORDS.threaded
 def read_import(state: StateOf, caller: ListReader, import_id: PathId) -> Envelope[ImportRecord]:
     """One of the caller's imports: its options, its progress and its counts."""
     with state.resources.unit_of_work() as uow:
@@ -153,13 +155,16 @@ def read_import(state: StateOf, caller: ListReader, import_id: PathId) -> Envelo
         **refuses(media.SIGNED_LINK_INVALID, imports.IMPORT_ERRORS_GONE),
     },
 )
+@RECORDS.threaded
 def read_errors(request: Request, state: StateOf, import_id: PathId) -> StreamingResponse:
     """The rows that were not added, each with its line, code and reason; by a signed URL."""
     require_signed_url(request)
     headers = download_headers(f"import-{import_id}-not-added.csv")
     lines = verdicts.stream_rejects(state.resources, import_id)
     content = iter(()) if is_head(request.scope) else lines
-    return StreamingResponse(content, headers=headers, media_type="text/csv; charset=utf-8")
+    return StreamingResponse(
+        RECORDS.iterate(content), headers=headers, media_type="text/csv; charset=utf-8"
+    )
 
 
 @router.delete(

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import OF_JOB_KIND
 from api.bodies.json_route import JsonRoute
+from api.limits.bulkheads import RECORDS, STREAMS
 from api.middleware.paths import is_head
 from api.openapi import refuses
 from api.parameters import Limit, Offset, PathId, StateOf
@@ -37,6 +37,7 @@ _NOT_FOUND = refuses(JOB_NOT_FOUND, AUTH_INSUFFICIENT_SCOPE)
 
 
 @router.get("/jobs")
+@RECORDS.threaded
 def list_jobs(
     state: StateOf, caller: JobCaller, offset: Offset = 0, limit: Limit = 50
 ) -> Envelope[Page[JobRecord]]:
@@ -49,6 +50,7 @@ def list_jobs(
 
 
 @router.get("/jobs/{job_id}", responses=_NOT_FOUND)
+@RECORDS.threaded
 def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobRecord]:
     """One of the caller's jobs, with its progress."""
     with state.resources.unit_of_work() as uow:
@@ -56,6 +58,7 @@ def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobR
 
 
 @router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
+@RECORDS.threaded
 def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Cancel a job: a queued one ends at once, a running one at its next step. 0: it had ended."""
     with state.resources.unit_of_work() as uow:
@@ -63,6 +66,7 @@ def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[in
 
 
 @router.post("/jobs/{job_id}/retry", responses={**_NOT_FOUND, **refuses(JOB_NOT_RETRYABLE)})
+@RECORDS.threaded
 def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, if its kind allows that."""
     with state.resources.unit_of_work() as uow:
@@ -85,7 +89,7 @@ async def stream_job_events(
     request: Request, state: StateOf, caller: JobCaller, job_id: PathId
 ) -> StreamingResponse:
     """The job's state at each change, until it ends. A comment every 15 s keeps the stream open."""
-    job = await run_in_threadpool(_read, state, caller, job_id)
+    job = await RECORDS.run(_read, state, caller, job_id)
     # A HEAD would hold its connection for as long as the job takes, and receive no event.
     sent = request.headers.get("last-event-id", "")
     last_seen = int(sent) if re.fullmatch(r"[0-9]{1,18}", sent) else None
@@ -108,7 +112,7 @@ async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> A
                 record = _record(state, job).model_dump_json()
                 yield f"id: {job.version}\nevent: job\ndata: {record}\n\n"
                 seen, quiet = job.version, 0.0
-            if job.status in FINISHED:
+            if job.status in FINISHED or state.streams.closing.is_set():
                 return
             with suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), _LOOK_EVERY_SECONDS)
@@ -118,7 +122,7 @@ async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> A
             if quiet >= HEARTBEAT_SECONDS:
                 yield ": still here\n\n"
                 quiet = 0.0
-            job = await run_in_threadpool(_read, state, caller, job.id)
+            job = await STREAMS.run(_read, state, caller, job.id)
 
 
 def _record(state: State, job: Job) -> JobRecord:

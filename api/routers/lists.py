@@ -2,6 +2,8 @@ from fastapi import APIRouter
 
 from api.access.callers import ListEditor, ListReader
 from api.bodies.json_route import JsonRoute
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_response, list_responses
 from api.openapi import refuses
 from api.parameters import Limit, Offset, PathId, StateOf
@@ -23,6 +25,7 @@ _RULES = (
 
 
 @router.post("/lists", responses=refuses(*_RULES))
+@RECORDS.threaded
 def create_list(state: StateOf, caller: ListEditor, body: NewList) -> Envelope[Channel]:
     """Create a list that the caller owns."""
     with state.resources.unit_of_work() as uow:
@@ -38,6 +41,7 @@ def create_list(state: StateOf, caller: ListEditor, body: NewList) -> Envelope[C
 
 
 @router.get("/lists")
+@RECORDS.threaded
 def list_lists(
     state: StateOf, caller: ListReader, offset: Offset = 0, limit: Limit = 50
 ) -> Envelope[Page[Channel]]:
@@ -50,6 +54,7 @@ def list_lists(
 @router.get(
     "/lists/{list_id}", responses=refuses(refusals.LIST_NAME_INVALID, refusals.LIST_NOT_FOUND)
 )
+@RECORDS.threaded
 def read_list(state: StateOf, caller: ListReader, list_id: str) -> Envelope[Channel]:
     """A list of any owner, by its id or slug."""
     with state.resources.unit_of_work() as uow:
@@ -57,8 +62,12 @@ def read_list(state: StateOf, caller: ListReader, list_id: str) -> Envelope[Chan
 
 
 @router.patch(
-    "/lists/{list_id}", responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, *_RULES)
+    "/lists/{list_id}",
+    responses=refuses(
+        refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY, *_RULES
+    ),
 )
+@ACTS_BY_LIST.threaded("list_id")
 def change_list(
     state: StateOf, caller: ListEditor, list_id: PathId, body: ListChanges
 ) -> Envelope[Channel]:
@@ -73,6 +82,7 @@ def change_list(
 @router.delete(
     "/lists/{list_id}", responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER)
 )
+@ACTS_BY_LIST.threaded("list_id")
 def archive_list(state: StateOf, caller: ListEditor, list_id: PathId) -> Envelope[int]:
     """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
     with state.resources.unit_of_work() as uow:

@@ -12,6 +12,7 @@ from api.access.answer_timing import padded_duration
 from api.access.browsers import local_path
 from api.access.page_sessions import FormFields, FormOf
 from api.access.requirements import LOGIN, PUBLIC
+from api.limits.bulkheads import RECORDS
 from api.parameters import StateOf
 from api.state import State
 from core.errors import DomainError, Kind
@@ -25,6 +26,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get(LOGIN_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
 def show_login(
     request: Request,
     state: StateOf,
@@ -52,6 +54,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
 
 
 @router.post(LOGOUT_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
 def log_out(request: Request, state: StateOf, form: FormOf) -> Response:
     """End the session of this browser."""
     member = page_sessions.page_session_of_form(request, state, form)

@@ -9,6 +9,7 @@ from api.access.requirements import UNLIMITED
 from api.bodies.byte_ranges import ByteRange, RangeNotSatisfiable, parse_range
 from api.bodies.json_route import JsonRoute
 from api.errors import problem_response
+from api.limits.bulkheads import STORAGE
 from api.middleware.paths import is_head
 from api.openapi import refuses
 from api.signed_files import is_signed
@@ -46,6 +47,7 @@ _FOREVER = "public, max-age=31536000, immutable"
         ),
     },
 )
+@STORAGE.threaded
 def read_media(request: Request, filename: str) -> Response:
     """The stored file. An encrypted one needs its owner's credentials or a signed URL."""
     state = state_of(request)
@@ -101,7 +103,9 @@ def _file(
         headers["Content-Range"] = f"bytes {part.start}-{part.end}/{attachment.size}"
     content = iter(()) if is_head(request.scope) else _content(state, attachment, part)
     status = 206 if byte_range else 200
-    return StreamingResponse(content, status, headers, media_type=attachment.mime_type)
+    return StreamingResponse(
+        STORAGE.iterate(content), status, headers, media_type=attachment.mime_type
+    )
 
 
 def _content(state: State, attachment: Attachment, part: ByteRange) -> Iterator[bytes]:

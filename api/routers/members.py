@@ -9,6 +9,8 @@ from api.access import actors
 from api.access.callers import ListEditor, ListReader
 from api.bodies.forms import BOOLEAN_WORDS
 from api.bodies.json_route import JsonRoute
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_responses
 from api.openapi import refuses
 from api.parameters import Cursor, Limit, Offset, PathId, StateOf
@@ -26,6 +28,7 @@ router = APIRouter(tags=["Members"], route_class=JsonRoute)
 
 _OWNERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND)
 _MEMBERS = refuses(mailing.LIST_NOT_OWNER, mailing.LIST_NOT_FOUND, mailing.MEMBER_NOT_FOUND)
+_ACTS = {**_MEMBERS, **refuses(mailing.LIST_BUSY)}
 
 
 def _premium(value: object) -> bool | Tier:
@@ -48,6 +51,7 @@ Premium = Annotated[
     response_model=Envelope[schemas.MembersPage],
     responses={**_OWNERS, **refuses(requests.CURSOR_INVALID)},
 )
+@RECORDS.threaded
 def list_subscriptions(
     state: StateOf,
     caller: ListReader,
@@ -81,8 +85,9 @@ def list_subscriptions(
 
 @router.post(
     "/subscriptions/{list_id}/members/{user_id}/transfer",
-    responses={**_MEMBERS, **refuses(mailing.TRANSFER_SAME_LIST)},
+    responses={**_ACTS, **refuses(mailing.TRANSFER_SAME_LIST)},
 )
+@ACTS_BY_LIST.threaded("list_id")
 def transfer_member(
     request: Request,
     state: StateOf,
@@ -102,7 +107,8 @@ def transfer_member(
         return envelope(transfers.transfer(uow, keyring, source, target, user_id, actor=actor))
 
 
-@router.delete("/subscriptions/{list_id}/members/{user_id}", responses=_MEMBERS)
+@router.delete("/subscriptions/{list_id}/members/{user_id}", responses=_ACTS)
+@ACTS_BY_LIST.threaded("list_id")
 def remove_member(
     request: Request, state: StateOf, caller: ListEditor, list_id: PathId, user_id: PathId
 ) -> Envelope[int]:
@@ -115,8 +121,9 @@ def remove_member(
 
 @router.put(
     "/subscriptions/{list_id}/members/{user_id}/email",
-    responses={**_MEMBERS, **refuses(mailing.SUBSCRIPTION_OPTED_OUT)},
+    responses={**_ACTS, **refuses(mailing.SUBSCRIPTION_OPTED_OUT)},
 )
+@ACTS_BY_LIST.threaded("list_id")
 def set_member_email(
     request: Request,
     state: StateOf,
@@ -135,6 +142,7 @@ def set_member_email(
 
 
 @router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=_MEMBERS)
+@RECORDS.threaded
 def list_member_subscriptions(
     state: StateOf, caller: ListReader, list_id: PathId, user_id: PathId
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
@@ -152,7 +160,8 @@ def list_member_subscriptions(
         return envelope(records)
 
 
-@router.patch("/lists/{list_id}/members/{user_id}", responses=_MEMBERS)
+@router.patch("/lists/{list_id}/members/{user_id}", responses=_ACTS)
+@ACTS_BY_LIST.threaded("list_id")
 def change_member(
     request: Request,
     state: StateOf,
@@ -171,6 +180,7 @@ def change_member(
 
 
 @router.get("/lists/{list_id}/members/{user_id}/history", responses=_MEMBERS)
+@RECORDS.threaded
 def read_history(
     state: StateOf,
     caller: ListReader,

@@ -9,6 +9,7 @@ from api.access.callers import AnyCaller
 from api.access.requirements import PUBLIC
 from api.bodies.media_types import FORM
 from api.bodies.oauth_forms import OAuthRequestOf, oauth_response
+from api.limits.bulkheads import RECORDS
 from api.parameters import StateOf
 from api.schemas.oauth import IntrospectionAnswer, Metadata, OAuthRefusal, TokenAnswer, UserInfo
 from api.state import State
@@ -52,6 +53,7 @@ def _form(required: str, fields: dict[str, str]) -> dict[str, Any]:
     dependencies=[PUBLIC],
     openapi_extra=_form("grant_type", _EXCHANGE),
 )
+@RECORDS.threaded
 def give_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
     """Exchange a code, or the last refresh token, for a new pair of tokens.
 
@@ -67,6 +69,7 @@ def give_tokens(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
     dependencies=[PUBLIC],
     openapi_extra=_form("token", _TOKEN),
 )
+@RECORDS.threaded
 def revoke_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
     """End a token (RFC 7009). A refresh token ends with every token of the same login."""
     with state.resources.unit_of_work() as uow:
@@ -80,6 +83,7 @@ def revoke_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
     dependencies=[PUBLIC],
     openapi_extra=_form("token", _TOKEN),
 )
+@RECORDS.threaded
 def introspect_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
     """Whether a token is still valid, and for what (RFC 7662). Only the client to which it
     was given may ask, and needs its secret."""
@@ -88,6 +92,7 @@ def introspect_token(state: StateOf, oauth_request: OAuthRequestOf) -> Response:
 
 
 @router.get(endpoints.USERINFO_PATH, response_model_exclude_none=True)
+@RECORDS.threaded
 def read_userinfo(state: StateOf, caller: AnyCaller) -> UserInfo:
     """The user to whom the token belongs."""
     with state.resources.unit_of_work() as uow:

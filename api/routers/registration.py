@@ -15,6 +15,7 @@ from api.access.answer_timing import padded_duration
 from api.access.browsers import client_address
 from api.access.page_sessions import FormFields, FormOf
 from api.access.requirements import LOGIN, PUBLIC
+from api.limits.bulkheads import RECORDS
 from api.pages.frame import page, see_other
 from api.parameters import StateOf
 from api.request_ids import current_request_id
@@ -59,6 +60,7 @@ _RESET: _Words = {
 
 
 @router.get(page_urls.REGISTER_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
 def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Response:
     return page("mailed.html") if sent is not None else _ask_page(request, state, _REGISTER)
 
@@ -70,6 +72,7 @@ async def ask_to_register(request: Request, state: StateOf, form: FormOf) -> Res
 
 
 @router.get(page_urls.FORGOTTEN_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
 def show_forgotten(request: Request, state: StateOf, sent: Sent = None) -> Response:
     return page("mailed.html") if sent is not None else _ask_page(request, state, _FORGOTTEN)
 
@@ -80,6 +83,7 @@ async def ask_for_password(request: Request, state: StateOf, form: FormOf) -> Re
 
 
 @router.get(page_urls.REGISTRATION_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
 def show_registration(request: Request, state: StateOf, token: Token = "") -> Response:
     return _choosing(request, state, service.read_registration, _REGISTRATION, token)
 
@@ -93,6 +97,7 @@ async def register(request: Request, state: StateOf, form: FormOf, token: Token 
 
 
 @router.get(page_urls.RESET_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
 def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
     return _choosing(request, state, service.read_reset, _RESET, token)
 

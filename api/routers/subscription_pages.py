@@ -16,6 +16,8 @@ from api.access import actors
 from api.access.actors import Principal
 from api.access.requirements import BY_LINK
 from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
+from api.limits.bulkheads import LEAVING, RECORDS
+from api.limits.shares import ACTS_BY_LIST
 from api.pages.frame import page, see_other, short_answer
 from api.parameters import StateOf
 from api.state import State
@@ -23,7 +25,7 @@ from core.keyring import Keyring
 from core.refusals.mailing import TRACE_MISSING
 from core.refusals.people import LINK_AMBIGUOUS, LINK_MISSING
 from core.refusals.requests import BODY_INVALID
-from models import MailingList, User
+from models import MailingList, OptOutKind, User
 from services.mailing import lists
 from services.mailing.subscriptions import own, subscribe, unsubscribe
 from services.mailing.subscriptions.changes import Actor, Via
@@ -35,19 +37,16 @@ from storage.unit_of_work import UnitOfWork
 # No operations of the API, so not in its document.
 router = APIRouter(dependencies=[BY_LINK], include_in_schema=False)
 
-_Act = Callable[[UnitOfWork, Keyring, MailingList, User, Actor], None]
-_LEAVING: dict[str, _Act] = {
-    "leave": unsubscribe.leave,
-    "stop_mail": partial(unsubscribe.set_email, enabled=False),
-}
-_ACTIONS: dict[str, _Act] = {
-    **_LEAVING,
+_Return = Callable[[UnitOfWork, Keyring, MailingList, User, Actor], None]
+_LEAVING = {"leave": OptOutKind.LIST, "stop_mail": OptOutKind.EMAIL}
+_RETURNING: dict[str, _Return] = {
     "undo": unsubscribe.undo_leave,
     "resume_mail": partial(unsubscribe.set_email, enabled=True),
 }
 
 
 @router.get(UNSUBSCRIBE_PATH)
+@RECORDS.threaded
 def show_subscription(state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     """The person's subscription to the list, and the actions that they have."""
     trace = _trace(state, submission)
@@ -65,19 +64,25 @@ def show_subscription(state: StateOf, submission: FormOrJsonBodyOf) -> Response:
 
 
 @router.post(UNSUBSCRIBE_PATH)
-def change_subscription(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
+async def change_subscription(
+    request: Request, state: StateOf, submission: FormOrJsonBodyOf
+) -> Response:
     """Do what was pressed on the page; a mail client's one click (RFC 8058) stops the mail.
 
     One click is never answered by a redirect: the RFC forbids that.
     """
     trace = _trace(state, submission)
     if submission.is_one_click:
-        _act(request, state, trace, "stop_mail", Via.ONE_CLICK)
+        await LEAVING.run(_leave, request, state, trace, OptOutKind.EMAIL, Via.ONE_CLICK)
         return short_answer("You get no more e-mails from this list.")
     action = submission.fields.get("action")
-    if not isinstance(action, str) or action not in _ACTIONS:
-        raise BODY_INVALID(place="body.action", rule=f"one of {', '.join(_ACTIONS)}")
-    _act(request, state, trace, action, Via.PAGE)
+    if isinstance(action, str) and action in _LEAVING:
+        await LEAVING.run(_leave, request, state, trace, _LEAVING[action], Via.PAGE)
+    elif isinstance(action, str) and action in _RETURNING:
+        await ACTS_BY_LIST.run(trace.list_id, _return, request, state, trace, _RETURNING[action])
+    else:
+        rule = f"one of {', '.join((*_LEAVING, *_RETURNING))}"
+        raise BODY_INVALID(place="body.action", rule=rule)
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
@@ -87,16 +92,25 @@ def _trace(state: State, submission: FormOrJsonBody) -> Trace:
     return actors.read_trace(state, submission.trace_id)
 
 
-def _act(request: Request, state: State, trace: Trace, action: str, via: Via) -> None:
+def _leave(request: Request, state: State, trace: Trace, kind: OptOutKind, via: Via) -> None:
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, trace.list_id, archived=True)
+        person = accounts.get(uow, trace.user_id)
     actor = actors.actor_of_principal(request, Principal(trace.user_id, via, trace.list_id))
+    unsubscribe.opt_out(state.resources, mailing_list, person, kind, actor)
+
+
+def _return(request: Request, state: State, trace: Trace, act: _Return) -> None:
+    actor = actors.actor_of_principal(request, Principal(trace.user_id, Via.PAGE, trace.list_id))
     with state.resources.unit_of_work() as uow:
         # A person can leave an archived list, but not join it.
-        mailing_list = lists.get(uow, trace.list_id, archived=action in _LEAVING)
+        mailing_list = lists.get(uow, trace.list_id)
         person = accounts.get(uow, trace.user_id)
-        _ACTIONS[action](uow, state.resources.keyring, mailing_list, person, actor)
+        act(uow, state.resources.keyring, mailing_list, person, actor)
 
 
 @router.get(CONFIRM_PATH)
+@RECORDS.threaded
 def show_confirmation(state: StateOf, token: Annotated[str | None, Query()] = None) -> Response:
     """The subscription that the mailed link confirms, or has confirmed."""
     with state.resources.unit_of_work() as uow:
@@ -111,7 +125,7 @@ def show_confirmation(state: StateOf, token: Annotated[str | None, Query()] = No
 
 
 @router.post(CONFIRM_PATH)
-def confirm_subscription(
+async def confirm_subscription(
     request: Request,
     state: StateOf,
     submission: FormOrJsonBodyOf,
@@ -119,10 +133,14 @@ def confirm_subscription(
 ) -> Response:
     secret = _secret(token, submission.fields.get("token"))
     keyring = state.resources.keyring
-    with state.resources.unit_of_work() as uow:
-        found = subscribe.read_confirmation(uow, keyring, secret)
-        principal = Principal(found.record.user_id, Via.CONFIRMATION, found.mailing_list.id)
-        subscribe.confirm(uow, keyring, secret, actors.actor_of_principal(request, principal))
+    found = await state.in_unit_of_work(
+        lambda uow: subscribe.read_confirmation(uow, keyring, secret)
+    )
+    list_id = found.mailing_list.id
+    principal = Principal(found.record.user_id, Via.CONFIRMATION, list_id)
+    actor = actors.actor_of_principal(request, principal)
+    confirm = partial(subscribe.confirm, keyring=keyring, secret=secret, actor=actor)
+    await ACTS_BY_LIST.run(list_id, state.transact, confirm)
     return see_other(urlencode({"token": secret}))
 
 

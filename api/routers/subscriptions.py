@@ -6,14 +6,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from api.access import actors
-from api.access.actors import Principal
 from api.access.answer_timing import padded_duration
 from api.access.browsers import client_address
 from api.access.callers import ListEditor, ListReader
 from api.access.requirements import PUBLIC, requires_scope_or_trace
-from api.bodies.forms import FormOrJsonBodyOf
+from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import FORM, MULTIPART
+from api.limits.bulkheads import LEAVING, RECORDS
+from api.limits.shares import ACTS_BY_LIST
 from api.list_answers import list_response, list_responses
 from api.openapi import refuses
 from api.parameters import PathId, StateOf
@@ -24,7 +25,7 @@ from core.errors import FieldProblem
 from core.refusals import mailing, requests
 from core.scopes import Scope
 from integrations.challenges.port import Challenge, ChallengeProviderName, ChallengeResponse
-from models import MailingList
+from models import MailingList, OptOutKind
 from services.mailing import lists
 from services.mailing.subscriptions import own
 from services.mailing.subscriptions import subscribe as joining
@@ -66,6 +67,7 @@ def _body(**properties: Any) -> dict[str, Any]:
         mailing.CHALLENGE_PROVIDER_MISMATCH,
         mailing.CHALLENGE_UNAVAILABLE,
         mailing.CHALLENGE_NOT_CONFIGURED,
+        mailing.LIST_BUSY,
     ),
 )
 async def subscribe(
@@ -88,7 +90,7 @@ async def subscribe(
         joining.request(uow, keyring, lists.get(uow, list_id), body.email, actor)
 
     async with padded_duration():
-        await state.in_unit_of_work(request_subscription)
+        await ACTS_BY_LIST.run(list_id, state.transact, request_subscription)
     return envelope(ACCEPTED)
 
 
@@ -110,7 +112,11 @@ def _challenge(
     return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
 
 
-@router.post("/subscriptions/{list_id}/no-challenge", responses=refuses(mailing.LIST_NOT_FOUND))
+@router.post(
+    "/subscriptions/{list_id}/no-challenge",
+    responses=refuses(mailing.LIST_NOT_FOUND, mailing.LIST_BUSY),
+)
+@ACTS_BY_LIST.threaded("list_id")
 def subscribe_logged_in(
     request: Request, state: StateOf, caller: ListEditor, list_id: PathId
 ) -> Envelope[int]:
@@ -128,6 +134,7 @@ def subscribe_logged_in(
     openapi_extra=_body(),
     responses=refuses(mailing.LIST_NAME_INVALID, *_TRACE_REFUSALS),
 )
+@LEAVING.threaded
 def unsubscribe(
     request: Request, state: StateOf, list_id: str, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
@@ -139,8 +146,8 @@ def unsubscribe(
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)
         person = principal.person(uow, mailing_list)
-        actor = actors.actor_of_principal(request, principal)
-        leaving.leave(uow, state.resources.keyring, mailing_list, person, actor)
+    actor = actors.actor_of_principal(request, principal)
+    leaving.opt_out(state.resources, mailing_list, person, OptOutKind.LIST, actor)
     return envelope(ACCEPTED)
 
 
@@ -148,14 +155,16 @@ def unsubscribe(
     "/subscriptions/{list_id}/email",
     dependencies=[BY_TRACE],
     openapi_extra=_body(enabled={"type": "boolean"}),
-    responses=refuses(*_TRACE_REFUSALS),
+    responses=refuses(*_TRACE_REFUSALS, mailing.LIST_BUSY),
 )
-def set_email(
+async def set_email(
     request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
-    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
-    _set_email(request, state, list_id, principal, enabled=submission.flag("enabled"))
+    if submission.flag("enabled"):
+        await ACTS_BY_LIST.run(list_id, _enable_email, request, state, list_id, submission)
+    else:
+        await LEAVING.run(_disable_email, request, state, list_id, submission)
     return envelope(ACCEPTED)
 
 
@@ -165,24 +174,34 @@ def set_email(
     openapi_extra=_body(**{"List-Unsubscribe": {"type": "string", "example": "One-Click"}}),
     responses=refuses(*_TRACE_REFUSALS),
 )
+@LEAVING.threaded
 def disable_email(
     request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Switch a list's mail off by one click (RFC 8058), for the trace id's person. Always 1."""
-    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
-    _set_email(request, state, list_id, principal, enabled=False)
+    _disable_email(request, state, list_id, submission)
     return envelope(ACCEPTED)
 
 
-def _set_email(
-    request: Request, state: State, list_id: int, principal: Principal, *, enabled: bool
+def _disable_email(
+    request: Request, state: State, list_id: int, submission: FormOrJsonBody
 ) -> None:
+    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, list_id, archived=True)
+        person = principal.person(uow, mailing_list)
+    actor = actors.actor_of_principal(request, principal)
+    leaving.opt_out(state.resources, mailing_list, person, OptOutKind.EMAIL, actor)
+
+
+def _enable_email(request: Request, state: State, list_id: int, submission: FormOrJsonBody) -> None:
+    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id, archived=True)
         person = principal.person(uow, mailing_list)
         actor = actors.actor_of_principal(request, principal)
         keyring = state.resources.keyring
-        leaving.set_email(uow, keyring, mailing_list, person, actor, enabled=enabled)
+        leaving.set_email(uow, keyring, mailing_list, person, actor, enabled=True)
 
 
 @router.get(
@@ -191,6 +210,7 @@ def _set_email(
         mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND, mailing.SUBSCRIPTION_NOT_FOUND
     ),
 )
+@RECORDS.threaded
 def read_relation(state: StateOf, caller: ListReader, list_id: str) -> Envelope[SubscriptionRecord]:
     """The caller's subscription to a list, by its id or slug, whatever its status."""
     with state.resources.unit_of_work() as uow:
@@ -201,6 +221,7 @@ def read_relation(state: StateOf, caller: ListReader, list_id: str) -> Envelope[
 
 
 @router.get("/subscriptions")
+@RECORDS.threaded
 def list_my_subscriptions(state: StateOf, caller: ListReader) -> Envelope[list[SubscriptionRecord]]:
     """The caller's subscriptions, pending ones too, newest first; at most 1,000."""
     with state.resources.unit_of_work() as uow:
@@ -218,6 +239,7 @@ def list_my_subscriptions(state: StateOf, caller: ListReader) -> Envelope[list[S
     dependencies=[requires_scope_or_trace(Scope.SUBSCRIPTION_READ)],
     responses=refuses(mailing.LIST_ID_MISSING, *_TRACE_REFUSALS, mailing.SUBSCRIPTION_NOT_FOUND),
 )
+@RECORDS.threaded
 def read_opponent(
     request: Request,
     state: StateOf,

@@ -2,13 +2,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from starlette.concurrency import run_in_threadpool
 
 from api.access.callers import CreditEditor, CreditReader
 from api.access.requirements import OPTIONAL, PUBLIC
 from api.bodies import decimal_json
 from api.bodies.json_route import JsonRoute
 from api.job_answers import wait_for_job
+from api.limits.bulkheads import MONEY
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, PREFER_PARAMETER, json_request_body, refuses
 from api.parameters import PathId, PreferenceOf, StateOf, idempotency_key
 from api.request_ids import current_request_id
@@ -92,7 +92,7 @@ async def topup_credit(
         channel=decimal_json.optional_string(fields, "channel"),
         redirect_url=decimal_json.string(fields, "redirect_url"),
     )
-    accepted = await run_in_threadpool(
+    accepted = await MONEY.run(
         checkout.accept,
         state.resources,
         state.payments,
@@ -104,7 +104,7 @@ async def topup_credit(
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:
         raise money.TOPUP_PAGE_TOO_SLOW()
-    return await run_in_threadpool(_answer, state, accepted)
+    return await MONEY.run(_answer, state, accepted)
 
 
 def _answer(state: State, accepted: AcceptedJob) -> Response:
@@ -124,6 +124,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
     response_model=Envelope[OrderRecord],
     responses=refuses(money.ORDER_NOT_FOUND, money.ORDER_CLAIMED, money.ORDER_OVER),
 )
+@MONEY.threaded
 def claim_order(state: StateOf, caller: CreditEditor, body: ClaimToken) -> Response:
     """Claim an order that was made without credentials: its credits become the caller's."""
     with state.resources.unit_of_work() as uow:
@@ -138,6 +139,7 @@ def claim_order(state: StateOf, caller: CreditEditor, body: ClaimToken) -> Respo
     dependencies=[PUBLIC],
     responses=refuses(money.ORDER_NOT_FOUND),
 )
+@MONEY.threaded
 def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
     """The order of a `claim_token`; no credentials are needed."""
     with state.resources.unit_of_work() as uow:
@@ -151,6 +153,7 @@ def read_order_by_token(state: StateOf, body: ClaimToken) -> Response:
     response_model=Envelope[OrderRecord],
     responses=refuses(money.ORDER_NOT_FOUND),
 )
+@MONEY.threaded
 def read_order(state: StateOf, caller: CreditReader, order_id: PathId) -> Response:
     """One of the caller's orders."""
     with state.resources.unit_of_work() as uow:

@@ -1,7 +1,7 @@
 from fastapi import APIRouter, Request
-from starlette.concurrency import run_in_threadpool
 
 from api.access.requirements import UNLIMITED
+from api.limits.bulkheads import MONEY
 from api.openapi import refuses
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
@@ -37,5 +37,5 @@ async def receive_stripe_webhook(request: Request, state: StateOf) -> Envelope[i
     """Receive an event of Stripe. It may come twice, late, and before the events that led to it."""
     body = await request.body()
     signature = request.headers.get("stripe-signature", "")
-    await run_in_threadpool(webhooks.receive, state.resources, state.payments, body, signature)
+    await MONEY.run(webhooks.receive, state.resources, state.payments, body, signature)
     return envelope(1)

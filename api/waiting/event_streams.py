@@ -1,3 +1,4 @@
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterable, Iterable, Iterator
 from contextlib import contextmanager
@@ -6,8 +7,10 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from core.refusals.jobs import JOBS_TOO_MANY_STREAMS
+from core.refusals.requests import SERVICE_BUSY
 
 MAX_STREAMS_PER_USER = 10
+MAX_STREAMS = 500
 
 
 class StreamCounter:
@@ -15,10 +18,17 @@ class StreamCounter:
 
     def __init__(self) -> None:
         self._open: Counter[int] = Counter()
+        # The process is shutting down: streams end, and their clients connect to another one.
+        self.closing = asyncio.Event()
 
     @contextmanager
     def counted(self, user_id: int) -> Iterator[None]:
-        """Count one more stream while the block lasts; raises ``jobs.too_many_streams``."""
+        """Count one more stream while the block lasts.
+
+        Raises ``jobs.too_many_streams``, and ``service.busy`` beyond the process's own bound.
+        """
+        if self._open.total() >= MAX_STREAMS:
+            raise SERVICE_BUSY()
         if self._open[user_id] >= MAX_STREAMS_PER_USER:
             raise JOBS_TOO_MANY_STREAMS(most=MAX_STREAMS_PER_USER)
         self._open[user_id] += 1

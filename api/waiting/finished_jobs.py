@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from starlette.concurrency import run_in_threadpool
-
+from api.limits.bulkheads import BACKGROUND
 from api.waiting.waiters import Lookup, Waiters
 from models import FINISHED
 from services.jobs import records
@@ -27,4 +26,4 @@ def lookup(database: Database) -> Lookup[bool]:
         finished = records.finished_among(database, list(wanted.values()))
         return {topic: True for topic, job_id in wanted.items() if job_id in finished}
 
-    return lambda topics: run_in_threadpool(read, topics)
+    return lambda topics: BACKGROUND.run(read, topics)

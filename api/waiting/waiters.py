@@ -36,10 +36,19 @@ class Waiters(Generic[V]):
 
     def __init__(self, look: Lookup[V]) -> None:
         self._look = look
-        self._futures: dict[str, set[asyncio.Future[V]]] = defaultdict(set)
+        self._futures: dict[str, set[asyncio.Future[V | None]]] = defaultdict(set)
         self._owners: Counter[int] = Counter()
         self._nudged: set[str] = set()
         self._wake = asyncio.Event()
+        self.closed = False
+
+    def close(self) -> None:
+        """End all waits at once, as if their time had run out: the process is shutting down."""
+        self.closed = True
+        for futures in self._futures.values():
+            for future in futures:
+                if not future.done():
+                    future.set_result(None)
 
     async def wait(self, topic: str, seconds: float, *, owner_id: int = 0) -> V | None:
         """The value that ``look`` found for the topic, or ``None`` when the time ran out.
@@ -98,10 +107,12 @@ class Waiters(Generic[V]):
                     self.fulfil(topic, value)
 
     @contextmanager
-    def registered(self, topic: str) -> Iterator[asyncio.Future[V]]:
+    def registered(self, topic: str) -> Iterator[asyncio.Future[V | None]]:
         if len(self._futures) >= MAX_WAITING_REQUESTS:
             raise QUEUE_TOO_MANY_WAITERS()
-        future: asyncio.Future[V] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[V | None] = asyncio.get_running_loop().create_future()
+        if self.closed:
+            future.set_result(None)
         self._futures[topic].add(future)
         WAITING.inc()
         try:
@@ -113,7 +124,7 @@ class Waiters(Generic[V]):
                 del self._futures[topic]
 
 
-async def result_within(future: asyncio.Future[V], seconds: float) -> V | None:
+async def result_within(future: asyncio.Future[V | None], seconds: float) -> V | None:
     """The future's value, or ``None`` when the time runs out."""
     with suppress(TimeoutError):
         return await asyncio.wait_for(future, seconds)

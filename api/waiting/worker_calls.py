@@ -4,17 +4,27 @@ ends when its last caller has left.
 Callers that ask for the same work at the same time, in whichever process, share one run of it.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import orjson
 from redis.exceptions import RedisError
 
-from api.waiting.waiters import Waiters, result_within
+from api.waiting.waiters import Waiters
 from core.errors import DomainError, Kind
 from core.lanes import Lane
+from core.logging import get_logger
 from core.refusals.requests import QUEUE_UNAVAILABLE, REQUEST_TOO_SLOW
 from storage.redis.notifications import result_topic
 from storage.redis.request_calls import RequestCalls
+
+log = get_logger(__name__)
+
+# A message that no worker took by then may be lost. The pauses double, so that a long queue is not
+# made much longer.
+RESEND_AFTER_SECONDS = 2.0
 
 
 class WorkerCalls:
@@ -41,27 +51,24 @@ class WorkerCalls:
         """
         caller = self._calls.new_caller()
         request_id = same or caller
+        join = partial(
+            self._calls.join, request_id, caller, payload, task=task, lane=lane, owner_id=owner_id
+        )
         result = None
         if seconds > 0:
             # Listen before anything is sent, so that no result comes too early to be heard.
             with self.results.registered(result_topic(request_id)) as future:
                 try:
-                    await self._calls.join(
-                        request_id,
-                        caller,
-                        payload,
-                        task=task,
-                        lane=lane,
-                        seconds=seconds,
-                        owner_id=owner_id,
-                    )
-                    result = await result_within(future, seconds)
+                    await join(seconds=seconds)
+                    result = await _persist(future, join, seconds)
                 except RedisError:
                     raise QUEUE_UNAVAILABLE() from None
                 finally:
                     # Also when joining failed or was cancelled half-way. It goes on behind the
                     # answer.
                     self._calls.leave(request_id, caller)
+        if result is None and self.results.closed:
+            raise QUEUE_UNAVAILABLE()
         if result is None:
             raise REQUEST_TOO_SLOW(seconds=seconds)
         return _result_told(result)
@@ -72,6 +79,26 @@ class WorkerCalls:
             self.results.fulfil(topic, value)
         else:
             self.results.nudge(topic)
+
+
+async def _persist(
+    future: asyncio.Future[str | bytes | None], join: Callable[..., Awaitable[None]], seconds: float
+) -> str | bytes | None:
+    """The future's value, or ``None`` when the time runs out; a lost message is sent again."""
+    clock = asyncio.get_running_loop().time
+    until, pause = clock() + seconds, RESEND_AFTER_SECONDS
+    while (left := until - clock()) > 0:
+        await asyncio.wait({future}, timeout=min(left, pause))
+        if future.done():
+            return future.result()
+        if (left := until - clock()) > 0:
+            pause *= 2
+            try:
+                await join(seconds=left, again=True)
+            except RedisError as error:
+                # The first message may still be there.
+                log.warning("request.not_sent_again", reason=type(error).__name__)
+    return None
 
 
 def _result_told(answer: str | bytes) -> dict[str, Any]:

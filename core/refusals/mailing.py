@@ -57,6 +57,10 @@ MEMBER_NOT_FOUND = not_found("member.not_found", "There is no such member on thi
 TRANSFER_SAME_LIST = malformed("transfer.same_list", "query.dst_list_id must name another list.")
 PLAN_REQUIRED = forbidden("plan.required", "Adding members in bulk needs the paid plan.")
 
+LIST_BUSY = unavailable(
+    "list.busy", "The list is being changed, by an import perhaps; try again.", retry_after=1
+)
+
 TRACE_MISSING = malformed("trace.missing", "A trace_id is required.")
 TRACE_AMBIGUOUS = malformed("trace.ambiguous", "The request carries trace ids that differ.")
 TRACE_INVALID = forbidden("trace.invalid", "The trace id is not valid for this list.")

@@ -67,7 +67,7 @@ QUEUE_TOO_MANY_OF_YOURS = rate_limited(
     "queue.too_many_of_yours", "Too much of what you asked for waits for a worker.", retry_after=10
 )
 SERVICE_BUSY = unavailable(
-    "service.busy", "Too much is being uploaded at the moment.", retry_after=1
+    "service.busy", "Too many requests of this kind are under way.", retry_after=1
 )
 SERVICE_UNAVAILABLE = unavailable(
     "service.unavailable", "A part of the service is not reachable.", retry_after=1

@@ -13,7 +13,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, exists, func, select, text
+from sqlalchemy import Connection, Row, Select, and_, case, exists, func, not_, select, text
 
 from core import clock, ids
 from core.errors import TransientError
@@ -28,7 +28,7 @@ from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.mailing import lists
 from services.mailing.spreadsheets import escape_formula
-from services.mailing.subscriptions import mail_urls, trace_ids
+from services.mailing.subscriptions import mail_urls, opt_outs, trace_ids
 from storage.parts import PartWriter
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -199,8 +199,10 @@ _MEMBERS_HEADER = (
 
 def _members(list_id: int) -> AnySelect:
     s = Subscription
+    status = case((opt_outs.HAS_LEFT, SubscriptionStatus.UNSUBSCRIBED.value), else_=s.status)
+    has_mail = and_(s.email_enabled, not_(opt_outs.HAS_NO_MAIL))
     return (
-        select(s.email, s.name, s.status, s.type, s.paid_expiry, s.email_enabled, s.source)
+        select(s.email, s.name, status, s.type, s.paid_expiry, has_mail, s.source)
         .add_columns(s.user_id, s.created_at)
         .where(s.list_id == list_id, s.status != SubscriptionStatus.REMOVED)
         .order_by(s.id)

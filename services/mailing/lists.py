@@ -12,6 +12,7 @@ from core.ids import MAX_ID, MAX_UINT64
 from core.refusals import mailing as refusals
 from models import MailingList
 from services.access.caller import Caller
+from services.mailing.subscriptions.locks import waiting_briefly
 from storage.unit_of_work import UnitOfWork
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
@@ -145,7 +146,9 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
 
 def _flush(uow: UnitOfWork, slug: str) -> None:
     try:
-        uow.session.flush()
+        # A new slug waits for the rows that an import is writing about the list.
+        with waiting_briefly(uow):
+            uow.session.flush()
     except IntegrityError as error:
         if "uq_lists_slug" not in str(error.orig):
             raise

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from limits import RateLimitItem, parse_many
-from limits.storage import MemoryStorage, RedisStorage
+from limits.storage import MemoryStorage
 from redis.exceptions import RedisError
 
 from core.calls.breaker import Breaker
@@ -18,6 +18,15 @@ from storage.redis.client import open_redis
 _FAST = {"socket_timeout": 0.5, "socket_connect_timeout": 0.25}
 _PREFIX = "pressroom:rate"
 _BLOCKS_PER_LIMIT = 300
+
+# Reserves the next numbers of the current window; returns the last of them, and the time.
+_RESERVE = """
+local window, size, time = tonumber(ARGV[1]), tonumber(ARGV[2]), redis.call('TIME')
+local key = KEYS[1] .. ':' .. math.floor(time[1] / window)
+local last = redis.call('INCRBY', key, size)
+if last == size then redis.call('EXPIRE', key, window) end
+return {last, time[1] * 1000 + math.floor(time[2] / 1000)}
+"""
 _MAX_KEYS = 10_000
 
 
@@ -37,48 +46,59 @@ class RateLimitStatus:
 class RateCounters:
     """Counts in Redis, shared by all processes; ``count_here`` counts in this process alone.
 
-    Windows begin at multiples of their length on the clock, so one counter a window is enough. For
-    a high limit each process reserves a block of the window's count with one INCR and counts inside
-    it: a round trip for each call would cost a small request a tenth of its time, and Redis a write
-    to its log. No limit is ever exceeded; with several processes it may trip up to 1/300 early for
-    each of them.
+    Windows begin at multiples of their length on Redis' clock, so one counter a window is enough,
+    and processes whose clocks differ count in the same one. Each answer of Redis brings its time,
+    from which this process goes on by its own monotonic clock.
+
+    For a high limit each process reserves a block of the window's count with one INCR and counts
+    inside it: a round trip for each call would cost a small request a tenth of its time, and Redis
+    a write to its log. No limit is ever exceeded; with several processes it may trip up to 1/300
+    early for each of them.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._client = open_redis(settings, **_FAST)
-        url = settings.redis_url.get_secret_value()
-        self._shared = RedisStorage(
-            url, connection_pool=self._client.connection_pool, key_prefix=_PREFIX
-        )
+        self._reserve = self._client.register_script(_RESERVE)
+        # What Redis' clock is ahead of this process's monotonic one.
+        self._ahead: float | None = None
         self._own = MemoryStorage()
         self._breaker = Breaker("Redis", RedisError)
         self._blocks = _Blocks()
 
     def count(self, item: RateLimitItem, *names: str) -> RateLimitStatus | None:
         """Count one call; ``None`` while Redis is away."""
-        key, reset = _window(item, names)
-        number = self._blocks.take(key)
+        window = item.get_expiry()
+        now = self._now()
+        number = self._blocks.take(_key(now, window, names))
         if number is None:
             size = max(item.amount // _BLOCKS_PER_LIMIT, 1)
-            last = self._breaker.attempt(
-                "counters.unreachable", lambda: self._shared.incr(key, item.get_expiry(), size)
+            reserved: list[int] | None = self._breaker.attempt(
+                "counters.unreachable",
+                lambda: self._reserve([_prefix(window, names)], [window, size]),
             )
-            if last is None:
+            if reserved is None:
                 return None
+            last, milliseconds = reserved
+            now = milliseconds / 1000
+            self._ahead = now - time.monotonic()
             number = last - size + 1
             if size > 1:
-                self._blocks.put(key, range(number + 1, last + 1))
-        return RateLimitStatus(item.amount, item.get_expiry(), item.amount - number, reset)
+                self._blocks.put(_key(now, window, names), range(number + 1, last + 1))
+        return RateLimitStatus(item.amount, window, item.amount - number, _left(now, window))
 
     def count_here(self, item: RateLimitItem, *names: str) -> RateLimitStatus:
         """Count one call in this process alone, against half the limit: others count too."""
-        key, reset = _window(item, names)
-        count = self._own.incr(key, item.get_expiry())
+        window, now = item.get_expiry(), self._now()
+        count = self._own.incr(_key(now, window, names), window)
         limit = max(item.amount // 2, 1)
-        return RateLimitStatus(limit, item.get_expiry(), limit - count, reset)
+        return RateLimitStatus(limit, window, limit - count, _left(now, window))
 
     def close(self) -> None:
         self._client.close()
+
+    def _now(self) -> float:
+        """Seconds on Redis' clock; before its first answer there is no window to share."""
+        return time.monotonic() + (self._ahead or 0)
 
 
 class _Blocks:
@@ -110,8 +130,14 @@ def parse_limits(setting: str) -> tuple[RateLimitItem, ...]:
     return tuple(parse_many(setting)) if setting else ()
 
 
-def _window(item: RateLimitItem, names: tuple[str, ...]) -> tuple[str, int]:
-    """The key of the current window, and in how many seconds it ends."""
-    window = item.get_expiry()
-    number, gone = divmod(int(time.time()), window)
-    return ":".join((*names, str(window), str(number))), window - gone
+def _prefix(window: int, names: tuple[str, ...]) -> str:
+    return ":".join((_PREFIX, *names, str(window)))
+
+
+def _key(now: float, window: int, names: tuple[str, ...]) -> str:
+    return f"{_prefix(window, names)}:{int(now // window)}"
+
+
+def _left(now: float, window: int) -> int:
+    """In how many seconds the window ends."""
+    return window - int(now) % window

@@ -71,11 +71,15 @@ class RequestCalls:
         lane: Lane,
         seconds: float,
         owner_id: int | None = None,
+        again: bool = False,
     ) -> None:
         """Add a caller that waits for so many seconds, and send a message if no worker has begun.
 
         Each caller sends a message of its own: the first message that a worker takes starts the
         run, and no caller depends on another's message.
+
+        ``again``: for a caller who waits already. Whatever Redis lost of the work is there again
+        then, and a message that was lost is sent again.
 
         Raises ``queue.overloaded`` and, for the owner who asks for too much,
         ``queue.too_many_of_yours``, for a call without an owner only the former; and
@@ -87,7 +91,7 @@ class RequestCalls:
         works = (MIN_WORKS_IN_LINE, MAX_WORKS_IN_LINE, MAX_WORKS_IN_LINE_OF_AN_OWNER)
         keys = [*request_scripts.keys(request_id), queue_name(lane)]
         arguments: list[Argument] = [caller, request_scripts.milliseconds(seconds), text, word]
-        arguments += [owner, *works, request_scripts.milliseconds(MAX_LINE_SECONDS)]
+        arguments += [owner, *works, request_scripts.milliseconds(MAX_LINE_SECONDS), int(again)]
         refused = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
         if refused is not None:
             raise _refusal(*refused)

@@ -43,13 +43,17 @@ end
 
 # Sends a message, unless a worker runs the work already: it answers this caller too. A work stands
 # in the line once. Returns why the caller is refused, and for how long the oldest work has waited.
+#
+# A caller who has waited for a while joins again. Work that runs, or has ended, needs no message
+# then; what no worker took was lost, or waits in a long queue, where one more does no harm.
 JOIN = (
     _PREAMBLE
     + """
 local caller, until_gone, payload, message = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local owner, least, most = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local most_of_owner, longest = tonumber(ARGV[8]), tonumber(ARGV[9])
-local queue = KEYS[8]
+local is_first, queue = ARGV[10] == '0', KEYS[8]
+if not is_first and redis.call('EXISTS', running, result) > 0 then return end
 local function oldest_age()
   while true do
     local oldest = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
@@ -71,7 +75,7 @@ local function refusal()
   if length >= most or age > longest then return {'overloaded', age} end
 end
 local is_new = redis.call('EXISTS', running, input) == 0
-if is_new then
+if is_new and is_first then
   local refused = refusal()
   if refused then return refused end
 end

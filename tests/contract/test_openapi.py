@@ -1,12 +1,15 @@
+import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, iter_route_contexts
 from openapi_spec_validator import validate
 
@@ -113,6 +116,24 @@ def undeclared(app: FastAPI) -> list[str]:
 
 def test_every_route_declares_what_it_asks_of_its_caller(app: FastAPI) -> None:
     assert undeclared(app) == []
+
+
+def test_every_route_works_in_a_bulkhead_or_blocks_for_nothing(app: FastAPI) -> None:
+    """FastAPI runs plain functions in threads that all routes share."""
+    shared = [
+        f"{route.path}: {call}"
+        for route in api_routes(app)
+        for call in _calls(route.dependant)
+        if not any(map(inspect.iscoroutinefunction, (call, type(call).__call__)))
+    ]
+    assert shared == []
+
+
+def _calls(dependant: Dependant) -> Iterator[object]:
+    if dependant.call is not None:
+        yield dependant.call
+    for each in dependant.dependencies:
+        yield from _calls(each)
 
 
 def test_a_route_that_declares_nothing_or_two_things_would_be_found() -> None:

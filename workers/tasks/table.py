@@ -15,8 +15,9 @@ from services.mailing.imports import import_jobs, undo
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
 from services.mailing.imports.undo import UNDO_IMPORT
 from services.mailing.subscriber_counts import FOLD_COUNTS
-from services.mailing.subscriptions import mails
+from services.mailing.subscriptions import mails, unsubscribe
 from services.mailing.subscriptions.subscribe import MAIL_CONFIRMATION, MAIL_WELCOME
+from services.mailing.subscriptions.unsubscribe import FOLLOW_OPT_OUT
 from services.media.attachments import processing, strays
 from services.media.attachments.strays import SWEEP_UPLOADS
 from services.media.attachments.upload import PROCESS_ATTACHMENT
@@ -58,6 +59,7 @@ TASKS = TaskTable(
         IMPORT_FILE: _alone(import_jobs.run),
         UNDO_IMPORT: _alone(undo.run),
         **dict.fromkeys(EXPORT_JOBS.values(), _alone(exports.run)),
+        FOLLOW_OPT_OUT: _alone(unsubscribe.follow),
         OPEN_CHECKOUT: lambda worker, lease: checkout.open_checkout(
             worker.resources, worker.payments, lease
         ),

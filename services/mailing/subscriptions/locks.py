@@ -11,23 +11,33 @@ person's row exclusively, so nothing is written about a person after their erasu
 
 All acts take their locks in one order, so that no two wait for each other: lists, new people,
 pairs, the rows of people.
+
+A bulk act may hold its list for seconds. A person who waits for an act on one pair is rather asked
+to try again, so such an act waits for half a second at most.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+import psycopg2.errors
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
+from core.refusals.mailing import LIST_BUSY
 from models import MailingList, Subscription, SubscriptionStatus, User
-from services.mailing.subscriptions import changes
+from services.mailing.subscriptions import changes, opt_outs
 from storage.unit_of_work import UnitOfWork
 
 # List ids are positive; the hashes of pairs take the negative numbers.
 _SHARE = text("SELECT pg_advisory_xact_lock_shared(:list_id)")
+_TRY_TO_SHARE = text("SELECT pg_try_advisory_xact_lock_shared(:list_id)")
 _HOLD_PAIR = text(
     "SELECT pg_advisory_xact_lock("
     "-1 - (hashint8extended(:list_id, :user_id) & 9223372036854775807))"
 )
 _HOLD_LIST = text("SELECT pg_advisory_xact_lock(:list_id)")
+_WAIT_BRIEFLY = text("SET LOCAL lock_timeout = '500ms'")
 # Waits for a transaction that erases the person, and then returns no row.
 _SHARE_PERSON = text(
     "SELECT true FROM users WHERE id = :user_id AND erased_at IS NULL FOR KEY SHARE"
@@ -50,25 +60,53 @@ class LockedSubscription:
         return self.record is not None and self.record.status == SubscriptionStatus.ACTIVE
 
 
+@contextmanager
+def waiting_briefly(uow: UnitOfWork) -> Iterator[None]:
+    """Wait for locks for half a second at most, in the rest of the transaction too.
+
+    Raises ``list.busy`` when the block gets none in time; the transaction can only be rolled back
+    then.
+    """
+    # What is to be written waits for the block.
+    with uow.session.no_autoflush:
+        uow.session.execute(_WAIT_BRIEFLY)
+    try:
+        yield
+    except OperationalError as error:
+        if isinstance(error.orig, psycopg2.errors.LockNotAvailable):
+            raise LIST_BUSY() from None
+        raise
+
+
 def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
-    """Keep bulk acts off the list until the transaction ends.
+    """Keep bulk acts off the list until the transaction ends; raises ``list.busy``.
 
     ``lock_pair`` does this too. Call this one before making a person, for whose address a bulk act
     may wait.
     """
-    uow.session.execute(_SHARE, {"list_id": list_id})
+    with waiting_briefly(uow):
+        uow.session.execute(_SHARE, {"list_id": list_id})
 
 
-def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int) -> bool:
+def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
     """Keep other acts on this person and these lists out until the transaction ends.
 
     False for a person who was erased or never existed: the caller must leave their records alone.
+    Raises ``list.busy``, at once if it is not to wait for bulk acts.
     """
-    # All in one order, so that two acts can't wait for each other.
-    for list_id in sorted(set(list_ids)):
-        lock_list_shared(uow, list_id)
-    for list_id in sorted(set(list_ids)):
-        uow.session.execute(_HOLD_PAIR, {"list_id": list_id, "user_id": user_id})
+    share = _SHARE if wait_for_lists else _TRY_TO_SHARE
+    with waiting_briefly(uow):
+        # All in one order, so that two acts can't wait for each other.
+        for list_id in sorted(set(list_ids)):
+            if uow.session.scalar(share, {"list_id": list_id}) is False:
+                raise LIST_BUSY()
+        for list_id in sorted(set(list_ids)):
+            uow.session.execute(_HOLD_PAIR, {"list_id": list_id, "user_id": user_id})
+        return share_person(uow, user_id)
+
+
+def share_person(uow: UnitOfWork, user_id: int) -> bool:
+    """Keep an erasure of the person out; False when they were erased, or never existed."""
     return uow.session.scalar(_SHARE_PERSON, {"user_id": user_id}) is not None
 
 
@@ -77,11 +115,15 @@ def lock_subscription(
 ) -> LockedSubscription | None:
     """Read the subscription under the pair's lock, which holds until the transaction ends.
 
-    ``None`` when the person was erased: the caller must then decide nothing about them.
+    ``None`` when the person was erased: the caller must then decide nothing about them. Raises
+    ``list.busy``.
     """
     if not lock_pair(uow, person.id, mailing_list.id):
         return None
-    return LockedSubscription(mailing_list, person, changes.find(uow, mailing_list.id, person.id))
+    record = changes.find(uow, mailing_list.id, person.id)
+    if record is not None:
+        opt_outs.settle(uow, record)
+    return LockedSubscription(mailing_list, person, record)
 
 
 def lock_list(uow: UnitOfWork, list_id: int) -> None:

@@ -2,16 +2,22 @@
 
 An opt-out is found by the person, and by an HMAC of their address. The HMAC stays when the person
 is erased, so that an owner who adds the address again does not bring the mail back.
+
+An opt-out counts from its commit, which needs no lock. While a bulk act holds the list, the
+person's record stays behind it until it is settled.
 """
 
 from collections.abc import Callable
+from typing import Any
 
-from sqlalchemy import ColumnElement, delete, exists, literal, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, exists, func, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import aliased
 
 from core.keyring import Keyring
-from models import OptOut, OptOutKind, User
+from models import OptOut, OptOutKind, Subscription, SubscriptionStatus, User
+from services.mailing.subscriptions import changes
+from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
 # A key must stay in the ring for as long as opt-outs of erased people are to be recognised.
@@ -51,6 +57,62 @@ def record(
         .values(user_id=person.id)
         .execution_options(synchronize_session=False)
     )
+
+
+def record_again(
+    uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *, kind: OptOutKind, source: str
+) -> int | None:
+    """``record``, and say that the person refused just now, whatever they refused before.
+
+    Returns the opt-out's id.
+    """
+    record(uow, keyring, list_id, person, kind=kind, source=source)
+    statement = (
+        update(OptOut)
+        .where(OptOut.list_id == list_id, OptOut.kind == kind, OptOut.user_id == person.id)
+        .values(created_at=func.clock_timestamp(), source=source)
+        .returning(OptOut.id)
+    )
+    return uow.session.scalar(statement)
+
+
+def _of_record(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return exists().where(
+        OptOut.list_id == Subscription.list_id,
+        OptOut.user_id == Subscription.user_id,
+        OptOut.kind == kind,
+        *conditions,
+    )
+
+
+# Subscriptions whose person has left the list, though the status does not say so yet. An active
+# person has no opt-out; one who has asked to come back is pending, since after the opt-out.
+HAS_LEFT = or_(
+    and_(Subscription.status == SubscriptionStatus.ACTIVE, _of_record(OptOutKind.LIST)),
+    and_(
+        Subscription.status == SubscriptionStatus.PENDING,
+        _of_record(OptOutKind.LIST, OptOut.created_at > Subscription.updated_at),
+    ),
+)
+# Those with mail whose person has switched it off.
+HAS_NO_MAIL = and_(Subscription.email_enabled, _of_record(OptOutKind.EMAIL))
+
+
+def unsettled(uow: UnitOfWork, record: Subscription) -> dict[str, Any]:
+    """The values that the record should have by its person's opt-outs, and has not yet."""
+    query = select(HAS_LEFT, HAS_NO_MAIL).where(Subscription.id == record.id)
+    has_left, has_no_mail = uow.session.execute(query).one()
+    status = {"status": SubscriptionStatus.UNSUBSCRIBED} if has_left else {}
+    return status | ({"email_enabled": False} if has_no_mail else {})
+
+
+def settle(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
+    """Bring the record up to its person's opt-outs; call it under the pair's lock."""
+    values = unsettled(uow, record)
+    if values:
+        actor = actor or Actor(ActorKind.USER, Via.TRACE, record.user_id)
+        action = "unsubscribed" if "status" in values else "email_disabled"
+        changes.change(uow, record, action, actor, **values)
 
 
 def lift(uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *kinds: OptOutKind) -> None:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sqlalchemy import not_
+
 from core.keyring import Keyring
 from core.refusals.mailing import SUBSCRIPTION_NOT_FOUND
 from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, User
@@ -34,6 +36,8 @@ def read(
     """The person's state on the list."""
     record = changes.find(uow, mailing_list.id, person.id)
     refused = opt_outs.kinds_of(uow, keyring, mailing_list.id, person)
+    if record is not None:
+        _show_settled(uow, record)
     status = None if record is None else record.status
     if record is not None and status == SubscriptionStatus.ACTIVE:
         has_mail = record.email_enabled
@@ -52,11 +56,24 @@ def get(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription:
     found = changes.find(uow, list_id, user_id)
     if found is None:
         raise SUBSCRIPTION_NOT_FOUND()
+    _show_settled(uow, found)
     return found
+
+
+def _show_settled(uow: UnitOfWork, record: Subscription) -> None:
+    """Show the person what they decided, though the record itself is not settled yet."""
+    values = opt_outs.unsettled(uow, record)
+    # Nothing may write this back.
+    uow.session.expunge(record)
+    for name, value in values.items():
+        setattr(record, name, value)
 
 
 def list_of(uow: UnitOfWork, user_id: int) -> list[tuple[Subscription, MailingList]]:
     """The person's active and pending subscriptions, newest first."""
     return changes.find_with_lists(
-        uow, Subscription.user_id == user_id, Subscription.status.in_(_CURRENT)
+        uow,
+        Subscription.user_id == user_id,
+        Subscription.status.in_(_CURRENT),
+        not_(opt_outs.HAS_LEFT),
     )

@@ -5,20 +5,94 @@ too: a person who was removed from a list, or was never on it, may opt out for t
 id of a person who was erased since changes nothing, and is not an error.
 """
 
+from core.errors import DomainError, TransientError
 from core.keyring import Keyring
-from models import MailingList, OptOutKind, SubscriptionStatus, User
+from core.lanes import Lane
+from core.refusals.mailing import LIST_BUSY
+from core.scopes import Scope
+from models import MailingList, OptOut, OptOutKind, SubscriptionStatus, User
+from services.jobs import kinds, outbox
+from services.jobs import lease as leases
+from services.jobs.kinds import JobKind
+from services.jobs.lease import Lease
 from services.mailing.subscriptions import changes, locks, opt_outs
-from services.mailing.subscriptions.changes import Actor
+from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
+# Settles a record whose list was held by a bulk act when its person opted out. No user sees it.
+FOLLOW_OPT_OUT = kinds.register(
+    JobKind(
+        name="opt_out.follow",
+        # Not behind the bulk work that holds the list.
+        lane=Lane.UPKEEP,
+        scope=Scope.SUBSCRIPTION_FULL,
+        retryable=True,
+        # No outage is longer: a person's no is not given up.
+        patience=timedelta(days=365),
+    )
+)
+
+
+def opt_out(
+    resources: Resources, mailing_list: MailingList, person: User, kind: OptOutKind, actor: Actor
+) -> None:
+    """The person leaves the list or switches its mail off, whatever holds the list.
+
+    The opt-out is committed when this returns, and all that is sent or shown from then on obeys it.
+    If a bulk act holds the list, the record follows once it is over, by a job.
+    """
+    keyring = resources.keyring
+    try:
+        with resources.unit_of_work() as uow:
+            if kind is OptOutKind.LIST:
+                leave(uow, keyring, mailing_list, person, actor, wait=False)
+            else:
+                set_email(uow, keyring, mailing_list, person, actor, enabled=False, wait=False)
+    except DomainError as error:
+        if error.code != LIST_BUSY.code:
+            raise
+        with resources.unit_of_work() as uow:
+            if not locks.share_person(uow, person.id):
+                return
+            found = opt_outs.record_again(
+                uow, keyring, mailing_list.id, person, kind=kind, source=actor.via
+            )
+            outbox.enqueue(
+                uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found, request_id=actor.request_id
+            )
+
+
+def follow(resources: Resources, lease: Lease) -> None:
+    """Settle the record of an opt-out, unless its person has taken it back or was erased."""
+    with resources.unit_of_work() as uow:
+        found = uow.session.get(OptOut, lease.subject_id)
+        if found is not None and found.user_id is not None:
+            via = Via(found.source)
+            actor = Actor(ActorKind.USER, via, user_id=found.user_id, request_id=lease.request_id)
+            try:
+                locks.lock_pair(uow, found.user_id, found.list_id)
+            except DomainError as error:
+                raise TransientError(error.code) from error
+            record = changes.find(uow, found.list_id, found.user_id)
+            if record is not None:
+                opt_outs.settle(uow, record, actor)
+        leases.succeed(uow, lease, {})
+
 
 def leave(
-    uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User, actor: Actor
+    uow: UnitOfWork,
+    keyring: Keyring,
+    mailing_list: MailingList,
+    person: User,
+    actor: Actor,
+    *,
+    wait: bool = True,
 ) -> None:
-    """Unsubscribe the person; only they themselves can bring them back."""
-    if not locks.lock_pair(uow, person.id, mailing_list.id):
+    """Unsubscribe the person; only they themselves can bring them back. Raises ``list.busy``."""
+    if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
         return
     opt_outs.record(uow, keyring, mailing_list.id, person, kind=OptOutKind.LIST, source=actor.via)
     record = changes.find(uow, mailing_list.id, person.id)
@@ -47,9 +121,13 @@ def set_email(
     actor: Actor,
     *,
     enabled: bool,
+    wait: bool = True,
 ) -> None:
-    """Switch the list's mail to this person off or on; the person stays a subscriber."""
-    if not locks.lock_pair(uow, person.id, mailing_list.id):
+    """Switch the list's mail to this person off or on; the person stays a subscriber.
+
+    Raises ``list.busy``.
+    """
+    if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
         return
     kind = OptOutKind.EMAIL
     if enabled:

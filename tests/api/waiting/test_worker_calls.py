@@ -1,6 +1,8 @@
 """The request lane: an API process asks a worker, and nobody works for callers who have left."""
 
 import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -229,6 +231,21 @@ def test_a_killed_workers_run_does_not_hold_up_the_next_one_for_long(
         assert caller.post("/ask", params=SAME).status_code == 200
         # It still waits, so it is answered too.
         assert lost.result().status_code == 200
+
+
+def test_what_redis_loses_while_its_caller_waits_is_only_late(
+    asking: Stack, worker: Running, caller: httpx.Client
+) -> None:
+    os.kill(worker.pid, signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(caller.post, "/ask", params={"text": "lost", "seconds": 40})
+            eventually(lambda: inputs(asking), what="the call")
+            asking.resources.redis.flushdb()
+            os.kill(worker.pid, signal.SIGCONT)
+            assert waiting.result().json()["data"] == {"echo": "lost"}
+    finally:
+        os.kill(worker.pid, signal.SIGCONT)
 
 
 def test_the_wait_of_one_says_nothing_about_the_wait_of_another(

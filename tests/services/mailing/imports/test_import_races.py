@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from core.ids import random_hash_id
-from models import OptOut, User
+from models import OptOut, OptOutKind, User
 from services import erasure
 from services.mailing import lists
 from services.mailing.imports.splitting import split
@@ -101,6 +101,7 @@ def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
     all_of(work, *[partial(act_on, act, theirs) for act, theirs in acting.items()])
     task = importing.of_job(job_id)
     assert task.status == "succeeded"
+    importing.follow_opt_outs()
     active = importing.active(list_id)
     assert active.isdisjoint(acting[_leave])
     mail = importing.stack.query(
@@ -118,14 +119,14 @@ def _leave(importing: Importing, list_id: int, address: str) -> None:
     with importing.resources.unit_of_work() as uow:
         person = uow.session.query(User).where(User.email == address).one()
         of = lists.get(uow, list_id)
-        unsubscribe.leave(uow, importing.resources.keyring, of, person, READER)
+    unsubscribe.opt_out(importing.resources, of, person, OptOutKind.LIST, READER)
 
 
 def _silence(importing: Importing, list_id: int, address: str) -> None:
     with importing.resources.unit_of_work() as uow:
         person = uow.session.query(User).where(User.email == address).one()
         of = lists.get(uow, list_id)
-        unsubscribe.set_email(uow, importing.resources.keyring, of, person, READER, enabled=False)
+    unsubscribe.opt_out(importing.resources, of, person, OptOutKind.EMAIL, READER)
 
 
 def _erase(importing: Importing, _: int, address: str) -> None:

@@ -1,0 +1,26 @@
+"""The schema's revisions, by the numbers with which their files begin."""
+
+from pathlib import Path
+
+from storage.database import Database, Statement
+
+_APPLIED = Statement("SELECT version_num FROM alembic_version")
+
+
+def newest_revision() -> str:
+    """This release's own revision, such as ``0008``."""
+    return max(path.name.partition("_")[0] for path in _VERSIONS.glob("[0-9]*_*.py"))
+
+
+def fits(database: Database, needed: str) -> bool:
+    """Whether the database's revision is the needed one, or a later release's.
+
+    A later release migrates while this one still runs, and each migration leaves working what the
+    release before it needs. Alembic's names have no order of their own, and this process has no
+    file of a revision that is newer than itself: so revisions are numbers with as many digits, and
+    a later one is a higher one. Raises ``psycopg2.Error``, for a database without tables too.
+    """
+    return any(applied >= needed for (applied,) in database.rows(_APPLIED))
+
+
+_VERSIONS = Path(__file__).parent / "versions"

@@ -1,0 +1,113 @@
+import asyncio
+import threading
+
+import pytest
+
+from api.limits.bulkheads import Bulkhead
+from api.limits.shares import Shares
+from core.errors import DomainError
+from core.refusals.mailing import LIST_BUSY
+
+
+@pytest.fixture
+def gate() -> threading.Event:
+    return threading.Event()
+
+
+async def _refusal(waiting: asyncio.Future[bool]) -> tuple[str, int | None]:
+    with pytest.raises(DomainError) as refused:
+        await asyncio.wait_for(waiting, 20)
+    return refused.value.code, refused.value.retry_after
+
+
+def test_callers_beyond_the_threads_are_refused_in_time_and_the_others_are_served(
+    gate: threading.Event,
+) -> None:
+    async def rush() -> None:
+        bulkhead = Bulkhead("rush", 2, wait_seconds=0.05)
+        served = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(2)]
+        waiting = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(3)]
+        for each in waiting:
+            assert await _refusal(each) == ("service.busy", 1)
+        gate.set()
+        assert await asyncio.gather(*served) == [True, True]
+        assert await bulkhead.run(gate.is_set)
+
+    asyncio.run(rush())
+
+
+def test_no_more_than_so_many_callers_wait_for_a_thread(gate: threading.Event) -> None:
+    async def rush() -> None:
+        bulkhead = Bulkhead("queue", 1, wait_seconds=30, max_waiting=1)
+        begun = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(2)]
+        await asyncio.sleep(0)
+        refused = asyncio.ensure_future(bulkhead.run(gate.is_set))
+        assert await _refusal(refused) == ("service.busy", 1)
+        gate.set()
+        assert await asyncio.gather(*begun) == [True, True]
+
+    asyncio.run(rush())
+
+
+def test_work_that_hangs_in_one_bulkhead_holds_no_thread_of_another(gate: threading.Event) -> None:
+    async def rush() -> None:
+        hanging, other = Bulkhead("hanging", 1), Bulkhead("other", 1)
+        stuck = asyncio.ensure_future(hanging.run(gate.wait, 30))
+        assert await other.run(lambda: 8) == 8
+        assert not stuck.done()
+        gate.set()
+        await stuck
+
+    asyncio.run(rush())
+
+
+def test_work_keeps_its_thread_though_its_caller_has_left(gate: threading.Event) -> None:
+    """Else callers who come and go would begin any number of threads."""
+
+    async def rush() -> None:
+        bulkhead = Bulkhead("left", 1, wait_seconds=0.05)
+        left = asyncio.ensure_future(bulkhead.run(gate.wait, 30))
+        await asyncio.sleep(0.01)
+        left.cancel()
+        await asyncio.gather(left, return_exceptions=True)
+        refused = asyncio.ensure_future(bulkhead.run(lambda: True))
+        assert await _refusal(refused) == ("service.busy", 1)
+        gate.set()
+        bulkhead = Bulkhead("left", 1, wait_seconds=20)
+        assert await bulkhead.run(lambda: True)
+
+    asyncio.run(rush())
+
+
+def test_work_that_has_not_begun_ends_with_its_caller(gate: threading.Event) -> None:
+    async def rush() -> None:
+        bulkhead = Bulkhead("gone", 1, wait_seconds=30)
+        first = asyncio.ensure_future(bulkhead.run(gate.wait, 30))
+        done: list[int] = []
+        gone = asyncio.ensure_future(bulkhead.run(done.append, 1))
+        await asyncio.sleep(0.01)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        gate.set()
+        await first
+        assert await bulkhead.run(lambda: 8) == 8
+        assert done == []
+
+    asyncio.run(rush())
+
+
+def test_one_key_never_takes_all_threads(gate: threading.Event) -> None:
+    async def rush() -> None:
+        bulkhead = Bulkhead("lists", 4, wait_seconds=20)
+        shares = Shares(bulkhead, 1, LIST_BUSY, wait_seconds=0.05)
+        held = asyncio.ensure_future(shares.run(1, gate.wait, 30))
+        await asyncio.sleep(0)
+        waiting = [asyncio.ensure_future(shares.run(1, lambda: True)) for _ in range(20)]
+        assert await shares.run(2, lambda: 8) == 8
+        for each in waiting:
+            assert await _refusal(each) == ("list.busy", 1)
+        gate.set()
+        assert await held
+        assert await shares.run(1, lambda: 9) == 9
+
+    asyncio.run(rush())

@@ -1,0 +1,211 @@
+"""What hangs holds up only what needs it."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import httpx
+import psycopg2
+import pytest
+
+from tests.contract.replies import data
+from tests.faults.conftest import Fleet
+from tests.pictures import photo
+from tests.probe.bench import Bench
+from tests.stack import Owner, Stack, eventually
+from tests.subscribers import new_list, subscribe
+
+UPLOADS = 24
+SUBSCRIBERS = 60
+# Many times what these calls take, and a small part of what they would wait for what hangs.
+PROMPT_SECONDS = 2.0
+
+
+@pytest.fixture
+def hanging() -> Iterator[str]:
+    """Host and port of a server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+def start_api(bench: Bench, fleet: Fleet) -> Callable[..., Stack]:
+    def start(**environment: str) -> Stack:
+        fleet.end()
+        bench.stack.start_api(None, **environment)
+        return bench.stack
+
+    return start
+
+
+def promptly(call: Callable[[], httpx.Response]) -> httpx.Response:
+    began = time.monotonic()
+    reply = call()
+    assert time.monotonic() - began < PROMPT_SECONDS, reply.request.url
+    return reply
+
+
+def test_uploads_to_an_object_store_that_hangs_hold_up_no_other_call(
+    start_api: Callable[..., Stack], hanging: str
+) -> None:
+    stack = start_api(PRESSROOM_S3_ENDPOINT=f"http://{hanging}")
+    owner = stack.new_owner()
+    metrics = {"Authorization": f"Bearer {stack.environment['PRESSROOM_METRICS_TOKEN']}"}
+    with ThreadPoolExecutor(UPLOADS) as threads, stack.client(owner.key) as client:
+        uploads = [threads.submit(_upload, stack, owner) for _ in range(UPLOADS)]
+        time.sleep(0.3)
+        for _ in range(10):
+            assert promptly(lambda: client.get("/auxilia/credits/balance")).status_code == 200
+            charged = promptly(
+                lambda: client.post(
+                    "/auxilia/credits/consume", json={"amount_credit": 1, "source_id": "x"}
+                )
+            )
+            assert charged.json()["code"] == "credits.insufficient"
+            assert promptly(lambda: client.get("/lists")).status_code == 200
+            ready = promptly(lambda: client.get("/readyz"))
+            assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
+            assert ready.json()["dependencies"]["objects"] == "unavailable"
+            assert promptly(lambda: client.get("/metrics", headers=metrics)).status_code == 200
+        assert not any(each.done() and each.result() == 200 for each in uploads)
+
+
+def _upload(stack: Stack, owner: Owner, *, wait: int = 8) -> int:
+    files, prefer = {"file": ("photo.jpg", photo(64, 48))}, {"Prefer": f"wait={wait}"}
+    with stack.client(owner.key) as client:
+        try:
+            reply = client.post("/attachments", files=files, headers=prefer, timeout=wait)
+        except httpx.TimeoutException:
+            return 0
+        return reply.status_code
+
+
+def test_a_locked_list_holds_up_no_other_caller_and_none_who_leaves_it(
+    start_api: Callable[..., Stack],
+) -> None:
+    stack = start_api()
+    owner, other = stack.new_owner(), stack.new_owner()
+    with stack.client(owner.key) as client, stack.client(other.key) as another:
+        list_id, their_list = new_list(client), new_list(another)
+        leaver, silent = subscribe(stack, list_id), subscribe(stack, list_id)
+        locker = psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])
+        locker.cursor().execute("SELECT pg_advisory_xact_lock(%s)", (list_id,))
+        with ThreadPoolExecutor(SUBSCRIBERS) as threads:
+            joining = [threads.submit(_join, stack, list_id) for _ in range(SUBSCRIBERS)]
+            time.sleep(0.2)
+            for _ in range(5):
+                assert promptly(lambda: another.get("/auxilia/credits/balance")).status_code == 200
+            body = {"email": f"{time.time_ns()}@example.com"}
+            assert (
+                promptly(
+                    lambda: another.post(f"/subscriptions/{their_list}", json=body)
+                ).status_code
+                == 200
+            )
+            trace = {"trace_id": leaver.trace_id}
+            with stack.client() as stranger:
+                left = promptly(lambda: stranger.delete(f"/subscriptions/{list_id}", params=trace))
+                assert data(left) == 1
+                seen = data(stranger.get("/subscriptions/opponent", params=trace))
+                assert seen["sub"]["status"] == "unsubscribed"
+                assert leaver.stands() == ("active", True), "the record itself is still locked"
+                page = promptly(lambda: stranger.get(leaver.unsubscribe_url))
+                assert "left" in page.text
+                trace = {"trace_id": silent.trace_id}
+                clicked = promptly(
+                    lambda: stranger.post(f"/subscriptions/{list_id}/delete", params=trace)
+                )
+                assert data(clicked) == 1
+            refused = [each.result() for each in joining]
+        assert {reply.status_code for reply in refused} == {503}
+        assert {reply.json()["code"] for reply in refused} == {"list.busy"}
+        assert all(reply.headers["retry-after"] == "1" for reply in refused)
+        locker.close()
+        stack.start_worker("bulk", concurrency=1)
+        eventually(lambda: leaver.stands() == ("unsubscribed", True), what="the record follows")
+        eventually(lambda: silent.stands() == ("active", False), what="the mail's record follows")
+
+
+def _join(stack: Stack, list_id: int) -> httpx.Response:
+    body = {"email": f"joins.{time.time_ns()}@example.com"}
+    with stack.client() as stranger:
+        return stranger.post(f"/subscriptions/{list_id}", json=body)
+
+
+def test_without_redis_a_process_is_ready_and_says_what_is_missing(
+    start_api: Callable[..., Stack], hanging: str
+) -> None:
+    stack = start_api(PRESSROOM_REDIS_URL=f"redis://{hanging}/0")
+    with stack.client() as client:
+        for _ in range(3):
+            reply = promptly(lambda: client.get("/readyz"))
+            assert reply.status_code == 200
+            assert reply.json() == {
+                "status": "degraded",
+                "dependencies": {"database": "ok", "redis": "unavailable", "objects": "ok"},
+            }
+
+
+def test_without_a_database_a_process_is_not_ready(
+    start_api: Callable[..., Stack], hanging: str
+) -> None:
+    stack = start_api(PRESSROOM_DATABASE_URL=f"postgresql+psycopg2://x:x@{hanging}/x")
+    with stack.client() as client:
+        for _ in range(3):
+            reply = promptly(lambda: client.get("/readyz"))
+            assert (reply.status_code, reply.json()["status"]) == (503, "unavailable")
+            assert reply.json()["dependencies"]["database"] == "unavailable"
+
+
+def test_a_process_fits_its_own_tables_and_later_ones_alone(
+    start_api: Callable[..., Stack],
+) -> None:
+    stack = start_api()
+    [(own,)] = stack.query("SELECT version_num FROM alembic_version")
+    with stack.client() as client:
+
+        def status() -> str:
+            status: str = client.get("/readyz").json()["dependencies"]["database"]
+            return status
+
+        try:
+            for revision, expected in (("9999", "ok"), ("0001", "outdated")):
+                stack.query("UPDATE alembic_version SET version_num = %s", revision)
+                eventually(partial(_is, status, expected), what=expected)
+        finally:
+            stack.query("UPDATE alembic_version SET version_num = %s", own)
+        eventually(lambda: client.get("/readyz").status_code == 200, what="ready")
+
+
+def test_a_process_that_is_asked_to_end_answers_its_callers_first(
+    start_api: Callable[..., Stack],
+) -> None:
+    """No worker runs: they would wait for a minute, and the server gives them twenty seconds."""
+    stack = start_api()
+    [api] = [each for each in stack.processes if each.name == "api"]
+    owner = stack.new_owner()
+    with ThreadPoolExecutor(2) as threads:
+        upload = threads.submit(_upload, stack, owner, wait=60)
+        asked = threads.submit(_ask, stack, owner)
+        eventually(lambda: stack.query("SELECT 1 FROM jobs"), what="the upload's job")
+        eventually(lambda: stack.resources.redis.keys("pressroom:input:*"), what="the question")
+        began = time.monotonic()
+        api.ask_to_end()
+        assert upload.result() == 202
+        answer = asked.result()
+        assert (answer.status_code, answer.json()["code"]) == (503, "queue.unavailable")
+        assert answer.headers["retry-after"] == "1"
+        api.process.wait(15)
+        assert time.monotonic() - began < 15
+
+
+def _ask(stack: Stack, owner: Owner) -> httpx.Response:
+    body = {"title": "Bread", "content": "Bread needs flour, water, salt and time. " * 20}
+    with stack.client(owner.key) as client:
+        return client.post("/composer/metadata", json=body)
+
+
+def _is(status: Callable[[], str], expected: str) -> bool:
+    return status() == expected
