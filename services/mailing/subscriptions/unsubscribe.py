@@ -5,6 +5,8 @@ too: a person who was removed from a list, or was never on it, may opt out for t
 id of a person who was erased since changes nothing, and is not an error.
 """
 
+from datetime import timedelta
+
 from core.errors import DomainError, TransientError
 from core.keyring import Keyring
 from core.lanes import Lane
