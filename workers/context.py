@@ -18,8 +18,8 @@ from services.media.images.converter import ConverterProcess
 from storage.redis.request_leases import RequestLeases
 from storage.redis.request_work import RequestWork
 from storage.resources import open_resources
-from workers.held_work import HeldWork
 from workers.queues.serving import Pool, Serving
+from workers.running.held_work import HeldWork
 
 if TYPE_CHECKING:
     from services.composer.writers import MetadataWriter

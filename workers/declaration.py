@@ -10,9 +10,9 @@ from celery import Celery
 from services.jobs.kinds import JobKind
 from services.jobs.upkeep import UpkeepKind
 from workers.context import ProcessContext
-from workers.job_runner import JobWork, run_job
-from workers.request_tasks import RequestHandler, answer_request
-from workers.upkeep_runner import PeriodicWork, run_upkeep
+from workers.running.job_runner import JobWork, run_job
+from workers.running.request_tasks import RequestHandler, answer_request
+from workers.running.upkeep_runner import PeriodicWork, run_upkeep
 
 KILL_AFTER_SECONDS = 15.0
 

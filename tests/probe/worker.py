@@ -8,10 +8,10 @@ os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 
 from core.lanes import Lane
 from tests.probe import tasks
-from workers import held_work
 from workers.declaration import TaskTable
 from workers.main import run
 from workers.queues.serving import serving
+from workers.running import held_work
 
 
 def main(more: TaskTable) -> None:

@@ -30,9 +30,9 @@ from services.removals import REMOVE_OBJECTS
 from services.retention import PURGE
 from storage.resources import Resources
 from workers.declaration import TaskTable
-from workers.job_runner import JobWork
+from workers.running.job_runner import JobWork
+from workers.running.upkeep_runner import PeriodicWork
 from workers.tasks import composer
-from workers.upkeep_runner import PeriodicWork
 
 
 def _alone(run: Callable[[Resources, Lease], None]) -> JobWork:

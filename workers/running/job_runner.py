@@ -1,10 +1,9 @@
 """One job in a worker, from its claim to its end."""
 
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 
@@ -19,12 +18,13 @@ from core.errors import DomainError, TransientError
 from core.logging import get_logger
 from core.refusals.jobs import JOB_BROKE, JOB_TOO_SLOW
 from services.jobs import lease as leases
+from services.jobs.heartbeat import heartbeat
 from services.jobs.kinds import kind_named
-from services.jobs.lease import RENEW_EVERY_SECONDS, JobCancelled, Lease, LeaseLost
+from services.jobs.lease import JobCancelled, Lease, LeaseLost
 from services.jobs.patience import try_later
 from storage.resources import Resources
 from workers.context import WorkerContext
-from workers.held_work import Held
+from workers.running.held_work import Held
 
 log = get_logger(__name__)
 
@@ -52,7 +52,7 @@ def run_job(context: WorkerContext, *, job_id: int, work: JobWork) -> None:
             job_id=job_id, kind=lease.kind, attempt=lease.attempt, request_id=lease.request_id
         ),
         context.held.holding(held),
-        _heartbeat(resources, lease, held),
+        heartbeat(partial(_renew, resources, lease, held)),
     ):
         _work(context, lease, work)
 
@@ -146,29 +146,10 @@ def _waited_for_a_server(error: Exception) -> bool:
     return any(frame.f_globals.get("__name__") in _SOCKET_MODULES for frame in last)
 
 
-@contextmanager
-def _heartbeat(resources: Resources, lease: Lease, held: Held) -> Iterator[None]:
-    stop = threading.Event()
-    thread = threading.Thread(target=_renew, args=(resources, lease, held, stop), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-
-
-def _renew(resources: Resources, lease: Lease, held: Held, stop: threading.Event) -> None:
-    while not stop.wait(RENEW_EVERY_SECONDS):
-        if held.is_overdue:
-            # The lease runs out, and the sweep queues the job again.
-            log.error("job.overdue", job_id=lease.job_id, kind=lease.kind)
-            return
-        try:
-            with resources.unit_of_work() as uow:
-                leases.renew(uow, lease)
-        except LeaseLost:
-            # The work's next write raises too; until then it goes on in vain.
-            return
-        except SQLAlchemyError as error:
-            log.warning("lease.not_renewed", job_id=lease.job_id, reason=type(error).__name__)
+def _renew(resources: Resources, lease: Lease, held: Held) -> None:
+    if held.is_overdue:
+        log.error("job.overdue", job_id=lease.job_id, kind=lease.kind)
+        # The lease runs out, and the sweep queues the job again.
+        raise LeaseLost(lease.job_id)
+    with resources.unit_of_work() as uow:
+        leases.renew(uow, lease)

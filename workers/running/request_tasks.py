@@ -14,7 +14,7 @@ from core.logging import get_logger
 from core.refusals.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
 from storage.redis.request_work import AllCallersLeft, RequestLease
 from workers.context import WorkerContext
-from workers.held_work import Held
+from workers.running.held_work import Held
 
 log = get_logger(__name__)
 
