@@ -20,7 +20,8 @@ from tests.stack import Owner, Stack
 from tests.subscribers import Subscriber, new_list, subscribe
 
 _OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
-WORKERS = {"io": 16, "media": 2, "bulk": 1}
+# As in the development stack, with fewer of each.
+WORKERS = {("request", "money", "mail", "upkeep"): 6, ("media", "export", "bulk"): 1}
 # Callers who leave, enough for the calls of one fault in the full form.
 LEAVING = sized(6, 120)
 SETTLED_WITHIN_SECONDS = 90.0
@@ -120,8 +121,8 @@ def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
         "PRESSROOM_RATE_LIMIT_DEFAULT": "1000000/minute",
     }
     stack.start_api(None, **through)
-    for lane, concurrency in WORKERS.items():
-        stack.start_worker(lane, concurrency=concurrency, **through)
+    for lanes, concurrency in WORKERS.items():
+        stack.start_worker(*lanes, concurrency=concurrency, **through)
     return proxies
 
 
