@@ -1,6 +1,7 @@
 import sys
 
 from core.lanes import Lane
+from core.linux import hide_memory
 from core.settings import load_settings
 from storage.broker import queue_name
 from workers import transport
@@ -10,6 +11,8 @@ from workers.declaration import TaskTable
 
 def run(lane: Lane, concurrency: int | None, *more: TaskTable) -> None:
     """Work on one lane until told to stop; ends the process."""
+    # Before a converter starts: it runs as the same user, and decodes what strangers send.
+    hide_memory()
     pool, size = POOLS[lane]
     options = ["--pool", pool, "--queues", queue_name(lane), "--hostname", f"{lane}@%h"]
     if concurrency or size:

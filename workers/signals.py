@@ -7,9 +7,12 @@ from typing import Any
 from celery import signals
 
 from core.lanes import Lane
-from core.logging import configure_logging
+from core.logging import configure_logging, get_logger
 from core.settings import load_settings
+from services.media.images import sandbox
 from workers.context import ProcessContext
+
+_log = get_logger(__name__)
 
 
 def connect(process: ProcessContext) -> None:
@@ -36,6 +39,8 @@ def _warm_up(process: ProcessContext, **_: Any) -> None:
 
 
 def _say_ready(process: ProcessContext, **_: Any) -> None:
+    if process.lane is Lane.MEDIA and (refusal := sandbox.filter_refusal()):
+        _log.warning("converter.unfiltered", reason=str(refusal))
     if process.lane is Lane.IO:
         # Not at the first request, which would wait for the writers' libraries.
         process.get().writer()

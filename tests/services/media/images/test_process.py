@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from services.media.images import converter as process_module
+from services.media.images import sandbox
 from services.media.images.conversion import convert
 from services.media.images.converter import ConverterProcess
 from services.media.images.outcome import UnreadableImage
@@ -197,18 +198,13 @@ def test_exception_in_mid_image_does_not_mix_up_answers() -> None:
         signal.signal(signal.SIGUSR1, previous)
 
 
-def test_child_has_no_secrets_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_has_an_empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRESSROOM_ENCRYPTION_KEYS", "do-not-pass-on")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "do-not-pass-on")
+    monkeypatch.setenv("PYTHONWARNINGS", "default")
     with ConverterProcess() as converter:
         assert_works(converter)
-        names = {
-            entry.partition("=")[0]
-            for entry in Path(f"/proc/{converter.pid}/environ").read_text().split("\0")
-            if entry
-        }
-    assert "PATH" in names
-    assert all(name == "PATH" or name.startswith("PYTHON") for name in names)
+        environment = Path(f"/proc/{converter.pid}/environ").read_bytes()
+    assert environment == b""
 
 
 def test_child_has_no_files_but_its_pipes() -> None:
@@ -217,17 +213,45 @@ def test_child_has_no_files_but_its_pipes() -> None:
     with ConverterProcess() as converter:
         assert_works(converter)
         links = {str(link.readlink()) for link in Path(f"/proc/{converter.pid}/fd").iterdir()}
+        sizes = f"/proc/{converter.pid}/statm"
     os.close(secret)
-    assert not any("pyproject" in link for link in links)
+    others = {link for link in links if not link.startswith("pipe:")}
+    assert others == {os.devnull, sizes}
 
 
-def test_child_may_not_write_files_or_dump_core() -> None:
-    with ConverterProcess() as converter:
-        assert_works(converter)
-        limits = Path(f"/proc/{converter.pid}/limits").read_text()
-    for name in ("Max core file size", "Max file size"):
-        (line,) = [line for line in limits.splitlines() if line.startswith(name)]
-        assert line.removeprefix(name).split()[:2] == ["0", "0"]
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("Max core file size", "0"),
+        ("Max file size", "0"),
+        ("Max open files", "0"),
+        ("Max processes", "0"),
+        ("Max cpu time", str(sandbox.MAX_CPU_SECONDS)),
+        ("Max address space", str(process_module.MEMORY_BYTES)),
+    ],
+)
+def test_child_has_limits_of_its_own(converter: ConverterProcess, name: str, most: str) -> None:
+    assert_works(converter)
+    limits = Path(f"/proc/{converter.pid}/limits").read_text()
+    (line,) = [line for line in limits.splitlines() if line.startswith(name)]
+    assert line.removeprefix(name).split()[:2] == [most, most]
+
+
+def test_no_conversion_imports_a_module(tmp_path: Path) -> None:
+    """The confined child can open no file, and so import nothing."""
+    for name, data in one_of_each().items():
+        (tmp_path / name).write_bytes(data)
+    script = (
+        "import pathlib, sys, services.media.images.child\n"
+        "from services.media.images.conversion import convert\n"
+        "images = [file.read_bytes() for file in pathlib.Path(sys.argv[1]).iterdir()]\n"
+        "before = set(sys.modules)\n"
+        "for data in images: convert(data)\n"
+        "print(len(images), *sorted(set(sys.modules) - before))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    ran = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert ran.stdout.split() == [str(len(one_of_each()))]
 
 
 def test_child_does_not_outlive_a_parent_killed_at_once() -> None:
