@@ -1,6 +1,7 @@
 """What code reaches that an image smuggles into the converter's child."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -112,6 +113,23 @@ def test_without_a_filter_the_limits_still_refuse_files_and_sockets(
     limited: ConverterProcess, target: Callable[[str], str], code: str
 ) -> None:
     assert outcome(limited, code, target(code)) == "EMFILE"
+
+
+def test_child_is_started_with_nothing_but_its_pipes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a confined child only root could see it."""
+    monkeypatch.setenv("PRESSROOM_ENCRYPTION_KEYS", "do-not-pass-on")
+    monkeypatch.setenv("PYTHONWARNINGS", "default")
+    with (tmp_path / "secret").open("w") as secret:
+        os.set_inheritable(secret.fileno(), True)
+        with hostile("open") as converter:
+            assert outcome(converter, "list a folder", str(tmp_path / "secret")) == "reached"
+            process = Path(f"/proc/{converter.pid}")
+            links = {str(link.readlink()) for link in (process / "fd").iterdir()}
+            assert (process / "environ").read_bytes() == b""
+            others = {link for link in links if not link.startswith("pipe:")}
+            assert others == {os.devnull, str(process / "statm")}
 
 
 def test_what_the_child_prints_is_no_line_of_the_workers_log(

@@ -198,27 +198,6 @@ def test_exception_in_mid_image_does_not_mix_up_answers() -> None:
         signal.signal(signal.SIGUSR1, previous)
 
 
-def test_child_has_an_empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PRESSROOM_ENCRYPTION_KEYS", "do-not-pass-on")
-    monkeypatch.setenv("PYTHONWARNINGS", "default")
-    with ConverterProcess() as converter:
-        assert_works(converter)
-        environment = Path(f"/proc/{converter.pid}/environ").read_bytes()
-    assert environment == b""
-
-
-def test_child_has_no_files_but_its_pipes() -> None:
-    secret = os.open(ROOT / "pyproject.toml", os.O_RDONLY)
-    os.set_inheritable(secret, True)
-    with ConverterProcess() as converter:
-        assert_works(converter)
-        links = {str(link.readlink()) for link in Path(f"/proc/{converter.pid}/fd").iterdir()}
-        sizes = f"/proc/{converter.pid}/statm"
-    os.close(secret)
-    others = {link for link in links if not link.startswith("pipe:")}
-    assert others == {os.devnull, sizes}
-
-
 @pytest.mark.parametrize(
     ("name", "most"),
     [
