@@ -14,9 +14,9 @@ from typing import BinaryIO
 
 from core.linux import end_with_parent, give_memory_back
 from services.media.images.child_messages import REQUEST, answer_head
+from services.media.images.confinement import confine
 from services.media.images.conversion import convert
 from services.media.images.outcome import ConvertedImage, UnreadableImage
-from services.media.images.sandbox import confine
 
 # Pillow imports these when an image first needs them, which is too late in a confined process. For
 # a format that is missing it imports all of its sixty plugins.

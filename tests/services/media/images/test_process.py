@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from services.media.images import confinement
 from services.media.images import converter as process_module
-from services.media.images import sandbox
 from services.media.images.conversion import convert
 from services.media.images.converter import ConverterProcess
 from services.media.images.outcome import UnreadableImage
@@ -205,7 +205,7 @@ def test_exception_in_mid_image_does_not_mix_up_answers() -> None:
         ("Max file size", "0"),
         ("Max open files", "0"),
         ("Max processes", "0"),
-        ("Max cpu time", str(sandbox.MAX_CPU_SECONDS)),
+        ("Max cpu time", str(confinement.MAX_CPU_SECONDS)),
         ("Max address space", str(process_module.MEMORY_BYTES)),
     ],
 )
