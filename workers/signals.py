@@ -9,7 +9,6 @@ from celery import signals
 from core.lanes import Lane
 from core.logging import configure_logging, get_logger
 from core.settings import load_settings
-from services.media.images import confinement
 from workers.context import ProcessContext
 
 _log = get_logger(__name__)
@@ -39,8 +38,12 @@ def _warm_up(process: ProcessContext, **_: Any) -> None:
 
 
 def _say_ready(process: ProcessContext, **_: Any) -> None:
-    if process.lane is Lane.MEDIA and (refusal := confinement.filter_refusal()):
-        _log.warning("converter.unfiltered", reason=str(refusal))
+    if process.lane is Lane.MEDIA:
+        # Imported here, since workers of other lanes don't need the library behind it.
+        from services.media.images.confinement import filter_refusal
+
+        if refusal := filter_refusal():
+            _log.warning("converter.unfiltered", reason=str(refusal))
     if process.lane is Lane.IO:
         # Not at the first request, which would wait for the writers' libraries.
         process.get().writer()

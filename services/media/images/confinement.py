@@ -15,8 +15,8 @@ from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
 
 from core.linux import hide_memory, refuse_new_privileges
 
-# Between two images a child of 60 s retires, and an image may take 30 s. Code that computes for
-# itself while it seems to wait for an image ends here.
+# A child is replaced once it has computed for 60 s, and an image may take 30 s more. This ends code
+# that computes for itself between two images.
 MAX_CPU_SECONDS = 120
 
 _REQUESTS_AND_ANSWERS = ("read", "pread64", "write", "close", "pselect6")
@@ -44,8 +44,8 @@ def confine(memory_bytes: int) -> None:
     ):
         resource.setrlimit(limit, (most, most))
     with suppress(OSError):
-        # The worker has said at its start that the kernel takes no filter.
-        _decoding_only().load()
+        # Where this fails, the worker has said so at its start.
+        decoding_filter().load()
 
 
 def filter_refusal() -> OSError | None:
@@ -54,7 +54,7 @@ def filter_refusal() -> OSError | None:
 
     def load() -> None:
         try:
-            _decoding_only()
+            decoding_filter()
             Filter(default=Action.ALLOW).load()
         except OSError as refusal:
             refusals.append(refusal)
@@ -66,8 +66,8 @@ def filter_refusal() -> OSError | None:
     return refusals[0] if refusals else None
 
 
-def _decoding_only() -> Filter:
-    """Raises an OSError on a processor whose system calls the library doesn't know."""
+def decoding_filter() -> Filter:
+    """What decoding may call. Raises an OSError for a processor that the library doesn't know."""
     permitted = Filter(default=Action.ERRNO | errno.EPERM)
     for name in (*_REQUESTS_AND_ANSWERS, *_MEMORY, *_RUNNING, *_ENDING, *_OF_PILLOW):
         permitted.allow(name)

@@ -1,4 +1,5 @@
 import os
+import platform
 import random
 import signal
 import subprocess
@@ -169,6 +170,22 @@ def test_child_is_replaced_after_its_share_of_images(monkeypatch: pytest.MonkeyP
         assert not running(pids[0])
 
 
+def test_child_that_has_computed_enough_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = subprocess.Popen
+    tired = "from services.media.images import child; child._MAX_CPU_SECONDS = 0.0; child.main()"
+
+    def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        return real([command[0], "-c", tired, *command[3:]], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    with ConverterProcess() as converter:
+        pids = set()
+        for _ in range(2):
+            assert_works(converter)
+            pids.add(pid_of(converter))
+    assert len(pids) == 2
+
+
 def test_image_sent_to_a_child_that_has_just_retired_is_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -214,6 +231,22 @@ def test_child_has_limits_of_its_own(converter: ConverterProcess, name: str, mos
     limits = Path(f"/proc/{converter.pid}/limits").read_text()
     (line,) = [line for line in limits.splitlines() if line.startswith(name)]
     assert line.removeprefix(name).split()[:2] == [most, most]
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_filter_exists_for_the_processors_that_we_support(
+    monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert confinement.decoding_filter().program
+
+
+def test_processor_without_a_filter_is_a_refusal_of_the_filter_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert confinement.filter_refusal() is None
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert "riscv64" in str(confinement.filter_refusal())
 
 
 def test_no_conversion_imports_a_module(tmp_path: Path) -> None:
