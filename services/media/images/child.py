@@ -23,7 +23,6 @@ from services.media.images.outcome import ConvertedImage, UnreadableImage
 _PLUGINS = ("Bmp", "Gif", "Ico", "Jpeg", "Mpo", "Png", "Ppm", "Tiff", "WebP")
 for _plugin in _PLUGINS:
     import_module(f"PIL.{_plugin}ImagePlugin")
-import_module("PIL.ImageColor")
 
 _MAX_RESIDENT_BYTES = 192 * 1024 * 1024
 _MAX_CPU_SECONDS = 60.0
