@@ -11,6 +11,7 @@ import psutil
 
 from benchmarks.bulk_stack import BulkBench, Person, bulk_bench, people
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
+from tests.held_memory import held_memory
 from tests.stack import eventually
 
 MEMBERS = 1_000_000 if full_size() else 200_000
@@ -81,13 +82,8 @@ def _peak(bench: BulkBench) -> Iterator[list[float]]:
 
 def _held(bench: BulkBench) -> float:
     main = psutil.Process(bench.worker.pid)
-    total = 0
-    for process in (main, *main.children(recursive=True)):
-        try:
-            total += process.memory_full_info().pss
-        except psutil.Error:
-            continue
-    return total / 1e6
+    family = (main, *main.children(recursive=True))
+    return sum(held_memory(process.pid) for process in family) / 1e6
 
 
 def _file(members: Sequence[Person]) -> bytes:

@@ -1,13 +1,12 @@
 """What the whole development stack takes of memory while it idles, shared pages split (PSS)."""
 
-import re
 import time
-from pathlib import Path
 
 import psutil
 
 from benchmarks.measure import ROUNDS, Finding, median_and_spread
 from benchmarks.running_stack import running_stack
+from tests.held_memory import held_memory
 
 BAR_MEGABYTES = 1024.0
 _SETTLE_SECONDS = 5.0
@@ -32,18 +31,9 @@ def run() -> list[Finding]:
 def _by_name(supervisor: psutil.Process, pids: dict[str, int]) -> dict[str, int]:
     """Bytes by child of the supervisor, each with all its descendants."""
     names = {pid: name for name, pid in pids.items()}
-    sizes = {"supervisor": _pss(supervisor.pid)}
+    sizes = {"supervisor": held_memory(supervisor.pid)}
     for child in supervisor.children():
         name = names.get(child.pid, child.name())
         family = [child, *child.children(recursive=True)]
-        sizes[name] = sum(_pss(process.pid) for process in family)
+        sizes[name] = sum(held_memory(process.pid) for process in family)
     return sizes
-
-
-def _pss(pid: int) -> int:
-    try:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0  # it ended meanwhile
-    found = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0

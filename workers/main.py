@@ -1,5 +1,6 @@
 import sys
 
+from core.linux import hide_memory
 from core.settings import load_settings
 from storage.broker import queue_name
 from workers.app import build_app
@@ -10,6 +11,8 @@ from workers.queues.serving import Serving
 
 def run(serves: Serving, *more: TaskTable) -> None:
     """Work on these lanes until told to stop; ends the process."""
+    # Before a converter starts: it runs as the same user, and decodes what strangers send.
+    hide_memory()
     options = ["--pool", serves.pool.value, "--concurrency", str(serves.jobs_at_once)]
     options += ["--queues", ",".join(map(queue_name, serves.limits))]
     options += ["--hostname", f"{'+'.join(serves.limits)}@%h"]

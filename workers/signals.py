@@ -7,9 +7,11 @@ from typing import Any
 from celery import signals
 
 from core.lanes import Lane
-from core.logging import configure_logging
+from core.logging import configure_logging, get_logger
 from core.settings import load_settings
 from workers.context import ProcessContext
+
+_log = get_logger(__name__)
 
 
 def connect(process: ProcessContext) -> None:
@@ -40,7 +42,14 @@ def _warm_up(process: ProcessContext, **_: Any) -> None:
 
 
 def _say_ready(process: ProcessContext, **_: Any) -> None:
-    if process.serves and Lane.REQUEST in process.serves.limits:
+    served = process.serves.limits if process.serves else {}
+    if Lane.MEDIA in served:
+        # Imported here, since workers of other lanes don't need the library behind it.
+        from services.media.images.confinement import filter_refusal
+
+        if refusal := filter_refusal():
+            _log.warning("converter.unfiltered", reason=str(refusal))
+    if Lane.REQUEST in served:
         # Not at the first request, which would wait for the writers' libraries.
         process.get().writer()
     ready_file = load_settings().ready_file

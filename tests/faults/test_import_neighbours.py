@@ -1,12 +1,10 @@
 """One owner's import, however large or hostile, and what others notice of it."""
 
 import random
-import re
 import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import pytest
 
@@ -14,6 +12,7 @@ from core.ids import random_hash_id
 from models import FINISHED
 from tests.faults.bulk import succeeded, worker
 from tests.faults.size import FULL, sized
+from tests.held_memory import held_memory
 from tests.importing import Importing, csv_of
 from tests.stack import Owner, Running, eventually
 
@@ -104,7 +103,7 @@ def peak(running: Running) -> Iterator[list[int]]:
     def watch() -> None:
         while not stop.wait(0.05):
             with suppress(OSError):
-                held = sum(_share(pid) for pid in (running.pid, *running.children()))
+                held = sum(held_memory(pid) for pid in (running.pid, *running.children()))
                 found[0] = max(found[0], held)
 
     watcher = threading.Thread(target=watch)
@@ -114,9 +113,3 @@ def peak(running: Running) -> Iterator[list[int]]:
     finally:
         stop.set()
         watcher.join()
-
-
-def _share(pid: int) -> int:
-    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    found = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0

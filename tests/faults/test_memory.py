@@ -1,6 +1,5 @@
 """What a media worker takes of memory, its converters included, before and after many images."""
 
-import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from tests.faults.conftest import Fleet
 from tests.faults.size import FULL, sized
 from tests.faults.uploads import upload
+from tests.held_memory import held_memory
 from tests.pictures import encoded, photo
 from tests.probe.bench import Bench
 from tests.stack import Running, eventually
@@ -76,7 +76,7 @@ def _settled(worker: Running) -> int:
 
 def _memory(worker: Running) -> int:
     """Proportional set size of the whole process tree, in bytes."""
-    return sum(_share(pid) for pid in (worker.pid, *_descendants(worker.pid)))
+    return sum(held_memory(pid) for pid in (worker.pid, *_descendants(worker.pid)))
 
 
 def _descendants(pid: int) -> list[int]:
@@ -86,12 +86,3 @@ def _descendants(pid: int) -> list[int]:
     except (FileNotFoundError, ProcessLookupError):
         return []
     return [each for child in children for each in (child, *_descendants(child))]
-
-
-def _share(pid: int) -> int:
-    try:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0  # it ended meanwhile
-    found = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0

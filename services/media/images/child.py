@@ -4,50 +4,56 @@ It reads a whole image, answers, and reads the next one. It exits with status 0 
 images, so that its parent may send an image again that had no answer by then.
 """
 
-import ctypes
 import os
 import resource
 import select
-import signal
 import sys
-from pathlib import Path
+import time
+from importlib import import_module
 from typing import BinaryIO
 
+from core.linux import end_with_parent, give_memory_back
 from services.media.images.child_messages import REQUEST, answer_head
+from services.media.images.confinement import confine
 from services.media.images.conversion import convert
 from services.media.images.outcome import ConvertedImage, UnreadableImage
 
-_PR_SET_PDEATHSIG = 1
+# Pillow imports these when an image first needs them, which is too late in a confined process. For
+# a format that is missing it imports all of its sixty plugins.
+_PLUGINS = ("Bmp", "Gif", "Ico", "Jpeg", "Mpo", "Png", "Ppm", "Tiff", "WebP")
+for _plugin in _PLUGINS:
+    import_module(f"PIL.{_plugin}ImagePlugin")
+
 _MAX_RESIDENT_BYTES = 192 * 1024 * 1024
+_MAX_CPU_SECONDS = 60.0
 _IDLE_SECONDS = 1.0
 
 
 def main() -> None:
     parent, memory_bytes = int(sys.argv[1]), int(sys.argv[2])
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        # The parent died before this process asked for the signal.
-        sys.exit(1)
+    end_with_parent(parent)
     # The pipes are kept to ourselves: a library that prints must not write into an answer.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.close(nothing)
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    # The worker reads what we print when we have ended, so a full pipe must not stop us.
+    os.set_blocking(2, False)
+    sizes = os.open("/proc/self/statm", os.O_RDONLY)
+    confine(memory_bytes)
     while head := requests.read(REQUEST.size):
         (length,) = REQUEST.unpack(head)
         _answer(requests, length, answers)
-        if _resident() > _MAX_RESIDENT_BYTES:
-            libc.malloc_trim(0)
-            if _resident() > _MAX_RESIDENT_BYTES:
+        if time.process_time() > _MAX_CPU_SECONDS:
+            return
+        if _resident(sizes) > _MAX_RESIDENT_BYTES:
+            give_memory_back()
+            if _resident(sizes) > _MAX_RESIDENT_BYTES:
                 return
         # Memory that is kept makes the next image faster; an idle process gives it back.
         if not select.select([requests], [], [], _IDLE_SECONDS)[0]:
-            libc.malloc_trim(0)
+            give_memory_back()
 
 
 def _answer(requests: BinaryIO, length: int, answers: BinaryIO) -> None:
@@ -67,9 +73,8 @@ def _answer(requests: BinaryIO, length: int, answers: BinaryIO) -> None:
             rest = rest[answers.write(rest) :]
 
 
-def _resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
+def _resident(sizes: int) -> int:
+    return int(os.pread(sizes, 100, 0).split()[1]) * resource.getpagesize()
 
 
 if __name__ == "__main__":

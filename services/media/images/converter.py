@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
+from core.logging import get_logger
 from core.refusals.media import IMAGE_CRASHED, IMAGE_CRASHED_TWICE, IMAGE_TIMEOUT
 from services.media.images.child_messages import ANSWER, REQUEST, outcome
 from services.media.images.outcome import ConvertedImage, UnreadableImage, refused
@@ -18,7 +19,9 @@ MEMORY_BYTES = 3 * 1024 * 1024 * 1024
 _IMAGES_PER_CHILD = 500
 _PIPE_BYTES = 1024 * 1024
 _EXIT_SECONDS = 1.0
+_MAX_LOGGED_CHARACTERS = 4_000
 _ROOT = Path(__file__).parents[3]
+_log = get_logger(__name__)
 
 
 class _Late(Exception):
@@ -85,7 +88,7 @@ class ConverterProcess:
             self._kill(child)
             raise refused(IMAGE_TIMEOUT, seconds=self._timeout) from None
         except BrokenPipeError:
-            status = self._kill(child, grace=_EXIT_SECONDS)
+            status, printed = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
             # A job's time limit may raise at any point; the rest of a half-read answer must not be
             # taken for the answer to the next image.
@@ -94,6 +97,7 @@ class ConverterProcess:
         if status == 0:
             return None
         cause = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
+        _log.error("converter.crashed", cause=cause, printed=printed[-_MAX_LOGGED_CHARACTERS:])
         raise refused(IMAGE_CRASHED, cause=cause)
 
     def _usable(self) -> subprocess.Popen[bytes]:
@@ -108,19 +112,22 @@ class ConverterProcess:
             return child
         # The root as working directory puts our packages first on the child's path, wherever the
         # worker runs. With a process group of its own, a terminal's Ctrl-C doesn't reach the child:
-        # the worker finishes its image.
+        # the worker finishes its image. What it prints goes into a pipe, not into the worker's log,
+        # where it could write what it likes.
         arguments = (str(os.getpid()), str(self._memory_bytes))
         child = subprocess.Popen(  # noqa: S603 - our own module, numbers for arguments
             [sys.executable, "-m", "services.media.images.child", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             bufsize=0,
             cwd=_ROOT,
-            env={k: v for k, v in os.environ.items() if k == "PATH" or k.startswith("PYTHON")},
+            env={},
             process_group=0,
         )
-        for pipe in (child.stdin, child.stdout):
+        for pipe in (child.stdin, child.stdout, child.stderr):
             os.set_blocking(_descriptor(pipe), False)
+        for pipe in (child.stdin, child.stdout):
             with suppress(OSError):  # refused to a user with many pipes; it only makes us faster
                 fcntl.fcntl(_descriptor(pipe), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._child, self._images = child, 0
@@ -131,17 +138,21 @@ class ConverterProcess:
             child.stdin.close()
         self._kill(child, grace=_EXIT_SECONDS)
 
-    def _kill(self, child: subprocess.Popen[bytes], *, grace: float = 0.0) -> int:
-        """Kill the child unless it exits within `grace` seconds, and return its exit status."""
+    def _kill(self, child: subprocess.Popen[bytes], *, grace: float = 0.0) -> tuple[int, str]:
+        """Kill the child unless it exits within `grace` seconds.
+
+        Returns its exit status and what it printed: an exception's traceback, in all likelihood.
+        """
         with suppress(subprocess.TimeoutExpired):
             child.wait(grace)
         child.kill()
         status = child.wait()
-        for pipe in (child.stdin, child.stdout):
+        printed = child.stderr.read() if child.stderr else None
+        for pipe in (child.stdin, child.stdout, child.stderr):
             if pipe:
                 pipe.close()
         self._child = None
-        return status
+        return status, (printed or b"").decode(errors="replace")
 
 
 def _descriptor(pipe: IO[bytes] | None) -> int:

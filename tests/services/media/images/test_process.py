@@ -1,4 +1,5 @@
 import os
+import platform
 import random
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from services.media.images import confinement
 from services.media.images import converter as process_module
 from services.media.images.conversion import convert
 from services.media.images.converter import ConverterProcess
@@ -168,6 +170,22 @@ def test_child_is_replaced_after_its_share_of_images(monkeypatch: pytest.MonkeyP
         assert not running(pids[0])
 
 
+def test_child_that_has_computed_enough_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = subprocess.Popen
+    tired = "from services.media.images import child; child._MAX_CPU_SECONDS = 0.0; child.main()"
+
+    def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        return real([command[0], "-c", tired, *command[3:]], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    with ConverterProcess() as converter:
+        pids = set()
+        for _ in range(2):
+            assert_works(converter)
+            pids.add(pid_of(converter))
+    assert len(pids) == 2
+
+
 def test_image_sent_to_a_child_that_has_just_retired_is_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -197,37 +215,55 @@ def test_exception_in_mid_image_does_not_mix_up_answers() -> None:
         signal.signal(signal.SIGUSR1, previous)
 
 
-def test_child_has_no_secrets_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PRESSROOM_ENCRYPTION_KEYS", "do-not-pass-on")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "do-not-pass-on")
-    with ConverterProcess() as converter:
-        assert_works(converter)
-        names = {
-            entry.partition("=")[0]
-            for entry in Path(f"/proc/{converter.pid}/environ").read_text().split("\0")
-            if entry
-        }
-    assert "PATH" in names
-    assert all(name == "PATH" or name.startswith("PYTHON") for name in names)
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("Max core file size", "0"),
+        ("Max file size", "0"),
+        ("Max open files", "0"),
+        ("Max processes", "0"),
+        ("Max cpu time", str(confinement.MAX_CPU_SECONDS)),
+        ("Max address space", str(process_module.MEMORY_BYTES)),
+    ],
+)
+def test_child_has_limits_of_its_own(converter: ConverterProcess, name: str, most: str) -> None:
+    assert_works(converter)
+    limits = Path(f"/proc/{converter.pid}/limits").read_text()
+    (line,) = [line for line in limits.splitlines() if line.startswith(name)]
+    assert line.removeprefix(name).split()[:2] == [most, most]
 
 
-def test_child_has_no_files_but_its_pipes() -> None:
-    secret = os.open(ROOT / "pyproject.toml", os.O_RDONLY)
-    os.set_inheritable(secret, True)
-    with ConverterProcess() as converter:
-        assert_works(converter)
-        links = {str(link.readlink()) for link in Path(f"/proc/{converter.pid}/fd").iterdir()}
-    os.close(secret)
-    assert not any("pyproject" in link for link in links)
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_filter_exists_for_the_processors_that_we_support(
+    monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert confinement.decoding_filter().program
 
 
-def test_child_may_not_write_files_or_dump_core() -> None:
-    with ConverterProcess() as converter:
-        assert_works(converter)
-        limits = Path(f"/proc/{converter.pid}/limits").read_text()
-    for name in ("Max core file size", "Max file size"):
-        (line,) = [line for line in limits.splitlines() if line.startswith(name)]
-        assert line.removeprefix(name).split()[:2] == ["0", "0"]
+def test_processor_without_a_filter_is_a_refusal_of_the_filter_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert confinement.filter_refusal() is None
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert "riscv64" in str(confinement.filter_refusal())
+
+
+def test_no_conversion_imports_a_module(tmp_path: Path) -> None:
+    """The confined child can open no file, and so import nothing."""
+    for name, data in one_of_each().items():
+        (tmp_path / name).write_bytes(data)
+    script = (
+        "import pathlib, sys, services.media.images.child\n"
+        "from services.media.images.conversion import convert\n"
+        "images = [file.read_bytes() for file in pathlib.Path(sys.argv[1]).iterdir()]\n"
+        "before = set(sys.modules)\n"
+        "for data in images: convert(data)\n"
+        "print(len(images), *sorted(set(sys.modules) - before))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    ran = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert ran.stdout.split() == [str(len(one_of_each()))]
 
 
 def test_child_does_not_outlive_a_parent_killed_at_once() -> None:

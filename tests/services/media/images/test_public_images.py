@@ -21,12 +21,14 @@ from PIL import Image, ImageChops, ImageCms, ImageOps, ImageStat
 from services.media.images import webp
 from services.media.images.bounds import MAX_FRAMES, MAX_PIXELS
 from services.media.images.conversion import convert
+from services.media.images.converter import ConverterProcess
 from services.media.images.outcome import ConvertedImage, UnreadableImage
 from tests.faults.size import FULL
 from tests.services.media.images.samples import opened
 
 SUFFIXES = (".png", ".apng", ".jpg", ".jpeg", ".gif", ".webp", ".ico")
 MOST_BYTES = 5 * 1024 * 1024
+MOST_BYTES_OF_SMALL = 100_000
 FETCH_SECONDS = 60
 FOLDER = "/Tests/images/"
 # Levels: colours through a profile are rounded twice; quality 80 blurs single pixels, not areas.
@@ -119,6 +121,27 @@ def test_public_image_is_refused_or_looks_as_pillow_reads_it(
     assert refused == set(REFUSED), {name: found[name] for name in refused ^ set(REFUSED)}
     assert different == set(DIFFERENT), {name: found[name] for name in different ^ set(DIFFERENT)}
     assert list(found.values()).count("same") > len(found) / 2
+
+
+@pytest.mark.slow
+@pytest.mark.stack
+def test_confined_child_gives_what_the_function_gives(
+    public_images: dict[str, Path], converter: ConverterProcess
+) -> None:
+    """Metadata, profiles and palettes of all kinds need no call that the confinement refuses."""
+    chosen_ones = [file.read_bytes() for name, file in public_images.items() if chosen(name)]
+    small = [data for data in chosen_ones if len(data) <= MOST_BYTES_OF_SMALL]
+    assert len(small) > 200
+    assert [_told(converter.convert, data) for data in small] == [
+        _told(convert, data) for data in small
+    ]
+
+
+def _told(convert_one: Callable[[bytes], ConvertedImage], data: bytes) -> ConvertedImage | str:
+    try:
+        return convert_one(data)
+    except UnreadableImage as refusal:
+        return str(refusal)
 
 
 def _verdict(data: bytes) -> str:

@@ -1,0 +1,184 @@
+"""What code reaches that an image smuggles into the converter's child."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from structlog.testing import capture_logs
+
+from services.media.images.converter import ConverterProcess
+from services.media.images.outcome import UnreadableImage
+from tests.pictures import photo
+from tests.security.hostile_child import CODE
+from tests.stack import Stack
+
+pytestmark = pytest.mark.stack
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = "/bin/true"
+REACHING = sorted(CODE.keys() - {"print", "crash"})
+# A container or a kernel may refuse these to every process.
+NOT_EVERYWHERE = {"read the parent's memory", "trace a process", "hand over system calls"}
+
+
+@contextmanager
+def hostile(*confinement: str) -> Iterator[ConverterProcess]:
+    """A converter as the worker has it, but for the module that its child runs."""
+    real = subprocess.Popen
+
+    def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        assert command[1:3] == ["-m", "services.media.images.child"]
+        changed = [*command[:2], "tests.security.hostile_child", *command[3:], *confinement]
+        return real(changed, **options)
+
+    with ConverterProcess() as converter:
+        with patch.object(subprocess, "Popen", started):
+            converter.start()
+        yield converter
+
+
+@pytest.fixture(scope="module")
+def closed() -> Iterator[ConverterProcess]:
+    with hostile() as converter:
+        yield converter
+
+
+@pytest.fixture(scope="module")
+def limited() -> Iterator[ConverterProcess]:
+    with hostile("limits") as converter:
+        yield converter
+
+
+@pytest.fixture(scope="module")
+def unconfined() -> Iterator[ConverterProcess]:
+    with hostile("open") as converter:
+        yield converter
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Gives what a piece of code reaches for."""
+    file, address = tmp_path / "file", tmp_path / "socket"
+    file.write_text("as it was")
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as local:
+        local.bind(str(address))
+        local.listen()
+        targets = {
+            "connect over TCP": str(tcp.getsockname()[1]),
+            "connect on this machine": str(address),
+            "start a program": PROGRAM,
+            "become a program": str(tmp_path / "missing"),
+        }
+        yield lambda code: targets.get(code, str(file))
+
+
+def outcome(converter: ConverterProcess, code: str, target: str) -> str:
+    with pytest.raises(UnreadableImage) as told:
+        converter.convert(json.dumps([code, target]).encode())
+    return told.value.code
+
+
+@pytest.mark.parametrize("code", REACHING)
+def test_code_in_the_childs_place_reaches_nothing(
+    closed: ConverterProcess, target: Callable[[str], str], code: str
+) -> None:
+    assert outcome(closed, code, target(code)) == "EPERM"
+
+
+@pytest.mark.parametrize("code", [each for each in REACHING if each not in NOT_EVERYWHERE])
+def test_the_same_code_reaches_it_where_nothing_confines_it(
+    unconfined: ConverterProcess, target: Callable[[str], str], code: str
+) -> None:
+    expected = {"become a program": "ENOENT"}.get(code, "reached")
+    assert outcome(unconfined, code, target(code)) == expected
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("read a file", "write a file", "make a file", "list a folder", "make a file in memory"),
+        *("read the parent's environment", "read the parent's memory", "hold the parent"),
+        *("connect over TCP", "connect on this machine"),
+    ],
+)
+def test_without_a_filter_the_limits_still_refuse_files_and_sockets(
+    limited: ConverterProcess, target: Callable[[str], str], code: str
+) -> None:
+    assert outcome(limited, code, target(code)) == "EMFILE"
+
+
+def test_child_is_started_with_nothing_but_its_pipes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a confined child only root could see it."""
+    monkeypatch.setenv("PRESSROOM_ENCRYPTION_KEYS", "do-not-pass-on")
+    monkeypatch.setenv("PYTHONWARNINGS", "default")
+    with (tmp_path / "secret").open("w") as secret:
+        os.set_inheritable(secret.fileno(), True)
+        with hostile("open") as converter:
+            assert outcome(converter, "list a folder", str(tmp_path / "secret")) == "reached"
+            process = Path(f"/proc/{converter.pid}")
+            links = {str(link.readlink()) for link in (process / "fd").iterdir()}
+            assert (process / "environ").read_bytes() == b""
+            others = {link for link in links if not link.startswith("pipe:")}
+            assert others == {os.devnull, str(process / "statm")}
+
+
+def test_what_the_child_prints_is_no_line_of_the_workers_log(
+    closed: ConverterProcess, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(20):
+        assert outcome(closed, "print", "a forged line\n" * 1_000) in {"reached", "EAGAIN"}
+    assert capfd.readouterr() == ("", "")
+
+
+def test_log_tells_of_what_a_crashed_child_printed() -> None:
+    with hostile() as converter, capture_logs() as logged:
+        assert outcome(converter, "crash", "") == "image.crashed"
+    (record,) = logged
+    assert (record["event"], record["cause"]) == ("converter.crashed", "exit status 1")
+    assert "ZeroDivisionError" in record["printed"]
+
+
+# Reads the environments of a copy of itself and of the processes that it is told.
+READ_ENVIRONMENTS = """
+import os, pathlib, signal, sys
+from tests.security.deprived import drop_capabilities
+drop_capabilities()
+copy = os.fork() or signal.pause()
+for pid in (copy, *sys.argv[1:]):
+    try:
+        pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+        print("read")
+    except PermissionError:
+        print("refused")
+os.kill(copy, signal.SIGKILL)
+"""
+
+
+def test_worker_without_filters_says_so_once_and_converts_and_hides_its_memory(
+    make_stack: Callable[[str], Stack],
+) -> None:
+    stack = make_stack("deprived")
+    stack.start_api()
+    worker = stack.start_worker("media", module="tests.security.deprived")
+    with stack.client(stack.new_owner().key) as client:
+        for _ in range(2):
+            reply = client.post("/attachments", files={"file": ("p.jpg", photo(64, 48))})
+            assert reply.status_code == 200, reply.text
+    lines = [line for line in worker.log.read_text().splitlines() if "converter." in line]
+    assert len(lines) == 1
+    assert "converter.unfiltered" in lines[0]
+    pids = [worker.pid, *worker.children()]
+    assert len(pids) >= 3
+    command = [sys.executable, "-c", READ_ENVIRONMENTS, *map(str, pids)]
+    told = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert told.stdout.split() == ["read", *["refused"] * len(pids)]
