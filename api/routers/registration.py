@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from api.access import page_sessions
 from api.access.answer_timing import padded_duration
 from api.access.browsers import client_address
+from api.access.key_choices import keys_to_ask, ticked_keys, unticked_keys
 from api.access.page_sessions import FormFields, FormOf
 from api.access.requirements import LOGIN, PUBLIC
 from api.pages.frame import page, see_other
@@ -22,7 +24,8 @@ from api.state import State
 from core.errors import DomainError, Kind
 from core.keyring import Keyring
 from models import User
-from services.people import account_mails, email_addresses, logins, page_urls, passwords
+from services import recovery
+from services.people import account_mails, accounts, email_addresses, logins, page_urls, passwords
 from services.people import registration as service
 from services.people.account_mails import MailKind
 from storage.unit_of_work import UnitOfWork
@@ -100,7 +103,8 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 @router.post(page_urls.RESET_PATH, dependencies=[LOGIN])
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Set the new password and log the person in, who has the mail to prove it, despite a pause."""
-    finish = partial(service.reset, request_id=current_request_id())
+    kept = unticked_keys(form)
+    finish = partial(recovery.reset, keep_keys=kept, request_id=current_request_id())
     return await _choose(request, state, form, token, service.read_reset, _RESET, finish)
 
 
@@ -133,9 +137,15 @@ def _choosing(request: Request, state: State, read: _Read, words: _Words, secret
     return _choice_page(request, state, words, token=secret, email=email)
 
 
-def _choice_page(request: Request, state: State, words: _Words, **values: Any) -> Response:
-    values = {"name": "", "problem": None, **values, **words}
-    return page_sessions.anonymous_page(request, state, "new_password.html", **values)
+def _choice_page(
+    request: Request, state: State, words: _Words, *, email: str, **values: Any
+) -> Response:
+    values = {"name": "", "problem": None, "ended_keys": True, **values, **words}
+    with state.resources.unit_of_work() as uow:
+        person = accounts.find_by_email(uow, email)
+        keys, more = ([], 0) if person is None else keys_to_ask(uow, person.id)
+    asked: dict[str, Any] = {"email": email, "keys": keys, "more_keys": more}
+    return page_sessions.anonymous_page(request, state, "new_password.html", **asked, **values)
 
 
 async def _choose(
@@ -157,8 +167,10 @@ async def _choose(
     except DomainError as error:
         if error.kind is not Kind.INVALID:
             raise
-        values = {"email": email, "name": form.get("name", ""), "problem": error.message}
-        return _choice_page(request, state, words, status=422, token=secret, **values)
+        values = {"name": form.get("name", ""), "problem": error.message}
+        typed = {**values, "ended_keys": ticked_keys(form)}
+        again = partial(_choice_page, request, state, words, status=422, token=secret, email=email)
+        return await run_in_threadpool(again, **typed)
 
     def prove(uow: UnitOfWork) -> User:
         person = finish(uow, keyring, secret, password_hash=made)

@@ -29,6 +29,9 @@ class MailKind(StrEnum):
     NEW_ADDRESS = "new_address"
     PASSWORD_CHANGED = "password_changed"  # noqa: S105 - a name
     ADDRESS_CHANGED = "address_changed"
+    NEW_KEY = "new_key"
+    NEW_PROGRAM = "new_program"
+    NEW_BROWSER = "new_browser"
 
 
 # A stranger can enter another person's address, so the mails to an address are limited.
@@ -45,11 +48,13 @@ def request_mail(
     email: str,
     *,
     user_id: int | None = None,
+    detail: str | None = None,
     request_id: str | None = None,
 ) -> None:
     """Send a mail to this address, unless it got as many of this kind as the limit allows.
 
     ``email`` is normalised; ``user_id`` is the user who sent the request, when they are logged in.
+    ``detail`` stands in the mail, so it holds no word that a stranger may choose.
     """
     lately = select(func.count()).where(
         AccountMail.email == email,
@@ -58,14 +63,20 @@ def request_mail(
     )
     if (uow.session.scalar(lately) or 0) >= MAX_MAILS_PER_ADDRESS:
         return
-    enqueue_mail(uow, kind, email, user_id=user_id, request_id=request_id)
+    enqueue_mail(uow, kind, email, user_id=user_id, detail=detail, request_id=request_id)
 
 
 def enqueue_mail(
-    uow: UnitOfWork, kind: MailKind, email: str, *, user_id: int | None, request_id: str | None
+    uow: UnitOfWork,
+    kind: MailKind,
+    email: str,
+    *,
+    user_id: int | None,
+    detail: str | None = None,
+    request_id: str | None,
 ) -> None:
     """Send a mail that the person must get, without a limit."""
-    asked = AccountMail(kind=kind, email=email, user_id=user_id)
+    asked = AccountMail(kind=kind, email=email, user_id=user_id, detail=detail)
     uow.session.add(asked)
     uow.session.flush()
     outbox.enqueue(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id, request_id=request_id)
@@ -114,15 +125,18 @@ def _template(
         case MailKind.NEW_ADDRESS:
             link = (Purpose.CHANGE_ADDRESS, page_urls.CONFIRM_EMAIL_PATH, asked.user_id)
             template = "new_address"
-        case MailKind.PASSWORD_CHANGED | MailKind.ADDRESS_CHANGED as kind:
+        case kind:
             template = kind.value
     page = partial(page_urls.page_url, resources.settings)
     if link is None:
-        ways_in = {
+        pages = {
             "login_url": page(page_urls.LOGIN_PATH),
             "forgotten_url": page(page_urls.FORGOTTEN_PATH),
+            "account_url": page(page_urls.ACCOUNT_PATH),
+            "keys_url": page(page_urls.KEYS_PATH),
+            "grants_url": page(page_urls.GRANTS_PATH),
         }
-        return template, {"email": asked.email, **ways_in}
+        return template, {"email": asked.email, "detail": asked.detail or "", **pages}
     purpose, path, user_id = link
     secret = mailed_tokens.make(uow, resources.keyring, purpose, user_id=user_id, email=asked.email)
     return template, {"url": page(path, token=secret)}

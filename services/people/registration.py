@@ -12,6 +12,8 @@ from core.keyring import Keyring
 from core.refusals import people as refusals
 from models import MailedLink, User
 from services.access import sessions
+from services.access.caller import Caller
+from services.access.recent_logins import require_recent_login
 from services.people import account_mails, accounts, mailed_tokens
 from services.people.account_mails import MailKind
 from services.people.mailed_tokens import Purpose
@@ -72,7 +74,8 @@ def reset(
 ) -> User:
     """Set a new password, end all sessions, and mail a notice; raises what ``read_reset`` raises.
 
-    The person's other links to a new password or a new address stop working.
+    The person's other links to a new password or a new address stop working. Call it through
+    ``services.recovery``, which ends the rest.
     """
     opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
     assert opened.user_id is not None
@@ -86,21 +89,22 @@ def reset(
 
 def change_password(
     uow: UnitOfWork,
-    user_id: int,
+    caller: Caller,
     *,
     expected: str | None,
     password_hash: str,
-    session_id: int | None,
     request_id: str | None,
 ) -> None:
     """Set a new password in place of the one that was checked, and end other sessions.
 
-    Raises ``password.changed`` when the account's password was changed since the check.
+    Raises ``auth.login_again``, and ``password.changed`` when the account's password was changed
+    since the check.
     """
-    person = _lock_person(uow, user_id)
+    person = _lock_person(uow, caller.user_id)
+    require_recent_login(uow, caller)
     if person.password_hash != expected:
         raise refusals.PASSWORD_CHANGED()
-    _set_password(uow, person, password_hash, request_id=request_id, but=session_id)
+    _set_password(uow, person, password_hash, request_id=request_id, but=caller.session_id)
 
 
 def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int) -> str:
@@ -117,18 +121,21 @@ def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: in
 
 
 def change_address(
-    uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int, *, request_id: str | None
+    uow: UnitOfWork, keyring: Keyring, secret: str, caller: Caller, *, request_id: str | None
 ) -> str:
-    """Give the account its new address, and mail a notice to the old one.
+    """Give the account its new address, end other sessions, and mail a way back to the old one.
 
     Opt-outs are also kept under the old address, and still hold for both. Raises what
-    ``read_new_address`` raises, and ``user.exists`` when another person has the address by now.
+    ``read_new_address`` raises, ``auth.login_again``, and ``user.exists`` when another person has
+    the address by now.
     """
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
-    if opened.user_id != user_id:
+    if opened.user_id != caller.user_id:
         raise refusals.ACCOUNT_LINK_INVALID()
-    person = _lock_person(uow, user_id)
+    person = _lock_person(uow, caller.user_id)
+    require_recent_login(uow, caller)
     _use(uow, opened)
+    sessions.end_all(uow, person.id, but=caller.session_id)
     old = person.email
     _use_up_links(uow, person)
     person.email = email
