@@ -8,7 +8,8 @@ from models import User
 from services.access import api_keys
 from services.access.caller import Caller
 from services.oauth import grants
-from services.people import registration
+from services.people import mailed_tokens, registration
+from services.people.mailed_tokens import Purpose
 from storage.unit_of_work import UnitOfWork
 
 
@@ -39,6 +40,19 @@ def reset(
     grants.revoke_all(uow, person.id)
     api_keys.revoke_all(uow, person.id, but=keep_keys)
     return person
+
+
+def undo_address(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str) -> str:
+    """Give an account its earlier address back, and end all that opens it.
+
+    ``password_hash`` is of a password that no person knows. Returns the secret of a token to a new
+    one. Raises what ``registration.undo_address`` raises.
+    """
+    person = registration.undo_address(uow, keyring, secret, password_hash=password_hash)
+    grants.revoke_all(uow, person.id)
+    api_keys.revoke_all(uow, person.id, but=())
+    purpose = Purpose.RESET_PASSWORD
+    return mailed_tokens.make(uow, keyring, purpose, user_id=person.id, email=person.email)
 
 
 def change_password(

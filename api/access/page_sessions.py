@@ -166,7 +166,7 @@ async def redirect_to_login(request: Request, needed: LoginNeeded) -> Response:
     wanted = request.scope["path"]
     if request.url.query:
         wanted += f"?{request.url.query}"
-    query = {"next": wanted} | ({"again": "yes"} if needed.again else {})
+    query = ({"again": "yes"} if needed.again else {}) | {"next": wanted}
     return redirect_to_path(state_of(request), f"{LOGIN_PATH}?{urlencode(query)}")
 
 

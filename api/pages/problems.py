@@ -77,6 +77,10 @@ _BY_CODE = {
         "There is no such session",
         "It is over already, or it was never yours.",
     ),
+    access.API_KEY_NOT_FOUND.code: (
+        "There is no such key",
+        "It was never yours. The page of your keys lists all that open something.",
+    ),
     mailing.LIST_NOT_FOUND.code: (
         "This list is closed",
         "Nothing is sent from it any more, so there is nothing left to do.",

@@ -3,9 +3,11 @@
 Opening a link changes nothing, since scanners follow links; sending its page's form does.
 """
 
+import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -106,6 +108,31 @@ async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "
     kept = unticked_keys(form)
     finish = partial(recovery.reset, keep_keys=kept, request_id=current_request_id())
     return await _choose(request, state, form, token, service.read_reset, _RESET, finish)
+
+
+@router.get(page_urls.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
+def show_undo(request: Request, state: StateOf, token: Token = "") -> Response:
+    with state.resources.unit_of_work() as uow:
+        email = service.read_undo(uow, state.resources.keyring, token)
+    return page_sessions.anonymous_page(request, state, "undo_email.html", token=token, email=email)
+
+
+@router.post(page_urls.UNDO_EMAIL_PATH, dependencies=[LOGIN])
+async def undo_address(
+    request: Request, state: StateOf, form: FormOf, token: Token = ""
+) -> Response:
+    """Give the account back to the person with the earlier address, who then chooses a password."""
+    page_sessions.require_form_csrf(request, state, form)
+    unknown = await state.hashing_pool.run(partial(passwords.make, secrets.token_urlsafe(32)))
+    undo = partial(
+        recovery.undo_address,
+        keyring=state.resources.keyring,
+        secret=form.get("token") or token,
+        password_hash=unknown,
+    )
+    made = await state.in_unit_of_work(undo)
+    query = urlencode({"token": made})
+    return page_sessions.redirect_to_path(state, f"{page_urls.RESET_PATH}?{query}")
 
 
 def _ask_page(request: Request, state: State, words: _Words, **values: Any) -> Response:

@@ -125,6 +125,9 @@ def _template(
         case MailKind.NEW_ADDRESS:
             link = (Purpose.CHANGE_ADDRESS, page_urls.CONFIRM_EMAIL_PATH, asked.user_id)
             template = "new_address"
+        case MailKind.ADDRESS_CHANGED as kind:
+            link = (Purpose.UNDO_ADDRESS, page_urls.UNDO_EMAIL_PATH, asked.user_id)
+            template = kind.value
         case kind:
             template = kind.value
     page = partial(page_urls.page_url, resources.settings)
@@ -138,5 +141,12 @@ def _template(
         }
         return template, {"email": asked.email, "detail": asked.detail or "", **pages}
     purpose, path, user_id = link
-    secret = mailed_tokens.make(uow, resources.keyring, purpose, user_id=user_id, email=asked.email)
+    secret = mailed_tokens.make(
+        uow,
+        resources.keyring,
+        purpose,
+        user_id=user_id,
+        email=asked.email,
+        asked_at=asked.created_at,
+    )
     return template, {"url": page(path, token=secret)}

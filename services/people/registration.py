@@ -5,7 +5,7 @@ imported takes over their own record, and no other person can. The password is t
 is opened, so no stranger can set one that the address's owner then confirms.
 """
 
-from sqlalchemy import select
+from sqlalchemy import String, cast, func, select, update
 
 from core.errors import DomainError
 from core.keyring import Keyring
@@ -144,6 +144,52 @@ def change_address(
         uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
     )
     return email
+
+
+def read_undo(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
+    """The address that a link would give back to its account; changes nothing.
+
+    Raises ``account_link.invalid`` and ``account_link.used``.
+    """
+    opened, email = _open(uow, keyring, Purpose.UNDO_ADDRESS, secret)
+    if opened.used_at is not None:
+        raise refusals.ACCOUNT_LINK_USED()
+    return email
+
+
+def undo_address(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str) -> User:
+    """Give an account its earlier address back, with another password, and end all sessions.
+
+    The links that were mailed since the change stop working. Links of changes before it stay:
+    otherwise an intruder who changed the address twice could undo the second change, and so keep
+    the person from undoing the first. Raises what ``read_undo`` raises, and ``user.exists`` when
+    another account has the address by now.
+    """
+    opened, email = _open(uow, keyring, Purpose.UNDO_ADDRESS, secret)
+    assert opened.user_id is not None
+    person = _lock_person(uow, opened.user_id)
+    _use(uow, opened)
+    _give_up_address(uow, email, but=person.id)
+    person.email = email
+    accounts.flush_address(uow, refusals.USER_ADDRESS_TAKEN())
+    person.password_hash = password_hash
+    sessions.end_all(uow, person.id)
+    _use_up_links(uow, person)
+    later = MailedLink.created_at > opened.created_at
+    undoing = MailedLink.purpose == Purpose.UNDO_ADDRESS
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, undoing, later)
+    return person
+
+
+def _give_up_address(uow: UnitOfWork, email: str, *, but: int) -> None:
+    """Take the address from a person without an account.
+
+    A stranger who subscribed the address since the change must not be able to block the undo. The
+    record keeps its subscriptions, which have the address themselves, and opt-outs are found by it.
+    """
+    is_other = (User.email == email, User.id != but, User.password_hash.is_(None))
+    placeholder = func.concat("moved-", cast(User.id, String), "@moved.invalid")
+    uow.session.execute(update(User).where(*is_other).values(email=placeholder))
 
 
 def _open(

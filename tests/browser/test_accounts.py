@@ -14,7 +14,13 @@ Open = Callable[..., Page]
 Keep = Callable[[Page, str], Path]
 OTHER_PASSWORD = "an altogether other one"
 PAGES = ("/login", "/register", "/password/forgotten", "/register?sent=yes")
-OWN_PAGES = ("/account", "/account/password", "/account/email")
+OWN_PAGES = (
+    "/account",
+    "/account/password",
+    "/account/email",
+    "/account/keys",
+    "/account/keys/new",
+)
 
 
 @pytest.fixture

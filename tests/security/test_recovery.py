@@ -2,16 +2,29 @@
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 
+from services.access import sessions
+from services.access.recent_logins import lock_person
+from services.people import accounts
 from tests.contract.replies import data
 from tests.oauth import Person, Program, register
-from tests.stack import Owner, Stack
-from tests.visiting import PASSWORD, Visitor, a_visitor, hidden, new_account, user_id_of
+from tests.stack import Owner, Stack, eventually
+from tests.visiting import (
+    PASSWORD,
+    Visitor,
+    a_visitor,
+    hidden,
+    new_account,
+    new_address,
+    user_id_of,
+)
 
 OTHER_PASSWORD = "an altogether other one"
 FORGOTTEN = "/password/forgotten"
@@ -171,3 +184,110 @@ def test_a_change_of_password_ends_no_key_of_another_person(
     assert (
         person.fill_in("/account/password", current=PASSWORD, password=PASSWORD).status_code == 303
     )
+
+
+# -- the address ---------------------------------------------------------------------------------
+
+
+def change_address(visitor: Visitor, new: str, password: str = PASSWORD) -> None:
+    visitor.fill_in("/account/email", email=new, current=password)
+    reply = visitor.fill_in(visitor.mailed_path(new, "Confirm your new address"))
+    assert reply.status_code == 303, reply.text
+
+
+def test_a_change_of_address_ends_other_sessions(
+    intruder: Intruder, person: Visitor, email: str
+) -> None:
+    person.log_in(email)
+    change_address(person, new_address())
+    assert person.is_in()
+    assert not intruder.session.is_in()
+
+
+def test_the_old_address_takes_the_account_back(
+    stack: Stack, intruder: Intruder, person: Visitor, email: str
+) -> None:
+    user_id, theirs = user_id_of(stack, email), new_address()
+    change_address(intruder.session, theirs)
+    undo = person.mailed_path(email, "Your account has a new address")
+    # A stranger who subscribes the address meanwhile can't keep it.
+    with stack.resources.unit_of_work() as uow:
+        accounts.find_or_create_person(uow, email)
+    reply = person.fill_in(undo)
+    assert intruder.ways_in() == set()
+    assert not intruder.refreshes()
+    assert user_id_of(stack, email) == user_id
+    # The intruder knows the password, which is none any more; the person chooses a new one.
+    with a_visitor(stack) as again:
+        assert again.log_in(email).status_code == 403
+    choosing = reply.headers["location"].removeprefix(stack.api_url)
+    assert person.fill_in(choosing, password=OTHER_PASSWORD).status_code == 303
+    assert data(person.get("/users/me"))["email"] == email
+    assert person.get(undo).status_code == 403
+
+
+def test_an_undo_works_for_three_days_and_only_as_a_post(
+    stack: Stack, person: Visitor, email: str
+) -> None:
+    person.log_in(email)
+    new = new_address()
+    change_address(person, new)
+    undo = person.mailed_path(email, "Your account has a new address")
+    age = "UPDATE mailed_links SET expires_at = expires_at - %s WHERE user_id = %s"
+    assert person.get(undo).status_code == 200
+    stack.query(age, timedelta(hours=71), user_id_of(stack, new))
+    assert person.get(undo).status_code == 200
+    stack.query(age, timedelta(hours=1), user_id_of(stack, new))
+    assert person.get(undo).status_code == 403
+    assert person.client.post(undo, headers={"Origin": stack.api_url}).status_code == 403
+    assert data(person.get("/users/me"))["email"] == new
+
+
+def test_an_intruder_cannot_undo_the_undo(
+    stack: Stack, intruder: Intruder, person: Visitor, email: str
+) -> None:
+    """Not by an address between, whose own link of undoing the intruder has."""
+    between, last = new_address(), new_address()
+    change_address(intruder.session, between)
+    first = person.mailed_path(email, "Your account has a new address")
+    change_address(intruder.session, last)
+    second = person.mailed_path(between, "Your account has a new address")
+    shown = hidden(person.get(second))
+    # The first change is undone after the second one was, and for good.
+    assert intruder.session.fill_in(second).status_code == 303
+    assert person.fill_in(first).status_code == 303
+    assert user_id_of(stack, email)
+    assert person.client.post(second, data=shown).status_code == 403
+
+
+def test_an_undo_ends_the_links_of_later_changes(
+    stack: Stack, intruder: Intruder, person: Visitor, email: str
+) -> None:
+    between, last = new_address(), new_address()
+    change_address(intruder.session, between)
+    first = person.mailed_path(email, "Your account has a new address")
+    change_address(intruder.session, last)
+    second = person.mailed_path(between, "Your account has a new address")
+    assert person.fill_in(first).status_code == 303
+    assert person.get(second).status_code == 403
+
+
+# -- what an ended credential can't do any more -------------------------------------------------
+
+
+def test_no_key_comes_of_a_credential_that_ended_while_the_request_waited(
+    stack: Stack, person: Visitor, email: str
+) -> None:
+    """A recovery and the making of a key take turns: the key is ended, or is never made."""
+    person.log_in(email)
+    user_id = user_id_of(stack, email)
+    origin = {"Origin": stack.api_url}
+    with ThreadPoolExecutor(1) as pool:
+        with stack.resources.unit_of_work() as uow:
+            lock_person(uow, user_id)
+            made = pool.submit(person.client.post, "/apikeys", json={"name": "k"}, headers=origin)
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            eventually(lambda: stack.query(waiting), what="the request's wait")
+            sessions.end_all(uow, user_id)
+        assert made.result().status_code == 401
+    assert stack.query("SELECT 1 FROM api_keys WHERE user_id = %s", user_id) == []
