@@ -85,7 +85,7 @@ def enqueue_mail(
 def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     with resources.unit_of_work() as uow:
         asked = uow.session.get(AccountMail, lease.subject_id)
-        filled = None if asked is None else _template(uow, resources, asked)
+        filled = None if asked is None else _filled_template(uow, resources, asked)
         if asked is None or filled is None:
             leases.succeed(uow, lease, {"sent": False})
             return
@@ -100,36 +100,17 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         leases.succeed(uow, lease, {"sent": True})
 
 
-def _template(
+# What a mailed token is for, the page of its link, and the person whom it is about.
+_Link = tuple[Purpose, str, int | None]
+
+
+def _filled_template(
     uow: UnitOfWork, resources: Resources, asked: AccountMail
 ) -> tuple[str, dict[str, str]] | None:
     """The mail's template and the values filled into it; ``None``: nothing is sent."""
-    person = uow.session.scalar(select(User).where(User.email == asked.email))
-    has_account = person is not None and person.password_hash is not None
-    link: tuple[Purpose, str, int | None] | None = None
-    match MailKind(asked.kind):
-        case MailKind.REGISTER if has_account:
-            template = "account_exists"
-        case MailKind.FORGOTTEN_PASSWORD if person is None:
-            return None
-        case MailKind.FORGOTTEN_PASSWORD if person is not None and has_account:
-            template = "new_password"
-            link = (Purpose.RESET_PASSWORD, page_urls.RESET_PATH, person.id)
-        case MailKind.REGISTER | MailKind.FORGOTTEN_PASSWORD:
-            # Also for a reader without a password: opening the link proves that they have the
-            # address.
-            template = "register"
-            link = (Purpose.REGISTER, page_urls.REGISTRATION_PATH, None)
-        case MailKind.NEW_ADDRESS if person is not None:
-            template = "address_taken"
-        case MailKind.NEW_ADDRESS:
-            link = (Purpose.CHANGE_ADDRESS, page_urls.CONFIRM_EMAIL_PATH, asked.user_id)
-            template = "new_address"
-        case MailKind.ADDRESS_CHANGED as kind:
-            link = (Purpose.UNDO_ADDRESS, page_urls.UNDO_EMAIL_PATH, asked.user_id)
-            template = kind.value
-        case kind:
-            template = kind.value
+    template, link = _template(uow, asked)
+    if template is None:
+        return None
     page = partial(page_urls.page_url, resources.settings)
     if link is None:
         pages = {
@@ -147,6 +128,33 @@ def _template(
         purpose,
         user_id=user_id,
         email=asked.email,
-        asked_at=asked.created_at,
+        # Workers may send two mails in another order than that of the changes that they undo.
+        asked_at=asked.created_at if purpose is Purpose.UNDO_ADDRESS else None,
     )
     return template, {"url": page(path, token=secret)}
+
+
+def _template(uow: UnitOfWork, asked: AccountMail) -> tuple[str | None, _Link | None]:
+    """The mail's template, ``None`` for no mail, and what its link is for, if it has one."""
+    person = uow.session.scalar(select(User).where(User.email == asked.email))
+    has_account = person is not None and person.password_hash is not None
+    match MailKind(asked.kind):
+        case MailKind.REGISTER if has_account:
+            return "account_exists", None
+        case MailKind.FORGOTTEN_PASSWORD if person is None:
+            return None, None
+        case MailKind.FORGOTTEN_PASSWORD if person is not None and has_account:
+            return "new_password", (Purpose.RESET_PASSWORD, page_urls.RESET_PATH, person.id)
+        case MailKind.REGISTER | MailKind.FORGOTTEN_PASSWORD:
+            # Also for a reader without a password: opening the link proves that they have the
+            # address.
+            return "register", (Purpose.REGISTER, page_urls.REGISTRATION_PATH, None)
+        case MailKind.NEW_ADDRESS if person is not None:
+            return "address_taken", None
+        case MailKind.NEW_ADDRESS:
+            path = page_urls.CONFIRM_EMAIL_PATH
+            return "new_address", (Purpose.CHANGE_ADDRESS, path, asked.user_id)
+        case MailKind.ADDRESS_CHANGED as kind:
+            return kind.value, (Purpose.UNDO_ADDRESS, page_urls.UNDO_EMAIL_PATH, asked.user_id)
+        case kind:
+            return kind.value, None
