@@ -138,23 +138,26 @@ def _template(uow: UnitOfWork, asked: AccountMail) -> tuple[str | None, _Link | 
     """The mail's template, ``None`` for no mail, and what its link is for, if it has one."""
     person = uow.session.scalar(select(User).where(User.email == asked.email))
     has_account = person is not None and person.password_hash is not None
-    match MailKind(asked.kind):
+    kind = MailKind(asked.kind)
+    template: str | None = kind.value
+    link: _Link | None = None
+    match kind:
         case MailKind.REGISTER if has_account:
-            return "account_exists", None
+            template = "account_exists"
         case MailKind.FORGOTTEN_PASSWORD if person is None:
-            return None, None
+            template = None
         case MailKind.FORGOTTEN_PASSWORD if person is not None and has_account:
-            return "new_password", (Purpose.RESET_PASSWORD, page_urls.RESET_PATH, person.id)
+            template = "new_password"
+            link = (Purpose.RESET_PASSWORD, page_urls.RESET_PATH, person.id)
         case MailKind.REGISTER | MailKind.FORGOTTEN_PASSWORD:
             # Also for a reader without a password: opening the link proves that they have the
             # address.
-            return "register", (Purpose.REGISTER, page_urls.REGISTRATION_PATH, None)
+            template = "register"
+            link = (Purpose.REGISTER, page_urls.REGISTRATION_PATH, None)
         case MailKind.NEW_ADDRESS if person is not None:
-            return "address_taken", None
+            template = "address_taken"
         case MailKind.NEW_ADDRESS:
-            path = page_urls.CONFIRM_EMAIL_PATH
-            return "new_address", (Purpose.CHANGE_ADDRESS, path, asked.user_id)
-        case MailKind.ADDRESS_CHANGED as kind:
-            return kind.value, (Purpose.UNDO_ADDRESS, page_urls.UNDO_EMAIL_PATH, asked.user_id)
-        case kind:
-            return kind.value, None
+            link = (Purpose.CHANGE_ADDRESS, page_urls.CONFIRM_EMAIL_PATH, asked.user_id)
+        case MailKind.ADDRESS_CHANGED:
+            link = (Purpose.UNDO_ADDRESS, page_urls.UNDO_EMAIL_PATH, asked.user_id)
+    return template, link
