@@ -123,11 +123,13 @@ async def undo_address(
 ) -> Response:
     """Give the account back to the person with the earlier address, who then chooses a password."""
     page_sessions.require_form_csrf(request, state, form)
+    keyring, secret = state.resources.keyring, form.get("token") or token
+    await state.in_unit_of_work(lambda uow: service.read_undo(uow, keyring, secret))
     unknown = await state.hashing_pool.run(partial(passwords.make, secrets.token_urlsafe(32)))
     undo = partial(
         recovery.undo_address,
-        keyring=state.resources.keyring,
-        secret=form.get("token") or token,
+        keyring=keyring,
+        secret=secret,
         password_hash=unknown,
     )
     made = await state.in_unit_of_work(undo)

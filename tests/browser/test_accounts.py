@@ -192,7 +192,7 @@ def test_pages_fit_a_narrow_screen_in_light_and_dark(
 
 
 def test_a_person_makes_a_key_and_ends_it_without_scripts_by_keyboard(
-    stack: Stack, page: Page, keep: Keep
+    stack: Stack, page: Page
 ) -> None:
     browser = page.context.browser
     assert browser
