@@ -44,6 +44,7 @@ from api.routers import (
     grants,
     imports,
     jobs,
+    key_pages,
     lists,
     login,
     media,
@@ -104,12 +105,21 @@ _RESOURCES = (
     login,
     registration,
     account_pages,
+    key_pages,
     consent,
     operations,
 )
 
 # HTML pages for browsers.
-_PAGES = (subscription_pages, payment_returns, login, registration, account_pages, consent)
+_PAGES = (
+    subscription_pages,
+    payment_returns,
+    login,
+    registration,
+    account_pages,
+    key_pages,
+    consent,
+)
 
 
 def create_app(settings: Settings) -> FastAPI:

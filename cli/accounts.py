@@ -16,7 +16,7 @@ users = group("People who own or read lists.")
 keys = group("API keys.")
 
 _USER = "id email name plan created_at"
-_KEY = "id name last_four scopes created_at last_used_at revoked_at"
+_KEY = "id name last_four scopes created_at expires_at last_used_at revoked_at"
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 

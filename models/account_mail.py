@@ -19,5 +19,7 @@ class AccountMail(Model):
     user_id: Mapped[int | None] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), index=True
     )
+    # What the mail names: the end of a key, a program, a browser.
+    detail: Mapped[str | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)
     sent_at: Mapped[datetime | None]

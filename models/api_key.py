@@ -18,6 +18,10 @@ class ApiKey(Model):
     last_four: Mapped[str]
     # NULL: the key is unrestricted. It has all of its user's scopes but `delivery`.
     scopes: Mapped[list[str] | None]
+    # The key that made this one, and with which it ends.
+    maker_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id"), index=True)
     created_at: Mapped[CreatedAt]
+    # NULL: the key lasts until it is revoked.
+    expires_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]

@@ -19,6 +19,8 @@ class UserSession(Model):
     # What a person recognises a session by, such as "Firefox on Linux". No IP address is kept.
     browser: Mapped[str | None]
     created_at: Mapped[CreatedAt]
+    # When the person last showed that it is they: acts that outlast a session ask for it anew.
+    logged_in_at: Mapped[datetime] = mapped_column(server_default=func.now())
     last_used_at: Mapped[datetime] = mapped_column(server_default=func.now())
     expires_at: Mapped[datetime] = mapped_column(index=True)
     ended_at: Mapped[datetime | None]

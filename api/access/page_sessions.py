@@ -24,6 +24,7 @@ from core.refusals.requests import BODY_CHARACTER_INVALID, BODY_NO_FORM_TYPE
 from models import User
 from services.access import sessions
 from services.access.caller import Caller
+from services.access.recent_logins import require_recent_login
 from services.people import logins, passwords
 from services.people.page_urls import LOGIN_PATH
 from storage.unit_of_work import UnitOfWork
@@ -79,7 +80,13 @@ def page_session_of_form(request: Request, state: State, form: FormFields) -> Pa
 
 
 class LoginNeeded(Exception):
-    """The page is for people who are logged in: the answer is a redirect to the login page."""
+    """The page is for people who are logged in: the answer is a redirect to the login page.
+
+    ``again``: they are, and not since so short a time as this page asks for.
+    """
+
+    def __init__(self, *, again: bool = False) -> None:
+        self.again = again
 
 
 @AUTHENTICATION.threaded
@@ -98,8 +105,30 @@ def _member_of_form(request: Request, form: FormOf) -> PageSession:
     return member
 
 
+def require_recent(uow: UnitOfWork, member: PageSession) -> None:
+    """Raises ``LoginNeeded`` when the person's login is too old for what the page is about."""
+    try:
+        require_recent_login(uow, member.caller)
+    except DomainError:
+        raise LoginNeeded(again=True) from None
+
+
 Member = Annotated[PageSession, Depends(_member)]
 FormMember = Annotated[PageSession, Depends(_member_of_form)]
+
+
+def _recent_member(request: Request, member: Member) -> PageSession:
+    with state_of(request).resources.unit_of_work() as uow:
+        require_recent(uow, member)
+    return member
+
+
+def _recent_member_of_form(request: Request, member: FormMember) -> PageSession:
+    return _recent_member(request, member)
+
+
+RecentMember = Annotated[PageSession, Depends(_recent_member)]
+RecentFormMember = Annotated[PageSession, Depends(_recent_member_of_form)]
 
 
 def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
@@ -134,12 +163,13 @@ def redirect_to_path(state: State, path: str) -> Response:
     return redirect(state.resources.settings.public_base + path)
 
 
-async def redirect_to_login(request: Request, _: Exception) -> Response:
+async def redirect_to_login(request: Request, needed: LoginNeeded) -> Response:
     """Redirect to the login page, which leads back to this page."""
     wanted = request.scope["path"]
-    if request.method in browsers.SAFE_METHODS and request.url.query:
+    if request.url.query:
         wanted += f"?{request.url.query}"
-    return redirect_to_path(state_of(request), f"{LOGIN_PATH}?{urlencode({'next': wanted})}")
+    query = ({"again": "yes"} if needed.again else {}) | {"next": wanted}
+    return redirect_to_path(state_of(request), f"{LOGIN_PATH}?{urlencode(query)}")
 
 
 Proof = tuple[logins.Attempt, passwords.PasswordCheck]
@@ -170,6 +200,7 @@ async def begin_session(
 ) -> Response:
     """Log in the person whom ``prove`` returns, and redirect them to ``path``.
 
+    Each login is complete here and nowhere else: at first, once more, and after a mailed link.
     The session has a new secret; the browser's earlier one ends, whichever user's it was.
     """
     before = await AUTHENTICATION.run(page_session, request, state)

@@ -49,6 +49,10 @@ _BY_CODE = {
         "It may be too old, or have been cut off on its way. Please ask for a new one.",
     ),
     people.ACCOUNT_LINK_USED.code: ("This link has been used", "It works once. Please log in."),
+    access.AUTH_LOGIN_AGAIN.code: (
+        "Please log in once more",
+        "This needs a login of the last 15 minutes. Log out, log in, and open it again.",
+    ),
     access.AUTH_CSRF.code: (
         "That didn’t go through",
         "Your browser didn’t show that this came from a page of ours. Please open that again.",
@@ -72,6 +76,10 @@ _BY_CODE = {
     access.SESSION_NOT_FOUND.code: (
         "There is no such session",
         "It is over already, or it was never yours.",
+    ),
+    access.API_KEY_NOT_FOUND.code: (
+        "There is no such key",
+        "It was never yours. The page of your keys lists all that open something.",
     ),
     mailing.LIST_NOT_FOUND.code: (
         "This list is closed",

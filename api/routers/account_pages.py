@@ -8,7 +8,16 @@ from fastapi.responses import Response
 
 from api.access import page_sessions
 from api.access.answer_timing import padded_duration
-from api.access.page_sessions import FormFields, FormMember, FormOf, Member, session_page
+from api.access.key_choices import keys_to_ask, ticked_keys
+from api.access.page_sessions import (
+    FormFields,
+    FormMember,
+    FormOf,
+    Member,
+    RecentFormMember,
+    RecentMember,
+    session_page,
+)
 from api.access.requirements import LOGIN, PUBLIC
 from api.errors import STATUS_OF
 from api.limits.bulkheads import RECORDS
@@ -19,11 +28,14 @@ from api.state import State
 from core import ids
 from core.errors import DomainError, Kind
 from core.refusals.access import SESSION_NOT_FOUND
+from services import recovery
 from services.access import sessions
+from services.oauth import grants
 from services.people import account_mails, accounts, email_addresses, logins, page_urls, passwords
 from services.people import registration as service
 from services.people.account_mails import MailKind
 from services.people.logins import Attempt
+from services.recovery import Ending
 
 # No operations of the API, so not in its document. The pages are for people who are logged in.
 router = APIRouter(include_in_schema=False)
@@ -72,29 +84,30 @@ def end_sessions(state: StateOf, member: FormMember, form: FormOf) -> Response:
 
 @router.get(page_urls.PASSWORD_PATH, dependencies=[PUBLIC])
 @RECORDS.threaded
-def show_password(state: StateOf, member: Member) -> Response:
-    return _form_page(state, member, "change_password.html", email=_email_of(state, member))
+def show_password(state: StateOf, member: RecentMember) -> Response:
+    return _password_page(state, member, {})
 
 
 @router.post(page_urls.PASSWORD_PATH, dependencies=[LOGIN])
 async def change_password(
-    request: Request, state: StateOf, member: FormMember, form: FormOf
+    request: Request, state: StateOf, member: RecentFormMember, form: FormOf
 ) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
     email = await RECORDS.run(_email_of, state, member)
+    ending = Ending(grants="end_grants" in form, key_ids=ticked_keys(form))
     try:
         passwords.require_length(form.get("password", ""))
         attempt = await _proven(request, state, email, form)
     except DomainError as error:
-        return _form_page(state, member, "change_password.html", error, email=email)
+        return await RECORDS.run(_password_page, state, member, form, error)
     made = await state.hashing_pool.run(partial(passwords.make, form["password"]))
     await state.in_unit_of_work(
         partial(
-            service.change_password,
-            user_id=member.user_id,
+            recovery.change_password,
+            caller=member.caller,
             expected=attempt.password_hash,
             password_hash=made,
-            session_id=member.caller.session_id,
+            ending=ending,
             request_id=current_request_id(),
         )
     )
@@ -103,7 +116,7 @@ async def change_password(
 
 @router.get(page_urls.EMAIL_PATH, dependencies=[PUBLIC])
 @RECORDS.threaded
-def show_email(state: StateOf, member: Member, sent: Note = None) -> Response:
+def show_email(state: StateOf, member: RecentMember, sent: Note = None) -> Response:
     if sent is not None:
         return page("mailed.html")
     current = _email_of(state, member)
@@ -112,7 +125,7 @@ def show_email(state: StateOf, member: Member, sent: Note = None) -> Response:
 
 @router.post(page_urls.EMAIL_PATH, dependencies=[LOGIN])
 async def ask_for_address(
-    request: Request, state: StateOf, member: FormMember, form: FormOf
+    request: Request, state: StateOf, member: RecentFormMember, form: FormOf
 ) -> Response:
     """Mail a link to the new address, or word that it is taken; the answer is the same."""
     current = await RECORDS.run(_email_of, state, member)
@@ -136,7 +149,7 @@ async def ask_for_address(
 
 @router.get(page_urls.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 @RECORDS.threaded
-def show_new_address(state: StateOf, member: Member, token: Token = "") -> Response:
+def show_new_address(state: StateOf, member: RecentMember, token: Token = "") -> Response:
     """Only for the person who asked for the change, so that no other can be talked into it."""
     with state.resources.unit_of_work() as uow:
         email = service.read_new_address(uow, state.resources.keyring, token, member.user_id)
@@ -148,11 +161,13 @@ def show_new_address(state: StateOf, member: Member, token: Token = "") -> Respo
 
 @router.post(page_urls.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 @RECORDS.threaded
-def change_address(state: StateOf, member: FormMember, form: FormOf, token: Token = "") -> Response:
+def change_address(
+    state: StateOf, member: RecentFormMember, form: FormOf, token: Token = ""
+) -> Response:
     keyring, secret = state.resources.keyring, form.get("token") or token
     request_id = current_request_id()
     with state.resources.unit_of_work() as uow:
-        email = service.change_address(uow, keyring, secret, member.user_id, request_id=request_id)
+        email = service.change_address(uow, keyring, secret, member.caller, request_id=request_id)
     reply = _account(state, "address")
     state.cookies.keep_known(reply, logins.known_browser_token(keyring, email))
     return reply
@@ -172,6 +187,26 @@ async def _proven(request: Request, state: State, email: str, form: FormFields) 
 def _email_of(state: State, member: Member) -> str:
     with state.resources.unit_of_work() as uow:
         return accounts.get(uow, member.user_id).email
+
+
+def _password_page(
+    state: State, member: Member, form: FormFields, error: DomainError | None = None
+) -> Response:
+    with state.resources.unit_of_work() as uow:
+        keys, more = keys_to_ask(uow, member.user_id)
+        given = grants.list_of(uow, member.user_id)
+    return _form_page(
+        state,
+        member,
+        "change_password.html",
+        error,
+        email=_email_of(state, member),
+        grants=given,
+        ends_grants="end_grants" in form,
+        keys=keys,
+        more_keys=more,
+        ended_keys=ticked_keys(form),
+    )
 
 
 def _form_page(

@@ -5,12 +5,17 @@ from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS
 from api.openapi import refuses
 from api.parameters import PathId, StateOf
+from api.request_ids import current_request_id
 from api.schemas.accounts import ApiKeyRecord, CreatedApiKey, NewApiKey, UserRecord
 from api.schemas.envelope import Envelope, envelope
-from core.refusals.access import API_KEY_NOT_FOUND, AUTH_SCOPE_NOT_GRANTABLE
-from core.scopes import Scope
+from core.refusals.access import (
+    API_KEY_EXPIRY,
+    API_KEY_NOT_FOUND,
+    AUTH_LOGIN_AGAIN,
+    AUTH_SCOPE_NOT_GRANTABLE,
+)
 from services.access import api_keys
-from services.people import accounts
+from services.people import accounts, own_keys
 
 router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 
@@ -23,17 +28,26 @@ def read_me(state: StateOf, caller: AnyCaller) -> Envelope[UserRecord]:
         return envelope(UserRecord.model_validate(accounts.get(uow, caller.user_id)))
 
 
-@router.post("/apikeys", responses=refuses(AUTH_SCOPE_NOT_GRANTABLE))
+@router.post(
+    "/apikeys", responses=refuses(AUTH_SCOPE_NOT_GRANTABLE, AUTH_LOGIN_AGAIN, API_KEY_EXPIRY)
+)
 @RECORDS.threaded
 def create_api_key(
     state: StateOf, caller: UnrestrictedCaller, body: NewApiKey
 ) -> Envelope[CreatedApiKey]:
-    """Make an API key. The key itself is in this answer and never shown again."""
-    if body.scopes is not None and Scope.DELIVERY in body.scopes:
-        raise AUTH_SCOPE_NOT_GRANTABLE()
+    """Make an API key. The key itself is in this answer and never shown again.
+
+    A session needs a login of the last 15 minutes. A key that another key makes ends with it.
+    """
     with state.resources.unit_of_work() as uow:
-        key, secret = api_keys.create(
-            uow, state.resources.keyring, user_id=caller.user_id, name=body.name, scopes=body.scopes
+        key, secret = own_keys.make(
+            uow,
+            state.resources.keyring,
+            caller,
+            name=body.name,
+            scopes=body.scopes,
+            expires_at=body.expires_at,
+            request_id=current_request_id(),
         )
         record = ApiKeyRecord.model_validate(key)
     return envelope(CreatedApiKey(**record.model_dump(), key=secret))

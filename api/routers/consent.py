@@ -16,14 +16,16 @@ from api.bodies.oauth_forms import oauth_request_of_query
 from api.limits.bulkheads import RECORDS
 from api.pages.frame import redirect, see_other
 from api.parameters import StateOf
+from api.request_ids import current_request_id
 from api.state import State
 from core.refusals.requests import BODY_INVALID
 from core.scopes import EXPLANATIONS, Scope
 from services.oauth import grants
 from services.oauth.adapters import OAuthResponse
-from services.oauth.endpoints import AUTHORIZE_PATH, GRANTS_PATH
+from services.oauth.endpoints import AUTHORIZE_PATH
 from services.oauth.server import AuthorizationRequest, OAuthServer
 from services.people import accounts
+from services.people.page_urls import GRANTS_PATH
 from storage.unit_of_work import UnitOfWork
 
 # No operations of the API, so not in its document.
@@ -41,6 +43,7 @@ def show_consent(request: Request, state: StateOf) -> Response:
         member = page_sessions.page_session(request, state)
         if member is None:
             raise page_sessions.LoginNeeded
+        page_sessions.require_recent(uow, member)
         target = urlsplit(asked.redirect_uri)
         return session_page(
             member,
@@ -63,16 +66,20 @@ def decide(request: Request, state: StateOf, form: FormOf) -> Response:
     """Allow or deny, as pressed on the page. The request in the URL is checked once more."""
     member = page_sessions.page_session_of_form(request, state, form)
     if member is None:
-        return redirect(f"?{request.url.query}")
+        raise page_sessions.LoginNeeded
     with state.resources.unit_of_work() as uow:
         asked = _ask(request, state, uow)
         if isinstance(asked, OAuthResponse):
             return _sent_back(asked)
+        page_sessions.require_recent(uow, member)
         decision = form.get("decision")
         if decision not in {"allow", "deny"}:
             raise BODY_INVALID(place="body.decision", rule="allow or deny")
+        request_id = current_request_id()
         chosen = [each for each in Scope if f"scope.{each}" in form]
-        return _sent_back(asked.answer(member.user_id, chosen if decision == "allow" else []))
+        return _sent_back(
+            asked.answer(member.caller, chosen if decision == "allow" else [], request_id)
+        )
 
 
 @router.get(GRANTS_PATH)

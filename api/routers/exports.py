@@ -41,6 +41,7 @@ class NewExport(Body):
         **refuses(
             mailing.LIST_NOT_OWNER,
             mailing.LIST_NOT_FOUND,
+            access.AUTH_LOGIN_AGAIN,
             access.AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.DELIVERY),
             mailing.LIST_EMAIL_CHANNEL_DISABLED,
         ),

@@ -9,16 +9,17 @@ from fastapi.responses import Response
 
 from api.access import page_sessions
 from api.access.answer_timing import padded_duration
-from api.access.browsers import local_path
+from api.access.browsers import browser_name, local_path
 from api.access.page_sessions import FormFields, FormOf
 from api.access.requirements import LOGIN, PUBLIC
 from api.limits.bulkheads import RECORDS
 from api.parameters import StateOf
+from api.request_ids import current_request_id
 from api.state import State
 from core.errors import DomainError, Kind
 from core.refusals.people import PASSWORD_WRONG
 from services.access import sessions
-from services.people import logins
+from services.people import accounts, logins
 from services.people.page_urls import ACCOUNT_PATH, LOGIN_PATH, LOGOUT_PATH
 
 # No operations of the API, so not in its document.
@@ -31,11 +32,21 @@ def show_login(
     request: Request,
     state: StateOf,
     next: Annotated[str | None, Query()] = None,  # noqa: A002
+    again: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """The form; a person who is logged in already is redirected to where it would lead."""
-    if page_sessions.page_session(request, state) is not None:
-        return page_sessions.redirect_to_path(state, local_path(next) or ACCOUNT_PATH)
-    return _form(request, state, {"next": next or ""})
+    """The form; a person who is logged in already is redirected to where it would lead.
+
+    ``again``: they are asked once more, since what they want needs a recent login.
+    """
+    member = page_sessions.page_session(request, state)
+    fields = {"next": next or ""}
+    if member is not None:
+        if again is None:
+            return page_sessions.redirect_to_path(state, local_path(next) or ACCOUNT_PATH)
+        with state.resources.unit_of_work() as uow:
+            fields["email"] = accounts.get(uow, member.user_id).email
+        fields["again"] = again
+    return _form(request, state, fields)
 
 
 @router.post(LOGIN_PATH, dependencies=[LOGIN])
@@ -47,7 +58,13 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     try:
         async with padded_duration():
             attempt, check = await page_sessions.prove_password(request, state, email, password)
-            prove = partial(logins.succeed, attempt=attempt, check=check)
+            prove = partial(
+                logins.succeed,
+                attempt=attempt,
+                check=check,
+                browser=browser_name(request.headers.get("user-agent")),
+                request_id=current_request_id(),
+            )
             return await page_sessions.begin_session(request, state, path, prove)
     except DomainError as error:
         return _refused(request, state, form, error)
@@ -95,4 +112,5 @@ def _form(
         problem=problem,
         next=local_path(form.get("next")),
         email=form.get("email", ""),
+        again="again" in form,
     )

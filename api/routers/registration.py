@@ -3,9 +3,11 @@
 Opening a link changes nothing, since scanners follow links; sending its page's form does.
 """
 
+import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -13,6 +15,7 @@ from fastapi.responses import Response
 from api.access import page_sessions
 from api.access.answer_timing import padded_duration
 from api.access.browsers import client_address
+from api.access.key_choices import keys_to_ask, ticked_keys, unticked_keys
 from api.access.page_sessions import FormFields, FormOf
 from api.access.requirements import LOGIN, PUBLIC
 from api.limits.bulkheads import RECORDS
@@ -23,7 +26,8 @@ from api.state import State
 from core.errors import DomainError, Kind
 from core.keyring import Keyring
 from models import User
-from services.people import account_mails, email_addresses, logins, page_urls, passwords
+from services import recovery
+from services.people import account_mails, accounts, email_addresses, logins, page_urls, passwords
 from services.people import registration as service
 from services.people.account_mails import MailKind
 from storage.unit_of_work import UnitOfWork
@@ -105,8 +109,37 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 @router.post(page_urls.RESET_PATH, dependencies=[LOGIN])
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Set the new password and log the person in, who has the mail to prove it, despite a pause."""
-    finish = partial(service.reset, request_id=current_request_id())
+    kept = unticked_keys(form)
+    finish = partial(recovery.reset, keep_keys=kept, request_id=current_request_id())
     return await _choose(request, state, form, token, service.read_reset, _RESET, finish)
+
+
+@router.get(page_urls.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
+@RECORDS.threaded
+def show_undo(request: Request, state: StateOf, token: Token = "") -> Response:
+    with state.resources.unit_of_work() as uow:
+        email = service.read_undo(uow, state.resources.keyring, token)
+    return page_sessions.anonymous_page(request, state, "undo_email.html", token=token, email=email)
+
+
+@router.post(page_urls.UNDO_EMAIL_PATH, dependencies=[LOGIN])
+async def undo_address(
+    request: Request, state: StateOf, form: FormOf, token: Token = ""
+) -> Response:
+    """Give the account back to the person with the earlier address, who then chooses a password."""
+    page_sessions.require_form_csrf(request, state, form)
+    keyring, secret = state.resources.keyring, form.get("token") or token
+    await state.in_unit_of_work(lambda uow: service.read_undo(uow, keyring, secret))
+    unknown = await state.hashing_pool.run(partial(passwords.make, secrets.token_urlsafe(32)))
+    undo = partial(
+        recovery.undo_address,
+        keyring=keyring,
+        secret=secret,
+        password_hash=unknown,
+    )
+    made = await state.in_unit_of_work(undo)
+    query = urlencode({"token": made})
+    return page_sessions.redirect_to_path(state, f"{page_urls.RESET_PATH}?{query}")
 
 
 def _ask_page(request: Request, state: State, words: _Words, **values: Any) -> Response:
@@ -138,9 +171,15 @@ def _choosing(request: Request, state: State, read: _Read, words: _Words, secret
     return _choice_page(request, state, words, token=secret, email=email)
 
 
-def _choice_page(request: Request, state: State, words: _Words, **values: Any) -> Response:
-    values = {"name": "", "problem": None, **values, **words}
-    return page_sessions.anonymous_page(request, state, "new_password.html", **values)
+def _choice_page(
+    request: Request, state: State, words: _Words, *, email: str, **values: Any
+) -> Response:
+    values = {"name": "", "problem": None, "ended_keys": True, **values, **words}
+    with state.resources.unit_of_work() as uow:
+        person = accounts.find_by_email(uow, email)
+        keys, more = ([], 0) if person is None else keys_to_ask(uow, person.id)
+    asked: dict[str, Any] = {"email": email, "keys": keys, "more_keys": more}
+    return page_sessions.anonymous_page(request, state, "new_password.html", **asked, **values)
 
 
 async def _choose(
@@ -162,8 +201,10 @@ async def _choose(
     except DomainError as error:
         if error.kind is not Kind.INVALID:
             raise
-        values = {"email": email, "name": form.get("name", ""), "problem": error.message}
-        return _choice_page(request, state, words, status=422, token=secret, **values)
+        values = {"name": form.get("name", ""), "problem": error.message}
+        typed = {**values, "ended_keys": ticked_keys(form)}
+        again = partial(_choice_page, request, state, words, status=422, token=secret, email=email)
+        return await RECORDS.run(again, **typed)
 
     def prove(uow: UnitOfWork) -> User:
         person = finish(uow, keyring, secret, password_hash=made)

@@ -2,7 +2,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.envelope import Body, Schema, Timestamp
+from api.schemas.envelope import Body, Moment, Schema, Timestamp
 from core.scopes import Scope
 
 # In strict mode, an enum accepts only its members, which JSON can't express.
@@ -25,6 +25,9 @@ class NewApiKey(Body):
         description="null: all that its user may do, without delivery",
         examples=[["attachment"]],
     )
+    expires_at: Moment | None = Field(
+        default=None, description="null: the key lasts until it is revoked"
+    )
 
 
 class ApiKeyRecord(Schema):
@@ -33,6 +36,7 @@ class ApiKeyRecord(Schema):
     last_four: str = Field(description="The key's last characters, to recognise it by")
     scopes: list[Scope] | None
     created_at: Timestamp
+    expires_at: Timestamp | None
     last_used_at: Timestamp | None
     revoked_at: Timestamp | None
 

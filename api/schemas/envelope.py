@@ -1,10 +1,20 @@
+import re
 import time
 from datetime import datetime
 from typing import Annotated, Any, Generic, Self, TypeVar
 
 import orjson
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    field_validator,
+)
 
 from core import clock
 from models.declarative import Model
@@ -12,6 +22,27 @@ from models.declarative import Model
 T = TypeVar("T")
 
 Timestamp = Annotated[datetime, PlainSerializer(clock.iso, return_type=str)]
+
+
+def _written_moment(value: object) -> object:
+    # JSON has no dates, so strict mode refuses them: accept text. A number would mean Unix time.
+    if value is not None and not (isinstance(value, str) and _DATE.match(value)):
+        raise ValueError("must be an ISO 8601 time with an offset")
+    return value
+
+
+def _storable(moment: datetime) -> datetime:
+    if moment.year not in _YEARS:
+        raise ValueError(f"must be in the years {_YEARS[0]} to {_YEARS[-1]}")
+    return moment
+
+
+# Near the ends of the calendar, a moment of one time zone has no year in another.
+_YEARS = range(1970, 9999)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]", re.ASCII)
+Moment = Annotated[
+    AwareDatetime, Field(strict=False), BeforeValidator(_written_moment), AfterValidator(_storable)
+]
 
 
 class Schema(BaseModel):

@@ -1,11 +1,9 @@
-import re
-from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from api.schemas.envelope import Body, Pagination, Schema, Timestamp, plain_moment
+from api.schemas.envelope import Body, Moment, Pagination, Schema, Timestamp, plain_moment
 from api.schemas.lists import Channel
 from core.errors import DomainError
 from models import Subscription, Tier, User
@@ -112,25 +110,6 @@ class EmailSetting(Body):
     enabled: bool
 
 
-def _written_moment(value: object) -> object:
-    # JSON has no dates, so strict mode refuses them: accept text. A number would mean Unix time.
-    if value is not None and not (isinstance(value, str) and _DATE.match(value)):
-        raise ValueError("must be an ISO 8601 time with an offset")
-    return value
-
-
-def _storable(moment: datetime) -> datetime:
-    if moment.year not in _YEARS:
-        raise ValueError(f"must be in the years {_YEARS[0]} to {_YEARS[-1]}")
-    return moment
-
-
-# Near the ends of the calendar, a moment of one time zone has no year in another.
-_YEARS = range(1970, 9999)
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]", re.ASCII)
-Moment = Annotated[
-    AwareDatetime, Field(strict=False), BeforeValidator(_written_moment), AfterValidator(_storable)
-]
 TierName = Annotated[Tier, Field(strict=False)]
 
 

@@ -3,6 +3,7 @@
 from core.refusals.refusal import (
     forbidden,
     invalid,
+    invalid_at,
     not_found,
     rate_limited,
     unauthenticated,
@@ -22,7 +23,7 @@ AUTH_SCHEME_UNKNOWN = unauthenticated(
     "auth.scheme_unknown", "The Authorization header must read 'Bearer <token>'."
 )
 AUTH_INVALID_API_KEY = unauthenticated(
-    "auth.invalid_credentials", "The API key is unknown, mistyped or revoked."
+    "auth.invalid_credentials", "The API key is unknown, mistyped, expired or revoked."
 )
 AUTH_INVALID_SESSION = unauthenticated(
     "auth.invalid_credentials", "The session is over. Log in again."
@@ -42,6 +43,9 @@ AUTH_RESTRICTED_CREDENTIAL = forbidden(
 AUTH_SCOPE_NOT_GRANTABLE = forbidden(
     "auth.scope_not_grantable", "Only the operator gives the scope delivery."
 )
+AUTH_LOGIN_AGAIN = forbidden(
+    "auth.login_again", "This needs a login of the last 15 minutes. Log in again."
+)
 AUTH_CSRF = forbidden(
     "auth.csrf",
     "With a session, a write needs our own Origin or the {header} header.",
@@ -49,6 +53,7 @@ AUTH_CSRF = forbidden(
 )
 
 API_KEY_NAME = invalid("api_key.name", "A key's name has 1 to {most} characters.", most=200)
+API_KEY_EXPIRY = invalid_at("expires_at", "api_key.expiry", "must lie in the future.")
 API_KEY_NOT_FOUND = not_found("api_key.not_found", "There is no such API key.")
 SESSION_NOT_FOUND = not_found("session.not_found", "There is no such session.")
 

@@ -1,17 +1,26 @@
-"""API keys. Only an HMAC of a key is stored, so a copy of the database gives no access."""
+"""API keys. Only an HMAC of a key is stored, so a copy of the database gives no access.
 
-from collections.abc import Iterable
-from datetime import timedelta
+A key that another key made ends with it, so that revoking a stolen key is enough.
+"""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
 from threading import Lock
 
-from sqlalchemy import any_, bindparam, select, update
+from sqlalchemy import BindParameter, ColumnElement, any_, bindparam, or_, select, update
 
 from core import clock
 from core.keyring import Keyring
-from core.refusals.access import API_KEY_NAME, API_KEY_NOT_FOUND, AUTH_INVALID_API_KEY
+from core.refusals.access import (
+    API_KEY_EXPIRY,
+    API_KEY_NAME,
+    API_KEY_NOT_FOUND,
+    AUTH_INVALID_API_KEY,
+)
 from core.scopes import EVERYTHING_OF_A_USER, Scope, effective
 from core.secret_form import API_KEY
-from models import ApiKey
+from models import ApiKey, User
+from services.access import recent_logins
 from services.access.caller import Caller
 from storage.database import Database, Statement
 from storage.moments import note_once
@@ -30,11 +39,21 @@ def create(
     user_id: int,
     name: str,
     scopes: Iterable[Scope] | None = None,
+    expires_at: datetime | None = None,
+    maker_id: int | None = None,
 ) -> tuple[ApiKey, str]:
-    """A new key and its secret, which is never shown again. ``scopes=None``: unrestricted."""
+    """A new key and its secret, which is never shown again. ``scopes=None``: unrestricted.
+
+    A key of the key ``maker_id`` expires with it at the latest.
+    """
     name = name.strip()
     if not 1 <= len(name) <= MAX_KEY_NAME_CHARACTERS:
         raise API_KEY_NAME(most=MAX_KEY_NAME_CHARACTERS)
+    if expires_at is not None and expires_at <= clock.now():
+        raise API_KEY_EXPIRY()
+    maker = None if maker_id is None else uow.session.get_one(ApiKey, maker_id)
+    if maker is not None and maker.expires_at is not None:
+        expires_at = min(expires_at or maker.expires_at, maker.expires_at)
     secret = API_KEY.generate()
     key = ApiKey(
         user_id=user_id,
@@ -42,6 +61,8 @@ def create(
         secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
         last_four=secret[-4:],
         scopes=None if scopes is None else sorted(set(scopes)),
+        expires_at=expires_at,
+        maker_id=maker_id,
     )
     uow.session.add(key)
     uow.session.flush()
@@ -73,11 +94,12 @@ def authenticate(database: Database, uses: LastUseBuffer, keyring: Keyring, secr
     """The caller of a key; raises ``auth.invalid_credentials``."""
     if not API_KEY.matches(secret):
         raise AUTH_INVALID_API_KEY()
-    found = database.rows(_CREDENTIAL, digests=keyring.signer(_PURPOSE).digests(secret.encode()))
+    now, digests = clock.now(), keyring.signer(_PURPOSE).digests(secret.encode())
+    found = database.rows(_CREDENTIAL, digests=digests, now=now)
     if not found:
         raise AUTH_INVALID_API_KEY()
     [(key_id, user_id, sent_scopes, last_used_at)] = found
-    if last_used_at is None or clock.now() - last_used_at >= _LAST_USE_RESOLUTION:
+    if last_used_at is None or now - last_used_at >= _LAST_USE_RESOLUTION:
         uses.note(key_id)
     unrestricted = sent_scopes is None
     scopes = EVERYTHING_OF_A_USER if unrestricted else effective(map(Scope, sent_scopes))
@@ -90,20 +112,45 @@ def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[ApiKey]
     return list(uow.session.scalars(query.limit(limit)))
 
 
+def live_of(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
+    """The user's keys that open something, newest first."""
+    query = select(ApiKey).where(ApiKey.user_id == user_id, *_is_live(clock.now()))
+    return list(uow.session.scalars(query.order_by(ApiKey.id.desc())))
+
+
 def revoke(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
     """Revoke a key (of ``user_id``, where given): 1, or 0 when it was revoked already.
 
-    Raises ``api_key.not_found``.
+    The keys that it made end with it. Raises ``api_key.not_found``.
     """
     key = uow.session.get(ApiKey, key_id)
     if key is None or user_id not in (None, key.user_id):
         raise API_KEY_NOT_FOUND()
+    # So that the key makes no other one meanwhile.
+    recent_logins.lock_person(uow, key.user_id)
+    ended = select(ApiKey.id).where(ApiKey.id == key_id).cte(recursive=True)
+    ended = ended.union_all(select(ApiKey.id).join(ended, ApiKey.maker_id == ended.c.id))
+    note_once(uow, ApiKey.revoked_at, ApiKey.id.in_(select(ended.c.id)), ApiKey.id != key_id)
     return note_once(uow, ApiKey.revoked_at, ApiKey.id == key_id)
 
 
+def revoke_all(uow: UnitOfWork, user_id: int, *, but: Collection[int]) -> None:
+    """Revoke the keys of a person whom the caller has locked, except those that they keep."""
+    note_once(uow, ApiKey.revoked_at, ApiKey.user_id == user_id, ApiKey.id.not_in(but))
+
+
+def _is_live(now: datetime | BindParameter[datetime]) -> tuple[ColumnElement[bool], ...]:
+    not_expired = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now)
+    return ApiKey.revoked_at.is_(None), not_expired
+
+
 _CREDENTIAL = Statement(
-    select(ApiKey.id, ApiKey.user_id, ApiKey.scopes, ApiKey.last_used_at).where(
-        ApiKey.secret_hmac == any_(bindparam("digests")), ApiKey.revoked_at.is_(None)
+    select(ApiKey.id, ApiKey.user_id, ApiKey.scopes, ApiKey.last_used_at)
+    .join(User, User.id == ApiKey.user_id)
+    .where(
+        ApiKey.secret_hmac == any_(bindparam("digests")),
+        *_is_live(bindparam("now")),
+        User.erased_at.is_(None),
     )
 )
 # Rows that another process updates are skipped: it writes the same minute.

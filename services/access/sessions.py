@@ -14,7 +14,7 @@ from core import clock
 from core.keyring import Keyring
 from core.refusals.access import AUTH_INVALID_SESSION, SESSION_NOT_FOUND
 from core.scopes import EVERYTHING_OF_A_USER
-from models import UserSession
+from models import User, UserSession
 from services.access.caller import Caller
 from storage.database import Database, Statement
 from storage.moments import note_once
@@ -106,11 +106,14 @@ def _csrf_message(value: str) -> bytes:
 
 
 _LIVE = Statement(
-    select(UserSession.id, UserSession.user_id, UserSession.last_used_at).where(
+    select(UserSession.id, UserSession.user_id, UserSession.last_used_at)
+    .join(User, User.id == UserSession.user_id)
+    .where(
         UserSession.secret_hmac == any_(bindparam("digests")),
         UserSession.ended_at.is_(None),
         UserSession.expires_at > bindparam("now"),
         UserSession.last_used_at > bindparam("idle_since"),
+        User.erased_at.is_(None),
     )
 )
 # A row that another request updates is skipped: it writes the same minute.

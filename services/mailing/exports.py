@@ -23,6 +23,7 @@ from core.scopes import Scope
 from models import Job, MailingList, MemberExport, OptOut, Subscription, SubscriptionStatus
 from services import removals
 from services.access.caller import Caller, require_scope
+from services.access.recent_logins import require_recent_login
 from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
@@ -80,10 +81,12 @@ def begin(
 ) -> Job:
     """Start an export of the list.
 
-    Raises ``auth.insufficient_scope``, ``list.not_found``, ``list.not_owner``, and
-    ``list.email_channel_disabled`` for the roster of a list that is not sent by mail.
+    Raises ``auth.insufficient_scope``, ``auth.login_again``, ``list.not_found``,
+    ``list.not_owner``, and ``list.email_channel_disabled`` for the roster of a list that is not
+    sent by mail.
     """
     require_scope(caller, EXPORT_JOBS[kind].scope)
+    require_recent_login(uow, caller)
     if kind is ExportKind.MEMBERS:
         lists.owned(uow, caller, list_id)
     return enqueue_export(uow, caller.user_id, lists.get(uow, list_id), kind, request_id=request_id)

@@ -18,7 +18,6 @@ REVOKE_PATH = "/oauth/revoke"
 INTROSPECT_PATH = "/oauth/introspect"
 USERINFO_PATH = "/oauth/userinfo"
 # On this page people see and revoke their grants.
-GRANTS_PATH = "/account/grants"
 METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 

@@ -12,9 +12,11 @@ from sqlalchemy import select
 
 from core import clock
 from core.refusals.oauth import GRANT_NOT_FOUND
-from core.refusals.people import USER_NOT_FOUND
 from core.scopes import Scope
-from models import OAuthClient, OAuthGrant, User
+from models import OAuthClient, OAuthGrant
+from services.access import recent_logins
+from services.people import account_mails, accounts
+from services.people.account_mails import MailKind
 from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
 
@@ -32,23 +34,35 @@ class GrantSummary:
 
 
 def grant_scopes(
-    uow: UnitOfWork, *, user_id: int, client_id: str, scopes: Collection[Scope]
+    uow: UnitOfWork,
+    *,
+    user_id: int,
+    client: OAuthClient,
+    scopes: Collection[Scope],
+    request_id: str | None,
 ) -> OAuthGrant:
-    """The person's grant for the client, with these scopes added."""
+    """The person's grant for the client, with these scopes added; a mail tells of new ones."""
     # One consent of a person at a time, and none from a page that was open when they were erased.
-    person = select(User.id).where(User.id == user_id, User.erased_at.is_(None))
-    if uow.session.scalar(person.with_for_update(key_share=True)) is None:
-        raise USER_NOT_FOUND()
+    recent_logins.lock_person(uow, user_id)
     grant = uow.session.scalar(
         select(OAuthGrant).where(
             OAuthGrant.user_id == user_id,
-            OAuthGrant.client_id == client_id,
+            OAuthGrant.client_id == client.client_id,
             OAuthGrant.revoked_at.is_(None),
         )
     )
     if grant is None:
-        grant = OAuthGrant(user_id=user_id, client_id=client_id, scopes=[])
+        grant = OAuthGrant(user_id=user_id, client_id=client.client_id, scopes=[])
         uow.session.add(grant)
+    if not set(scopes) <= set(grant.scopes):
+        account_mails.request_mail(
+            uow,
+            MailKind.NEW_PROGRAM,
+            accounts.get(uow, user_id).email,
+            user_id=user_id,
+            detail=client.name,
+            request_id=request_id,
+        )
     grant.scopes = sorted({*grant.scopes, *scopes})
     grant.updated_at = clock.now()
     uow.session.flush()
@@ -95,3 +109,8 @@ def revoke(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
     if grant is None or grant.user_id != user_id:
         raise GRANT_NOT_FOUND()
     return note_once(uow, OAuthGrant.revoked_at, OAuthGrant.id == grant_id)
+
+
+def revoke_all(uow: UnitOfWork, user_id: int) -> None:
+    """Revoke the grants of a person whom the caller has locked."""
+    note_once(uow, OAuthGrant.revoked_at, OAuthGrant.user_id == user_id)

@@ -16,6 +16,8 @@ from core.keyring import Keyring
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from models import OAuthGrant, TokenKind
+from services.access.caller import Caller
+from services.access.recent_logins import lock_maker
 from services.oauth import adapters, authentication, clients, codes, grants, tokens
 from services.oauth.authentication import ProofKey
 from services.oauth.endpoints import Introspection, Revocation
@@ -40,9 +42,14 @@ class _CodeGrant(AuthorizationCodeGrant):
 
     def save_authorization_code(self, code: str, request: adapters.AuthlibRequest) -> None:
         uow = self.server.uow
-        user_id, scopes = request.user  # as ``AuthorizationRequest.answer`` gave them
+        # As ``AuthorizationRequest.answer`` gave them.
+        user_id, scopes, request_id = request.user
         grant = grants.grant_scopes(
-            uow, user_id=user_id, client_id=request.client.client_id, scopes=scopes
+            uow,
+            user_id=user_id,
+            client=request.client.record,
+            scopes=scopes,
+            request_id=request_id,
         )
         codes.store_code(
             uow,
@@ -231,12 +238,19 @@ class AuthorizationRequest:
         self.redirect_uri: str = grant.redirect_uri
         self.scopes = [Scope(each) for each in grant.request.scope.split()]
 
-    def answer(self, user_id: int, scopes: Collection[Scope]) -> adapters.OAuthResponse:
-        """Grant those of the requested scopes that are in ``scopes``; without any, deny."""
+    def answer(
+        self, caller: Caller, scopes: Collection[Scope], request_id: str | None
+    ) -> adapters.OAuthResponse:
+        """Grant those of the requested scopes that are in ``scopes``; without any, deny.
+
+        A mail tells the person of scopes that the client did not have. Raises ``auth.login_again``.
+        """
         agreed = [scope for scope in self.scopes if scope in scopes]
+        if agreed:
+            lock_maker(self._server.uow, caller)
         reply: adapters.OAuthResponse = self._server.create_authorization_response(
             self._grant.request,
-            grant_user=(user_id, agreed) if agreed else None,
+            grant_user=(caller.user_id, agreed, request_id) if agreed else None,
             grant=self._grant,
         )
         return reply

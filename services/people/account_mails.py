@@ -29,6 +29,9 @@ class MailKind(StrEnum):
     NEW_ADDRESS = "new_address"
     PASSWORD_CHANGED = "password_changed"  # noqa: S105 - a name
     ADDRESS_CHANGED = "address_changed"
+    NEW_KEY = "new_key"
+    NEW_PROGRAM = "new_program"
+    NEW_BROWSER = "new_browser"
 
 
 # A stranger can enter another person's address, so the mails to an address are limited.
@@ -45,11 +48,13 @@ def request_mail(
     email: str,
     *,
     user_id: int | None = None,
+    detail: str | None = None,
     request_id: str | None = None,
 ) -> None:
     """Send a mail to this address, unless it got as many of this kind as the limit allows.
 
     ``email`` is normalised; ``user_id`` is the user who sent the request, when they are logged in.
+    ``detail`` stands in the mail, so it holds no word that a stranger may choose.
     """
     lately = select(func.count()).where(
         AccountMail.email == email,
@@ -58,14 +63,20 @@ def request_mail(
     )
     if (uow.session.scalar(lately) or 0) >= MAX_MAILS_PER_ADDRESS:
         return
-    enqueue_mail(uow, kind, email, user_id=user_id, request_id=request_id)
+    enqueue_mail(uow, kind, email, user_id=user_id, detail=detail, request_id=request_id)
 
 
 def enqueue_mail(
-    uow: UnitOfWork, kind: MailKind, email: str, *, user_id: int | None, request_id: str | None
+    uow: UnitOfWork,
+    kind: MailKind,
+    email: str,
+    *,
+    user_id: int | None,
+    detail: str | None = None,
+    request_id: str | None,
 ) -> None:
     """Send a mail that the person must get, without a limit."""
-    asked = AccountMail(kind=kind, email=email, user_id=user_id)
+    asked = AccountMail(kind=kind, email=email, user_id=user_id, detail=detail)
     uow.session.add(asked)
     uow.session.flush()
     outbox.enqueue(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id, request_id=request_id)
@@ -74,7 +85,7 @@ def enqueue_mail(
 def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     with resources.unit_of_work() as uow:
         asked = uow.session.get(AccountMail, lease.subject_id)
-        filled = None if asked is None else _template(uow, resources, asked)
+        filled = None if asked is None else _filled_template(uow, resources, asked)
         if asked is None or filled is None:
             leases.succeed(uow, lease, {"sent": False})
             return
@@ -89,18 +100,52 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         leases.succeed(uow, lease, {"sent": True})
 
 
-def _template(
+# What a mailed token is for, the page of its link, and the person whom it is about.
+_Link = tuple[Purpose, str, int | None]
+
+
+def _filled_template(
     uow: UnitOfWork, resources: Resources, asked: AccountMail
 ) -> tuple[str, dict[str, str]] | None:
     """The mail's template and the values filled into it; ``None``: nothing is sent."""
+    template, link = _template(uow, asked)
+    if template is None:
+        return None
+    page = partial(page_urls.page_url, resources.settings)
+    if link is None:
+        pages = {
+            "login_url": page(page_urls.LOGIN_PATH),
+            "forgotten_url": page(page_urls.FORGOTTEN_PATH),
+            "account_url": page(page_urls.ACCOUNT_PATH),
+            "keys_url": page(page_urls.KEYS_PATH),
+            "grants_url": page(page_urls.GRANTS_PATH),
+        }
+        return template, {"email": asked.email, "detail": asked.detail or "", **pages}
+    purpose, path, user_id = link
+    secret = mailed_tokens.make(
+        uow,
+        resources.keyring,
+        purpose,
+        user_id=user_id,
+        email=asked.email,
+        # Workers may send two mails in another order than that of the changes that they undo.
+        asked_at=asked.created_at if purpose is Purpose.UNDO_ADDRESS else None,
+    )
+    return template, {"url": page(path, token=secret)}
+
+
+def _template(uow: UnitOfWork, asked: AccountMail) -> tuple[str | None, _Link | None]:
+    """The mail's template, ``None`` for no mail, and what its link is for, if it has one."""
     person = uow.session.scalar(select(User).where(User.email == asked.email))
     has_account = person is not None and person.password_hash is not None
-    link: tuple[Purpose, str, int | None] | None = None
-    match MailKind(asked.kind):
+    kind = MailKind(asked.kind)
+    template: str | None = kind.value
+    link: _Link | None = None
+    match kind:
         case MailKind.REGISTER if has_account:
             template = "account_exists"
         case MailKind.FORGOTTEN_PASSWORD if person is None:
-            return None
+            template = None
         case MailKind.FORGOTTEN_PASSWORD if person is not None and has_account:
             template = "new_password"
             link = (Purpose.RESET_PASSWORD, page_urls.RESET_PATH, person.id)
@@ -113,16 +158,6 @@ def _template(
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
             link = (Purpose.CHANGE_ADDRESS, page_urls.CONFIRM_EMAIL_PATH, asked.user_id)
-            template = "new_address"
-        case MailKind.PASSWORD_CHANGED | MailKind.ADDRESS_CHANGED as kind:
-            template = kind.value
-    page = partial(page_urls.page_url, resources.settings)
-    if link is None:
-        ways_in = {
-            "login_url": page(page_urls.LOGIN_PATH),
-            "forgotten_url": page(page_urls.FORGOTTEN_PATH),
-        }
-        return template, {"email": asked.email, **ways_in}
-    purpose, path, user_id = link
-    secret = mailed_tokens.make(uow, resources.keyring, purpose, user_id=user_id, email=asked.email)
-    return template, {"url": page(path, token=secret)}
+        case MailKind.ADDRESS_CHANGED:
+            link = (Purpose.UNDO_ADDRESS, page_urls.UNDO_EMAIL_PATH, asked.user_id)
+    return template, link

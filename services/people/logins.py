@@ -25,7 +25,8 @@ from core.keyring import Keyring
 from core.refusals.access import LOGIN_PAUSED
 from core.refusals.people import PASSWORD_WRONG
 from models import LoginAttempts, User
-from services.people import email_addresses
+from services.people import account_mails, email_addresses
+from services.people.account_mails import MailKind
 from services.people.passwords import PasswordCheck
 from storage.unit_of_work import UnitOfWork
 
@@ -51,6 +52,8 @@ class Attempt:
     """An attempt to log in, and the counts that it is part of."""
 
     counted: tuple[tuple[bytes, LoginThrottle], ...]
+    # Whether the person logged in with this browser before.
+    from_known_browser: bool
     user_id: int | None = None
     password_hash: str | None = None
 
@@ -63,17 +66,28 @@ def begin(
     Commit it before the password is checked. ``known`` is the browser's ``known_browser_token``.
     """
     email = _spelt(email)
-    counted = _counted(keyring, email, client, known)
+    nonce = _known_nonce(keyring, email, known)
+    counted = _counted(keyring, email, client, nonce)
     for subject, throttle in counted:
         _count(uow, subject, throttle)
     person = uow.session.scalar(select(User).where(User.email == email))
     if person is None:
-        return Attempt(counted)
-    return Attempt(counted, person.id, person.password_hash)
+        return Attempt(counted, from_known_browser=False)
+    return Attempt(counted, nonce is not None, person.id, person.password_hash)
 
 
-def succeed(uow: UnitOfWork, attempt: Attempt, check: PasswordCheck) -> User:
-    """The person who logs in; raises ``password.wrong`` if it was changed since the check."""
+def succeed(
+    uow: UnitOfWork,
+    attempt: Attempt,
+    check: PasswordCheck,
+    *,
+    browser: str | None,
+    request_id: str | None,
+) -> User:
+    """The person who logs in; a mail tells them of a browser that is new.
+
+    Raises ``password.wrong`` if the password was changed since the check.
+    """
     statement = (
         update(User)
         .where(User.id == attempt.user_id, User.password_hash == attempt.password_hash)
@@ -85,6 +99,15 @@ def succeed(uow: UnitOfWork, attempt: Attempt, check: PasswordCheck) -> User:
     if person is None:
         raise PASSWORD_WRONG()
     clear(uow, attempt)
+    if not attempt.from_known_browser:
+        account_mails.request_mail(
+            uow,
+            MailKind.NEW_BROWSER,
+            person.email,
+            user_id=person.id,
+            detail=browser or "a browser",
+            request_id=request_id,
+        )
     return person
 
 
@@ -113,15 +136,21 @@ def _spelt(email: str) -> str:
 
 
 def _counted(
-    keyring: Keyring, email: str, client: str | None, known: str | None
+    keyring: Keyring, email: str, client: str | None, nonce: str | None
 ) -> tuple[tuple[bytes, LoginThrottle], ...]:
-    nonce, _, signature = (known or "").partition(".")
-    if nonce and keyring.signer(_PURPOSE).verify(_known_message(nonce, email), signature):
+    if nonce is not None:
         return ((_subject(keyring, "browser", nonce, email), CLIENT_THROTTLE),)
     return (
         (_subject(keyring, "client", _network(client), email), CLIENT_THROTTLE),
         (_subject(keyring, "address", "", email), ADDRESS_THROTTLE),
     )
+
+
+def _known_nonce(keyring: Keyring, email: str, known: str | None) -> str | None:
+    """The nonce of a browser in which the person logged in before."""
+    nonce, _, signature = (known or "").partition(".")
+    is_known = keyring.signer(_PURPOSE).verify(_known_message(nonce, email), signature)
+    return nonce if nonce and is_known else None
 
 
 def _known_message(nonce: str, email: str) -> bytes:

@@ -6,7 +6,7 @@ Opening its page changes nothing until the person confirms, since mail scanners 
 """
 
 import secrets
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from sqlalchemy import func, select, update
@@ -25,6 +25,7 @@ class Purpose(StrEnum):
     REGISTER = "account.register"
     RESET_PASSWORD = "account.reset_password"  # noqa: S105 - a name
     CHANGE_ADDRESS = "account.change_address"
+    UNDO_ADDRESS = "account.undo_address"
 
 
 TOKEN_LIFETIMES = {
@@ -32,6 +33,8 @@ TOKEN_LIFETIMES = {
     Purpose.REGISTER: timedelta(hours=1),
     Purpose.RESET_PASSWORD: timedelta(hours=1),
     Purpose.CHANGE_ADDRESS: timedelta(hours=1),
+    # Long enough for a person who was away over a weekend.
+    Purpose.UNDO_ADDRESS: timedelta(hours=72),
 }
 
 
@@ -43,8 +46,12 @@ def make(
     user_id: int | None,
     list_id: int | None = None,
     email: str | None = None,
+    asked_at: datetime | None = None,
 ) -> str:
-    """The secret of a new token for a person, an address, or both."""
+    """The secret of a new token for a person, an address, or both.
+
+    ``asked_at``: when the mail was asked for, if tokens must stay in that order.
+    """
     secret = secrets.token_urlsafe(32)
     uow.session.add(
         MailedLink(
@@ -54,6 +61,7 @@ def make(
             email=email,
             secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
             expires_at=func.now() + TOKEN_LIFETIMES[purpose],
+            created_at=func.now() if asked_at is None else asked_at,
         )
     )
     return secret

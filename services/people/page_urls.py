@@ -13,7 +13,11 @@ RESET_PATH = "/password/new"
 ACCOUNT_PATH = "/account"
 PASSWORD_PATH = "/account/password"  # noqa: S105 - a path
 EMAIL_PATH = "/account/email"
+UNDO_EMAIL_PATH = "/account/email/undo"
 CONFIRM_EMAIL_PATH = "/account/email/confirm"
+KEYS_PATH = "/account/keys"
+NEW_KEY_PATH = "/account/keys/new"
+GRANTS_PATH = "/account/grants"
 SESSIONS_PATH = "/account/sessions"
 
 

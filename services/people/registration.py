@@ -5,13 +5,15 @@ imported takes over their own record, and no other person can. The password is t
 is opened, so no stranger can set one that the address's owner then confirms.
 """
 
-from sqlalchemy import select
+from sqlalchemy import String, cast, func, select, update
 
 from core.errors import DomainError
 from core.keyring import Keyring
 from core.refusals import people as refusals
 from models import MailedLink, User
 from services.access import sessions
+from services.access.caller import Caller
+from services.access.recent_logins import require_recent_login
 from services.people import account_mails, accounts, mailed_tokens
 from services.people.account_mails import MailKind
 from services.people.mailed_tokens import Purpose
@@ -72,7 +74,8 @@ def reset(
 ) -> User:
     """Set a new password, end all sessions, and mail a notice; raises what ``read_reset`` raises.
 
-    The person's other links to a new password or a new address stop working.
+    The person's other links to a new password or a new address stop working. Call it through
+    ``services.recovery``, which ends the rest.
     """
     opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
     assert opened.user_id is not None
@@ -86,21 +89,22 @@ def reset(
 
 def change_password(
     uow: UnitOfWork,
-    user_id: int,
+    caller: Caller,
     *,
     expected: str | None,
     password_hash: str,
-    session_id: int | None,
     request_id: str | None,
 ) -> None:
     """Set a new password in place of the one that was checked, and end other sessions.
 
-    Raises ``password.changed`` when the account's password was changed since the check.
+    Raises ``auth.login_again``, and ``password.changed`` when the account's password was changed
+    since the check.
     """
-    person = _lock_person(uow, user_id)
+    person = _lock_person(uow, caller.user_id)
+    require_recent_login(uow, caller)
     if person.password_hash != expected:
         raise refusals.PASSWORD_CHANGED()
-    _set_password(uow, person, password_hash, request_id=request_id, but=session_id)
+    _set_password(uow, person, password_hash, request_id=request_id, but=caller.session_id)
 
 
 def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int) -> str:
@@ -117,18 +121,21 @@ def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: in
 
 
 def change_address(
-    uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int, *, request_id: str | None
+    uow: UnitOfWork, keyring: Keyring, secret: str, caller: Caller, *, request_id: str | None
 ) -> str:
-    """Give the account its new address, and mail a notice to the old one.
+    """Give the account its new address, end other sessions, and mail a way back to the old one.
 
     Opt-outs are also kept under the old address, and still hold for both. Raises what
-    ``read_new_address`` raises, and ``user.exists`` when another person has the address by now.
+    ``read_new_address`` raises, ``auth.login_again``, and ``user.exists`` when another person has
+    the address by now.
     """
     opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
-    if opened.user_id != user_id:
+    if opened.user_id != caller.user_id:
         raise refusals.ACCOUNT_LINK_INVALID()
-    person = _lock_person(uow, user_id)
+    person = _lock_person(uow, caller.user_id)
+    require_recent_login(uow, caller)
     _use(uow, opened)
+    sessions.end_all(uow, person.id, but=caller.session_id)
     old = person.email
     _use_up_links(uow, person)
     person.email = email
@@ -137,6 +144,52 @@ def change_address(
         uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
     )
     return email
+
+
+def read_undo(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
+    """The address that a link would give back to its account; changes nothing.
+
+    Raises ``account_link.invalid`` and ``account_link.used``.
+    """
+    opened, email = _open(uow, keyring, Purpose.UNDO_ADDRESS, secret)
+    if opened.used_at is not None:
+        raise refusals.ACCOUNT_LINK_USED()
+    return email
+
+
+def undo_address(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str) -> User:
+    """Give an account its earlier address back, with another password, and end all sessions.
+
+    The links that were mailed since the change stop working. Links of changes before it stay:
+    otherwise an intruder who changed the address twice could undo the second change, and so keep
+    the person from undoing the first. Raises what ``read_undo`` raises, and ``user.exists`` when
+    another account has the address by now.
+    """
+    opened, email = _open(uow, keyring, Purpose.UNDO_ADDRESS, secret)
+    assert opened.user_id is not None
+    person = _lock_person(uow, opened.user_id)
+    _use(uow, opened)
+    _give_up_address(uow, email, but=person.id)
+    person.email = email
+    accounts.flush_address(uow, refusals.USER_ADDRESS_TAKEN())
+    person.password_hash = password_hash
+    sessions.end_all(uow, person.id)
+    _use_up_links(uow, person)
+    later = MailedLink.created_at > opened.created_at
+    undoing = MailedLink.purpose == Purpose.UNDO_ADDRESS
+    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, undoing, later)
+    return person
+
+
+def _give_up_address(uow: UnitOfWork, email: str, *, but: int) -> None:
+    """Take the address from a person without an account.
+
+    A stranger who subscribed the address since the change must not be able to block the undo. The
+    record keeps its subscriptions, which have the address themselves, and opt-outs are found by it.
+    """
+    is_other = (User.email == email, User.id != but, User.password_hash.is_(None))
+    placeholder = func.concat("moved-", cast(User.id, String), "@moved.invalid")
+    uow.session.execute(update(User).where(*is_other).values(email=placeholder))
 
 
 def _open(

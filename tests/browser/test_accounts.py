@@ -6,15 +6,22 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import ConsoleMessage, Page, expect
 
+from core.scopes import EXPLANATIONS, Scope
 from tests.browser.test_unsubscribe import NARROW, require_accessible
 from tests.stack import Stack
-from tests.visiting import PASSWORD, Visitor, a_visitor, new_account, new_address
+from tests.visiting import PASSWORD, Visitor, a_visitor, new_account, new_address, user_id_of
 
 Open = Callable[..., Page]
 Keep = Callable[[Page, str], Path]
 OTHER_PASSWORD = "an altogether other one"
 PAGES = ("/login", "/register", "/password/forgotten", "/register?sent=yes")
-OWN_PAGES = ("/account", "/account/password", "/account/email")
+OWN_PAGES = (
+    "/account",
+    "/account/password",
+    "/account/email",
+    "/account/keys",
+    "/account/keys/new",
+)
 
 
 @pytest.fixture
@@ -182,3 +189,62 @@ def test_pages_fit_a_narrow_screen_in_light_and_dark(
         assert wide <= NARROW, path
         if path in {"/account", "/login"}:
             keep(page, f"{path[1:]}-narrow-{scheme}")
+
+
+def test_a_person_makes_a_key_and_ends_it_without_scripts_by_keyboard(
+    stack: Stack, page: Page
+) -> None:
+    browser = page.context.browser
+    assert browser
+    context = browser.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    log_in(plain, stack, new_account(stack))
+    plain.get_by_role("link", name="Your API keys").press("Enter")
+    expect(plain.get_by_text("You have no key.")).to_be_visible()
+    plain.get_by_role("link", name="Make a key").press("Enter")
+    plain.get_by_label("Name").fill("upload script")
+    plain.get_by_label(EXPLANATIONS[Scope.ATTACHMENT]).press("Space")
+    plain.get_by_label("30 days").press("Space")
+    plain.get_by_label("Name").press("Enter")
+    expect(plain.get_by_role("heading", level=1)).to_have_text("Your new API key")
+    key = plain.locator("code").inner_text()
+    with stack.client(key) as client:
+        assert client.get("/attachments").status_code == 200
+    plain.get_by_role("link", name="Back to your keys").press("Enter")
+    expect(plain.get_by_role("heading", level=2)).to_contain_text("upload script")
+    expect(plain.get_by_role("listitem").nth(1)).to_have_text(EXPLANATIONS[Scope.ATTACHMENT])
+    plain.get_by_role("button", name="End this key").press("Enter")
+    expect(plain.get_by_text("You have no key.")).to_be_visible()
+    with stack.client(key) as client:
+        assert client.get("/attachments").status_code == 401
+    context.close()
+
+
+def test_pages_of_keys_and_of_recovery_are_accessible(
+    stack: Stack, page: Page, mailbox: Visitor, keep: Keep
+) -> None:
+    email, new = new_account(stack), new_address()
+    stack.new_key(user_id_of(stack, email))
+    log_in(page, stack, email)
+    for path, heading in (
+        ("/account/keys", "Your API keys"),
+        ("/account/keys/new", "Make an API key"),
+        ("/account/password", "Change your password"),
+        ("/login?again=yes&next=/account/keys/new", "Log in"),
+    ):
+        page.goto(stack.api_url + path)
+        shows(page, heading)
+        keep(page, f"recovery-{heading.lower().replace(' ', '-')}")
+    mailbox.log_in(email)
+    mailbox.fill_in("/account/email", email=new, current=PASSWORD)
+    mailbox.fill_in(mailbox.mailed_path(new, "Confirm your new address"))
+    undo = mailbox.mailed_path(email, "Your account has a new address")
+    page.goto(stack.api_url + undo)
+    shows(page, "Take your account back")
+    keep(page, "take-back")
+    page.get_by_role("button", name="Yes, take it back").click()
+    shows(page, "Choose a new password")
+    page.get_by_label("Password").fill(OTHER_PASSWORD)
+    page.get_by_role("button", name="Save and log in").click()
+    shows(page, "Your account")
+    expect(page.get_by_role("main")).to_contain_text(email)

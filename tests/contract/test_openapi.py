@@ -269,6 +269,7 @@ def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
         *("/login", "/logout", "/register", "/register/confirm"),
         *("/password/forgotten", "/password/new"),
         *("/account", "/account/password", "/account/email", "/account/email/confirm"),
+        *("/account/email/undo", "/account/keys", "/account/keys/new"),
         *("/account/sessions", "/account/grants", "/oauth/authorize"),
     }
 

@@ -54,7 +54,7 @@ PASSWORDS = {
         "/account/email",
     )
 }
-LIKE_LOGIN = PASSWORDS | {"POST /auxilia/credits/topup"}
+LIKE_LOGIN = PASSWORDS | {"POST /account/email/undo", "POST /auxilia/credits/topup"}
 
 
 @pytest.fixture(scope="module")

@@ -31,10 +31,13 @@ PAGES = {
             "/account/password",
             "/account/email",
             "/account/grants",
+            "/account/keys",
+            "/account/keys/new",
         )
     },
     "GET /register/confirm": Call(403, query={"token": "unknown"}),
     "GET /password/new": Call(403, query={"token": "unknown"}),
+    "GET /account/email/undo": Call(403, query={"token": "unknown"}),
     "GET /account/email/confirm": Call(403, query={"token": "unknown"}),
     "GET /oauth/authorize": Call(
         200,

@@ -1,0 +1,77 @@
+"""Taking an account back: whoever else got into it is thrown out, with all that they made there."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from core.keyring import Keyring
+from models import User
+from services.access import api_keys
+from services.access.caller import Caller
+from services.oauth import grants
+from services.people import mailed_tokens, registration
+from services.people.mailed_tokens import Purpose
+from storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a person ends together with their old password."""
+
+    grants: bool
+    key_ids: frozenset[int]
+
+
+def reset(
+    uow: UnitOfWork,
+    keyring: Keyring,
+    secret: str,
+    *,
+    password_hash: str,
+    keep_keys: Collection[int],
+    request_id: str | None,
+) -> User:
+    """Set a new password; end all sessions and grants, and all keys but ``keep_keys``.
+
+    Raises what ``registration.read_reset`` raises.
+    """
+    person = registration.reset(
+        uow, keyring, secret, password_hash=password_hash, request_id=request_id
+    )
+    grants.revoke_all(uow, person.id)
+    api_keys.revoke_all(uow, person.id, but=keep_keys)
+    return person
+
+
+def undo_address(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str) -> str:
+    """Give an account its earlier address back, and end all that opens it.
+
+    ``password_hash`` is of a password that no person knows. Returns the secret of a token to a new
+    one. Raises what ``registration.undo_address`` raises.
+    """
+    person = registration.undo_address(uow, keyring, secret, password_hash=password_hash)
+    grants.revoke_all(uow, person.id)
+    api_keys.revoke_all(uow, person.id, but=())
+    purpose = Purpose.RESET_PASSWORD
+    return mailed_tokens.make(uow, keyring, purpose, user_id=person.id, email=person.email)
+
+
+def change_password(
+    uow: UnitOfWork,
+    caller: Caller,
+    *,
+    expected: str | None,
+    password_hash: str,
+    ending: Ending,
+    request_id: str | None,
+) -> None:
+    """Set a new password in place of the one that was checked; end other sessions, and ``ending``.
+
+    Raises ``password.changed``, ``auth.login_again`` and ``api_key.not_found``.
+    """
+    registration.change_password(
+        uow, caller, expected=expected, password_hash=password_hash, request_id=request_id
+    )
+    if ending.grants:
+        grants.revoke_all(uow, caller.user_id)
+    for key_id in ending.key_ids:
+        api_keys.revoke(uow, key_id=key_id, user_id=caller.user_id)

@@ -1,0 +1,174 @@
+"""What outlasts a session needs a recent login; keys and tokens are not asked for one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import new_list
+from tests.oauth import Person, fields_of, register
+from tests.stack import Owner, Stack
+from tests.visiting import PASSWORD, Visitor, a_visitor, hidden, new_account, user_id_of
+
+OTHER_PASSWORD = "an altogether other one"
+
+
+@pytest.fixture
+def email(stack: Stack) -> str:
+    return new_account(stack)
+
+
+@pytest.fixture
+def member(stack: Stack, email: str) -> Iterator[Visitor]:
+    with a_visitor(stack) as visitor:
+        visitor.log_in(email)
+        yield visitor
+
+
+def age(stack: Stack, email: str, minutes: int) -> None:
+    stack.query(
+        "UPDATE user_sessions SET logged_in_at = now() - make_interval(mins => %s)"
+        " WHERE user_id = %s",
+        minutes,
+        user_id_of(stack, email),
+    )
+
+
+def test_a_session_makes_keys_and_exports_within_a_quarter_of_an_hour(
+    stack: Stack, member: Visitor, email: str
+) -> None:
+    origin = {"Origin": stack.api_url}
+    user_id = user_id_of(stack, email)
+    key = stack.new_key(user_id)
+    with stack.client(key) as program:
+        list_id = new_list(program)["id"]
+        export = f"/lists/{list_id}/exports"
+        age(stack, email, 14)
+        data(member.client.post("/apikeys", json={"name": "k"}, headers=origin))
+        data(member.client.post(export, json={"kind": "members"}, headers=origin))
+        age(stack, email, 15)
+        for path, body in (("/apikeys", {"name": "late"}), (export, {"kind": "members"})):
+            reply = member.client.post(path, json=body, headers=origin)
+            problem(reply, 403, "auth.login_again")
+        # All else goes on, and a key can't log in.
+        data(member.get("/apikeys"))
+        data(program.post("/apikeys", json={"name": "program's"}))
+        data(program.post(export, json={"kind": "members"}))
+    names = stack.query("SELECT name FROM api_keys WHERE user_id = %s", user_id)
+    assert ("late",) not in names
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/account/password", "/account/email", "/account/keys/new", "/account/email/confirm?token=x"],
+)
+def test_pages_ask_once_more_and_go_on_where_the_person_was(
+    stack: Stack, member: Visitor, email: str, path: str
+) -> None:
+    fresh = member.get(path).status_code
+    age(stack, email, 15)
+    for reply in (
+        member.get(path),
+        member.client.post(path, data={"csrf_token": member.csrf_token()}),
+    ):
+        assert reply.status_code == 303
+        asked = reply.headers["location"].removeprefix(stack.api_url)
+        assert asked.startswith("/login?again=yes&next=")
+        shown = member.get(asked)
+        assert email in shown.text
+        assert "show once more that it is you" in shown.text
+    wrong = member.fill_in(asked, email=email, password="not the password")
+    assert wrong.status_code == 403
+    assert "show once more that it is you" in wrong.text
+    before = member.cookie
+    passed = member.fill_in(asked, email=email, password=PASSWORD)
+    assert passed.headers["location"] == stack.api_url + path
+    assert member.cookie != before
+    assert member.get(path).status_code == fresh
+
+
+def test_an_old_login_changes_nothing_by_a_form_that_was_open(
+    stack: Stack, member: Visitor, email: str
+) -> None:
+    form = hidden(member.get("/account/password"))
+    age(stack, email, 15)
+    passwords = {"current": PASSWORD, "password": OTHER_PASSWORD}
+    assert member.client.post("/account/password", data={**form, **passwords}).status_code == 303
+    with a_visitor(stack) as other:
+        assert other.log_in(email, OTHER_PASSWORD).status_code == 403
+        assert other.log_in(email).status_code == 303
+
+
+def test_consent_asks_once_more_and_comes_back_to_the_program(
+    stack: Stack, member: Visitor, email: str
+) -> None:
+    program = register(stack)
+    person = Person(stack, Owner(user_id_of(stack, email), email, ""), member.client)
+    path = program.request("credit.read")
+    form = {"csrf_token": person.csrf_token(path), "decision": "allow", "scope.credit.read": "on"}
+    age(stack, email, 15)
+    for reply in (member.client.get(path), member.client.post(path, data=form)):
+        assert reply.status_code == 303
+        asked = reply.headers["location"]
+        assert asked.startswith(f"{stack.api_url}/login?again=yes&next=")
+    assert stack.query("SELECT 1 FROM oauth_grants WHERE client_id = %s", program.client_id) == []
+    asked = asked.removeprefix(stack.api_url)
+    passed = member.fill_in(asked, email=email, password=PASSWORD)
+    assert passed.headers["location"] == stack.api_url + path
+    given = person.answer(path, "credit.read")
+    assert "code" in fields_of(given.headers["location"])
+
+
+# -- mails ---------------------------------------------------------------------------------------
+
+
+def test_a_mail_tells_of_each_new_key_whoever_made_it(
+    stack: Stack, member: Visitor, email: str
+) -> None:
+    origin = {"Origin": stack.api_url}
+    name = "look at https://evil.example"
+    first = data(member.client.post("/apikeys", json={"name": name}, headers=origin))
+    told = member.mailed(email, "Your account has a new API key")
+    assert first["last_four"] in told
+    assert first["key"] not in told
+    assert "evil" not in told
+    with stack.client(first["key"]) as program:
+        second = data(program.post("/apikeys", json={"name": "second"}))
+    assert second["last_four"] in member.mailed(email, "Your account has a new API key", number=2)
+
+
+def test_a_mail_tells_of_a_new_program_and_of_more_scopes(
+    stack: Stack, member: Visitor, email: str
+) -> None:
+    program = register(stack, name="Ledger reader")
+    person = Person(stack, Owner(user_id_of(stack, email), email, ""), member.client)
+    subject = "A program has access to your account"
+    program.tokens(person, "credit.read")
+    assert "Ledger reader" in member.mailed(email, subject)
+    program.tokens(person, "credit.read")
+    program.tokens(person, "attachment")
+    member.mailed(email, subject, number=2)
+    kept = stack.query(
+        "SELECT count(*) FROM account_mails WHERE email = %s AND kind = 'new_program'", email
+    )
+    assert kept == [(2,)]
+
+
+def test_a_mail_tells_of_a_login_in_a_new_browser_once(stack: Stack, email: str) -> None:
+    subject = "Your account was used in a new browser"
+    count = "SELECT count(*) FROM account_mails WHERE email = %s AND kind = 'new_browser'"
+    with a_visitor(stack) as visitor:
+        visitor.client.headers["User-Agent"] = "Mozilla/5.0 (X11; Linux) Firefox/140.0"
+        assert visitor.log_in(email, "not the password").status_code == 403
+        assert stack.query(count, email) == [(0,)]
+        visitor.log_in(email)
+        assert "Firefox on Linux" in visitor.mailed(email, subject)
+        form = {"csrf_token": visitor.csrf_token()}
+        assert visitor.client.post("/logout", data=form).status_code == 303
+        visitor.log_in(email)
+        assert stack.query(count, email) == [(1,)]
+        # To another person of the same browser it is new.
+        other = new_account(stack)
+        visitor.client.post("/logout", data={"csrf_token": visitor.csrf_token()})
+        visitor.log_in(other)
+        visitor.mailed(other, subject)

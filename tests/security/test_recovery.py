@@ -1,0 +1,293 @@
+"""Taking an account back throws out whoever else got in: sessions, programs, tokens, keys."""
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from services.access import sessions
+from services.access.recent_logins import lock_person
+from services.people import accounts
+from tests.contract.replies import data
+from tests.oauth import Person, Program, register
+from tests.stack import Owner, Stack, eventually
+from tests.visiting import (
+    PASSWORD,
+    Visitor,
+    a_visitor,
+    hidden,
+    new_account,
+    new_address,
+    user_id_of,
+)
+
+OTHER_PASSWORD = "an altogether other one"
+FORGOTTEN = "/password/forgotten"
+
+
+@dataclass
+class Intruder:
+    """Had the person's session for a minute, and made all that outlasts one."""
+
+    session: Visitor
+    program: Program
+    tokens: dict[str, Any]
+    key: dict[str, Any]
+    # Made by that key.
+    second_key: dict[str, Any]
+
+    def opens(self, secret: str) -> bool:
+        with self.session.stack.client(secret) as client:
+            return client.get("/users/me").status_code == 200
+
+    def refreshes(self) -> bool:
+        return self.program.refresh(self.tokens["refresh_token"]).status_code == 200
+
+    def ways_in(self) -> set[str]:
+        tried = {
+            "session": self.session.is_in(),
+            "access token": self.opens(self.tokens["access_token"]),
+            "key": self.opens(self.key["key"]),
+            "second key": self.opens(self.second_key["key"]),
+        }
+        return {name for name, works in tried.items() if works}
+
+
+@pytest.fixture
+def email(stack: Stack) -> str:
+    return new_account(stack)
+
+
+@pytest.fixture
+def own_key(stack: Stack, email: str) -> str:
+    """Made by the person, for a program of theirs."""
+    return stack.new_key(user_id_of(stack, email))
+
+
+@pytest.fixture
+def intruder(stack: Stack, email: str, own_key: str) -> Iterator[Intruder]:
+    with a_visitor(stack) as session:
+        session.log_in(email)
+        owner = Owner(user_id_of(stack, email), email, own_key)
+        program = register(stack)
+        tokens = program.tokens(Person(stack, owner, session.client))
+        origin = {"Origin": stack.api_url}
+        made = session.client.post("/apikeys", json={"name": "mine now"}, headers=origin)
+        key = data(made)
+        with stack.client(key["key"]) as client:
+            second = data(client.post("/apikeys", json={"name": "and this"}))
+        yield Intruder(session, program, tokens, key, second)
+
+
+@pytest.fixture
+def person(stack: Stack) -> Iterator[Visitor]:
+    with a_visitor(stack) as visitor:
+        yield visitor
+
+
+def reset(person: Visitor, email: str, *unticked: str) -> httpx.Response:
+    """Press the button, with these boxes unticked."""
+    person.fill_in(FORGOTTEN, email=email)
+    link = person.mailed_path(email, "Choose a new password")
+    ticked = dict.fromkeys(boxes(person.get(link), "checked") - set(unticked), "on")
+    return person.fill_in(link, password=OTHER_PASSWORD, **ticked)
+
+
+def boxes(shown: httpx.Response, state: str = "") -> set[str]:
+    """The names of the boxes of a page that are ticked ("checked"), or are not."""
+    return set(re.findall(f'type="checkbox" name="([^"]+)" ?{state}>', shown.text))
+
+
+def test_after_a_reset_nothing_of_an_intruder_works(
+    intruder: Intruder, person: Visitor, email: str, own_key: str
+) -> None:
+    everything = {"session", "access token", "key", "second key"}
+    assert intruder.ways_in() == everything
+    assert reset(person, email).status_code == 303
+    assert intruder.ways_in() == set()
+    assert not intruder.refreshes()
+    assert not intruder.opens(own_key)
+    assert person.is_in()
+
+
+def test_a_reset_keeps_the_keys_that_the_person_unticks_and_no_other(
+    stack: Stack, intruder: Intruder, person: Visitor, email: str, own_key: str
+) -> None:
+    [(kept,)] = stack.query(
+        "SELECT id FROM api_keys WHERE user_id = %s AND name = 'test'", user_id_of(stack, email)
+    )
+    person.fill_in(FORGOTTEN, email=email)
+    link = person.mailed_path(email, "Choose a new password")
+    shown = person.get(link)
+    ticked = boxes(shown, "checked")
+    assert {f"end.{kept}", f"end.{intruder.key['id']}"} <= ticked
+    assert "mine now" in shown.text
+    assert "never used" in shown.text
+    # One more, made while the person reads the page.
+    late = stack.new_key(user_id_of(stack, email))
+    form = {**hidden(shown), **dict.fromkeys(ticked - {f"end.{kept}"}, "on")}
+    person.client.post(link, data={**form, "password": OTHER_PASSWORD})
+    assert intruder.ways_in() == set()
+    assert intruder.opens(own_key)
+    assert not intruder.opens(late)
+
+
+def test_a_reset_that_asks_again_remembers_what_was_unticked(
+    intruder: Intruder, person: Visitor, email: str
+) -> None:
+    person.fill_in(FORGOTTEN, email=email)
+    link = person.mailed_path(email, "Choose a new password")
+    shown = person.get(link)
+    ended = f"end.{intruder.key['id']}"
+    again = person.client.post(link, data={**hidden(shown), "password": "short", ended: "on"})
+    assert again.status_code == 422
+    assert boxes(again, "checked") == {ended}
+    assert intruder.ways_in() == {"session", "access token", "key", "second key"}
+
+
+def test_a_change_of_password_offers_to_end_keys_and_programs(
+    stack: Stack, intruder: Intruder, person: Visitor, email: str, own_key: str
+) -> None:
+    person.log_in(email)
+    shown = person.get("/account/password")
+    assert "Ledger reader" in shown.text
+    assert boxes(shown, "checked") == set()
+    offered = boxes(shown)
+    assert {"end_grants", f"end.{intruder.key['id']}"} <= offered
+    passwords = {"current": PASSWORD, "password": OTHER_PASSWORD}
+    assert person.fill_in("/account/password", **passwords).status_code == 303
+    assert intruder.ways_in() == {"access token", "key", "second key"}
+    passwords = {"current": OTHER_PASSWORD, "password": PASSWORD}
+    ticked = {"end_grants": "on", f"end.{intruder.key['id']}": "on"}
+    assert person.fill_in("/account/password", **passwords, **ticked).status_code == 303
+    # The second key ends with the one that made it.
+    assert intruder.ways_in() == set()
+    assert intruder.opens(own_key)
+    assert person.is_in()
+
+
+def test_a_change_of_password_ends_no_key_of_another_person(
+    stack: Stack, person: Visitor, email: str
+) -> None:
+    person.log_in(email)
+    other = stack.new_owner()
+    [(key_id,)] = stack.query("SELECT id FROM api_keys WHERE user_id = %s", other.user_id)
+    form = {"current": PASSWORD, "password": OTHER_PASSWORD, f"end.{key_id}": "on"}
+    assert person.fill_in("/account/password", **form).status_code == 404
+    with stack.client(other.key) as client:
+        data(client.get("/users/me"))
+    assert (
+        person.fill_in("/account/password", current=PASSWORD, password=PASSWORD).status_code == 303
+    )
+
+
+# -- the address ---------------------------------------------------------------------------------
+
+
+def change_address(visitor: Visitor, new: str, password: str = PASSWORD) -> None:
+    visitor.fill_in("/account/email", email=new, current=password)
+    reply = visitor.fill_in(visitor.mailed_path(new, "Confirm your new address"))
+    assert reply.status_code == 303, reply.text
+
+
+def test_a_change_of_address_ends_other_sessions(
+    intruder: Intruder, person: Visitor, email: str
+) -> None:
+    person.log_in(email)
+    change_address(person, new_address())
+    assert person.is_in()
+    assert not intruder.session.is_in()
+
+
+def test_the_old_address_takes_the_account_back(
+    stack: Stack, intruder: Intruder, person: Visitor, email: str
+) -> None:
+    user_id, theirs = user_id_of(stack, email), new_address()
+    change_address(intruder.session, theirs)
+    undo = person.mailed_path(email, "Your account has a new address")
+    # A stranger who subscribes the address meanwhile can't keep it.
+    with stack.resources.unit_of_work() as uow:
+        accounts.find_or_create_person(uow, email)
+    reply = person.fill_in(undo)
+    assert intruder.ways_in() == set()
+    assert not intruder.refreshes()
+    assert user_id_of(stack, email) == user_id
+    # The intruder knows the password, which is none any more; the person chooses a new one.
+    with a_visitor(stack) as again:
+        assert again.log_in(email).status_code == 403
+    choosing = reply.headers["location"].removeprefix(stack.api_url)
+    assert person.fill_in(choosing, password=OTHER_PASSWORD).status_code == 303
+    assert data(person.get("/users/me"))["email"] == email
+    assert person.get(undo).status_code == 403
+
+
+def test_an_undo_works_for_three_days_and_only_as_a_post(
+    stack: Stack, person: Visitor, email: str
+) -> None:
+    person.log_in(email)
+    new = new_address()
+    change_address(person, new)
+    undo = person.mailed_path(email, "Your account has a new address")
+    age = "UPDATE mailed_links SET expires_at = expires_at - %s WHERE user_id = %s"
+    assert person.get(undo).status_code == 200
+    stack.query(age, timedelta(hours=71), user_id_of(stack, new))
+    assert person.get(undo).status_code == 200
+    stack.query(age, timedelta(hours=1), user_id_of(stack, new))
+    assert person.get(undo).status_code == 403
+    assert person.client.post(undo, headers={"Origin": stack.api_url}).status_code == 403
+    assert data(person.get("/users/me"))["email"] == new
+
+
+def test_an_intruder_cannot_undo_the_undo(
+    stack: Stack, intruder: Intruder, person: Visitor, email: str
+) -> None:
+    """Not by an address between, whose own link of undoing the intruder has."""
+    between, last = new_address(), new_address()
+    change_address(intruder.session, between)
+    first = person.mailed_path(email, "Your account has a new address")
+    change_address(intruder.session, last)
+    second = person.mailed_path(between, "Your account has a new address")
+    shown = hidden(person.get(second))
+    # The first change is undone after the second one was, and for good.
+    assert intruder.session.fill_in(second).status_code == 303
+    assert person.fill_in(first).status_code == 303
+    assert user_id_of(stack, email)
+    assert person.client.post(second, data=shown).status_code == 403
+
+
+def test_an_undo_ends_the_links_of_later_changes(
+    stack: Stack, intruder: Intruder, person: Visitor, email: str
+) -> None:
+    between, last = new_address(), new_address()
+    change_address(intruder.session, between)
+    first = person.mailed_path(email, "Your account has a new address")
+    change_address(intruder.session, last)
+    second = person.mailed_path(between, "Your account has a new address")
+    assert person.fill_in(first).status_code == 303
+    assert person.get(second).status_code == 403
+
+
+# -- what an ended credential can't do any more -------------------------------------------------
+
+
+def test_no_key_comes_of_a_credential_that_ended_while_the_request_waited(
+    stack: Stack, person: Visitor, email: str
+) -> None:
+    """A recovery and the making of a key take turns: the key is ended, or is never made."""
+    person.log_in(email)
+    user_id = user_id_of(stack, email)
+    origin = {"Origin": stack.api_url}
+    with ThreadPoolExecutor(1) as pool:
+        with stack.resources.unit_of_work() as uow:
+            lock_person(uow, user_id)
+            made = pool.submit(person.client.post, "/apikeys", json={"name": "k"}, headers=origin)
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            eventually(lambda: stack.query(waiting), what="the request's wait")
+            sessions.end_all(uow, user_id)
+        assert made.result().status_code == 401
+    assert stack.query("SELECT 1 FROM api_keys WHERE user_id = %s", user_id) == []
