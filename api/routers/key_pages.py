@@ -19,6 +19,7 @@ from api.access.page_sessions import (
     session_page,
 )
 from api.access.requirements import PUBLIC
+from api.limits.bulkheads import RECORDS
 from api.parameters import StateOf
 from api.request_ids import current_request_id
 from api.state import State
