@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from api.access import actors
+from api.access.actors import Principal
 from api.access.answer_timing import padded_duration
 from api.access.browsers import client_address
 from api.access.callers import ListEditor, ListReader
@@ -21,7 +22,7 @@ from api.parameters import PathId, StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import NewSubscription, Opponent, SubscriptionRecord
 from api.state import State
-from core.errors import FieldProblem
+from core.errors import DomainError, FieldProblem
 from core.refusals import mailing, requests
 from core.scopes import Scope
 from integrations.challenges.port import Challenge, ChallengeProviderName, ChallengeResponse
@@ -161,10 +162,13 @@ async def set_email(
     request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
-    if submission.flag("enabled"):
-        await ACTS_BY_LIST.run(list_id, _enable_email, request, state, list_id, submission)
-    else:
-        await LEAVING.run(_disable_email, request, state, list_id, submission)
+    try:
+        is_enabling = submission.flag("enabled")
+    except DomainError:
+        # The refusal comes after that of missing credentials.
+        is_enabling = False
+    call = partial(_set_email, request, state, list_id, submission)
+    await (ACTS_BY_LIST.run(list_id, call) if is_enabling else LEAVING.run(call))
     return envelope(ACCEPTED)
 
 
@@ -179,29 +183,30 @@ def disable_email(
     request: Request, state: StateOf, list_id: PathId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
     """Switch a list's mail off by one click (RFC 8058), for the trace id's person. Always 1."""
-    _disable_email(request, state, list_id, submission)
+    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    _disable_email(request, state, list_id, principal)
     return envelope(ACCEPTED)
 
 
-def _disable_email(
-    request: Request, state: State, list_id: int, submission: FormOrJsonBody
-) -> None:
+def _set_email(request: Request, state: State, list_id: int, submission: FormOrJsonBody) -> None:
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
-    with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, list_id, archived=True)
-        person = principal.person(uow, mailing_list)
-    actor = actors.actor_of_principal(request, principal)
-    leaving.opt_out(state.resources, mailing_list, person, OptOutKind.EMAIL, actor)
-
-
-def _enable_email(request: Request, state: State, list_id: int, submission: FormOrJsonBody) -> None:
-    principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
+    if not submission.flag("enabled"):
+        _disable_email(request, state, list_id, principal)
+        return
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id, archived=True)
         person = principal.person(uow, mailing_list)
         actor = actors.actor_of_principal(request, principal)
         keyring = state.resources.keyring
         leaving.set_email(uow, keyring, mailing_list, person, actor, enabled=True)
+
+
+def _disable_email(request: Request, state: State, list_id: int, principal: Principal) -> None:
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, list_id, archived=True)
+        person = principal.person(uow, mailing_list)
+    actor = actors.actor_of_principal(request, principal)
+    leaving.opt_out(state.resources, mailing_list, person, OptOutKind.EMAIL, actor)
 
 
 @router.get(

@@ -13,8 +13,9 @@ from core.scopes import EVERYTHING_OF_A_USER, Scope
 from tests.oauth import log_in, register
 from tests.security import world as worlds
 from tests.security.calls import CALLS, FOR_EVERYBODY, SHOW_THE_LIST
-from tests.security.world import World, belongings, tokens_of
+from tests.security.world import World, belongings, settled, tokens_of
 from tests.stack import Stack
+from tests.upkeep import resting_upkeep
 from tests.visiting import SESSION
 
 ROOT = Path(__file__).parents[2]
@@ -98,7 +99,9 @@ def world(stack: Stack) -> Iterator[World]:
     """Owner A."""
     made = worlds.build(stack)
     made.values |= {"provider": "stockphoto", "as_whom": "a"}
-    yield made
+    settled(stack)
+    with resting_upkeep(stack):
+        yield made
     made.client.close()
 
 
@@ -111,7 +114,10 @@ def rival(stack: Stack) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def headers(world: World) -> dict[str, dict[str, str]]:
-    return {kind: stranger.headers(world) for kind, stranger in STRANGERS.items()}
+    made = {kind: stranger.headers(world) for kind, stranger in STRANGERS.items()}
+    # They are mailed of what was made in their name.
+    settled(world.stack)
+    return made
 
 
 def test_every_operation_of_the_document_is_called_here() -> None:

@@ -13,6 +13,7 @@ from tests.security import world as worlds
 from tests.security.calls import CALLS, Call
 from tests.security.world import World, everything, settled
 from tests.stack import Stack
+from tests.upkeep import resting_upkeep
 
 # Pages for people, which the document leaves out.
 PAGES = {
@@ -59,7 +60,8 @@ def world(stack: Stack) -> Iterator[World]:
     made = worlds.build(stack)
     made.values |= {"provider": "stockphoto"}
     settled(stack)
-    yield made
+    with resting_upkeep(stack):
+        yield made
     made.client.close()
 
 
