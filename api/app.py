@@ -61,6 +61,7 @@ from api.routers import (
 from api.state import State
 from api.waiting import finished_jobs
 from api.waiting.event_streams import StreamCounter
+from api.waiting.lane_ages import LaneAges
 from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters, background_loops
 from api.waiting.worker_calls import WorkerCalls
@@ -167,6 +168,7 @@ async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
         state.jobs.run(),
         calls.results.run(),
         state.request_calls.run(),
+        state.lane_ages.run(),
         _write_last_uses(state),
     )
     with (
@@ -232,6 +234,7 @@ def _state(resources: Resources, redis: Redis) -> State:
         jobs=Waiters(finished_jobs.lookup(resources.database)),
         request_calls=calls,
         worker_calls=WorkerCalls(calls),
+        lane_ages=LaneAges(resources.redis),
         metadata_cache=MetadataCache(settings, resources.keyring, resources.cache),
         photos=CachedStockPhotos(stock_photos, resources.keyring, resources.cache),
         streams=StreamCounter(),

@@ -11,9 +11,11 @@ from api.limits.bulkheads import RECORDS
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
 from api.waiting.event_streams import StreamCounter
+from api.waiting.lane_ages import LaneAges
 from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters
 from api.waiting.worker_calls import WorkerCalls
+from core.lanes import Lane
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
 from services.access.api_keys import LastUseBuffer
@@ -38,6 +40,7 @@ class State:
     jobs: Waiters[bool]
     request_calls: RequestCalls
     worker_calls: WorkerCalls
+    lane_ages: LaneAges
     metadata_cache: MetadataCache
     photos: CachedStockPhotos
     streams: StreamCounter
@@ -55,6 +58,16 @@ class State:
         """Do the work in a transaction that is committed when it ends well."""
         with self.resources.unit_of_work() as uow:
             return work(uow)
+
+    def admit(self, lane: Lane, owner_id: int, seconds: float) -> None:
+        """Refuse work that would wait too long, before anything of it is stored.
+
+        ``seconds``: how long its caller waits for it. Raises ``queue.overloaded``,
+        ``queue.too_many_waiters``, ``queue.too_many_of_yours``.
+        """
+        self.lane_ages.check(lane, waits=seconds > 0)
+        if seconds > 0:
+            self.jobs.check_room(owner_id)
 
 
 def state_of(connection: HTTPConnection) -> State:

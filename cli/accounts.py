@@ -17,6 +17,8 @@ keys = group("API keys.")
 
 _USER = "id email name plan created_at"
 _KEY = "id name last_four scopes created_at expires_at last_used_at revoked_at"
+# What has room in a narrow terminal.
+_KEY_ROW = "id name last_four expires_at revoked_at"
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL")]
 
@@ -98,7 +100,8 @@ def list_keys(email: Email, as_json: Json = False) -> None:
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_by_email(uow, email)
         found = api_keys.list_of(uow, user.id)
-        show_all([fields(key, _KEY) for key in found], as_json=as_json)
+        shown = _KEY if as_json else _KEY_ROW
+        show_all([fields(key, shown) for key in found], as_json=as_json)
 
 
 @keys.command("revoke")

@@ -117,14 +117,20 @@ Member = Annotated[PageSession, Depends(_member)]
 FormMember = Annotated[PageSession, Depends(_member_of_form)]
 
 
+@AUTHENTICATION.threaded
 def _recent_member(request: Request, member: Member) -> PageSession:
+    return _with_recent_login(request, member)
+
+
+@AUTHENTICATION.threaded
+def _recent_member_of_form(request: Request, member: FormMember) -> PageSession:
+    return _with_recent_login(request, member)
+
+
+def _with_recent_login(request: Request, member: PageSession) -> PageSession:
     with state_of(request).resources.unit_of_work() as uow:
         require_recent(uow, member)
     return member
-
-
-def _recent_member_of_form(request: Request, member: FormMember) -> PageSession:
-    return _recent_member(request, member)
 
 
 RecentMember = Annotated[PageSession, Depends(_recent_member)]

@@ -21,6 +21,7 @@ from api.state import State
 from api.waiting.disconnects import while_connected
 from core import clock
 from core.errors import DomainError
+from core.lanes import Lane
 from core.refusals import media, requests
 from core.scopes import Scope
 from models import AttachmentStatus
@@ -88,6 +89,7 @@ _UPLOAD: dict[str, Any] = {
             media.IMAGE_TOO_MANY_PIXELS,
             media.IMAGE_TOO_MANY_FRAMES,
             requests.IDEMPOTENCY_KEY_REUSED,
+            requests.QUEUE_OVERLOADED,
             requests.QUEUE_TOO_MANY_OF_YOURS,
             requests.QUEUE_TOO_MANY_WAITERS,
             requests.SERVICE_BUSY,
@@ -109,8 +111,7 @@ async def upload_attachment(
     of its metadata. The call waits for the conversion, 15 s unless `Prefer: wait=N` says otherwise.
     """
     seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
-    if seconds:
-        state.jobs.check_room(owner_id)
+    state.admit(Lane.MEDIA, owner_id, seconds)
     accepted = await _accept(request, state, caller, encrypted=encrypted)
     ended = state.jobs.wait(job_topic(accepted.job_id), seconds, owner_id=owner_id)
     await while_connected(request.receive, ended)

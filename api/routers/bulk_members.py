@@ -17,6 +17,7 @@ from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope
 from api.schemas.imports import MembersInput
 from api.state import State
+from core.lanes import Lane
 from core.refusals import imports, mailing, requests
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
@@ -67,6 +68,7 @@ _MEMBERS_SCHEMA = {
             imports.MEMBERS_ALL_INVALID,
             requests.IDEMPOTENCY_KEY_REUSED,
             requests.QUEUE_TOO_MANY_OF_YOURS,
+            requests.QUEUE_OVERLOADED,
             requests.QUEUE_TOO_MANY_WAITERS,
         ),
     },
@@ -80,8 +82,7 @@ async def add_members(
     the rows that were not added. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
     seconds, owner_id = preference.seconds(WAIT_SECONDS), caller.user_id
-    if seconds:
-        state.jobs.check_room(owner_id)
+    state.admit(Lane.BULK, owner_id, seconds)
     accepted = await _accept_members(request, state, caller, list_id)
     job = await wait_for_job(request, state, accepted.job_id, seconds, owner_id=owner_id)
     return count_response(job, "added", replayed=accepted.replayed)

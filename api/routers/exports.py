@@ -16,7 +16,8 @@ from api.request_ids import current_request_id
 from api.schemas.envelope import Body, Envelope
 from api.schemas.jobs import JobRecord
 from api.signed_files import download_headers, require_signed_url
-from core.refusals import access, mailing, media
+from core.lanes import Lane
+from core.refusals import access, mailing, media, requests
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.mailing import exports
@@ -44,6 +45,7 @@ class NewExport(Body):
             access.AUTH_LOGIN_AGAIN,
             access.AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.DELIVERY),
             mailing.LIST_EMAIL_CHANNEL_DISABLED,
+            requests.QUEUE_OVERLOADED,
         ),
     },
 )
@@ -61,11 +63,12 @@ async def export_list(
     `delivery`, for the program that sends the list's mail: all members who get it, each with a
     trace id and headers.
     """
-    request_id = current_request_id()
+    seconds, request_id = preference.seconds(WAIT_SECONDS), current_request_id()
+    state.lane_ages.check(Lane.EXPORT, waits=seconds > 0)
     job_id = await state.in_unit_of_work(
         lambda uow: exports.begin(uow, caller, list_id, body.kind, request_id).id
     )
-    job = await wait_for_job(request, state, job_id, preference.seconds(WAIT_SECONDS))
+    job = await wait_for_job(request, state, job_id, seconds)
     return job_response(state, job)
 
 

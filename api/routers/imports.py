@@ -20,6 +20,7 @@ from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobRecord
 from api.signed_files import download_headers, import_errors_url, require_signed_url
 from api.state import State
+from core.lanes import Lane
 from core.refusals import imports, mailing, media, requests
 from models import MemberImport
 from services.mailing.imports import accept, records
@@ -78,6 +79,7 @@ _FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
             imports.IMPORT_MAPPING,
             requests.BODY_TOO_SLOW,
             imports.IMPORT_TOO_LARGE,
+            requests.QUEUE_OVERLOADED,
         ),
     },
 )
@@ -101,6 +103,7 @@ async def import_file(
     """
     columns = accept.read_mapping(mapping, imports.IMPORT_MAPPING)
     options = ImportOptions(dry_run, on_existing, columns)
+    state.lane_ages.check(Lane.BULK, waits=False)
     await state.in_unit_of_work(partial(accept.check_owner, caller=caller, list_id=list_id))
     objects, forget = state.resources.objects, partial(accept.forget_file, state.resources)
     received = await store_upload(request, objects, accept.new_prefix(), filename, forget)

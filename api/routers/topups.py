@@ -15,6 +15,7 @@ from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope
 from api.schemas.topups import ClaimToken, NewOrderRecord, OrderRecord, record_of
 from api.state import State
+from core.lanes import Lane
 from core.refusals import money, requests
 from models import JobStatus, PaymentOrder
 from services.access.caller import Caller
@@ -66,6 +67,7 @@ _TOPUP = json_request_body(
         money.TOPUP_CHANNEL,
         money.TOPUP_NO_SANDBOX,
         money.TOPUP_REDIRECT_NOT_ALLOWED,
+        requests.QUEUE_OVERLOADED,
         requests.IDEMPOTENCY_KEY_REUSED,
         money.PAYMENTS_REFUSED,
         money.PAYMENTS_UNAVAILABLE,
@@ -92,6 +94,7 @@ async def topup_credit(
         channel=decimal_json.optional_string(fields, "channel"),
         redirect_url=decimal_json.string(fields, "redirect_url"),
     )
+    state.lane_ages.check(Lane.MONEY, waits=True)
     accepted = await MONEY.run(
         checkout.accept,
         state.resources,

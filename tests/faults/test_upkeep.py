@@ -40,16 +40,16 @@ def overlaps(stack: Stack) -> object:
 
 def test_restarted_workers_do_it_on_time_and_once(tended: Stack) -> None:
     """No clock; two workers, one of them killed every few seconds, and all messages lost."""
+    began, rounds = time.monotonic(), sized(3, 20)
     start_worker(tended)
     other = start_worker(tended)
-    began, rounds = time.monotonic(), sized(3, 20)
     for _ in range(rounds):
         time.sleep(3)
         tended.resources.redis.flushdb()
         other.kill()
         other = start_worker(tended)
-    lasted = time.monotonic() - began
     tended.stop()
+    lasted = time.monotonic() - began
     every = TEND.every.total_seconds()
     assert overlaps(tended) == []
     assert runs(tended) <= lasted / every + 2

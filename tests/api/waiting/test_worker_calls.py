@@ -234,6 +234,23 @@ def test_a_killed_workers_run_does_not_hold_up_the_next_one_for_long(
         assert lost.result().status_code == 200
 
 
+def test_what_a_stopping_worker_gives_back_another_does_at_once(
+    asking: Stack, shift: Shift, worker: Running, caller: httpx.Client
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        # Too long for the grace of the first worker.
+        waiting = pool.submit(caller.post, "/ask", params={"text": "on", "sleep": 3, "seconds": 30})
+        eventually(lambda: taken(asking), what="the run")
+        worker.ask_to_end()
+        worker.process.wait(20)
+        # No lease stands in the way of the next worker.
+        assert not list(asking.resources.redis.scan_iter("pressroom:running:*"))
+        assert inputs(asking)
+        shift.begin()
+        assert waiting.result().json()["data"] == {"echo": "on"}
+    assert taken(asking) == 2
+
+
 def test_what_redis_loses_while_its_caller_waits_is_only_late(
     asking: Stack, worker: Running, caller: httpx.Client
 ) -> None:

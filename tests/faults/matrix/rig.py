@@ -23,7 +23,7 @@ _OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
 # As in the development stack, with fewer of each.
 WORKERS = {("request", "money", "mail", "upkeep"): 6, ("media", "export", "bulk"): 1}
 # Callers who leave, enough for the calls of one fault in the full form.
-LEAVING = sized(6, 120)
+LEAVING = sized(24, 240)
 SETTLED_WITHIN_SECONDS = 90.0
 
 

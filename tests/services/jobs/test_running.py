@@ -93,8 +93,11 @@ def test_pauses_grow_with_the_time_that_a_job_fails(
     bench: Bench, failing: int, longest: int
 ) -> None:
     job_id = bench.enqueue(flaky=100)
+    # An attempt that is under way would write what it knows.
+    eventually(lambda: bench.job(job_id).retries, what="the first try")
     since = func.now() - timedelta(seconds=failing)
-    change(bench.stack.resources, job_id, retries=100, failing_since=since)
+    now = {"run_at": func.now(), "send_after": func.now()}
+    change(bench.stack.resources, job_id, retries=100, failing_since=since, **now)
     eventually(lambda: bench.job(job_id).retries == 101, what="a try")
     statement = "SELECT extract(epoch FROM run_at - now()) FROM jobs WHERE id = %s"
     [(left,)] = bench.stack.query(statement, job_id)

@@ -1,0 +1,97 @@
+"""A lane in which messages wait for long takes no more, and says so before anything is stored."""
+
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from tests.contract.subscribers import new_list
+from tests.pictures import photo
+from tests.stack import Stack, eventually
+
+CANARIES = "pressroom:canaries"
+
+
+@pytest.fixture(scope="module")
+def idle(make_stack: Callable[[str], Stack]) -> Stack:
+    """Without workers: what a test says of the lanes stays."""
+    stack = make_stack("lane-ages")
+    stack.start_sandbox()
+    stack.start_api()
+    return stack
+
+
+@pytest.fixture
+def caller(idle: Stack) -> Iterator[httpx.Client]:
+    with idle.client(idle.new_owner().key) as client:
+        yield client
+    idle.resources.redis.delete(CANARIES)
+
+
+def make_older(stack: Stack, lane: str, seconds: float) -> None:
+    """As if the lane's canary had been under way for so long."""
+    redis = stack.resources.redis
+    now, _ = redis.time()
+    redis.hset(CANARIES, f"{lane}:waiting", str(now - seconds))
+
+
+def upload(caller: httpx.Client, prefer: str) -> httpx.Response:
+    return caller.post(
+        "/attachments", files={"file": ("a.jpg", photo())}, headers={"Prefer": prefer}
+    )
+
+
+def is_refused(send: Callable[[], httpx.Response]) -> bool:
+    reply = send()
+    if reply.status_code != 503:
+        return False
+    assert reply.json()["code"] == "queue.overloaded"
+    assert 31 <= int(reply.headers["Retry-After"]) <= 60
+    return True
+
+
+def test_upload_that_would_wait_too_long_is_refused_and_leaves_nothing(
+    idle: Stack, caller: httpx.Client
+) -> None:
+    make_older(idle, "media", 40)
+    eventually(lambda: is_refused(lambda: upload(caller, "wait=1")), what="a refusal")
+    before = idle.query("SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM attachments)")
+    assert is_refused(lambda: upload(caller, "wait=1"))
+    after = idle.query("SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM attachments)")
+    assert after == before
+    # Who does not wait may be served late, and another lane is not the fault of this one.
+    assert upload(caller, "respond-async").status_code == 202
+    list_id = new_list(caller)["id"]
+    path = f"/auxilia/subscriptions/{list_id}/members/add"
+    assert caller.post(path, json=[], headers={"Prefer": "wait=1"}).status_code != 503
+
+
+def test_lane_that_stands_still_takes_nothing(idle: Stack, caller: httpx.Client) -> None:
+    make_older(idle, "media", 700)
+    eventually(lambda: is_refused(lambda: upload(caller, "respond-async")), what="a refusal")
+
+
+@pytest.mark.parametrize(
+    ("lane", "path", "body"),
+    [
+        ("bulk", "/auxilia/subscriptions/{list_id}/members/add", [{"email": "a@example.com"}]),
+        ("export", "/lists/{list_id}/exports", {"kind": "members"}),
+        (
+            "money",
+            "/auxilia/credits/topup",
+            {"credit_amount": 100, "currency": "USD", "redirect_url": "http://127.0.0.1/"},
+        ),
+    ],
+)
+def test_every_call_that_waits_in_a_lane_asks_how_old_it_is(
+    idle: Stack, caller: httpx.Client, lane: str, path: str, body: object
+) -> None:
+    path = path.format(list_id=new_list(caller)["id"])
+    make_older(idle, lane, 40)
+
+    def send() -> httpx.Response:
+        return caller.post(path, json=body, headers={"Prefer": "wait=1"})
+
+    eventually(lambda: is_refused(send), what="a refusal")
+    idle.resources.redis.delete(CANARIES)
+    eventually(lambda: not is_refused(send), what="the end of the refusals")
