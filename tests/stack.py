@@ -37,7 +37,7 @@ from storage.migrations.run import migrate
 from storage.resources import Resources, open_resources
 from tests.embedded import Services
 
-_READY_WITHIN_SECONDS = 30.0
+_READY_WITHIN_SECONDS = 90.0
 
 # In the ring of every stack behind its own key, as after a rotation.
 RETIRED = Key("retired", b"r" * 32)

@@ -25,6 +25,7 @@ from models import Upkeep
 from services.jobs.heartbeat import heartbeat
 from services.jobs.lease import LeaseLost
 from services.jobs.transitions import lease_end
+from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -82,12 +83,21 @@ def kind_named(name: str) -> UpkeepKind:
     return _kinds[name]
 
 
+# Each second in each worker, and mostly nothing is due.
+_LOOK = Statement(
+    "SELECT name, every_seconds, greatest(due_at, send_after, lease_expires_at) <= now()"
+    " FROM upkeep"
+)
+
+
 def send_due(resources: Resources) -> int:
     """Send what is due and runs nowhere; returns the number of messages."""
+    found = resources.database.rows(_LOOK)
+    known = {name: every_seconds for name, every_seconds, _ in found}
+    changed = [kind for kind in _kinds.values() if known.get(kind.name) != _seconds(kind)]
+    if not changed and not any(is_due for _, _, is_due in found):
+        return 0
     with resources.unit_of_work() as uow:
-        rows = records(uow)
-        known = {row.name: row.every_seconds for row in rows}
-        changed = [kind for kind in _kinds.values() if known.get(kind.name) != _seconds(kind)]
         if changed:
             _write(uow, changed)
         due = (

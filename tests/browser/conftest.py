@@ -3,10 +3,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.prerequisites import pass_over
 
+# A limit against hanging: a machine that runs all tests at once is slow.
+expect.set_options(timeout=30_000)
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 OWN_MACHINE = ("http://127.0.0.1:", "http://localhost:", "ws://127.0.0.1:", "data:", "blob:")
 _ARGUMENTS = [

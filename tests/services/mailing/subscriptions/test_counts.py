@@ -33,7 +33,8 @@ def test_counts_are_true_after_many_changes_at_once_beside_their_folding(
 ) -> None:
     with folding(acting):
         replies = at_once(many_acts(acting, lists[0], owner))
-    assert set(replies) <= {(200, 1), (200, 0)}
+    # No act waits long for the list's lock.
+    assert set(replies) <= {(200, 1), (200, 0), (503, "list.busy")}
     assert true_count(acting, lists[0]) > 0
     assert shown_count(acting, lists[0], owner) == true_count(acting, lists[0])
     require_consistent(acting, lists, *found_people(acting, lists[0]))
