@@ -17,7 +17,7 @@ from api.app import create_app
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.waiting.disconnects import while_connected
-from core.lanes import Lane
+from core.lanes import Lane, RequestKind
 from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import Settings, load_settings
@@ -28,7 +28,7 @@ from workers.declaration import TaskTable
 from workers.main import run
 from workers.queues.serving import serving
 
-TASK = "benchmark.echo"
+ECHO = RequestKind("benchmark.echo", Lane.REQUEST)
 BARE_QUEUE = "benchmark.bare"
 THREADS = 16
 router = APIRouter()
@@ -39,7 +39,7 @@ def echo(_: WorkerContext, asked: RequestLease) -> dict[str, Any]:
     return asked.payload
 
 
-TASKS = TaskTable(requests={TASK: echo})
+TASKS = TaskTable(requests={ECHO: echo})
 
 
 @router.post("/echo")
@@ -50,7 +50,7 @@ async def echo_route(
     seconds: float = 0.0,
 ) -> Envelope[dict[str, Any]]:
     """What every route of the request lane does, with no work in between."""
-    call = state.worker_calls.call(TASK, Lane.REQUEST, {"seconds": seconds}, seconds=30)
+    call = state.worker_calls.call(ECHO, {"seconds": seconds}, seconds=30)
     return envelope(await while_connected(request.receive, call))
 
 

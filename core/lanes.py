@@ -1,3 +1,4 @@
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -7,9 +8,11 @@ class Lane(StrEnum):
     Work is in one lane when it may wait for the same things and as long: the lanes are by latency.
     """
 
-    # A caller waits for the answer.
+    # A caller waits for the answer, which takes a core or a language model.
     REQUEST = "request"
-    # Orders at the payment providers.
+    # A caller waits for a provider of stock photos.
+    PHOTOS = "photos"
+    # Orders at the payment providers. A caller may wait.
     MONEY = "money"
     # Waits for the mail server.
     MAIL = "mail"
@@ -23,3 +26,11 @@ class Lane(StrEnum):
     UPKEEP = "upkeep"
     # What the release before this one sent here. Nothing new is sent to it.
     IO = "io"
+
+
+@dataclass(frozen=True)
+class RequestKind:
+    """A kind of request-only work: the name of its task, and the lane that does it."""
+
+    task: str
+    lane: Lane

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from services.composer.writers import MetadataWriter
 
 
+# Lanes of request-only work alone.
+_WITHOUT_JOBS = {Lane.REQUEST, Lane.PHOTOS}
+
+
 class WorkerContext:
     """One for a process, shared by its threads. Nothing connects or starts before its first use."""
 
@@ -66,7 +70,7 @@ def _connections(serves: Serving) -> int:
     """A job's work and its heartbeat have one each; request-only work has no heartbeat."""
     if serves.pool is Pool.PREFORK:
         return 2
-    return sum(limit * (1 if lane is Lane.REQUEST else 2) for lane, limit in serves.limits.items())
+    return sum(limit * (1 if lane in _WITHOUT_JOBS else 2) for lane, limit in serves.limits.items())
 
 
 class ProcessContext:

@@ -7,6 +7,7 @@ from typing import Any
 
 from celery import Celery
 
+from core.lanes import RequestKind
 from services.jobs.kinds import JobKind
 from services.jobs.upkeep import UpkeepKind
 from workers.context import ProcessContext
@@ -23,12 +24,12 @@ class TaskTable:
 
     Attributes:
         jobs: durable work, called with the lease of a claimed job.
-        requests: request-only work by the task's name, from the caller's payload to its result.
+        requests: request-only work, from the caller's payload to its result.
         upkeep: periodic work.
     """
 
     jobs: Mapping[JobKind, JobWork] = field(default_factory=dict)
-    requests: Mapping[str, RequestHandler] = field(default_factory=dict)
+    requests: Mapping[RequestKind, RequestHandler] = field(default_factory=dict)
     upkeep: Mapping[UpkeepKind, PeriodicWork] = field(default_factory=dict)
 
     def bind(self, app: Celery, process: ProcessContext) -> None:
@@ -41,10 +42,10 @@ class TaskTable:
                 "time_limit": kind.deadline_seconds + KILL_AFTER_SECONDS,
             }
             app.task(_task(process, partial(run_job, work=work)), name=kind.name, **limits)
-        for name, answer in self.requests.items():
-            task = _task(process, partial(answer_request, task=name, answer=answer))
+        for asked, answer in self.requests.items():
+            task = _task(process, partial(answer_request, kind=asked, answer=answer))
             # Events double what a worker sends for so short a task, and name no job.
-            app.task(task, name=name, send_events=False)
+            app.task(task, name=asked.task, send_events=False)
         for periodic, tend in self.upkeep.items():
             run = partial(run_upkeep, kind=periodic, work=tend)
             app.task(_task(process, run), name=periodic.name)

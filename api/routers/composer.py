@@ -15,7 +15,6 @@ from api.schemas.envelope import Envelope, envelope
 from api.state import State
 from api.waiting.disconnects import while_connected
 from core import ids
-from core.lanes import Lane
 from core.refusals import composer, requests
 from core.scopes import Scope
 from services.access.caller import Caller
@@ -134,8 +133,7 @@ async def _ask_worker(
 ) -> dict[str, Any]:
     seconds = preference.seconds_at_most(asked.max_seconds)
     call = state.worker_calls.call(
-        asked.task,
-        Lane.REQUEST,
+        asked.kind,
         asked.to_payload(),
         seconds=seconds,
         owner_id=caller.user_id,

@@ -35,7 +35,8 @@ async def readyz(state: StateOf) -> JSONResponse:
     status = readiness.whole(dependencies)
     is_ready = status is not Condition.UNAVAILABLE
     code = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
-    return JSONResponse({"status": status, "dependencies": dependencies}, code)
+    headers = {} if is_ready else {"Retry-After": "1"}
+    return JSONResponse({"status": status, "dependencies": dependencies}, code, headers)
 
 
 @router.get(

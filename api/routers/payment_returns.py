@@ -10,12 +10,12 @@ from api.middleware.paths import is_head
 from api.pages.frame import HEADERS
 from api.parameters import StateOf
 from core.errors import DomainError
-from core.lanes import Lane
 from core.logging import get_logger
 from core.refusals.money import PAYMENT_LINK_INVALID
 from models import OrderStatus, PaymentOrder
 from services.money.topups import checkout, return_urls
 from services.money.topups.checkout import RETURN_PATH
+from services.money.topups.polling import REFRESH_ORDER
 
 log = get_logger(__name__)
 
@@ -44,9 +44,7 @@ async def return_from_payment(
     if is_unpaid and not is_head(request.scope):
         payload = {"order_id": found.id}
         try:
-            reply = await state.worker_calls.call(
-                "topup.refresh", Lane.REQUEST, payload, seconds=ASK_SECONDS
-            )
+            reply = await state.worker_calls.call(REFRESH_ORDER, payload, seconds=ASK_SECONDS)
             status = reply["status"]
         except DomainError as error:
             log.warning("order.not_asked", order_id=found.id, code=error.code)

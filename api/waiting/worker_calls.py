@@ -14,9 +14,10 @@ from redis.exceptions import RedisError
 
 from api.waiting.waiters import Waiters
 from core.errors import DomainError, Kind
-from core.lanes import Lane
+from core.lanes import RequestKind
 from core.logging import get_logger
 from core.refusals.requests import QUEUE_UNAVAILABLE, REQUEST_TOO_SLOW
+from storage.redis import request_scripts
 from storage.redis.notifications import result_topic
 from storage.redis.request_calls import RequestCalls
 
@@ -34,26 +35,23 @@ class WorkerCalls:
 
     async def call(
         self,
-        task: str,
-        lane: Lane,
+        kind: RequestKind,
         payload: dict[str, Any],
         *,
         seconds: float,
         owner_id: int | None = None,
         same: str | None = None,
     ) -> dict[str, Any]:
-        """The task's result.
+        """The work's result.
 
-        Calls with the same ``same`` at the same time share one run of the task: name in it
+        Calls with the same ``same`` at the same time share one run of the work: name in it
         everything that decides the result. Raises ``request.too_slow`` when there is no result in
         time, ``queue.unavailable`` when the broker takes no message, ``queue.overloaded`` or
-        ``queue.too_many_of_yours`` when it would have to wait too long, and what the task raised.
+        ``queue.too_many_of_yours`` when it would have to wait too long, and what the work raised.
         """
         caller = self._calls.new_caller()
-        request_id = same or caller
-        join = partial(
-            self._calls.join, request_id, caller, payload, task=task, lane=lane, owner_id=owner_id
-        )
+        request_id = request_scripts.request_id(kind.lane, same or caller)
+        join = partial(self._calls.join, request_id, caller, payload, kind=kind, owner_id=owner_id)
         result = None
         if seconds > 0:
             # Listen before anything is sent, so that no result comes too early to be heard.

@@ -13,7 +13,7 @@ from devstack.supervisor.processes.program import Program
 
 # One process for the lanes that wait for other servers, and one for those that compute.
 WORKERS = {
-    "worker-waiting": ("request", "money", "mail", "upkeep"),
+    "worker-waiting": ("request", "photos", "money", "mail", "upkeep"),
     "worker-computing": ("media", "export", "bulk"),
 }
 

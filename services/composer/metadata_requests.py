@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import orjson
 
 from core.keyring import Keyring
+from core.lanes import Lane, RequestKind
 from core.settings import Settings
 from services.composer import cache_names
 from services.composer.post import MetadataField, Post
@@ -23,7 +24,7 @@ _EDITION = "1"
 class MetadataRequest:
     """Asks for the wanted fields of a post's metadata; without any, for tweets."""
 
-    task: ClassVar[str] = "composer.write"
+    kind: ClassVar[RequestKind] = RequestKind("composer.write", Lane.REQUEST)
     max_seconds: ClassVar[float] = 45.0
 
     post: Post

@@ -7,6 +7,7 @@ import redis
 from redis.exceptions import RedisError
 
 from core.keyring import Keyring
+from core.lanes import Lane, RequestKind
 from core.logging import get_logger
 from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.registry import StockPhotoProviders
@@ -24,7 +25,7 @@ _QUOTA_SECONDS = 3600
 
 @dataclass(frozen=True)
 class PhotoSearch:
-    task: ClassVar[str] = "photos.search"
+    kind: ClassVar[RequestKind] = RequestKind("photos.search", Lane.PHOTOS)
     max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
 
     provider: PhotoProviderName
@@ -60,7 +61,7 @@ class PhotoSearchResult:
 class PhotoUse:
     """Tells the provider that a photo is used, and asks for the URL of its file."""
 
-    task: ClassVar[str] = "photos.download_url"
+    kind: ClassVar[RequestKind] = RequestKind("photos.download_url", Lane.PHOTOS)
     max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
 
     provider: PhotoProviderName

@@ -7,14 +7,15 @@ keys keep their names and meaning.
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
+from core.lanes import RequestKind
+
 # For how many seconds a caller still waits. Raises once none does, so call it before each step
 # that costs something.
 SecondsLeft = Callable[[], float]
 
 
 class WorkerRequest(Protocol):
-    # The Celery task that answers it.
-    task: ClassVar[str]
+    kind: ClassVar[RequestKind]
     # The longest wait for the result, the time in the queue included.
     max_seconds: ClassVar[float]
 

@@ -16,7 +16,7 @@ import orjson
 import redis.asyncio
 
 from core.errors import DomainError
-from core.lanes import Lane
+from core.lanes import RequestKind
 from core.logging import get_logger
 from core.refusals.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_OF_YOURS
 from storage.broker import message, queue_name
@@ -67,8 +67,7 @@ class RequestCalls:
         caller: str,
         payload: dict[str, Any],
         *,
-        task: str,
-        lane: Lane,
+        kind: RequestKind,
         seconds: float,
         owner_id: int | None = None,
         again: bool = False,
@@ -86,10 +85,10 @@ class RequestCalls:
         ``RedisError``.
         """
         text = orjson.dumps(payload)
-        word = message(task, lane, {"request_id": request_id}, task_id=caller)
+        word = message(kind.task, kind.lane, {"request_id": request_id}, task_id=caller)
         owner = "" if owner_id is None else str(owner_id)
         works = (MIN_WORKS_IN_LINE, MAX_WORKS_IN_LINE, MAX_WORKS_IN_LINE_OF_AN_OWNER)
-        keys = [*request_scripts.keys(request_id), queue_name(lane)]
+        keys = [*request_scripts.keys(request_id), queue_name(kind.lane)]
         arguments: list[Argument] = [caller, request_scripts.milliseconds(seconds), text, word]
         arguments += [owner, *works, request_scripts.milliseconds(MAX_LINE_SECONDS), int(again)]
         refused = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))

@@ -14,7 +14,7 @@ from tests.modelling import post
 from tests.stack import Stack, eventually
 
 MAILS = sized(300, 10_000)
-WAITING_LANES = ("request", "money", "mail", "upkeep")
+WAITING_LANES = ("request", "photos", "money", "mail", "upkeep")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.waiting.disconnects import while_connected
 from core.errors import DomainError, Kind, TransientError
-from core.lanes import Lane
+from core.lanes import Lane, RequestKind
 from core.logging import configure_logging
 from core.scopes import Scope
 from core.settings import load_settings
@@ -33,7 +33,7 @@ from workers.declaration import TaskTable
 from workers.main import run
 from workers.queues.serving import serving
 
-TASK = "probe.answer"
+ASKING = RequestKind("probe.answer", Lane.REQUEST)
 TAKEN = "probe:taken"
 STEPS = "probe:steps"
 router = APIRouter(route_class=JsonRoute)
@@ -56,7 +56,7 @@ def answer(worker: WorkerContext, asked: RequestLease) -> dict[str, Any]:
     return {"echo": question["text"]}
 
 
-TASKS = TaskTable(requests={TASK: answer})
+TASKS = TaskTable(requests={ASKING: answer})
 
 
 @router.post("/ask")
@@ -74,7 +74,7 @@ async def ask(
 ) -> Envelope[dict[str, Any]]:
     question = {"text": text, "sleep": sleep, "steps": steps, "end": end}
     call = state.worker_calls.call(
-        TASK, Lane.REQUEST, question, seconds=seconds, owner_id=caller.user_id, same=same
+        ASKING, question, seconds=seconds, owner_id=caller.user_id, same=same
     )
     return envelope(await while_connected(request.receive, call))
 

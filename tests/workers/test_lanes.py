@@ -46,7 +46,7 @@ def test_what_the_release_before_sent_to_its_lane_is_done(bench: Bench) -> None:
 
 
 def test_lane_io_serves_what_it_did_before_there_were_lanes_by_latency() -> None:
-    former = {Lane.REQUEST, Lane.MONEY, Lane.MAIL, Lane.EXPORT, Lane.UPKEEP, Lane.IO}
+    former = {Lane.REQUEST, Lane.PHOTOS, Lane.MONEY, Lane.MAIL, Lane.EXPORT, Lane.UPKEEP, Lane.IO}
     assert serving([Lane.IO]).limits.keys() == former
     assert serving([Lane.IO]).pool is Pool.THREADS
 

@@ -23,5 +23,5 @@ def test_every_kind_of_upkeep_has_a_task() -> None:
 
 def test_no_name_is_of_two_tasks() -> None:
     names = [kind.name for kind in TASKS.jobs] + [kind.name for kind in TASKS.upkeep]
-    names += TASKS.requests
+    names += [kind.task for kind in TASKS.requests]
     assert len(names) == len(set(names))

@@ -20,7 +20,8 @@ class Pool(StrEnum):
 # How much work of a lane a process does at once.
 _WAITING = {
     Lane.REQUEST: 16,
-    Lane.MONEY: 2,
+    Lane.PHOTOS: 8,
+    Lane.MONEY: 4,
     Lane.MAIL: 6,
     Lane.UPKEEP: 2,
     Lane.IO: 2,

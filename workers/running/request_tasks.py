@@ -9,7 +9,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from core.errors import DomainError, TransientError
-from core.lanes import Lane
+from core.lanes import RequestKind
 from core.logging import get_logger
 from core.refusals.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
 from storage.redis.request_work import AllCallersLeft, RequestLease
@@ -26,7 +26,7 @@ MAX_REQUEST_SECONDS = 60.0
 
 
 def answer_request(
-    context: WorkerContext, *, request_id: str, task: str, answer: RequestHandler
+    context: WorkerContext, *, request_id: str, kind: RequestKind, answer: RequestHandler
 ) -> None:
     work = context.request_work
     worker = secrets.token_urlsafe(12)
@@ -34,7 +34,7 @@ def answer_request(
     if lease is None:
         log.info("request.dropped", work=request_id)
         return
-    held = Held(time.monotonic() + MAX_REQUEST_SECONDS, partial(_give_back, context, task, lease))
+    held = Held(time.monotonic() + MAX_REQUEST_SECONDS, partial(_give_back, context, kind, lease))
     outcome: dict[str, Any]
     try:
         with context.held.holding(held), context.request_leases.kept(lease, until=held.deadline):
@@ -52,11 +52,11 @@ def answer_request(
     work.finish(request_id, worker, outcome)
 
 
-def _give_back(context: WorkerContext, task: str, lease: RequestLease) -> None:
+def _give_back(context: WorkerContext, kind: RequestKind, lease: RequestLease) -> None:
     """Without this a caller would wait for a worker that has stopped until its time is over."""
     try:
         if lease.give_back():
-            context.resources.broker.send(task, Lane.REQUEST, {"request_id": lease.request_id})
+            context.resources.broker.send(kind.task, kind.lane, {"request_id": lease.request_id})
             log.info("request.handed_back", work=lease.request_id)
     except RedisError as error:
         log.warning("request.not_handed_back", reason=type(error).__name__)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from integrations.mail.port import Mailer
 from services import removals, retention
+from services.composer.metadata_requests import MetadataRequest
+from services.composer.photos import PhotoSearch, PhotoUse
 from services.jobs.lease import Lease
 from services.mailing import bulk_files, exports, subscriber_counts
 from services.mailing.bulk_files import SWEEP_FILES
@@ -23,7 +25,7 @@ from services.media.attachments.strays import SWEEP_UPLOADS
 from services.media.attachments.upload import PROCESS_ATTACHMENT
 from services.money.topups import checkout, polling
 from services.money.topups.checkout import OPEN_CHECKOUT
-from services.money.topups.polling import POLL_ORDERS
+from services.money.topups.polling import POLL_ORDERS, REFRESH_ORDER
 from services.people import account_mails
 from services.people.account_mails import SEND_ACCOUNT_MAIL
 from services.removals import REMOVE_OBJECTS
@@ -65,11 +67,10 @@ TASKS = TaskTable(
         ),
     },
     requests={
-        "composer.write": composer.write,
-        "photos.search": composer.search,
-        "photos.download_url": composer.download_url,
-        # The state of an order whose payer has come back.
-        "topup.refresh": lambda worker, lease: {
+        MetadataRequest.kind: composer.write,
+        PhotoSearch.kind: composer.search,
+        PhotoUse.kind: composer.download_url,
+        REFRESH_ORDER: lambda worker, lease: {
             "status": polling.refresh(worker.resources, worker.payments, lease.payload["order_id"])
         },
     },

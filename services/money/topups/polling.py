@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 
 from core import clock
 from core.errors import DomainError, Kind, TransientError
-from core.lanes import Lane
+from core.lanes import Lane, RequestKind
 from core.logging import get_logger
 from integrations.payments.port import Evidence, PaymentChannel
 from integrations.payments.registry import PaymentChannels
@@ -20,6 +20,8 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
+# Asks for the state of one order whose payer has come back.
+REFRESH_ORDER = RequestKind("topup.refresh", Lane.MONEY)
 POLL_ORDERS = upkeep.register(
     upkeep.UpkeepKind("topups.poll", every=timedelta(seconds=30), lane=Lane.MONEY)
 )

@@ -44,6 +44,8 @@ REFUSED_SOON = Promise(Worst.REFUSED, 3.0)
 
 # The API can't do these without S3; what is accepted needs it later.
 _NEED_S3 = {"upload": REFUSED, "media": REFUSED, "import": REFUSED, "export": LATER}
+# The answer waits a second for a dependency that hangs, and is kept for a second.
+_WAITS_A_SECOND = {"readyz": DONE}
 # Calls are counted and callers notified by Redis; a call that needs neither is untouched.
 _NEED_REDIS = {
     **dict.fromkeys(
@@ -58,11 +60,12 @@ _NEED_REDIS = {
 _TOUCHED: dict[str, dict[str, Promise]] = {
     "Postgres slow": dict.fromkeys(CALLS, SLOWLY)
     | dict.fromkeys(("upload", "import", "export"), Promise(Worst.LATER, 15.0))
-    | dict.fromkeys(("composer", "topup"), Promise(Worst.REFUSED, 15.0)),
+    # Changes of one list hold it for longer, so others find it busy.
+    | dict.fromkeys(("subscribe", "composer", "topup"), Promise(Worst.REFUSED, 15.0)),
     "Postgres gone": dict.fromkeys(CALLS, REFUSED) | {"metrics": DONE},
     "Redis hung": _NEED_REDIS,
     "Redis gone": _NEED_REDIS,
-    "S3 hung": _NEED_S3,
+    "S3 hung": _NEED_S3 | _WAITS_A_SECOND,
     "S3 refusing": _NEED_S3,
     "S3 answering 503": _NEED_S3,
     "mail server hung": {},

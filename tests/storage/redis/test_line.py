@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from core.errors import DomainError, Kind
-from core.lanes import Lane
+from core.lanes import Lane, RequestKind
 from storage.broker import queue_name
-from storage.redis import request_calls
+from storage.redis import request_calls, request_scripts
 from storage.redis.client import open_async_redis
 from storage.redis.request_calls import RequestCalls
 from storage.redis.request_work import RequestWork
@@ -18,6 +18,7 @@ from tests.stack import Stack
 
 ANNA, BERT = 1, 2
 QUEUE = queue_name(Lane.REQUEST)
+LINE = f"pressroom:line:{Lane.REQUEST}"
 
 
 class Line:
@@ -25,31 +26,41 @@ class Line:
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self.work = RequestWork(resources.redis)
+        self._work = RequestWork(resources.redis)
 
     def join(
-        self, request_id: str, caller: str, *, owner: int | None = None, seconds: float = 30
+        self,
+        name: str,
+        caller: str,
+        *,
+        owner: int | None = None,
+        seconds: float = 30,
+        lane: Lane = Lane.REQUEST,
     ) -> bool:
         """Whether a message was sent."""
-        before = self._resources.redis.llen(QUEUE)
+        before = self._resources.redis.llen(queue_name(lane))
 
         async def ask(calls: RequestCalls) -> None:
             await calls.join(
-                request_id,
+                request_scripts.request_id(lane, name),
                 caller,
                 {},
-                task="probe.none",
-                lane=Lane.REQUEST,
+                kind=RequestKind("probe.none", lane),
                 seconds=seconds,
                 owner_id=owner,
             )
 
         self._in_a_process(ask)
-        return bool(self._resources.redis.llen(QUEUE) != before)
+        return bool(self._resources.redis.llen(queue_name(lane)) != before)
 
-    def leave(self, request_id: str, caller: str) -> None:
+    def take(self, name: str) -> bool:
+        """Whether a worker could take the work."""
+        request_id = request_scripts.request_id(Lane.REQUEST, name)
+        return self._work.take(request_id, "worker") is not None
+
+    def leave(self, name: str, caller: str) -> None:
         async def go(calls: RequestCalls) -> None:
-            calls.leave(request_id, caller)
+            calls.leave(request_scripts.request_id(Lane.REQUEST, name), caller)
             await calls.flush()
 
         self._in_a_process(go)
@@ -83,13 +94,13 @@ def line(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line
     resources.redis.flushdb()
 
 
-def join(line: Line, owner: int | None, request_id: str, seconds: float = 30) -> bool:
-    return line.join(request_id, f"caller of {request_id}", owner=owner, seconds=seconds)
+def join(line: Line, owner: int | None, name: str, seconds: float = 30) -> bool:
+    return line.join(name, f"caller of {name}", owner=owner, seconds=seconds)
 
 
-def refusal(line: Line, owner: int | None, request_id: str) -> DomainError:
+def refusal(line: Line, owner: int | None, name: str) -> DomainError:
     with pytest.raises(DomainError) as refused:
-        join(line, owner, request_id)
+        join(line, owner, name)
     return refused.value
 
 
@@ -100,9 +111,9 @@ def fill(line: Line, owner: int | None, count: int) -> None:
 
 def make_older(resources: Resources, seconds: float) -> None:
     """As if all that stands in the line had waited for so much longer."""
-    for member in resources.redis.zrange("pressroom:line", 0, -1):
+    for member in resources.redis.zrange(LINE, 0, -1):
         assert isinstance(member, bytes)
-        resources.redis.zincrby("pressroom:line", -seconds * 1000, member)
+        resources.redis.zincrby(LINE, -seconds * 1000, member)
 
 
 def test_owner_has_a_share_of_the_line_and_leaves_the_rest_to_others(line: Line) -> None:
@@ -119,6 +130,12 @@ def test_full_line_refuses_each_new_work(line: Line) -> None:
     for owner in (ANNA, 7, None):
         refused = refusal(line, owner, "one more")
         assert (refused.kind, refused.code) == (Kind.UNAVAILABLE, "queue.overloaded")
+
+
+def test_full_line_refuses_no_work_of_another_lane(line: Line) -> None:
+    fill(line, ANNA, 3)
+    fill(line, BERT, 3)
+    assert line.join("photos", "caller", owner=ANNA, lane=Lane.PHOTOS)
 
 
 def test_refusal_leaves_nothing_behind(line: Line, resources: Resources) -> None:
@@ -156,7 +173,7 @@ def test_equal_requests_stand_in_the_line_once(line: Line) -> None:
 
 def test_caller_of_a_work_under_way_is_let_in_however_long_the_line_is(line: Line) -> None:
     assert join(line, ANNA, "under way")
-    assert line.work.take("under way", "worker") is not None
+    assert line.take("under way")
     fill(line, ANNA, 4)
     assert not join(line, ANNA, "under way")
 
@@ -167,7 +184,7 @@ def test_work_leaves_the_line(line: Line, resources: Resources, way: str) -> Non
         join(line, ANNA, f"{ANNA}-{number}", seconds=0.05 if way == "expired" else 30)
     match way:
         case "taken":
-            assert line.work.take(f"{ANNA}-2", "worker") is not None
+            assert line.take(f"{ANNA}-2")
         case "left":
             line.leave(f"{ANNA}-2", f"caller of {ANNA}-2")
         case "expired":
@@ -177,7 +194,7 @@ def test_work_leaves_the_line(line: Line, resources: Resources, way: str) -> Non
         case "passed":
             make_older(resources, 2)
             assert join(line, BERT, "of Bert")
-            assert line.work.take("of Bert", "worker") is not None
+            assert line.take("of Bert")
     assert join(line, ANNA, "one more")
 
 
