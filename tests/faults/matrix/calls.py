@@ -94,7 +94,7 @@ CALLS: dict[str, Call] = {
     "media": lambda rig, client: client.get(rig.media_path),
     "subscribe": lambda rig, client: _subscribe(rig.list_id, client),
     "unsubscribe": _unsubscribe,
-    "member page": lambda rig, client: client.get(f"/lists/{rig.list_id}/members"),
+    "member page": lambda rig, client: client.get(f"/lists/{rig.list_id}/subscriptions"),
     "composer": lambda _, client: client.post(METADATA, json=post(), headers=_PREFER),
     "topup": _topup,
     "import": _import,

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.faults.matrix.calls import CALLS
 from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.promises import PROMISES, Worst
-from tests.faults.matrix.run import Observed, Samples, p99
+from tests.faults.matrix.run import Observed, Samples, p99, slowdown
 
 PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
 BEGIN, END = "<!-- matrix: begin -->\n", "<!-- matrix: end -->\n"
@@ -31,10 +31,10 @@ class Report:
         promise = PROMISES[fault, call]
         if fault not in self.observed:
             return str(promise.worst)
-        slowest = p99(self.observed[fault].during[call])
+        observed = self.observed[fault]
         if promise.worst is Worst.UNTOUCHED:
-            return f"{promise.worst}, {slowest / p99(self.quiet[call]):.1f} ×"
-        return f"{promise.worst}, {slowest:.1f} s"
+            return f"{promise.worst}, {slowdown(call, self.quiet, observed):.1f} ×"
+        return f"{promise.worst}, {p99(observed.during[call]):.1f} s"
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -133,3 +133,12 @@ def p50(samples: list[Sample]) -> float:
 
 def p99(samples: list[Sample]) -> float:
     return percentile([each.seconds for each in samples], 0.99)
+
+
+def slowdown(call: str, quiet: Samples, observed: Observed) -> float:
+    """By how much the call's 99th percentile is above its quiet value.
+
+    Of some ninety samples it is nearly the slowest, so the quiet times before and after the fault
+    are taken together.
+    """
+    return p99(observed.during[call]) / p99(quiet[call] + observed.after.get(call, []))

@@ -11,7 +11,7 @@ import pytest
 from tests.faults.matrix.calls import CALLS
 from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.promises import ALLOWED, PROMISES, TELLING, Worst
-from tests.faults.matrix.run import Observed, Samples, p50, p99
+from tests.faults.matrix.run import Observed, Samples, p50, slowdown
 from tests.faults.size import FULL
 
 MAX_RATIO = 3.0
@@ -33,6 +33,6 @@ def test_a_fault_harms_no_more_than_promised(
     assert call not in found.stuck
     assert not found.lost
     if FULL and promise.worst is Worst.UNTOUCHED:
-        assert p99(during) <= MAX_RATIO * p99(quiet[call])
+        assert slowdown(call, quiet, found) <= MAX_RATIO
     if FULL:
         assert p50(found.after[call]) <= MAX_RATIO * p50(quiet[call])
