@@ -32,8 +32,11 @@ class LoginAttempts(Model):
     __tablename__ = "login_attempts"
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
 
-    # An HMAC of the e-mail address that was tried, with or without an account, and of the client.
+    # An HMAC of what is counted: an e-mail address, with or without an account, from one client or
+    # from any; or a network.
     subject: Mapped[bytes] = mapped_column(primary_key=True)
     attempts: Mapped[int]
     paused_until: Mapped[datetime]
     tried_at: Mapped[datetime] = mapped_column(index=True)
+    # The network's count that this one is part of, which a login that succeeds takes back.
+    source: Mapped[bytes | None]
