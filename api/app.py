@@ -17,6 +17,7 @@ from starlette.middleware import Middleware
 
 from api import openapi
 from api.access.page_sessions import LoginNeeded, redirect_to_login
+from api.access.plan_refusals import answer_refusal
 from api.cookies import cookies_of
 from api.errors import HANDLERS
 from api.health.figures import Figures
@@ -40,6 +41,7 @@ from api.routers import (
     composer,
     consent,
     credits,
+    event_pages,
     exports,
     grants,
     imports,
@@ -107,6 +109,7 @@ _RESOURCES = (
     registration,
     account_pages,
     key_pages,
+    event_pages,
     consent,
     operations,
 )
@@ -119,6 +122,7 @@ _PAGES = (
     registration,
     account_pages,
     key_pages,
+    event_pages,
     consent,
 )
 
@@ -143,7 +147,7 @@ def create_app(settings: Settings) -> FastAPI:
         # tracer costs a twentieth of a small request.
         telemetry={"tracing": False, "metrics": False, "logs": False},
         redoc_url=None,
-        exception_handlers=HANDLERS | {LoginNeeded: redirect_to_login},
+        exception_handlers=HANDLERS | {LoginNeeded: redirect_to_login, DomainError: answer_refusal},
     )
     for resource in _RESOURCES:
         app.include_router(resource.router)

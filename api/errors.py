@@ -103,10 +103,6 @@ class _Problem(Response):
             await super().__call__(scope, receive, send)
 
 
-async def _domain_error(_: Request, error: DomainError) -> Response:
-    return problem_response(error)
-
-
 async def _http_exception(request: Request, error: HTTPException) -> Response:
     if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return internal_error()
@@ -149,7 +145,6 @@ async def _validation_error(_: Request, error: RequestValidationError) -> Respon
 
 
 HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
-    DomainError: _domain_error,
     RequestValidationError: _validation_error,
     HTTPException: _http_exception,
     TransientError: _unreachable,

@@ -1,6 +1,8 @@
 import secrets
 from array import array
 
+from core.refusals.requests import CURSOR_INVALID
+
 # Ids stay below 2**53, so that a JavaScript number holds every one of them exactly.
 MAX_ID = 2**53 - 1
 MAX_UINT64 = 2**64 - 1
@@ -22,3 +24,10 @@ def random_ids(count: int) -> list[int]:
     """Return many random ids at once, at a fraction of the cost of ``random_id``."""
     numbers = array("Q", secrets.token_bytes(8 * count))
     return [number >> 11 or 1 for number in numbers]
+
+
+def of_cursor(cursor: str) -> int:
+    """The id in a ``next_cursor``: the last of the page before. Raises ``cursor.invalid``."""
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > len(str(MAX_ID)):
+        raise CURSOR_INVALID()
+    return int(cursor)

@@ -23,6 +23,7 @@ from models.payment import (
     PaymentOrderTransition,
     Resolution,
 )
+from models.recorded_event import RecordedEvent
 from models.subscriber_count import SubscriberCount, SubscriberDelta
 from models.subscription import Subscription, SubscriptionStatus, Tier
 from models.subscription_event import SubscriptionEvent

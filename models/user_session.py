@@ -16,7 +16,8 @@ class UserSession(Model):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     # Only the cookie has the secret itself.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
-    # What a person recognises a session by, such as "Firefox on Linux". No IP address is kept.
+    # What a person recognises a session by, such as "Firefox on Linux". Where it came from is in the
+    # event of its login.
     browser: Mapped[str | None]
     created_at: Mapped[CreatedAt]
     # When the person last showed that it is they: acts that outlast a session ask for it anew.
@@ -32,8 +33,11 @@ class LoginAttempts(Model):
     __tablename__ = "login_attempts"
     __table_args__ = (CheckConstraint("octet_length(subject) = 32", name="hmac_length"),)
 
-    # An HMAC of the e-mail address that was tried, with or without an account, and of the client.
+    # An HMAC of what is counted: an e-mail address, with or without an account, from one client or
+    # from any; or a network.
     subject: Mapped[bytes] = mapped_column(primary_key=True)
     attempts: Mapped[int]
     paused_until: Mapped[datetime]
     tried_at: Mapped[datetime] = mapped_column(index=True)
+    # The network's count that this one is part of, which a login that succeeds takes back.
+    source: Mapped[bytes | None]

@@ -68,6 +68,8 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     person.name = None
     person.password_hash = None
     person.erased_at = func.now()
+    uow.session.flush()
+    _blank_events(uow, person)
     return erased
 
 
@@ -175,6 +177,17 @@ def _remove_bulk_files(uow: UnitOfWork, person: models.User) -> None:
         .returning(models.MemberExport.object_prefix)
     ).all()
     removals.forget(uow, *(f"{prefix}/" for prefix in (*imports, *exports)))
+
+
+def _blank_events(uow: UnitOfWork, person: models.User) -> None:
+    """Blank where the events of an erased person came from; the database allows it for them alone.
+
+    The events stay for their year, as proof of what became of the account: what is left of them are
+    ids, a type and a time.
+    """
+    event = models.RecordedEvent
+    blanked = update(event).where(event.user_id == person.id).values(ip=None, user_agent=None)
+    uow.session.execute(blanked)
 
 
 def _delete_owned(uow: UnitOfWork, owner: InstrumentedAttribute[Any], person: models.User) -> int:

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, text
 
 import models
 from core.lanes import Lane
@@ -22,6 +22,8 @@ CODE_RETENTION = timedelta(days=30)
 # Deleting a job cascades to other rows, so fewer jobs go in one transaction.
 _MAX_JOBS_AT_ONCE = 5_000
 _MAX_ROWS_AT_ONCE = 10_000
+# The database itself knows how long an event is kept, by its own clock.
+_PURGE_EVENTS = text("SELECT purge_events(:most)")
 
 
 def purge_outlived(resources: Resources, *, now: datetime) -> int:
@@ -47,5 +49,6 @@ def purge_outlived(resources: Resources, *, now: datetime) -> int:
             for model, is_over in outlived:
                 limit = _MAX_JOBS_AT_ONCE if model is models.Job else _MAX_ROWS_AT_ONCE
                 purged += purge(uow, model, is_over, limit=limit)
+            purged += uow.session.execute(_PURGE_EVENTS, {"most": _MAX_ROWS_AT_ONCE}).scalar_one()
         total += purged
     return total

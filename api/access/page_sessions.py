@@ -16,15 +16,18 @@ from api.access import browsers
 from api.access.browsers import CSRF_FIELD, browser_name, client_address, require_csrf
 from api.bodies.forms import FormOrJsonBodyOf
 from api.limits.bulkheads import AUTHENTICATION
+from api.metrics.requests import LOGINS
 from api.pages.frame import page, redirect
 from api.state import State, state_of
 from core.errors import DomainError
+from core.refusals.access import LOGIN_PAUSED
 from core.refusals.people import PASSWORD_WRONG
 from core.refusals.requests import BODY_CHARACTER_INVALID, BODY_NO_FORM_TYPE
 from models import User
 from services.access import sessions
 from services.access.caller import Caller
 from services.access.recent_logins import require_recent_login
+from services.events import origins
 from services.people import logins, passwords
 from services.people.page_urls import LOGIN_PATH
 from storage.unit_of_work import UnitOfWork
@@ -68,6 +71,7 @@ def page_session(request: Request, state: State) -> PageSession | None:
         caller = sessions.authenticate(resources.database, resources.keyring, cookie)
     except DomainError:
         return None
+    origins.current().credential = caller.credential
     return PageSession(caller, cookie)
 
 
@@ -193,10 +197,17 @@ async def prove_password(request: Request, state: State, email: str, password: s
         client=client_address(request),
         known=request.cookies.get(state.cookies.known),
     )
-    attempt = await state.in_unit_of_work(begin)
+    try:
+        attempt = await state.in_unit_of_work(begin)
+    except DomainError as error:
+        if error.code == LOGIN_PAUSED.code:
+            LOGINS.labels("paused").inc()
+        raise
     # Outside of a transaction, so that no connection is held while the hash waits for its turn.
     check = await state.hashing_pool.run(partial(passwords.verify, attempt.password_hash, password))
     if not check.matches:
+        LOGINS.labels("failed").inc()
+        await state.in_unit_of_work(partial(logins.fail, attempt=attempt))
         raise PASSWORD_WRONG()
     return attempt, check
 
@@ -221,6 +232,7 @@ async def begin_session(
         return session, logins.known_browser_token(keyring, person.email)
 
     session, known = await state.in_unit_of_work(begin)
+    LOGINS.labels("succeeded").inc()
     reply = redirect_to_path(state, path)
     state.cookies.keep_session(reply, session)
     state.cookies.keep_known(reply, known)

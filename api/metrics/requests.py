@@ -9,6 +9,7 @@ SECONDS = Histogram(
     ["method", "route"],
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60),
 )
+LOGINS = Counter("pressroom_logins", "Attempts to log in, by how they ended", ["outcome"])
 WAITING = Gauge("pressroom_waiting_requests", "Requests that wait for a worker")
 REFUSED = Counter("pressroom_bulkhead_refusals", "Callers who got no thread", ["bulkhead"])
 CANARY = Gauge(

@@ -10,18 +10,23 @@ from api.metrics.requests import observe_request
 from api.request_ids import adopt_request_id
 from api.waiting.disconnects import CallerDisconnected
 from core.logging import get_logger
+from services.events import origins
+from services.events.origins import Origin
 
 log = get_logger("api.access")
 
 
 class RequestMiddleware:
-    """Gives each request its id, its log line and its metrics."""
+    """Gives each request its id, the origin of its events, its log line and its metrics."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id = adopt_request_id(Headers(scope=scope).get("x-request-id"))
+        headers = Headers(scope=scope)
+        request_id = adopt_request_id(headers.get("x-request-id"))
+        client = scope.get("client")
+        origins.begin(Origin(client[0] if client else None, headers.get("user-agent")))
         scope["pressroom.headers"].append((b"x-request-id", request_id.encode()))
         began = time.perf_counter()
         # Until an answer begins: nginx's status for a caller who left before it.

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from api.access import page_sessions
+from api.access.account_events import event_lines
 from api.access.answer_timing import padded_duration
 from api.access.key_choices import keys_to_ask, ticked_keys
 from api.access.page_sessions import (
@@ -30,6 +31,7 @@ from core.errors import DomainError, Kind
 from core.refusals.access import SESSION_NOT_FOUND
 from services import recovery
 from services.access import sessions
+from services.events import reading
 from services.oauth import grants
 from services.people import account_mails, accounts, email_addresses, logins, page_urls, passwords
 from services.people import registration as service
@@ -43,6 +45,7 @@ router = APIRouter(include_in_schema=False)
 Note = Annotated[str | None, Query()]
 Token = Annotated[str, Query()]
 
+EVENTS_ON_ACCOUNT = 5
 _NOTES = {
     "password": "Your password is changed, and you are logged out everywhere else.",
     "address": "Your account has its new address.",
@@ -63,6 +66,7 @@ def show_account(state: StateOf, member: Member, done: Note = None) -> Response:
             email=person.email,
             sessions=sessions.list_of(uow, member.user_id),
             own_session=member.caller.session_id,
+            events=event_lines(reading.page(uow, member.user_id, limit=EVENTS_ON_ACCOUNT).events),
             notice=_NOTES.get(done or ""),
         )
 
@@ -93,10 +97,10 @@ async def change_password(
     request: Request, state: StateOf, member: RecentFormMember, form: FormOf
 ) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
-    email = await RECORDS.run(_email_of, state, member)
+    email, name = await RECORDS.run(_personal_words, state, member)
     ending = Ending(grants="end_grants" in form, key_ids=ticked_keys(form))
     try:
-        passwords.require_length(form.get("password", ""))
+        passwords.require_allowed(form.get("password", ""), email, name)
         attempt = await _proven(request, state, email, form)
     except DomainError as error:
         return await RECORDS.run(_password_page, state, member, form, error)
@@ -185,8 +189,14 @@ async def _proven(request: Request, state: State, email: str, form: FormFields) 
 
 
 def _email_of(state: State, member: Member) -> str:
+    return _personal_words(state, member)[0]
+
+
+def _personal_words(state: State, member: Member) -> tuple[str, str | None]:
+    """The person's address and name."""
     with state.resources.unit_of_work() as uow:
-        return accounts.get(uow, member.user_id).email
+        person = accounts.get(uow, member.user_id)
+        return person.email, person.name
 
 
 def _password_page(

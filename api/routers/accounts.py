@@ -4,9 +4,17 @@ from api.access.callers import AnyCaller, UnrestrictedCaller
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS
 from api.openapi import refuses
-from api.parameters import PathId, StateOf
+from api.parameters import Cursor, Limit, PathId, StateOf
 from api.request_ids import current_request_id
-from api.schemas.accounts import ApiKeyRecord, CreatedApiKey, NewApiKey, UserRecord
+from api.schemas.accounts import (
+    ApiKeyRecord,
+    CreatedApiKey,
+    EventsPagination,
+    NewApiKey,
+    SecurityEvent,
+    SecurityEventsPage,
+    UserRecord,
+)
 from api.schemas.envelope import Envelope, envelope
 from core.refusals.access import (
     API_KEY_EXPIRY,
@@ -14,7 +22,9 @@ from core.refusals.access import (
     AUTH_LOGIN_AGAIN,
     AUTH_SCOPE_NOT_GRANTABLE,
 )
+from core.refusals.requests import CURSOR_INVALID
 from services.access import api_keys
+from services.events import reading
 from services.people import accounts, own_keys
 
 router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
@@ -26,6 +36,20 @@ def read_me(state: StateOf, caller: AnyCaller) -> Envelope[UserRecord]:
     """The user to whom the credentials belong."""
     with state.resources.unit_of_work() as uow:
         return envelope(UserRecord.model_validate(accounts.get(uow, caller.user_id)))
+
+
+@router.get("/users/me/security-events", responses=refuses(CURSOR_INVALID))
+@RECORDS.threaded
+def list_security_events(
+    state: StateOf, caller: UnrestrictedCaller, limit: Limit = 50, cursor: Cursor = None
+) -> Envelope[SecurityEventsPage]:
+    """What happened to the account in the last year, newest first: logins and failed logins,
+    credentials that were made or ended, exports, and what the plan refused."""
+    with state.resources.unit_of_work() as uow:
+        found = reading.page(uow, caller.user_id, limit=limit, cursor=cursor)
+    pagination = EventsPagination(limit=limit, next_cursor=found.next_cursor)
+    items = [SecurityEvent.of(event) for event in found.events]
+    return envelope(SecurityEventsPage(pagination=pagination, items=items))
 
 
 @router.post(

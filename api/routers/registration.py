@@ -182,6 +182,15 @@ def _choice_page(
     return page_sessions.anonymous_page(request, state, "new_password.html", **asked, **values)
 
 
+def _personal_words(
+    uow: UnitOfWork, keyring: Keyring, read: _Read, secret: str
+) -> tuple[str, str | None]:
+    """The address that a link is about, and the name on its account, if it has both."""
+    email = read(uow, keyring, secret)
+    person = accounts.find_by_email(uow, email)
+    return email, None if person is None else person.name
+
+
 async def _choose(
     request: Request,
     state: State,
@@ -193,11 +202,13 @@ async def _choose(
 ) -> Response:
     """Log in the person whom ``finish`` gives the chosen password; or show the page once more."""
     page_sessions.require_form_csrf(request, state, form)
-    secret = form.get("token") or token
-    keyring = state.resources.keyring
-    email = await state.in_unit_of_work(lambda uow: read(uow, keyring, secret))
+    keyring, secret = state.resources.keyring, form.get("token") or token
+    email, name = await state.in_unit_of_work(
+        lambda uow: _personal_words(uow, keyring, read, secret)
+    )
+    make = partial(passwords.make, form.get("password", ""), email, name, form.get("name"))
     try:
-        made = await state.hashing_pool.run(partial(passwords.make, form.get("password", "")))
+        made = await state.hashing_pool.run(make)
     except DomainError as error:
         if error.kind is not Kind.INVALID:
             raise

@@ -1,9 +1,12 @@
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
 from api.schemas.envelope import Body, Moment, Schema, Timestamp
 from core.scopes import Scope
+from models import RecordedEvent
+from services.events.catalogue import EventType
+from services.events.origins import CredentialKind
 
 # In strict mode, an enum accepts only its members, which JSON can't express.
 ScopeName = Annotated[Scope, Field(strict=False)]
@@ -43,3 +46,40 @@ class ApiKeyRecord(Schema):
 
 class CreatedApiKey(ApiKeyRecord):
     key: str = Field(description="The key itself, shown this once", examples=["prk_…"])
+
+
+class EventCredential(Schema):
+    kind: CredentialKind = Field(description="command: the operator's command line")
+    id: int | None
+
+
+class SecurityEvent(Schema):
+    id: int
+    type: EventType
+    occurred_at: Timestamp
+    ip: str | None = Field(description="The address from which it happened", examples=["192.0.2.7"])
+    user_agent: str | None
+    credential: EventCredential | None = Field(description="By which it happened, if by any")
+    detail: dict[str, Any] = Field(
+        description="The ids and numbers of what it is about", examples=[{"key_id": 7}]
+    )
+
+    @classmethod
+    def of(cls, event: RecordedEvent) -> Self:
+        kind = event.credential_kind
+        credential = (
+            None
+            if kind is None
+            else EventCredential(kind=CredentialKind(kind), id=event.credential_id)
+        )
+        return cls.of_row(event, credential=credential)
+
+
+class EventsPagination(Schema):
+    limit: int
+    next_cursor: str | None = Field(description="For the next page; null: this is the last one")
+
+
+class SecurityEventsPage(Schema):
+    pagination: EventsPagination
+    items: list[SecurityEvent]

@@ -16,6 +16,14 @@ USER_OWNS_LISTS = conflict(
 PASSWORD_LENGTH = invalid(
     "password.length", "A password has {least} to {most} characters.", least=8, most=1024
 )
+PASSWORD_COMMON = invalid(
+    "password.common",
+    "This is one of the {number} most common passwords. Choose another one.",
+    number="10,000",
+)
+PASSWORD_PERSONAL = invalid(
+    "password.personal", "A password is not your name, your address, or the part before its @."
+)
 PASSWORD_WRONG = invalid("password.wrong", "That isn’t your present password.")
 PASSWORD_CHANGED = conflict("password.changed", "The password has just been changed.")
 EMAIL_INVALID = invalid("email.invalid", "Not an e-mail address: {reason}", reason="it has no @.")

@@ -22,6 +22,8 @@ from core.secret_form import API_KEY
 from models import ApiKey, User
 from services.access import recent_logins
 from services.access.caller import Caller
+from services.events.catalogue import EventType
+from services.events.recording import record
 from storage.database import Database, Statement
 from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
@@ -66,6 +68,7 @@ def create(
     )
     uow.session.add(key)
     uow.session.flush()
+    record(uow, user_id, EventType.KEY_CREATED, key_id=key.id)
     return key, secret
 
 
@@ -130,13 +133,22 @@ def revoke(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
     recent_logins.lock_person(uow, key.user_id)
     ended = select(ApiKey.id).where(ApiKey.id == key_id).cte(recursive=True)
     ended = ended.union_all(select(ApiKey.id).join(ended, ApiKey.maker_id == ended.c.id))
-    note_once(uow, ApiKey.revoked_at, ApiKey.id.in_(select(ended.c.id)), ApiKey.id != key_id)
-    return note_once(uow, ApiKey.revoked_at, ApiKey.id == key_id)
+    made_by_it = note_once(
+        uow, ApiKey.revoked_at, ApiKey.id.in_(select(ended.c.id)), ApiKey.id != key_id
+    )
+    revoked = note_once(uow, ApiKey.revoked_at, ApiKey.id == key_id)
+    if revoked or made_by_it:
+        keys = revoked + made_by_it
+        record(uow, key.user_id, EventType.KEY_ENDED, key_id=key_id, keys=keys)
+    return revoked
 
 
 def revoke_all(uow: UnitOfWork, user_id: int, *, but: Collection[int]) -> None:
     """Revoke the keys of a person whom the caller has locked, except those that they keep."""
-    note_once(uow, ApiKey.revoked_at, ApiKey.user_id == user_id, ApiKey.id.not_in(but))
+    others = (ApiKey.user_id == user_id, ApiKey.id.not_in(but))
+    revoked = note_once(uow, ApiKey.revoked_at, *others)
+    if revoked:
+        record(uow, user_id, EventType.KEY_ENDED, keys=revoked)
 
 
 def _is_live(now: datetime | BindParameter[datetime]) -> tuple[ColumnElement[bool], ...]:

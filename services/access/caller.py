@@ -2,6 +2,7 @@ from dataclasses import dataclass
 
 from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
 from core.scopes import Scope
+from services.events.origins import Credential, CredentialKind
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,15 @@ class Caller:
     key_id: int | None = None
     session_id: int | None = None
     grant_id: int | None = None
+
+    @property
+    def credential(self) -> Credential:
+        """The credential as events name it."""
+        if self.key_id is not None:
+            return Credential(CredentialKind.KEY, self.key_id, self.user_id)
+        if self.session_id is not None:
+            return Credential(CredentialKind.SESSION, self.session_id, self.user_id)
+        return Credential(CredentialKind.GRANT, self.grant_id, self.user_id)
 
 
 def require_scope(caller: Caller, scope: Scope) -> None:

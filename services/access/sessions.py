@@ -16,6 +16,9 @@ from core.refusals.access import AUTH_INVALID_SESSION, SESSION_NOT_FOUND
 from core.scopes import EVERYTHING_OF_A_USER
 from models import User, UserSession
 from services.access.caller import Caller
+from services.events.catalogue import EventType
+from services.events.origins import Credential, CredentialKind
+from services.events.recording import record
 from storage.database import Database, Statement
 from storage.moments import note_once
 from storage.unit_of_work import UnitOfWork
@@ -31,14 +34,16 @@ _WELL_FORMED = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 def begin(uow: UnitOfWork, keyring: Keyring, user_id: int, *, browser: str | None = None) -> str:
     """Begin a session; returns a new value for the cookie, never one that a browser sent."""
     value = secrets.token_urlsafe(32)
-    uow.session.add(
-        UserSession(
-            user_id=user_id,
-            secret_hmac=keyring.signer(_PURPOSE).digest(value.encode()),
-            browser=browser,
-            expires_at=func.now() + SESSION_LIFETIME,
-        )
+    begun = UserSession(
+        user_id=user_id,
+        secret_hmac=keyring.signer(_PURPOSE).digest(value.encode()),
+        browser=browser,
+        expires_at=func.now() + SESSION_LIFETIME,
     )
+    uow.session.add(begun)
+    uow.session.flush()
+    credential = Credential(CredentialKind.SESSION, begun.id, user_id)
+    record(uow, user_id, EventType.LOGIN_SUCCEEDED, credential=credential)
     return value
 
 
@@ -82,13 +87,19 @@ def end(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
     session = uow.session.get(UserSession, session_id)
     if session is None or user_id not in (None, session.user_id):
         raise SESSION_NOT_FOUND()
-    return note_once(uow, UserSession.ended_at, UserSession.id == session_id)
+    ended = note_once(uow, UserSession.ended_at, UserSession.id == session_id)
+    if ended:
+        record(uow, session.user_id, EventType.SESSION_ENDED, session_id=session_id)
+    return ended
 
 
 def end_all(uow: UnitOfWork, user_id: int, *, but: int | None = None) -> int:
     """End the user's sessions except ``but``; returns how many ended."""
     others = (UserSession.user_id == user_id, UserSession.id.is_distinct_from(but))
-    return note_once(uow, UserSession.ended_at, *others)
+    ended = note_once(uow, UserSession.ended_at, *others)
+    if ended:
+        record(uow, user_id, EventType.SESSION_ENDED, sessions=ended)
+    return ended
 
 
 def csrf_token(keyring: Keyring, value: str) -> str:

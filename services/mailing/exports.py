@@ -24,6 +24,8 @@ from models import Job, MailingList, MemberExport, OptOut, Subscription, Subscri
 from services import removals
 from services.access.caller import Caller, require_scope
 from services.access.recent_logins import require_recent_login
+from services.events.catalogue import EventType
+from services.events.recording import record
 from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
@@ -108,6 +110,14 @@ def enqueue_export(
     )
     uow.session.add(export)
     uow.session.flush()
+    record(
+        uow,
+        user_id,
+        EventType.EXPORT_CREATED,
+        export_id=export.id,
+        list_id=mailing_list.id,
+        kind=kind,
+    )
     return outbox.enqueue(
         uow, EXPORT_JOBS[kind], user_id=user_id, subject_id=export.id, request_id=request_id
     )

@@ -15,6 +15,8 @@ from core.refusals.oauth import GRANT_NOT_FOUND
 from core.scopes import Scope
 from models import OAuthClient, OAuthGrant
 from services.access import recent_logins
+from services.events.catalogue import EventType
+from services.events.recording import record
 from services.people import account_mails, accounts
 from services.people.account_mails import MailKind
 from storage.moments import note_once
@@ -54,7 +56,8 @@ def grant_scopes(
     if grant is None:
         grant = OAuthGrant(user_id=user_id, client_id=client.client_id, scopes=[])
         uow.session.add(grant)
-    if not set(scopes) <= set(grant.scopes):
+    has_new = not set(scopes) <= set(grant.scopes)
+    if has_new:
         account_mails.request_mail(
             uow,
             MailKind.NEW_PROGRAM,
@@ -66,6 +69,8 @@ def grant_scopes(
     grant.scopes = sorted({*grant.scopes, *scopes})
     grant.updated_at = clock.now()
     uow.session.flush()
+    if has_new:
+        record(uow, user_id, EventType.GRANT_CREATED, grant_id=grant.id, scopes=grant.scopes)
     return grant
 
 
@@ -108,9 +113,14 @@ def revoke(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:
         raise GRANT_NOT_FOUND()
-    return note_once(uow, OAuthGrant.revoked_at, OAuthGrant.id == grant_id)
+    revoked = note_once(uow, OAuthGrant.revoked_at, OAuthGrant.id == grant_id)
+    if revoked:
+        record(uow, user_id, EventType.GRANT_ENDED, grant_id=grant_id)
+    return revoked
 
 
 def revoke_all(uow: UnitOfWork, user_id: int) -> None:
     """Revoke the grants of a person whom the caller has locked."""
-    note_once(uow, OAuthGrant.revoked_at, OAuthGrant.user_id == user_id)
+    revoked = note_once(uow, OAuthGrant.revoked_at, OAuthGrant.user_id == user_id)
+    if revoked:
+        record(uow, user_id, EventType.GRANT_ENDED, grants=revoked)

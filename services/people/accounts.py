@@ -13,11 +13,14 @@ from storage.unit_of_work import UnitOfWork
 def create_user(
     uow: UnitOfWork, *, email: str, name: str | None = None, password: str | None = None
 ) -> User:
-    """A new person; raises ``user.exists``. Without a password they can't log in."""
+    """A new person; without a password they can't log in.
+
+    Raises ``user.exists`` and what ``passwords.require_allowed`` raises.
+    """
     user = User(
         email=email_addresses.normalise(email),
         name=name,
-        password_hash=None if password is None else passwords.make(password),
+        password_hash=None if password is None else passwords.make(password, email, name),
     )
     uow.session.add(user)
     flush_address(uow, USER_EXISTS(email=user.email))

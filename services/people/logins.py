@@ -9,12 +9,17 @@ Separate counts keep a stranger from locking an owner out. The count of an addre
 long pauses, which hold for that client alone. The count of an address alone, against many clients,
 has short pauses. It does not hold for a browser in which the person logged in before, which has a
 count of its own. And a mailed link to a new password clears the counts for its reader.
+
+Guesses at many accounts make no single count grow. So each network has a count of the accounts at
+which logins from it failed within an hour, with pauses that hold for that network's next accounts.
+An account counts there once however often its person mistypes, and not once they are in. Known
+browsers are outside of it.
 """
 
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from sqlalchemy import case, delete, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert
@@ -22,13 +27,18 @@ from sqlalchemy.dialects.postgresql import insert
 from core import clock
 from core.errors import DomainError
 from core.keyring import Keyring
+from core.logging import get_logger
 from core.refusals.access import LOGIN_PAUSED
 from core.refusals.people import PASSWORD_WRONG
 from models import LoginAttempts, User
+from services.events.catalogue import EventType
+from services.events.recording import record
 from services.people import account_mails, email_addresses
 from services.people.account_mails import MailKind
 from services.people.passwords import PasswordCheck
 from storage.unit_of_work import UnitOfWork
+
+log = get_logger(__name__)
 
 # After this long without an attempt the count starts again.
 ATTEMPT_RETENTION = timedelta(days=1)
@@ -45,6 +55,10 @@ class LoginThrottle:
 
 CLIENT_THROTTLE = LoginThrottle(5, timedelta(minutes=15))
 ADDRESS_THROTTLE = LoginThrottle(50, timedelta(minutes=1))
+# Many people share the network of an office or a mobile operator. So its pauses are short, and its
+# count begins anew with the next hour.
+SOURCE_THROTTLE = LoginThrottle(50, timedelta(minutes=5))
+SOURCE_WINDOW = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -54,6 +68,8 @@ class Attempt:
     counted: tuple[tuple[bytes, LoginThrottle], ...]
     # Whether the person logged in with this browser before.
     from_known_browser: bool
+    # How many there were in a row, with this one: at this address, or in this known browser.
+    number: int
     user_id: int | None = None
     password_hash: str | None = None
 
@@ -68,12 +84,25 @@ def begin(
     email = _spelt(email)
     nonce = _known_nonce(keyring, email, known)
     counted = _counted(keyring, email, client, nonce)
-    for subject, throttle in counted:
-        _count(uow, subject, throttle)
+    numbers = [_count(uow, subject, throttle) for subject, throttle in counted]
+    if nonce is None and numbers[0] == 1:
+        _count_at_source(uow, keyring, counted[0][0], client)
     person = uow.session.scalar(select(User).where(User.email == email))
     if person is None:
-        return Attempt(counted, from_known_browser=False)
-    return Attempt(counted, nonce is not None, person.id, person.password_hash)
+        return Attempt(counted, from_known_browser=False, number=numbers[-1])
+    known_to_person = nonce is not None
+    return Attempt(counted, known_to_person, numbers[-1], person.id, person.password_hash)
+
+
+def fail(uow: UnitOfWork, attempt: Attempt) -> None:
+    """Record for the account's owner that the password was wrong.
+
+    Only the 1st, 2nd, 4th, 8th … in a row is an event, so that no flood fills the table.
+    """
+    if attempt.password_hash is None or attempt.user_id is None:
+        log.info("login.without_account")
+    elif attempt.number & (attempt.number - 1) == 0:
+        record(uow, attempt.user_id, EventType.LOGIN_FAILED, attempts=attempt.number)
 
 
 def succeed(
@@ -163,6 +192,26 @@ def _subject(keyring: Keyring, kind: str, who: str, email: str) -> bytes:
     )
 
 
+def _count_at_source(uow: UnitOfWork, keyring: Keyring, first: bytes, client: str | None) -> None:
+    """Count an account at which the client has not failed lately; raises ``login.paused``.
+
+    ``first``: the count of the two, which remembers the source's. A success takes back what it
+    added, and no more: else an attacker with an account of their own could clear the source.
+    """
+    try:
+        address = ip_address(client or "")
+    except ValueError:
+        return
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or address
+    network = ip_network((address, 24 if address.version == 4 else 64), strict=False)  # noqa: PLR2004
+    window = int(clock.now().timestamp() // SOURCE_WINDOW.total_seconds())
+    source = _subject(keyring, "source", f"{network} {window}", "")
+    _count(uow, source, SOURCE_THROTTLE)
+    is_first = LoginAttempts.subject == first
+    uow.session.execute(update(LoginAttempts).where(is_first).values(source=source))
+
+
 def _network(client: str | None) -> str:
     """The client's IP address; for IPv6 its /64 network, all of which one client may use."""
     try:
@@ -174,7 +223,8 @@ def _network(client: str | None) -> str:
     return str(address)
 
 
-def _count(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> None:
+def _count(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> int:
+    """Count an attempt; returns how many there are. Raises ``login.paused``."""
     now = clock.now()
     kept = LoginAttempts
     attempts = case((kept.tried_at < now - ATTEMPT_RETENTION, 1), else_=kept.attempts + 1)
@@ -190,13 +240,20 @@ def _count(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> None:
             set_={"attempts": attempts, "paused_until": paused_until, "tried_at": now},
             where=kept.paused_until <= now,
         )
-        .returning(kept.subject)
+        .returning(kept.attempts)
     )
-    if uow.session.scalar(statement) is None:
+    number = uow.session.scalar(statement)
+    if number is None:
         until = uow.session.scalar(select(kept.paused_until).where(kept.subject == subject))
         left = 0 if until is None else round((until - now).total_seconds())
         raise LOGIN_PAUSED(retry_after=max(1, left))
+    return number
 
 
 def _clear(uow: UnitOfWork, subjects: list[bytes]) -> None:
-    uow.session.execute(delete(LoginAttempts).where(LoginAttempts.subject.in_(subjects)))
+    kept = LoginAttempts
+    cleared = delete(kept).where(kept.subject.in_(subjects)).returning(kept.source)
+    for source in filter(None, uow.session.scalars(cleared).all()):
+        fewer = update(kept).where(kept.subject == source).values(attempts=kept.attempts - 1)
+        uow.session.execute(fewer)
+        uow.session.execute(delete(kept).where(kept.subject == source, kept.attempts <= 0))

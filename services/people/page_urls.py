@@ -18,6 +18,7 @@ CONFIRM_EMAIL_PATH = "/account/email/confirm"
 KEYS_PATH = "/account/keys"
 NEW_KEY_PATH = "/account/keys/new"
 GRANTS_PATH = "/account/grants"
+EVENTS_PATH = "/account/events"
 SESSIONS_PATH = "/account/sessions"
 
 

@@ -14,6 +14,8 @@ from models import MailedLink, User
 from services.access import sessions
 from services.access.caller import Caller
 from services.access.recent_logins import require_recent_login
+from services.events.catalogue import EventType
+from services.events.recording import record
 from services.people import account_mails, accounts, mailed_tokens
 from services.people.account_mails import MailKind
 from services.people.mailed_tokens import Purpose
@@ -84,6 +86,7 @@ def reset(
         raise refusals.ACCOUNT_LINK_INVALID()
     _use(uow, opened)
     _set_password(uow, person, password_hash, request_id=request_id, but=None)
+    record(uow, person.id, EventType.PASSWORD_RESET)
     return person
 
 
@@ -105,6 +108,7 @@ def change_password(
     if person.password_hash != expected:
         raise refusals.PASSWORD_CHANGED()
     _set_password(uow, person, password_hash, request_id=request_id, but=caller.session_id)
+    record(uow, person.id, EventType.PASSWORD_CHANGED)
 
 
 def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int) -> str:
@@ -143,6 +147,7 @@ def change_address(
     account_mails.enqueue_mail(
         uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
     )
+    record(uow, person.id, EventType.ADDRESS_CHANGED)
     return email
 
 
@@ -178,6 +183,7 @@ def undo_address(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_has
     later = MailedLink.created_at > opened.created_at
     undoing = MailedLink.purpose == Purpose.UNDO_ADDRESS
     note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, undoing, later)
+    record(uow, person.id, EventType.ADDRESS_UNDONE)
     return person
 
 

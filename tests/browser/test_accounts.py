@@ -21,6 +21,7 @@ OWN_PAGES = (
     "/account/email",
     "/account/keys",
     "/account/keys/new",
+    "/account/events",
 )
 
 

@@ -190,6 +190,8 @@ def test_logins_that_fail_make_growing_pauses(stack: Stack, visitor: Visitor, em
     assert int(paused.headers["retry-after"]) >= 1
     # The right password says nothing either, and nobody hears whether there is an account.
     assert visitor.log_in(email).status_code == 429
+    # The network's count, which is held with the others here, is not the one in question.
+    stack.query("DELETE FROM login_attempts WHERE subject IN (SELECT source FROM login_attempts)")
     nobody = new_address()
     assert fail(visitor, nobody, logins.CLIENT_THROTTLE.free).status_code == 403
     hold(stack)

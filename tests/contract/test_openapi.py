@@ -56,6 +56,7 @@ OPERATIONS = {
     "POST /jobs/{job_id}/retry": "of the job's kind",
     "GET /jobs/{job_id}/events": "of the job's kind",
     "GET /users/me": "any credential",
+    "GET /users/me/security-events": "without restriction",
     "GET /apikeys": "without restriction",
     "POST /apikeys": "without restriction",
     "DELETE /apikeys/{key_id}": "without restriction",

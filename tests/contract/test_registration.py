@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
+import httpx
 import pytest
 
 from services import erasure
@@ -123,6 +124,40 @@ def test_a_link_makes_one_account_once(stack: Stack, visitor: Visitor) -> None:
         assert other.log_in(email, OTHER_PASSWORD).status_code == 403
 
 
+def refused_for(reply: httpx.Response) -> str:
+    """What the page says was wrong."""
+    assert reply.status_code == 422
+    [problem] = re.findall(r'role="alert"[^>]*>(.*?)<', reply.text, re.DOTALL)
+    return str(problem)
+
+
+def test_common_passwords_and_those_of_the_person_are_refused(
+    stack: Stack, visitor: Visitor
+) -> None:
+    email = new_address()
+    link = asked_to_register(visitor, email)
+    local_part = email.partition("@")[0]
+    for common in ("password", "Password1", "ILOVEYOU2", "12345678"):
+        assert "10,000 most common" in refused_for(visitor.fill_in(link, password=common))
+    for personal in (email, email.upper(), local_part, "Vivienne Westwood", "viviennewestwood"):
+        reply = visitor.fill_in(link, name="Vivienne  Westwood", password=personal)
+        assert "your name, your address" in refused_for(reply), personal
+    assert "your name" in refused_for(
+        visitor.fill_in(link, name="Vivienne Westwood", password="Vivienne")
+    )
+    # They are rules for a new password alone: one that a person has opens their account.
+    assert visitor.fill_in(link, name="Vivienne Westwood", password=PASSWORD).status_code == 303
+    assert visitor.fill_in("/password/forgotten", email=email).status_code == 303
+    reset = visitor.mailed_path(email, NEW)
+    assert "10,000" in refused_for(visitor.fill_in(reset, password="sunshine1"))
+    for personal in (local_part, "vivienne westwood"):
+        assert "your name" in refused_for(visitor.fill_in(reset, password=personal))
+    for personal in (local_part, "vivienne westwood", "password"):
+        reply = visitor.fill_in("/account/password", current=PASSWORD, password=personal)
+        refused_for(reply)
+    assert visitor.fill_in(reset, password=OTHER_PASSWORD).status_code == 303
+
+
 @pytest.mark.parametrize("password", ["", "short", "x" * 1025])
 def test_a_password_has_a_length(stack: Stack, visitor: Visitor, password: str) -> None:
     email = new_address()
@@ -182,6 +217,7 @@ def test_a_new_password_ends_every_session_and_lets_in(stack: Stack, visitor: Vi
         assert elsewhere.log_in(email, OTHER_PASSWORD).status_code == 303
     assert "/password/forgotten" in visitor.mailed(email, CHANGED)
     assert visitor.get(link).status_code == 403
+    stack.query("DELETE FROM login_attempts")
 
 
 def test_a_second_link_to_a_new_password_is_over_with_the_first(

@@ -65,6 +65,7 @@ _LEAVING = {"user_id": "leaving_user_id"}
 # In the order in which the owner can do all of it.
 CALLS: dict[str, Call] = {
     "GET /users/me": Call(200),
+    "GET /users/me/security-events": Call(200),
     "GET /apikeys": Call(200),
     "POST /apikeys": Call(200, json={"name": "another"}),
     "GET /auxilia/credits/balance": Call(200),

@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, not_, or_, select
 
+from core import ids
 from core.errors import DomainError
-from core.refusals.requests import CURSOR_INVALID
 from models import Subscription, SubscriptionStatus, Tier, User
 from services.mailing import subscriber_counts
 from services.mailing.subscriptions.changes import Via
@@ -63,9 +63,7 @@ def page(
     values["list_id"] = list_id
     start = {"offset": offset}
     if cursor is not None:
-        if not cursor.isascii() or not cursor.isdigit() or len(cursor) > len(str(2**53)):
-            raise CURSOR_INVALID()
-        start = {"before": int(cursor)}
+        start = {"before": ids.of_cursor(cursor)}
     records, total = _statements(kind, by_cursor=cursor is not None)
     found = uow.session.execute(records, values | start | {"limit": limit + 1})
     names = tuple(found.keys())

@@ -1,0 +1,195 @@
+"""What happens to an account is shown to its owner, and to no other."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from api.access.account_events import event_lines
+from core.scopes import Scope
+from models import Plan, RecordedEvent
+from services.events.catalogue import EventType
+from services.events.recording import record
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import new_list
+from tests.oauth import log_in as log_in_owner
+from tests.oauth import register
+from tests.stack import Owner, Stack
+from tests.visiting import PASSWORD, Visitor, a_visitor, new_account, new_address, user_id_of
+
+PATH = "/users/me/security-events"
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
+OTHER_PASSWORD = "an altogether other one"
+
+
+@pytest.fixture
+def email(stack: Stack) -> str:
+    return new_account(stack)
+
+
+@pytest.fixture
+def visitor(stack: Stack) -> Iterator[Visitor]:
+    with a_visitor(stack) as visitor:
+        visitor.client.headers["User-Agent"] = FIREFOX
+        yield visitor
+
+
+def events(client: httpx.Client, **query: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = data(client.get(PATH, params=query))["items"]
+    return items
+
+
+def types(client: httpx.Client) -> list[str]:
+    """Oldest first."""
+    return [each["type"] for each in reversed(events(client))]
+
+
+def test_a_login_and_those_that_failed_before_it_are_shown(
+    stack: Stack, visitor: Visitor, email: str
+) -> None:
+    for _ in range(3):
+        assert visitor.log_in(email, "not the password").status_code == 403
+    visitor.log_in(email)
+    login, second, first = events(visitor.client)
+    assert login["type"] == "login.succeeded"
+    assert (login["ip"], login["user_agent"]) == ("127.0.0.1", FIREFOX)
+    [(session_id,)] = stack.query(
+        "SELECT id FROM user_sessions WHERE user_id = %s", user_id_of(stack, email)
+    )
+    assert login["credential"] == {"kind": "session", "id": session_id}
+    assert [first["type"], second["type"]] == ["login.failed"] * 2
+    assert [first["detail"], second["detail"]] == [{"attempts": 1}, {"attempts": 2}]
+    assert first["credential"] is None
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", login["occurred_at"])
+
+
+def test_a_flood_of_failed_logins_is_few_rows(stack: Stack, visitor: Visitor, email: str) -> None:
+    for _ in range(20):
+        assert visitor.log_in(email, "not the password").status_code == 403
+        stack.query("UPDATE login_attempts SET paused_until = now()")
+    visitor.log_in(email)
+    failed = [each for each in events(visitor.client) if each["type"] == "login.failed"]
+    assert [each["detail"]["attempts"] for each in failed] == [16, 8, 4, 2, 1]
+
+
+def test_a_failed_login_of_an_unknown_address_is_no_row(stack: Stack, visitor: Visitor) -> None:
+    subscriber = new_account(stack, password=None)
+    before = stack.query("SELECT count(*) FROM events WHERE type = 'login.failed'")
+    for address in (new_address(), subscriber):
+        assert visitor.log_in(address, "not the password").status_code == 403
+    assert stack.query("SELECT count(*) FROM events WHERE type = 'login.failed'") == before
+
+
+def test_each_change_of_an_account_is_an_event(stack: Stack, visitor: Visitor, email: str) -> None:
+    visitor.log_in(email)
+    new = new_address()
+    visitor.fill_in("/account/password", current=PASSWORD, password=OTHER_PASSWORD)
+    visitor.fill_in("/account/email", current=OTHER_PASSWORD, email=new)
+    visitor.fill_in(visitor.mailed_path(new, "Confirm your new address"))
+    undo = visitor.mailed_path(email, "Your account has a new address")
+    with a_visitor(stack) as elsewhere:
+        reset = elsewhere.fill_in(undo).headers["location"]
+        elsewhere.fill_in(reset.removeprefix(stack.api_url), password=PASSWORD)
+        assert types(elsewhere.client) == [
+            "login.succeeded",
+            "password.changed",
+            "address.changed",
+            "session.ended",
+            "address.undone",
+            "password.reset",
+            "login.succeeded",
+        ]
+        changed = events(elsewhere.client)[-2]
+        assert changed["credential"] == events(elsewhere.client)[-1]["credential"]
+
+
+def test_keys_and_programs_that_come_and_go_are_events(stack: Stack, owner: Owner) -> None:
+    program, person = register(stack), log_in_owner(stack, owner)
+    with person.browser as browser, stack.client(owner.key) as client:
+        made = data(client.post("/apikeys", json={"name": "one"}))
+        with stack.client(made["key"]) as maker:
+            second = data(maker.post("/apikeys", json={"name": "two"}))
+        program.tokens(person, "credit.read")
+        [grant] = data(client.get("/grants"))
+        assert data(client.delete(f"/grants/{grant['id']}")) == 1
+        assert data(client.delete(f"/apikeys/{made['id']}")) == 1
+        # A second time changes nothing.
+        assert data(client.delete(f"/apikeys/{made['id']}")) == 0
+        assert data(client.delete(f"/grants/{grant['id']}")) == 0
+        shown = [(each["type"], each["detail"]) for each in events(client)]
+        assert shown[:5] == [
+            ("key.ended", {"key_id": made["id"], "keys": 2}),
+            ("grant.ended", {"grant_id": grant["id"]}),
+            ("grant.created", {"grant_id": grant["id"], "scopes": ["credit.read"]}),
+            ("key.created", {"key_id": second["id"]}),
+            ("key.created", {"key_id": made["id"]}),
+        ]
+        by = [each["credential"]["kind"] for each in events(client)[:4]]
+        assert by == ["key", "key", "session", "key"]
+        assert events(client)[3]["credential"]["id"] == made["id"]
+        assert browser.get("/account/events").text.count("2 API keys were ended") == 1
+
+
+def test_an_export_is_an_event(client: httpx.Client) -> None:
+    list_id = new_list(client)["id"]
+    data(client.post(f"/lists/{list_id}/exports", json={"kind": "members"}), 200, 202)
+    exported = events(client)[0]
+    assert exported["type"] == "export.created"
+    assert exported["detail"]["list_id"] == list_id
+    assert exported["detail"]["kind"] == "members"
+
+
+def test_what_the_plan_refuses_is_one_event_an_hour(stack: Stack) -> None:
+    frugal = stack.new_owner(plan=Plan.FREE)
+    with stack.client(frugal.key) as client:
+        list_id = new_list(client)["id"]
+        for _ in range(3):
+            body = {"members": [{"email": new_address()}]}
+            reply = client.post(f"/auxilia/subscriptions/{list_id}/members/add", json=body)
+            problem(reply, 403, "plan.required")
+        assert types(client).count("plan.refused") == 1
+        assert events(client)[0]["credential"]["kind"] == "key"
+
+
+def test_events_are_read_page_by_page(stack: Stack, owner: Owner, client: httpx.Client) -> None:
+    with stack.resources.unit_of_work() as uow:
+        for number in range(5):
+            record(uow, owner.user_id, EventType.KEY_ENDED, key_id=number)
+    whole = events(client)
+    first = data(client.get(PATH, params={"limit": "4"}))
+    assert first["pagination"]["limit"] == 4
+    cursor = first["pagination"]["next_cursor"]
+    rest = data(client.get(PATH, params={"cursor": cursor}))
+    assert first["items"] + rest["items"] == whole
+    assert rest["pagination"]["next_cursor"] is None
+    for bad in ("x", "-1", "9" * 40, "٣"):
+        problem(client.get(PATH, params={"cursor": bad}), 400, "cursor.invalid")
+
+
+def test_a_limited_key_reads_no_events(stack: Stack, owner: Owner) -> None:
+    with stack.client(stack.new_key(owner.user_id, Scope.ATTACHMENT)) as limited:
+        problem(limited.get(PATH), 403, "auth.restricted_credential")
+
+
+def test_the_pages_show_what_happened(stack: Stack, visitor: Visitor, email: str) -> None:
+    visitor.log_in(email, "not the password")
+    visitor.log_in(email)
+    with stack.resources.unit_of_work() as uow:
+        for _ in range(60):
+            record(uow, user_id_of(stack, email), EventType.EXPORT_CREATED)
+    assert visitor.get("/account").text.count("An export of a list was made") == 5
+    page = visitor.get("/account/events")
+    assert "Logged in" not in page.text
+    [older] = re.findall(r'href="[^"]*(/account/events\?cursor=\d+)"', page.text)
+    page = visitor.get(older)
+    assert "A login failed: the password was wrong" in page.text
+    assert "Firefox on Linux, 127.0.0.1" in page.text
+    assert "Older events" not in page.text
+    assert visitor.get("/account/events?cursor=x").status_code == 400
+
+
+def test_every_type_has_words() -> None:
+    made = [RecordedEvent(type=kind, detail={}) for kind in EventType]
+    assert len({line.text for line in event_lines(made)}) == len(EventType)

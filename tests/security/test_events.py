@@ -1,0 +1,129 @@
+"""The record of what happened to an account can't be changed, and tells nothing to others."""
+
+import re
+
+import psycopg2
+import pytest
+
+from services import erasure
+from services.events.catalogue import EventType
+from services.events.recording import record
+from tests.contract.replies import data
+from tests.stack import Owner, Stack
+from tests.upkeep import run_upkeep
+from tests.visiting import a_visitor, new_account, new_address, user_id_of
+
+OLD = (
+    "INSERT INTO events (user_id, type, occurred_at, ip)"
+    " VALUES (%s, 'key.created', now() - %s::interval, '192.0.2.1')"
+)
+ROWS = "SELECT id, type, ip, user_agent FROM events WHERE user_id = %s ORDER BY id"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM events WHERE user_id = %s",
+        "UPDATE events SET ip = NULL, user_agent = NULL WHERE user_id = %s",
+        "UPDATE events SET type = 'key.ended' WHERE user_id = %s",
+        "UPDATE events SET occurred_at = now() - interval '2 years' WHERE user_id = %s",
+        "TRUNCATE events /* %s */",
+    ],
+)
+def test_events_are_not_changed_or_deleted(stack: Stack, owner: Owner, statement: str) -> None:
+    stack.query(OLD, owner.user_id, "11 months")
+    before = stack.query(ROWS, owner.user_id)
+    with pytest.raises(psycopg2.errors.RestrictViolation):
+        stack.query(statement, owner.user_id)
+    assert stack.query(ROWS, owner.user_id) == before
+
+
+def test_the_purge_takes_what_is_older_than_a_year_alone(stack: Stack, owner: Owner) -> None:
+    young = stack.query(ROWS, owner.user_id)
+    stack.query(OLD, owner.user_id, "364 days")
+    kept = stack.query(ROWS, owner.user_id)
+    assert len(kept) == len(young) + 1
+    for _ in range(3):
+        stack.query(OLD, owner.user_id, "1 year 1 day")
+    assert stack.query("SELECT purge_events(1)") == [(1,)]
+    run_upkeep(stack, "maintenance.purge")
+    assert stack.query(ROWS, owner.user_id) == kept
+
+
+def test_a_table_of_the_callers_own_fools_neither_trigger_nor_purge(
+    stack: Stack, owner: Owner
+) -> None:
+    stack.query(OLD, owner.user_id, "11 months")
+    with pytest.raises(psycopg2.errors.RestrictViolation):
+        stack.query(
+            "CREATE TEMP TABLE users ON COMMIT DROP AS"
+            " SELECT id, now() AS erased_at FROM public.users;"
+            "UPDATE events SET ip = NULL, user_agent = NULL WHERE user_id = %s",
+            owner.user_id,
+        )
+
+
+def test_an_erased_persons_events_lose_their_origin_and_stay(stack: Stack) -> None:
+    email = new_account(stack)
+    user_id = user_id_of(stack, email)
+    with a_visitor(stack) as visitor:
+        visitor.log_in(email)
+    [(row, kind, ip, _)] = stack.query(ROWS, user_id)
+    assert ip == "127.0.0.1"
+    with stack.resources.unit_of_work() as uow:
+        erasure.erase(uow, stack.resources.keyring, email)
+    assert stack.query(ROWS, user_id) == [(row, kind, None, None)]
+    with pytest.raises(psycopg2.errors.RestrictViolation):
+        stack.query("UPDATE events SET detail = '{}', type = 'x' WHERE user_id = %s", user_id)
+
+
+def test_a_change_that_is_undone_is_no_event(stack: Stack, owner: Owner) -> None:
+    before = stack.query(ROWS, owner.user_id)
+
+    def fail() -> None:
+        with stack.resources.unit_of_work() as uow:
+            record(uow, owner.user_id, EventType.KEY_CREATED, key_id=1)
+            uow.session.flush()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert stack.query(ROWS, owner.user_id) == before
+
+
+def test_another_owner_reads_none_of_them(stack: Stack, owner: Owner) -> None:
+    other = stack.new_owner()
+    with stack.client(other.key) as client:
+        for query in ({}, {"cursor": str(2**53 - 1)}, {"user_id": str(owner.user_id)}):
+            items = data(client.get("/users/me/security-events", params=query))["items"]
+            ids = [(each["id"],) for each in reversed(items)]
+            own = "SELECT id FROM events WHERE user_id = %s ORDER BY id"
+            assert ids == stack.query(own, other.user_id)
+
+
+def test_a_hostile_browser_fills_no_row(stack: Stack) -> None:
+    email = new_account(stack)
+    with a_visitor(stack) as visitor:
+        visitor.client.headers["User-Agent"] = "x" * 5000
+        assert visitor.log_in(email).status_code == 303
+        assert "x" * 301 not in visitor.get("/account/events").text
+    [(_, _, _, kept)] = stack.query(ROWS, user_id_of(stack, email))
+    assert kept == "x" * 300
+
+
+def test_the_log_and_the_metrics_have_events_without_addresses(stack: Stack) -> None:
+    email, unknown = new_account(stack), new_address()
+    [api] = [each for each in stack.processes if each.name == "api"][:1]
+    seen = len(api.log.read_text())
+    with a_visitor(stack) as visitor:
+        visitor.log_in(unknown, "not the password")
+        visitor.log_in(email, "not the password")
+        visitor.log_in(email)
+    log = api.log.read_text()[seen:]
+    for kind in ("login.failed", "login.succeeded"):
+        [line] = [line for line in log.splitlines() if f'"{kind}"' in line]
+        assert str(user_id_of(stack, email)) in line
+    assert "login.without_account" in log
+    assert email not in log
+    assert unknown not in log
+    assert not re.search(r"127\.0\.0\.1(?!:\d)", log)

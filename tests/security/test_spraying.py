@@ -1,0 +1,135 @@
+"""One source that tries a password at many accounts is slowed down, and no other person is."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from core.errors import DomainError
+from devstack import LOOPBACK
+from devstack.supervisor.processes.ports import PortPicker
+from services.people import logins
+from tests.stack import Stack, plain_client
+from tests.visiting import Visitor, new_account, new_address
+
+FREE = logins.SOURCE_THROTTLE.free
+
+
+@pytest.fixture(scope="module")
+def behind_proxy(stack: Stack, home: Path) -> Iterator[str]:
+    """The URL of an API process whose callers say where they are."""
+    port = PortPicker(home / "spraying-port.json").pick("api")
+    running = stack.start_api(port, PRESSROOM_TRUSTED_PROXIES=LOOPBACK)
+    yield f"http://{LOOPBACK}:{port}"
+    running.stop()
+    stack.processes.remove(running)
+
+
+@pytest.fixture
+def visitor_at(stack: Stack, behind_proxy: str) -> Iterator[Callable[[str], Visitor]]:
+    opened = []
+
+    def make(address: str) -> Visitor:
+        client = plain_client(base_url=behind_proxy, headers={"X-Forwarded-For": address})
+        opened.append(client)
+        return Visitor(stack, client)
+
+    yield make
+    for client in opened:
+        client.close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_counted(stack: Stack) -> Iterator[None]:
+    stack.query("DELETE FROM login_attempts")
+    yield
+    stack.query("DELETE FROM login_attempts")
+
+
+def spray(stack: Stack, addresses: Callable[[int], str], accounts: int) -> int:
+    """Try that many accounts, each once; returns how many attempts were let through."""
+    through = 0
+    for number in range(accounts):
+        client = addresses(number)
+        try:
+            with stack.resources.unit_of_work() as uow:
+                logins.begin(
+                    uow,
+                    stack.resources.keyring,
+                    email=new_address(),
+                    client=client,
+                    known=None,
+                )
+            through += 1
+        except DomainError as refusal:
+            if refusal.code != "login.paused":
+                raise
+    return through
+
+
+def hold(stack: Stack) -> None:
+    """Make the pauses last for the test."""
+    hour = "UPDATE login_attempts SET paused_until = now() + interval '1 hour' WHERE attempts >= %s"
+    stack.query(hour, FREE)
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [lambda number: f"198.51.100.{number % 250}", lambda number: f"2001:db8:0:1::{number:x}"],
+    ids=["ipv4", "ipv6"],
+)
+def test_a_hundred_accounts_from_one_network_are_paused(
+    stack: Stack, addresses: Callable[[int], str]
+) -> None:
+    # Each attempt beyond the free ones waits twice as long for the next.
+    assert FREE <= spray(stack, addresses, 100) < FREE + 10
+
+
+def test_the_pause_is_that_network_s_alone_and_not_of_known_browsers(
+    stack: Stack, visitor_at: Callable[[str], Visitor]
+) -> None:
+    person, colleague = new_account(stack), new_account(stack)
+    at_home = visitor_at("198.51.100.7")
+    assert at_home.log_in(person).status_code == 303
+    csrf = {"csrf_token": at_home.csrf_token()}
+    assert at_home.client.post("/logout", data=csrf).status_code == 303
+    spray(stack, lambda _: "198.51.100.66", 100)
+    hold(stack)
+    refused = visitor_at("198.51.100.8").log_in(colleague)
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) >= 1
+    # The person's own browser, and the colleague from elsewhere.
+    assert at_home.log_in(person).status_code == 303
+    assert visitor_at("198.51.101.8").log_in(colleague).status_code == 303
+    mailed = visitor_at("198.51.100.8")
+    mailed.fill_in("/password/forgotten", email=colleague)
+    link = mailed.mailed_path(colleague, "Choose a new password")
+    assert mailed.fill_in(link, password="an altogether other one").status_code == 303
+
+
+def test_one_person_who_mistypes_holds_up_no_office(
+    stack: Stack, visitor_at: Callable[[str], Visitor]
+) -> None:
+    mistyper, colleague = new_account(stack), new_account(stack)
+    office = visitor_at("198.51.100.9")
+    for _ in range(logins.CLIENT_THROTTLE.free):
+        assert office.log_in(mistyper, "not the password").status_code == 403
+    assert stack.query("SELECT max(attempts) FROM login_attempts WHERE source IS NULL") == [(5,)]
+    counts = (
+        "SELECT attempts FROM login_attempts WHERE subject IN (SELECT source FROM login_attempts)"
+    )
+    assert stack.query(counts) == [(1,)]
+    assert visitor_at("198.51.100.9").log_in(colleague).status_code == 303
+    # They are in, so only the mistyper counts.
+    assert stack.query(counts) == [(1,)]
+
+
+def test_an_account_of_their_own_clears_nothing(stack: Stack) -> None:
+    spray(stack, lambda _: "198.51.100.66", FREE - 10)
+    own = new_address()
+    for _ in range(5):
+        with stack.resources.unit_of_work() as uow:
+            keyring = stack.resources.keyring
+            attempt = logins.begin(uow, keyring, email=own, client="198.51.100.66", known=None)
+            logins.clear(uow, attempt)
+    assert spray(stack, lambda _: "198.51.100.66", 100) < 20
