@@ -31,6 +31,7 @@ def serve(
     """Run the API."""
     import uvicorn
 
+    from api.connections import KEEP_ALIVE_SECONDS, BoundedConnection
     from core.settings import load_settings
 
     settings = load_settings()
@@ -46,9 +47,9 @@ def serve(
         forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
         server_header=False,
         timeout_graceful_shutdown=20,
-        # Longer than clients and load balancers keep an idle connection. The side that sends must
-        # be the one that closes, or a request meets a connection that has just been closed.
-        timeout_keep_alive=75,
+        http=BoundedConnection,
+        ws="none",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
 
 
