@@ -1,9 +1,14 @@
 """Bounds on connections that the server itself doesn't have: silent ones are closed."""
 
 import asyncio
+import resource
 import socket
+from collections import Counter
+from typing import ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from api.limits.body_budgets import holder_of_address
 
 # From the opening of a connection, or the first byte of a further request, to the end of its head.
 MAX_HEAD_SECONDS = 15.0
@@ -13,6 +18,20 @@ MAX_HEAD_BYTES = 64 * 1024
 KEEP_ALIVE_SECONDS = 75
 # Of a client that doesn't read its answer. One that reads, however slowly, is never closed.
 MAX_STALL_SECONDS = 60.0
+# Each connection is a descriptor, of which the process has so many.
+MAX_DESCRIPTORS = 65_536
+
+
+def max_connections_of_an_address() -> int:
+    """Half of what the process may have open: no address keeps all others out."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+
+
+def raise_descriptors() -> None:
+    """Take as many descriptors as the system gives: it begins with few, for old programs."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class BoundedConnection(HttpToolsProtocol):
@@ -22,16 +41,25 @@ class BoundedConnection(HttpToolsProtocol):
     (``api.middleware.body_limits``). After the answer, the server bounds the idle time.
     """
 
+    _of_address: ClassVar[Counter[str]] = Counter()
     _deadline: asyncio.TimerHandle | None = None
     _is_in_head = False
     _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._address = holder_of_address(self.client[0] if self.client else None)
+        self._of_address[self._address] += 1
+        if self._of_address[self._address] > max_connections_of_an_address():
+            transport.abort()
+            return
         _close_when_stalled(transport)
         self._close_in(MAX_HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._of_address[self._address] -= 1
+        if not self._of_address[self._address]:
+            del self._of_address[self._address]
         self._keep()
         super().connection_lost(exc)
 

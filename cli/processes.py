@@ -31,10 +31,11 @@ def serve(
     """Run the API."""
     import uvicorn
 
-    from api.connections import KEEP_ALIVE_SECONDS, BoundedConnection
+    from api.connections import KEEP_ALIVE_SECONDS, BoundedConnection, raise_descriptors
     from core.settings import load_settings
 
     settings = load_settings()
+    raise_descriptors()
     # uvicorn raises the signal again once it has closed; a stop that was asked for is no failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.run(

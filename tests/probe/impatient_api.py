@@ -19,6 +19,7 @@ body_budgets.MAX_HELD_LARGE_BODY_BYTES = 32 * body_budgets.MEGABYTE
 body_budgets.MAX_HELD_SMALL_BODY_BYTES = 4 * body_budgets.MEGABYTE
 connections.MAX_HEAD_SECONDS = 2.0
 connections.MAX_STALL_SECONDS = 2.0
+connections.max_connections_of_an_address = lambda: 250
 
 if __name__ == "__main__":
     configure_logging(load_settings())

@@ -23,8 +23,11 @@ LARGE_ANSWER = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
 def connect(impatient: tuple[Stack, Running]) -> Iterator[Callable[..., socket.socket]]:
     made: list[socket.socket] = []
 
-    def connect_to_api(*, receives_bytes: int | None = None) -> socket.socket:
+    def connect_to_api(
+        *, receives_bytes: int | None = None, address: str = "127.0.0.1"
+    ) -> socket.socket:
         made.append(socket.socket())
+        made[-1].bind((address, 0))
         if receives_bytes:
             made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receives_bytes)
         made[-1].settimeout(CLOSED_WITHIN_SECONDS)
@@ -87,6 +90,17 @@ def test_a_head_without_end_is_refused(connect: Callable[..., socket.socket]) ->
         # It was closed while more was under way.
         pass
     assert rest(connection)[:12] in (b"HTTP/1.1 400", b"")
+
+
+def test_one_address_keeps_no_other_out(connect: Callable[..., socket.socket]) -> None:
+    held = [connect(address="127.0.0.77") for _ in range(260)]
+    other = connect(address="127.0.0.78")
+    other.sendall(HEAD + b"\r\n")
+    assert other.recv(65536).startswith(b"HTTP/1.1 200")
+    # The first ones are closed later, for their silence.
+    assert held[-1].recv(1) == b""
+    held[0].sendall(HEAD + b"\r\n")
+    assert held[0].recv(65536).startswith(b"HTTP/1.1 200")
 
 
 def test_an_idle_connection_serves_a_later_request(connect: Callable[..., socket.socket]) -> None:
