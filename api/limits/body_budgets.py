@@ -19,8 +19,8 @@ MAX_HELD_SMALL_BODY_BYTES = 64 * MEGABYTE
 MAX_HELD_LARGE_BODY_BYTES = 256 * MEGABYTE
 # Of either, one holder may take one part of so many: of the second, one body of the largest kind.
 SHARES = 8
-# Of one holder. Each costs a connection and a task, however few bytes have come.
-MAX_UNFINISHED_BODIES = 256
+# Of one holder. Each costs a task, and up to half a megabyte that the server has read ahead.
+MAX_UNFINISHED_BODIES = 128
 
 # The same few addresses send most bodies.
 holder_of_address = lru_cache(maxsize=4096)(rate_key_of_address)

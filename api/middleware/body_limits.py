@@ -27,6 +27,8 @@ MAX_BODY_SECONDS = 90.0
 # A file of members is stored while it arrives and held nowhere, so a slow one does no harm: 2 GB in
 # four hours are 150 KB/s.
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
+# Until bytes that are held leave memory: 8 MB in that time are 14 KB/s.
+MAX_HELD_SECONDS = 600.0
 # Of a request whose caller a trace id in its body may name.
 MAX_UNCHECKED_BODY_BYTES = 16 * 1024
 # For room in the caller's own share: until then the sender is not read from, and so stops.
@@ -105,7 +107,9 @@ class BoundedBody:
         self._held: HeldBody | None = None
         self._read = 0
         self._complete = False
-        self._deadline = asyncio.get_running_loop().time() + (limit.max_seconds or MAX_BODY_SECONDS)
+        now = asyncio.get_running_loop().time()
+        self._deadline = now + (limit.max_seconds or MAX_BODY_SECONDS)
+        self._held_until = now + MAX_HELD_SECONDS
         self.owner_id: int | None = None
         self.check: Callable[[], Awaitable[object]] | None = None
         self.refusal: Refusal | None = None
@@ -118,7 +122,7 @@ class BoundedBody:
             check, self.check = self.check, None
             await check()
         held = self._begun()
-        left = self._deadline - asyncio.get_running_loop().time()
+        left = min(self._deadline, self._held_until) - asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(max(min(left, MAX_BODY_SILENCE_SECONDS), 0)):
                 message = await self._receive()
@@ -136,6 +140,7 @@ class BoundedBody:
 
     def release(self) -> None:
         """Give the body's bytes back to the budget: nothing holds them in memory any more."""
+        self._held_until = asyncio.get_running_loop().time() + MAX_HELD_SECONDS
         if self._held is not None:
             self._held.release()
 

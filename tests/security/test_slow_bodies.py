@@ -3,10 +3,13 @@
 import re
 import socket
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.contract.subscribers import new_list
 from tests.pictures import photo
+from tests.security.attackers import answer_of, attacking
 from tests.stack import Owner, Running, Stack, eventually
 
 MEGABYTE = 1024 * 1024
@@ -66,20 +69,40 @@ def test_a_sender_who_falls_silent_is_told_408(
 def test_a_sender_who_trickles_is_told_408(
     impatient: tuple[Stack, Running], patience_owner: Owner
 ) -> None:
+    with (
+        SlowUpload(impatient[0], patience_owner, declared=100_000, sent=b"x") as upload,
+        trickling(upload.socket),
+    ):
+        assert upload.status() == 408
+
+
+def test_a_file_of_members_that_trickles_is_held_for_a_bounded_time(
+    impatient: tuple[Stack, Running], patience_owner: Owner
+) -> None:
+    stack = impatient[0]
+    with stack.client(patience_owner.key) as client:
+        path = f"/lists/{new_list(client)['id']}/imports"
+    with attacking(stack.api_port, "192.0.2.1") as attacker:
+        begun = attacker.begins(f"POST {path}", declares=MEGABYTE, sends=1, key=patience_owner.key)
+        with trickling(begun):
+            assert answer_of(begun) == (408, "body.too_slow")
+
+
+@contextmanager
+def trickling(connection: socket.socket) -> Iterator[None]:
     ended = threading.Event()
-    with SlowUpload(impatient[0], patience_owner, declared=100_000, sent=b"x") as upload:
 
-        def trickle() -> None:
-            while not ended.wait(0.2):
-                upload.socket.sendall(b"x")
+    def trickle() -> None:
+        while not ended.wait(0.2):
+            connection.sendall(b"x")
 
-        sender = threading.Thread(target=trickle)
-        sender.start()
-        try:
-            assert upload.status() == 408
-        finally:
-            ended.set()
-            sender.join()
+    sender = threading.Thread(target=trickle)
+    sender.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        sender.join()
 
 
 def test_many_slow_senders_hold_no_threads_and_leave_others_served(
@@ -90,9 +113,10 @@ def test_many_slow_senders_hold_no_threads_and_leave_others_served(
     with ExitStack() as opened:
         uploads = [
             opened.enter_context(
-                SlowUpload(stack, patience_owner, declared=100_000, sent=b"x" * 1000)
+                SlowUpload(stack, owner, declared=100_000, sent=b"x" * 1000, address=address)
             )
-            for _ in range(SLOW_ONES)
+            for address, owner in (("127.0.0.2", patience_owner), ("127.0.0.3", stack.new_owner()))
+            for _ in range(SLOW_ONES // 2)
         ]
         with stack.client(patience_owner.key) as client:
             reply = client.post("/attachments", files={"file": ("a.jpg", photo())})
