@@ -12,7 +12,13 @@ from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
 from api.schemas.envelope import FieldProblemSchema, Problem
 from core.refusals.refusal import Refusal
-from core.refusals.requests import BODY_INVALID, BODY_NOT_JSON, RATE_LIMITED, REQUEST_INVALID
+from core.refusals.requests import (
+    BODY_INVALID,
+    BODY_NOT_JSON,
+    BODY_TOO_MANY_UNFINISHED,
+    RATE_LIMITED,
+    REQUEST_INVALID,
+)
 from core.scopes import EXPLANATIONS
 from services.oauth.endpoints import AUTHORIZE_PATH, TOKEN_PATH
 
@@ -169,7 +175,8 @@ def _complete(path: dict[str, Any], route: RouteContext) -> None:
         if "application/json" in operation.get("requestBody", {}).get("content", {}):
             _add_refusals(responses, BODY_NOT_JSON, BODY_INVALID)
         if "requestBody" in operation:
-            _add_refusals(responses, body_limit_of(route.path_format or "").refusal)
+            limit = body_limit_of(route.path_format or "")
+            _add_refusals(responses, limit.refusal, BODY_TOO_MANY_UNFINISHED)
         if access and access.stranger:
             _add_refusals(responses, RATE_LIMITED)
         operation["security"] = access.security if access else []

@@ -18,6 +18,7 @@ NAMES = (
     "queue",
     "upload",
     "upload-many",
+    "bodies",
     "members-page",
     "consume",
     "ledger-page",

@@ -31,9 +31,11 @@ def serve(
     """Run the API."""
     import uvicorn
 
+    from api.connections import KEEP_ALIVE_SECONDS, BoundedConnection, raise_descriptors
     from core.settings import load_settings
 
     settings = load_settings()
+    raise_descriptors()
     # uvicorn raises the signal again once it has closed; a stop that was asked for is no failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.run(
@@ -46,9 +48,9 @@ def serve(
         forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
         server_header=False,
         timeout_graceful_shutdown=20,
-        # Longer than clients and load balancers keep an idle connection. The side that sends must
-        # be the one that closes, or a request meets a connection that has just been closed.
-        timeout_keep_alive=75,
+        http=BoundedConnection,
+        ws="none",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
 
 

@@ -101,11 +101,13 @@ def _member(request: Request) -> PageSession:
     return member
 
 
-@AUTHENTICATION.threaded
-def _member_of_form(request: Request, form: FormOf) -> PageSession:
-    member = page_session_of_form(request, state_of(request), form)
-    if member is None:
-        raise LoginNeeded
+async def _member_of_form(
+    # Before the form: only a person who is logged in has it read.
+    member: Annotated[PageSession, Depends(_member)],
+    form: FormOf,
+    request: Request,
+) -> PageSession:
+    require_csrf(request, state_of(request), member.cookie, form.get(CSRF_FIELD))
     return member
 
 

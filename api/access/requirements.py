@@ -15,12 +15,17 @@ from fastapi import Depends, Request
 from api.access.identity import count_anonymous, count_trace, identify_and_count
 from api.limits.bulkheads import AUTHENTICATION
 from api.limits.rate_limits import RateLimitName
+from api.middleware.body_limits import body_of
 from api.state import state_of
 from core.refusals import access as refusals
 from core.refusals.mailing import TRACE_INVALID
 from core.refusals.refusal import Refusal
 from core.scopes import Scope
 from services.access.caller import Caller, require_scope
+from services.mailing.subscriptions import trace_ids
+
+# What a request's checks found before the body was read.
+_PASSED = "pressroom.passed"
 
 # OpenAPI's security requirements: each maps a scheme to the scopes that the scheme needs.
 Security = list[dict[str, list[str]]]
@@ -51,15 +56,46 @@ class Access:
     deferred: bool = False
 
     async def __call__(self, request: Request) -> Caller | Callable[[], Caller | None] | None:
-        if self.check is None:
+        passed: dict[Access, Caller | None] = request.scope.get(_PASSED, {})
+        if self in passed:
+            return passed[self]
+        if self.or_trace:
+            body_of(request.scope).check = partial(AUTHENTICATION.run, _trace_or_caller, request)
             return None
+        assert self.check is not None
         if self.deferred:
-            return partial(self.check, request)
+            # A long body waits for the check, which then is not made a second time.
+            check = cache(partial(self.check, request))
+            body_of(request.scope).check = partial(AUTHENTICATION.run, check)
+            return check
+        return await self._passed(request, self.check)
+
+    async def pass_before_body(self, request: Request) -> None:
+        """For routes whose body FastAPI reads before it calls their dependencies."""
+        if self.check is not None and not self.deferred:
+            caller = await self._passed(request, self.check)
+            request.scope.setdefault(_PASSED, {})[self] = caller
+
+    async def _passed(
+        self, request: Request, check: Callable[[Request], Caller | None]
+    ) -> Caller | None:
         if self.public:
             limits = state_of(request).rate_limiter
             if self.stranger is None or not limits.counts(self.stranger):
                 return None
-        return await AUTHENTICATION.run(self.check, request)
+        caller = await AUTHENTICATION.run(check, request)
+        if caller is not None:
+            body_of(request.scope).owner_id = caller.user_id
+        return caller
+
+
+def _trace_or_caller(request: Request) -> None:
+    """Refuse a body that is longer than a trace id needs, when nothing else says who sends it."""
+    trace = request.query_params.get("trace_id")
+    if trace is not None:
+        trace_ids.read(state_of(request).resources.keyring, trace)
+    elif identify_and_count(request) is None:
+        raise refusals.AUTH_CREDENTIALS_OR_TRACE_MISSING()
 
 
 def _identified(request: Request) -> Caller:

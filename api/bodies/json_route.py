@@ -1,5 +1,5 @@
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import orjson
 from fastapi import Request
@@ -16,18 +16,34 @@ class JsonRequest(Request):
         return orjson.loads(without_byte_order_mark(await self.body()))
 
 
+@runtime_checkable
+class BeforeBody(Protocol):
+    """A dependency that must pass before any of the body is read."""
+
+    async def pass_before_body(self, request: Request) -> None: ...
+
+
 class JsonRoute(APIRoute):
-    """A route that refuses a body of another media type than JSON."""
+    """A route that refuses a body of another media type than JSON.
+
+    FastAPI reads a body that the endpoint declares before the dependencies run. This route lets
+    those pass first that check the caller: strangers must not fill the memory for bodies.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
+        first = [
+            each.call for each in self.dependant.dependencies if isinstance(each.call, BeforeBody)
+        ]
 
         async def handle_json(request: Request) -> Response:
             strict = JsonRequest(request.scope, request.receive)
-            content_type = request.headers.get("content-type", "")
-            if takes_body and not is_json(content_type) and await strict.body():
-                raise BODY_NO_JSON_TYPE()
+            if takes_body:
+                for dependency in first:
+                    await dependency.pass_before_body(strict)
+                if not is_json(request.headers.get("content-type", "")) and await strict.body():
+                    raise BODY_NO_JSON_TYPE()
             return await handle(strict)
 
         return handle_json

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,23 +12,30 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem_response
+from api.limits.body_budgets import MEGABYTE, BodyBudget, HeldBody, holder_of_address
 from core.refusals.imports import IMPORT_TOO_LARGE
 from core.refusals.media import ATTACHMENT_TOO_LARGE
 from core.refusals.refusal import Refusal
 from core.refusals.requests import BODY_LENGTH_INVALID, BODY_TOO_LARGE, BODY_TOO_SLOW, SERVICE_BUSY
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
 
-MEGABYTE = 1024 * 1024
 # Part headers, boundaries and a few small fields around the file.
 MULTIPART_OVERHEAD_BYTES = 64 * 1024
-# Room for fifty of the largest uploads; a body counts until it is stored.
-MAX_HELD_BODY_BYTES = 256 * MEGABYTE
 # Between two chunks of a body, and for the whole body: 5 MB in that time is 60 KB/s.
 MAX_BODY_SILENCE_SECONDS = 20.0
 MAX_BODY_SECONDS = 90.0
 # A file of members is stored while it arrives and held nowhere, so a slow one does no harm: 2 GB in
 # four hours are 150 KB/s.
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
+# Until bytes that are held leave memory: 8 MB in that time are 14 KB/s.
+MAX_HELD_SECONDS = 600.0
+# Of a request whose caller a trace id in its body may name.
+MAX_UNCHECKED_BODY_BYTES = 16 * 1024
+# For room in the caller's own share: until then the sender is not read from, and so stops.
+MAX_ROOM_SECONDS = 10.0
+_ROOM_POLL_SECONDS = 0.1
+
+_BODY = "pressroom.body"
 
 
 @dataclass(frozen=True)
@@ -69,44 +77,52 @@ def body_limit_of(path: str) -> BodyLimit:
     return next(limit for limit in LIMITS if limit.path.match(path))
 
 
-class BodyMemoryBudget:
-    """The bytes of bodies that this process may hold at a time, for all requests together."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._left = max_bytes
-
-    def take(self, count: int) -> bool:
-        if count > self._left:
-            return False
-        self._left -= count
-        return True
-
-    def give_back(self, count: int) -> None:
-        self._left += count
-
-
 class BodyRefused(Exception):
     """Unwinds the handler that was reading the body; never leaves the middleware."""
 
 
 class BoundedBody:
-    """One request's body while it arrives. Once it has a ``refusal``, no more of it is read."""
+    """One request's body while it arrives. Once it has a ``refusal``, no more of it is read.
 
-    def __init__(self, limit: BodyLimit, receive: Receive, budget: BodyMemoryBudget) -> None:
+    Attributes:
+        owner_id: whose budget it counts against, beside that of the address, if known in time.
+        check: what must pass before more of the body is read than a trace id needs, for a route
+            whose caller is not known before.
+    """
+
+    def __init__(
+        self,
+        limit: BodyLimit,
+        receive: Receive,
+        budget: BodyBudget,
+        *,
+        address: str = "",
+        declared_bytes: int = 0,
+    ) -> None:
         self._limit = limit
         self._receive = receive
         self._budget = budget
-        self._held = 0
+        self._address = address
+        self._declared_bytes = declared_bytes
+        self._held: HeldBody | None = None
         self._read = 0
         self._complete = False
-        self._deadline = asyncio.get_running_loop().time() + (limit.max_seconds or MAX_BODY_SECONDS)
+        now = asyncio.get_running_loop().time()
+        self._deadline = now + (limit.max_seconds or MAX_BODY_SECONDS)
+        self._held_until = now + MAX_HELD_SECONDS
+        self.owner_id: int | None = None
+        self.check: Callable[[], Awaitable[object]] | None = None
         self.refusal: Refusal | None = None
 
     async def receive(self) -> Message:
         if self._complete:
             # The next message is the end of the connection, for which there is no deadline.
             return await self._receive()
-        left = self._deadline - asyncio.get_running_loop().time()
+        if self.check and max(self._read, self._declared_bytes) > MAX_UNCHECKED_BODY_BYTES:
+            check, self.check = self.check, None
+            await check()
+        held = self._begun()
+        left = min(self._deadline, self._held_until) - asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(max(min(left, MAX_BODY_SILENCE_SECONDS), 0)):
                 message = await self._receive()
@@ -116,16 +132,39 @@ class BoundedBody:
         self._read += count
         if self._read > self._limit.max_bytes:
             self._refuse(self._limit.refusal)
-        if not self._budget.take(count):
-            self._refuse(SERVICE_BUSY)
-        self._held += count
+        await self._take(held, count)
         self._complete = not message.get("more_body", False)
+        if self._complete:
+            held.end()
         return message
 
     def release(self) -> None:
         """Give the body's bytes back to the budget: nothing holds them in memory any more."""
-        self._budget.give_back(self._held)
-        self._held = 0
+        self._held_until = asyncio.get_running_loop().time() + MAX_HELD_SECONDS
+        if self._held is not None:
+            self._held.release()
+
+    def end(self) -> None:
+        """The request has ended, whether or not its body was read."""
+        if self._held is not None:
+            self._held.end()
+            self._held.release()
+
+    def _begun(self) -> HeldBody:
+        if self._held is None:
+            owner = [] if self.owner_id is None else [f"owner {self.owner_id}"]
+            self._held = HeldBody(self._budget, holder_of_address(self._address), *owner)
+            if refusal := self._held.begin():
+                self._refuse(refusal)
+        return self._held
+
+    async def _take(self, held: HeldBody, count: int) -> None:
+        """Wait for a while when the caller's other bodies take all of its share."""
+        until = asyncio.get_running_loop().time() + MAX_ROOM_SECONDS
+        while refusal := held.take(count):
+            if refusal is SERVICE_BUSY or asyncio.get_running_loop().time() > until:
+                self._refuse(refusal)
+            await asyncio.sleep(_ROOM_POLL_SECONDS)
 
     def _refuse(self, refusal: Refusal) -> NoReturn:
         self.refusal = refusal
@@ -135,7 +174,7 @@ class BoundedBody:
 class BodyLimitMiddleware:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._budget = BodyMemoryBudget(MAX_HELD_BODY_BYTES)
+        self._budget = BodyBudget()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limit = body_limit_of(scope["path"])
@@ -144,8 +183,11 @@ class BodyLimitMiddleware:
             refusal = limit.refusal if declared.isdigit() else BODY_LENGTH_INVALID
             await problem_response(refusal())(scope, receive, send)
             return
-        body = BoundedBody(limit, receive, self._budget)
-        scope["pressroom.body"] = body
+        address = scope["client"][0] if scope.get("client") else ""
+        body = BoundedBody(
+            limit, receive, self._budget, address=address, declared_bytes=int(declared)
+        )
+        scope[_BODY] = body
         started = False
 
         async def watching_send(message: Message) -> None:
@@ -160,11 +202,16 @@ class BodyLimitMiddleware:
             with suppress(BodyRefused):
                 await self._app(scope, body.receive, watching_send)
         finally:
-            body.release()
+            body.end()
         if body.refusal and not started:
             await problem_response(body.refusal())(scope, receive, send)
 
 
+def body_of(scope: Scope) -> BoundedBody:
+    body: BoundedBody = scope[_BODY]
+    return body
+
+
 def release_body(scope: Scope) -> None:
     """Say that nothing holds the request's body any more, though its answer may take a while."""
-    scope["pressroom.body"].release()
+    body_of(scope).release()

@@ -94,7 +94,8 @@ async def _accept_members(
     """A function of its own, so that nothing holds the body while the caller waits."""
     if not is_json(request.headers.get("content-type", "")):
         raise requests.BODY_NO_JSON_TYPE()
-    body = without_byte_order_mark(await request.body())
+    # The request itself would keep what ``request.body()`` returns.
+    body = without_byte_order_mark(b"".join([piece async for piece in request.stream()]))
     await STORAGE.run(_check_members, body)
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,

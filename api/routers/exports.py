@@ -5,6 +5,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import Field
 
+from api.access.browsers import client_address
 from api.access.requirements import OF_EXPORT_KIND, UNLIMITED
 from api.bodies.json_route import JsonRoute
 from api.job_answers import GOES_ON, job_response, wait_for_job
@@ -16,6 +17,7 @@ from api.request_ids import current_request_id
 from api.schemas.envelope import Body, Envelope
 from api.schemas.jobs import JobRecord
 from api.signed_files import download_headers, require_signed_url
+from api.waiting.downloads import SLOW_DOWNLOADS
 from core.lanes import Lane
 from core.refusals import access, mailing, media, requests
 from core.scopes import Scope
@@ -92,6 +94,5 @@ def read_export(request: Request, state: StateOf, export_id: PathId) -> Streamin
     headers["Content-Length"] = str(export.size)
     stored = StoredFile(state.resources.objects, export.object_prefix, export.size)
     content = iter(()) if is_head(request.scope) else stored.stream()
-    return StreamingResponse(
-        STORAGE.iterate(content), HTTPStatus.OK, headers, media_type="application/gzip"
-    )
+    pieces = SLOW_DOWNLOADS.watched(client_address(request), STORAGE.iterate(content))
+    return StreamingResponse(pieces, HTTPStatus.OK, headers, media_type="application/gzip")

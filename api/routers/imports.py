@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
+from api.access.browsers import client_address
 from api.access.callers import ListEditor, ListReader
 from api.access.requirements import UNLIMITED
 from api.bodies.json_route import JsonRoute
@@ -20,6 +21,7 @@ from api.schemas.imports import ImportRecord
 from api.schemas.jobs import JobRecord
 from api.signed_files import download_headers, import_errors_url, require_signed_url
 from api.state import State
+from api.waiting.downloads import SLOW_DOWNLOADS
 from core.lanes import Lane
 from core.refusals import imports, mailing, media, requests
 from models import MemberImport
@@ -165,9 +167,8 @@ def read_errors(request: Request, state: StateOf, import_id: PathId) -> Streamin
     headers = download_headers(f"import-{import_id}-not-added.csv")
     lines = verdicts.stream_rejects(state.resources, import_id)
     content = iter(()) if is_head(request.scope) else lines
-    return StreamingResponse(
-        RECORDS.iterate(content), headers=headers, media_type="text/csv; charset=utf-8"
-    )
+    pieces = SLOW_DOWNLOADS.watched(client_address(request), RECORDS.iterate(content))
+    return StreamingResponse(pieces, headers=headers, media_type="text/csv; charset=utf-8")
 
 
 @router.delete(

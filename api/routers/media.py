@@ -4,6 +4,7 @@ from itertools import chain
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
+from api.access.browsers import client_address
 from api.access.identity import identify
 from api.access.requirements import UNLIMITED
 from api.bodies.byte_ranges import ByteRange, RangeNotSatisfiable, parse_range
@@ -14,6 +15,7 @@ from api.middleware.paths import is_head
 from api.openapi import refuses
 from api.signed_files import is_signed
 from api.state import State, state_of
+from api.waiting.downloads import SLOW_DOWNLOADS
 from core.errors import DomainError
 from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
 from core.refusals.media import MEDIA_NOT_FOUND, MEDIA_RANGE_UNSATISFIABLE
@@ -23,7 +25,7 @@ from services.access.caller import require_scope
 from services.media.attachments import records
 from services.media.attachments.files import media_key
 from services.media.attachments.signed_links import MEDIA_URLS
-from storage.objects import ObjectMissing
+from storage.objects import STREAM_BYTES, ObjectMissing
 
 router = APIRouter(tags=["Attachments"], route_class=JsonRoute)
 
@@ -103,16 +105,15 @@ def _file(
         headers["Content-Range"] = f"bytes {part.start}-{part.end}/{attachment.size}"
     content = iter(()) if is_head(request.scope) else _content(state, attachment, part)
     status = 206 if byte_range else 200
-    return StreamingResponse(
-        STORAGE.iterate(content), status, headers, media_type=attachment.mime_type
-    )
+    pieces = SLOW_DOWNLOADS.watched(client_address(request), STORAGE.iterate(content))
+    return StreamingResponse(pieces, status, headers, media_type=attachment.mime_type)
 
 
 def _content(state: State, attachment: Attachment, part: ByteRange) -> Iterator[bytes]:
     """The bytes of the part. A missing object raises before the answer begins."""
     if attachment.encrypted:
-        plain = records.read_decrypted(state.resources, attachment)
-        return iter((plain[part.start : part.end + 1],))
+        plain = records.read_decrypted(state.resources, attachment)[part.start : part.end + 1]
+        return (plain[at : at + STREAM_BYTES] for at in range(0, len(plain), STREAM_BYTES))
     stream = state.resources.objects.stream(
         media_key(attachment), offset=part.start, length=part.length
     )

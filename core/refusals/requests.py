@@ -29,6 +29,11 @@ BODY_MALFORMED_UPLOAD = malformed("body.malformed", "The multipart body is malfo
 BODY_CUT_SHORT = malformed("body.malformed", "The multipart body is cut short.")
 BODY_LENGTH_INVALID = malformed("body.length_invalid", "Content-Length must be a number.")
 BODY_TOO_SLOW = stalled("body.too_slow", "The body arrives too slowly.")
+BODY_TOO_MANY_UNFINISHED = rate_limited(
+    "body.too_many_unfinished",
+    "Too many bodies of yours are under way; send one after another.",
+    retry_after=5,
+)
 BODY_TOO_LARGE = too_large(
     "body.too_large", "The body of this request has at most {megabytes} MB.", megabytes=2
 )

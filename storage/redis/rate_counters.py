@@ -16,15 +16,21 @@ from storage.redis.client import open_redis
 
 # Counting a request must not delay it.
 _FAST = {"socket_timeout": 0.5, "socket_connect_timeout": 0.25}
-_PREFIX = "pressroom:rate"
+_PREFIX = "pressroom:rates"
 _BLOCKS_PER_LIMIT = 300
 
-# Reserves the next numbers of the current window; returns the last of them, and the time.
+# Reserves the next numbers of the current window; returns the last of them, and the time. All
+# callers of a limit count in one hash, which the first call of the next window empties: a key that
+# expired would be the first that Redis drops when its memory is full, and all would count anew.
 _RESERVE = """
-local window, size, time = tonumber(ARGV[1]), tonumber(ARGV[2]), redis.call('TIME')
-local key = KEYS[1] .. ':' .. math.floor(time[1] / window)
-local last = redis.call('INCRBY', key, size)
-if last == size then redis.call('EXPIRE', key, window) end
+local window, size, caller = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local time = redis.call('TIME')
+local current = string.format('%d', math.floor(time[1] / window))
+if redis.call('HGET', KEYS[1], ':window') ~= current then
+  redis.call('UNLINK', KEYS[1])
+  redis.call('HSET', KEYS[1], ':window', current)
+end
+local last = redis.call('HINCRBY', KEYS[1], caller, size)
 return {last, time[1] * 1000 + math.floor(time[2] / 1000)}
 """
 _MAX_KEYS = 10_000
@@ -65,16 +71,16 @@ class RateCounters:
         self._breaker = Breaker("Redis", RedisError)
         self._blocks = _Blocks()
 
-    def count(self, item: RateLimitItem, *names: str) -> RateLimitStatus | None:
+    def count(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus | None:
         """Count one call; ``None`` while Redis is away."""
         window = item.get_expiry()
         now = self._now()
-        number = self._blocks.take(_key(now, window, names))
+        number = self._blocks.take(_key(now, window, limit, caller))
         if number is None:
             size = max(item.amount // _BLOCKS_PER_LIMIT, 1)
             reserved: list[int] | None = self._breaker.attempt(
                 "counters.unreachable",
-                lambda: self._reserve([_prefix(window, names)], [window, size]),
+                lambda: self._reserve([_hash(window, limit)], [window, size, caller]),
             )
             if reserved is None:
                 return None
@@ -83,15 +89,15 @@ class RateCounters:
             self._ahead = now - time.monotonic()
             number = last - size + 1
             if size > 1:
-                self._blocks.put(_key(now, window, names), range(number + 1, last + 1))
+                self._blocks.put(_key(now, window, limit, caller), range(number + 1, last + 1))
         return RateLimitStatus(item.amount, window, item.amount - number, _left(now, window))
 
-    def count_here(self, item: RateLimitItem, *names: str) -> RateLimitStatus:
+    def count_here(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
         """Count one call in this process alone, against half the limit: others count too."""
         window, now = item.get_expiry(), self._now()
-        count = self._own.incr(_key(now, window, names), window)
-        limit = max(item.amount // 2, 1)
-        return RateLimitStatus(limit, window, limit - count, _left(now, window))
+        count = self._own.incr(_key(now, window, limit, caller), window)
+        half = max(item.amount // 2, 1)
+        return RateLimitStatus(half, window, half - count, _left(now, window))
 
     def close(self) -> None:
         self._client.close()
@@ -130,12 +136,12 @@ def parse_limits(setting: str) -> tuple[RateLimitItem, ...]:
     return tuple(parse_many(setting)) if setting else ()
 
 
-def _prefix(window: int, names: tuple[str, ...]) -> str:
-    return ":".join((_PREFIX, *names, str(window)))
+def _hash(window: int, limit: str) -> str:
+    return f"{_PREFIX}:{limit}:{window}"
 
 
-def _key(now: float, window: int, names: tuple[str, ...]) -> str:
-    return f"{_prefix(window, names)}:{int(now // window)}"
+def _key(now: float, window: int, limit: str, caller: str) -> str:
+    return f"{_hash(window, limit)}:{caller}:{int(now // window)}"
 
 
 def _left(now: float, window: int) -> int:

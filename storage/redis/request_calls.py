@@ -30,6 +30,10 @@ MIN_WORKS_IN_LINE = 10
 MAX_WORKS_IN_LINE = 1_000
 # So that the others find room whatever one owner asks.
 MAX_WORKS_IN_LINE_OF_AN_OWNER = 500
+# The line stands in memory that all share. Only inputs that are larger than most are counted: small
+# ones take no more, and each count looks at the whole line.
+MAX_BYTES_IN_LINE_OF_AN_OWNER = 16 * 1024 * 1024
+MAX_SMALL_INPUT_BYTES = 32 * 1024
 # When the oldest has waited for so long, an answer is hardly worth its wait any more. An owner who
 # has nothing in the line did not fill it, and may wait twice as long.
 MAX_LINE_SECONDS = 10.0
@@ -91,6 +95,7 @@ class RequestCalls:
         keys = [*request_scripts.keys(request_id), queue_name(kind.lane)]
         arguments: list[Argument] = [caller, request_scripts.milliseconds(seconds), text, word]
         arguments += [owner, *works, request_scripts.milliseconds(MAX_LINE_SECONDS), int(again)]
+        arguments += [MAX_SMALL_INPUT_BYTES, MAX_BYTES_IN_LINE_OF_AN_OWNER]
         refused = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
         if refused is not None:
             raise _refusal(*refused)

@@ -54,6 +54,7 @@ JOIN = (
 local caller, until_gone, payload, message = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local owner, least, most = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local most_of_owner, longest = tonumber(ARGV[8]), tonumber(ARGV[9])
+local small, most_bytes_of_owner = tonumber(ARGV[11]), tonumber(ARGV[12])
 local is_first, queue = ARGV[10] == '0', KEYS[8]
 if not is_first and redis.call('EXISTS', running, result) > 0 then return end
 local function oldest_age()
@@ -64,8 +65,17 @@ local function oldest_age()
     leave_line(oldest[1])
   end
 end
+local function holds_too_much()
+  if owner == '' or #payload <= small then return false end
+  local all, held = redis.call('HGETALL', owners), #payload
+  for index = 1, #all, 2 do
+    if all[index + 1] == owner then held = held + redis.call('STRLEN', all[index]) end
+  end
+  return held > most_bytes_of_owner
+end
 local function refusal()
   local age, length, own = oldest_age(), redis.call('ZCARD', line), 0
+  if holds_too_much() then return {'too_many_of_yours', age} end
   if length < least or (age <= longest and length < most_of_owner) then return nil end
   if owner ~= '' then
     for _, each in ipairs(redis.call('HVALS', owners)) do

@@ -11,10 +11,10 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from api.bodies.upload_stream import store_upload
+from api.limits.body_budgets import BodyBudget
 from api.middleware import body_limits
 from api.middleware.body_limits import (
     LIMITS,
-    BodyMemoryBudget,
     BodyRefused,
     BoundedBody,
 )
@@ -216,7 +216,7 @@ def arrive(store: Store, pieces: list[bytes]) -> None:
 
     async def run() -> None:
         scope = {"type": "http", "headers": [], "pressroom.extend_deadline": lambda: None}
-        scope["pressroom.body"] = BoundedBody(LIMITS[0], receive, BodyMemoryBudget(2**40))
+        scope["pressroom.body"] = BoundedBody(LIMITS[0], receive, BodyBudget())
         stored = cast("ObjectStore", store)
         forget = store.forgotten.append
         await store_upload(Request(scope, receive), stored, "imports/x", None, forget)
@@ -250,7 +250,7 @@ def test_the_limit_of_an_import_is_two_gigabytes_whatever_is_declared() -> None:
         async def receive() -> Message:
             return {"type": "http.request", "body": Piece(), "more_body": True}
 
-        body = BoundedBody(limit, receive, BodyMemoryBudget(2**40))
+        body = BoundedBody(limit, receive, BodyBudget())
         await body.receive()
         await body.receive()
         with pytest.raises(BodyRefused):

@@ -3,44 +3,34 @@
 import re
 import socket
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pytest
-
-from devstack.supervisor.programs import answers
+from tests.contract.subscribers import new_list
 from tests.pictures import photo
+from tests.security.attackers import answer_of, attacking
 from tests.stack import Owner, Running, Stack, eventually
 
 MEGABYTE = 1024 * 1024
 SLOW_ONES = 200
 
 
-@pytest.fixture(scope="module")
-def impatient(make_stack: Callable[[str], Stack]) -> tuple[Stack, Running]:
-    stack = make_stack("impatient")
-    stack.start_worker("media")
-    port = stack.api_port
-    api = stack.start(
-        "api",
-        str(port),
-        module="tests.probe.impatient_api",
-        ready=lambda: answers(port, "/healthz"),
-    )
-    return stack, api
-
-
-@pytest.fixture
-def patience_owner(impatient: tuple[Stack, Running]) -> Owner:
-    return impatient[0].new_owner()
-
-
 class SlowUpload:
     """An upload whose sender has sent its head and a first piece of the file."""
 
-    def __init__(self, stack: Stack, owner: Owner, *, declared: int, sent: bytes) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", stack.api_port), timeout=30)
+    def __init__(
+        self,
+        stack: Stack,
+        owner: Owner,
+        *,
+        declared: int,
+        sent: bytes,
+        address: str = "127.0.0.1",
+    ) -> None:
+        self.socket = socket.create_connection(
+            ("127.0.0.1", stack.api_port), timeout=30, source_address=(address, 0)
+        )
         head = (
             "POST /attachments HTTP/1.1\r\nHost: x\r\n"
             f"Authorization: Bearer {owner.key}\r\n"
@@ -79,20 +69,40 @@ def test_a_sender_who_falls_silent_is_told_408(
 def test_a_sender_who_trickles_is_told_408(
     impatient: tuple[Stack, Running], patience_owner: Owner
 ) -> None:
+    with (
+        SlowUpload(impatient[0], patience_owner, declared=100_000, sent=b"x") as upload,
+        trickling(upload.socket),
+    ):
+        assert upload.status() == 408
+
+
+def test_a_file_of_members_that_trickles_is_held_for_a_bounded_time(
+    impatient: tuple[Stack, Running], patience_owner: Owner
+) -> None:
+    stack = impatient[0]
+    with stack.client(patience_owner.key) as client:
+        path = f"/lists/{new_list(client)['id']}/imports"
+    with attacking(stack.api_port, "192.0.2.1") as attacker:
+        begun = attacker.begins(f"POST {path}", declares=MEGABYTE, sends=1, key=patience_owner.key)
+        with trickling(begun):
+            assert answer_of(begun) == (408, "body.too_slow")
+
+
+@contextmanager
+def trickling(connection: socket.socket) -> Iterator[None]:
     ended = threading.Event()
-    with SlowUpload(impatient[0], patience_owner, declared=100_000, sent=b"x") as upload:
 
-        def trickle() -> None:
-            while not ended.wait(0.2):
-                upload.socket.sendall(b"x")
+    def trickle() -> None:
+        while not ended.wait(0.2):
+            connection.sendall(b"x")
 
-        sender = threading.Thread(target=trickle)
-        sender.start()
-        try:
-            assert upload.status() == 408
-        finally:
-            ended.set()
-            sender.join()
+    sender = threading.Thread(target=trickle)
+    sender.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        sender.join()
 
 
 def test_many_slow_senders_hold_no_threads_and_leave_others_served(
@@ -103,9 +113,10 @@ def test_many_slow_senders_hold_no_threads_and_leave_others_served(
     with ExitStack() as opened:
         uploads = [
             opened.enter_context(
-                SlowUpload(stack, patience_owner, declared=100_000, sent=b"x" * 1000)
+                SlowUpload(stack, owner, declared=100_000, sent=b"x" * 1000, address=address)
             )
-            for _ in range(SLOW_ONES)
+            for address, owner in (("127.0.0.2", patience_owner), ("127.0.0.3", stack.new_owner()))
+            for _ in range(SLOW_ONES // 2)
         ]
         with stack.client(patience_owner.key) as client:
             reply = client.post("/attachments", files={"file": ("a.jpg", photo())})
@@ -115,12 +126,12 @@ def test_many_slow_senders_hold_no_threads_and_leave_others_served(
         assert {upload.status() for upload in uploads} == {408}
 
 
-def test_bodies_together_take_no_more_memory_than_is_set_aside(
+def test_bodies_of_one_owner_take_no_more_memory_than_their_share(
     impatient: tuple[Stack, Running], patience_owner: Owner
 ) -> None:
     stack, api = impatient
     before = fact_of(api.pid, "VmRSS")
-    piece = b"x" * (2 * MEGABYTE)
+    piece = b"x" * (2 * MEGABYTE - 64 * 1024)
     with ExitStack() as opened:
         uploads = [
             opened.enter_context(
@@ -129,9 +140,31 @@ def test_bodies_together_take_no_more_memory_than_is_set_aside(
             for _ in range(12)
         ]
         statuses = sorted(upload.status() for upload in uploads)
-    assert statuses.count(503) >= 12 - 8 * MEGABYTE // len(piece)
-    assert set(statuses) == {408, 503}
+    assert statuses.count(429) >= 12 - 4 * MEGABYTE // len(piece)
+    assert set(statuses) == {408, 429}
     assert fact_of(api.pid, "VmRSS") - before < 64 * 1024
+
+
+def test_bodies_of_all_together_take_no_more_memory_than_is_set_aside(
+    impatient: tuple[Stack, Running],
+) -> None:
+    stack, api = impatient
+    before = fact_of(api.pid, "VmRSS")
+    piece = b"x" * (2 * MEGABYTE - 64 * 1024)
+    with ExitStack() as opened:
+        uploads = [
+            opened.enter_context(
+                SlowUpload(
+                    stack, owner, declared=4 * MEGABYTE, sent=piece, address=f"127.0.0.{number}"
+                )
+            )
+            for number in range(2, 14)
+            for owner in [stack.new_owner()] * 2
+        ]
+        statuses = sorted(upload.status() for upload in uploads)
+    assert statuses.count(503) >= len(uploads) - 32 * MEGABYTE // len(piece)
+    assert set(statuses) == {408, 503}
+    assert fact_of(api.pid, "VmRSS") - before < 96 * 1024
 
 
 def test_room_is_given_back_when_a_body_is_stored_or_given_up(

@@ -36,6 +36,7 @@ class Line:
         owner: int | None = None,
         seconds: float = 30,
         lane: Lane = Lane.REQUEST,
+        text: str = "",
     ) -> bool:
         """Whether a message was sent."""
         before = self._resources.redis.llen(queue_name(lane))
@@ -44,7 +45,7 @@ class Line:
             await calls.join(
                 request_scripts.request_id(lane, name),
                 caller,
-                {},
+                {"text": text},
                 kind=RequestKind("probe.none", lane),
                 seconds=seconds,
                 owner_id=owner,
@@ -203,3 +204,19 @@ def test_empty_line_is_no_key(line: Line, resources: Resources) -> None:
     for number in range(3):
         line.leave(f"{ANNA}-{number}", f"caller of {ANNA}-{number}")
     assert resources.redis.keys() == [QUEUE.encode()]
+
+
+def test_owner_has_a_share_of_the_memory_of_the_line(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_calls, "MAX_SMALL_INPUT_BYTES", 100)
+    monkeypatch.setattr(request_calls, "MAX_BYTES_IN_LINE_OF_AN_OWNER", 5_000)
+    large = "x" * 3_000
+    assert line.join("first", "caller", owner=ANNA, text=large)
+    with pytest.raises(DomainError) as refused:
+        line.join("second", "caller", owner=ANNA, text=large)
+    assert refused.value.code == "queue.too_many_of_yours"
+    assert line.join("of Bert", "caller", owner=BERT, text=large)
+    assert line.join("small", "caller", owner=ANNA)
+    assert line.take("first")
+    assert line.join("second", "caller", owner=ANNA, text=large)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from storage.redis.rate_counters import RateCounters, parse_limits
-from tests.stack import Stack
+from tests.stack import Stack, eventually
 
 
 @pytest.mark.parametrize("limit", ["3/day", "3000/day"], ids=["singly", "in blocks"])
@@ -13,14 +13,14 @@ def test_processes_whose_clocks_differ_count_in_one_window(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     [item] = parse_limits(limit)
-    names = ("skewed", str(time.time_ns()))
+    caller = str(time.time_ns())
     counters = RateCounters(stack.settings()), RateCounters(stack.settings())
     real, left = time.time, []
     for _ in range(2):
         for number, each in enumerate(counters):
             ahead = number * 3 * 24 * 3600
             monkeypatch.setattr(time, "time", lambda ahead=ahead: real() + ahead)
-            status = each.count(item, *names)
+            status = each.count(item, "skewed", caller)
             assert status is not None
             assert 0 < status.reset <= 24 * 3600
             left.append(status.remaining)
@@ -30,3 +30,20 @@ def test_processes_whose_clocks_differ_count_in_one_window(
     used = [item.amount - remaining for remaining in left]
     expected = [1, 2, 3, 4] if block == 1 else [1, block + 1, 2, block + 2]
     assert used == expected
+
+
+def test_a_full_redis_drops_no_counter_and_a_new_window_drops_the_old_ones(stack: Stack) -> None:
+    counters = RateCounters(stack.settings())
+    [item] = parse_limits("1000/second")
+    name, redis = f"kept-{time.time_ns()}", stack.resources.redis
+    assert counters.count(item, name, "first")
+    [key] = redis.keys(f"*:{name}:*")
+    # Only what expires is ever dropped for room.
+    assert redis.ttl(key) == -1
+
+    def is_alone() -> bool:
+        counters.count(item, name, "second")
+        return set(redis.hkeys(key)) == {b":window", b"second"}
+
+    eventually(is_alone, what="the next window")
+    counters.close()

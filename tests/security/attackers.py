@@ -1,0 +1,59 @@
+"""Connections of one address that hold what they can get, written by hand."""
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Attacker:
+    """Sends heads and parts of bodies, as one address behind the proxy that the API trusts."""
+
+    def __init__(self, port: int, address: str) -> None:
+        self._port = port
+        self._address = address
+        self._open: list[socket.socket] = []
+
+    def begins(
+        self, operation: str, *, declares: int, sends: int = 0, key: str | None = None
+    ) -> socket.socket:
+        """A request whose body never ends."""
+        lines = [
+            f"{operation} HTTP/1.1",
+            "Host: x",
+            f"X-Forwarded-For: {self._address}",
+            "Content-Type: application/json",
+            f"Content-Length: {declares}",
+        ]
+        if key:
+            lines.append(f"Authorization: Bearer {key}")
+        connection = socket.create_connection(("127.0.0.1", self._port), timeout=30)
+        self._open.append(connection)
+        connection.sendall("\r\n".join([*lines, "", ""]).encode() + b" " * sends)
+        return connection
+
+    def close(self) -> None:
+        for connection in self._open:
+            connection.close()
+
+
+@contextmanager
+def attacking(port: int, address: str) -> Iterator[Attacker]:
+    attacker = Attacker(port, address)
+    try:
+        yield attacker
+    finally:
+        attacker.close()
+
+
+def answer_of(connection: socket.socket) -> tuple[int, str]:
+    """The status, and the code of a refusal."""
+    received = b""
+    while b"\r\n\r\n" not in received or (b"problem+json" in received and b"}" not in received):
+        piece = connection.recv(65536)
+        assert piece, "the connection was closed without an answer"
+        received += piece
+    status = re.match(rb"HTTP/1.1 (\d{3})", received)
+    assert status is not None
+    code = re.search(rb'"code":"([^"]*)"', received)
+    return int(status[1]), code[1].decode() if code else ""

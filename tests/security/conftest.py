@@ -1,0 +1,26 @@
+from collections.abc import Callable
+
+import pytest
+
+from devstack.supervisor.programs import answers
+from tests.stack import Owner, Running, Stack
+
+
+@pytest.fixture(scope="session")
+def impatient(make_stack: Callable[[str], Stack]) -> tuple[Stack, Running]:
+    """An API with little patience and small bounds, and what works for it."""
+    stack = make_stack("impatient")
+    stack.start_worker("media")
+    port = stack.api_port
+    api = stack.start(
+        "api",
+        str(port),
+        module="tests.probe.impatient_api",
+        ready=lambda: answers(port, "/healthz"),
+    )
+    return stack, api
+
+
+@pytest.fixture
+def patience_owner(impatient: tuple[Stack, Running]) -> Owner:
+    return impatient[0].new_owner()

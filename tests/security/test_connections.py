@@ -1,0 +1,167 @@
+"""Connections that are silent, half-said or not read are closed; slow and waiting ones live."""
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.contract.subscribers import new_list
+from tests.stack import Owner, Running, Stack
+
+# Of the impatient API, with room for a busy machine.
+CLOSED_WITHIN_SECONDS = 20.0
+# Longer than the impatient API waits for a head or for a reader.
+LONG_SECONDS = 4.0
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+LARGE_ANSWER = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.fixture
+def connect(impatient: tuple[Stack, Running]) -> Iterator[Callable[..., socket.socket]]:
+    made: list[socket.socket] = []
+
+    def connect_to_api(
+        *, receives_bytes: int | None = None, address: str = "127.0.0.1"
+    ) -> socket.socket:
+        made.append(socket.socket())
+        made[-1].bind((address, 0))
+        if receives_bytes:
+            made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receives_bytes)
+        made[-1].settimeout(CLOSED_WITHIN_SECONDS)
+        made[-1].connect(("127.0.0.1", impatient[0].api_port))
+        return made[-1]
+
+    yield connect_to_api
+    for each in made:
+        each.close()
+
+
+def rest(connection: socket.socket) -> bytes:
+    """What comes until the connection is closed."""
+    received = b""
+    try:
+        while piece := connection.recv(65536):
+            received += piece
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def test_a_connection_that_says_nothing_is_closed(connect: Callable[..., socket.socket]) -> None:
+    assert rest(connect()) == b""
+
+
+def test_a_head_that_does_not_end_in_time_is_closed(connect: Callable[..., socket.socket]) -> None:
+    ended = threading.Event()
+    connection = connect()
+    connection.sendall(HEAD)
+
+    def trickle() -> None:
+        while not ended.wait(0.2):
+            try:
+                connection.sendall(b"X-More: 1\r\n")
+            except OSError:
+                return
+
+    sender = threading.Thread(target=trickle)
+    sender.start()
+    try:
+        assert rest(connection) == b""
+    finally:
+        ended.set()
+        sender.join()
+
+
+def test_so_is_the_half_head_of_a_second_request(connect: Callable[..., socket.socket]) -> None:
+    connection = connect()
+    connection.sendall(HEAD + b"\r\n" + HEAD)
+    assert rest(connection).count(b"HTTP/1.1 200") == 1
+
+
+def test_a_head_without_end_is_refused(connect: Callable[..., socket.socket]) -> None:
+    connection = connect()
+    try:
+        for number in range(200):
+            connection.sendall(b"X-%d: %b\r\n" % (number, b"x" * 1000) if number else HEAD)
+    except OSError:
+        # It was closed while more was under way.
+        pass
+    assert rest(connection)[:12] in (b"HTTP/1.1 400", b"")
+
+
+def test_one_address_keeps_no_other_out(connect: Callable[..., socket.socket]) -> None:
+    held = [connect(address="127.0.0.77") for _ in range(260)]
+    other = connect(address="127.0.0.78")
+    other.sendall(HEAD + b"\r\n")
+    assert other.recv(65536).startswith(b"HTTP/1.1 200")
+    # The first ones are closed later, for their silence.
+    assert held[-1].recv(1) == b""
+    held[0].sendall(HEAD + b"\r\n")
+    assert held[0].recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_an_idle_connection_serves_a_later_request(connect: Callable[..., socket.socket]) -> None:
+    connection = connect()
+    for _ in range(2):
+        connection.sendall(HEAD + b"\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        time.sleep(LONG_SECONDS)
+
+
+def test_a_client_that_does_not_read_its_answer_is_cut_off(
+    connect: Callable[..., socket.socket],
+) -> None:
+    connection = connect(receives_bytes=4096)
+    connection.sendall(LARGE_ANSWER)
+    time.sleep(LONG_SECONDS)
+    received = rest(connection)
+    assert len(received) < length_of(received)
+
+
+def test_a_client_that_reads_slowly_gets_all_of_it(connect: Callable[..., socket.socket]) -> None:
+    connection = connect(receives_bytes=4096)
+    connection.sendall(LARGE_ANSWER)
+    received, until = b"", time.monotonic() + LONG_SECONDS
+    while time.monotonic() < until:
+        received += connection.recv(1024)
+        time.sleep(0.1)
+    expected = length_of(received)
+    while len(received) < expected:
+        piece = connection.recv(65536)
+        assert piece
+        received += piece
+
+
+def length_of(answer: bytes) -> int:
+    """Of the whole answer, as its head declares it."""
+    head, _, _ = answer.partition(b"\r\n\r\n")
+    declared = re.search(rb"content-length: (\d+)", head)
+    assert declared is not None
+    return len(head) + 4 + int(declared[1])
+
+
+def test_an_event_stream_lives_on_without_events(
+    impatient: tuple[Stack, Running], patience_owner: Owner, connect: Callable[..., socket.socket]
+) -> None:
+    stack = impatient[0]
+    with stack.client(patience_owner.key) as client:
+        list_id = new_list(client)["id"]
+        # No worker of this stack imports.
+        reply = client.post(f"/lists/{list_id}/imports", content=b"email\na@example.com\n")
+        job_id = reply.json()["data"]["id"]
+        connection = connect()
+        connection.sendall(
+            f"GET /jobs/{job_id}/events HTTP/1.1\r\nHost: x\r\n"
+            f"Authorization: Bearer {patience_owner.key}\r\n\r\n".encode()
+        )
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        time.sleep(LONG_SECONDS)
+        assert client.delete(f"/jobs/{job_id}").status_code == 200
+    received = b""
+    while b"cancelled" not in received:
+        piece = connection.recv(65536)
+        assert piece
+        received += piece

@@ -1,0 +1,207 @@
+"""What one caller holds of the memory for bodies is missed by no other caller.
+
+The API runs with the bounds and rate limits of a deployment, behind a proxy that it trusts.
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from api.access.requirements import Access
+from api.app import create_app
+from api.limits.body_budgets import (
+    MAX_HELD_LARGE_BODY_BYTES,
+    MAX_HELD_SMALL_BODY_BYTES,
+    MAX_SMALL_BODY_BYTES,
+    MAX_UNFINISHED_BODIES,
+    SHARES,
+)
+from api.limits.rate_limits import RateLimitName
+from api.middleware.body_limits import MAX_UNCHECKED_BODY_BYTES
+from api.openapi import access_of, api_routes
+from core.settings import Settings
+from devstack import LOOPBACK
+from devstack.supervisor.processes.ports import PortPicker
+from services.people import accounts
+from tests.contract.credits import grant
+from tests.pictures import photo
+from tests.security.attackers import Attacker, answer_of, attacking
+from tests.stack import Owner, Stack, eventually, plain_client
+from tests.visiting import PASSWORD, Visitor
+from tests.visiting import new_address as new_email
+
+MEGABYTE = 1024 * 1024
+LARGE_SHARE = MAX_HELD_LARGE_BODY_BYTES // SHARES
+SMALL_SHARE = MAX_HELD_SMALL_BODY_BYTES // SHARES
+MOST_LOGINS, MOST_STRANGERS = 20, 100
+ADD_MEMBERS = "POST /auxilia/subscriptions/1/members/add"
+CONSUME = "POST /auxilia/credits/consume"
+
+
+@pytest.fixture(scope="module")
+def port(stack: Stack, home: Path) -> Iterator[int]:
+    chosen = PortPicker(home / "guarded-port.json").pick("api")
+    running = stack.start_api(
+        chosen,
+        PRESSROOM_TRUSTED_PROXIES=LOOPBACK,
+        PRESSROOM_RATE_LIMIT_DEFAULT="30000/minute",
+        # By the day: a test must not see a window end.
+        PRESSROOM_RATE_LIMIT_ANONYMOUS=f"{MOST_STRANGERS}/day",
+        PRESSROOM_RATE_LIMIT_LOGIN=f"{MOST_LOGINS}/day",
+    )
+    yield chosen
+    running.stop()
+    stack.processes.remove(running)
+
+
+@pytest.fixture
+def attacker(port: int) -> Iterator[Attacker]:
+    with attacking(port, new_address()) as made:
+        yield made
+
+
+def new_address() -> str:
+    """In a network of its own: addresses of one network are one caller."""
+    return "2001:db8:" + ":".join(secrets.token_hex(2) for _ in range(6))
+
+
+@dataclass
+class Neighbour:
+    """Another customer, from another address, who does what most callers do."""
+
+    stack: Stack
+    port: int
+    owner: Owner
+    address: str = field(default_factory=new_address)
+
+    def is_served(self) -> bool:
+        url, headers = f"http://{LOOPBACK}:{self.port}", {"X-Forwarded-For": self.address}
+        with plain_client(base_url=url, headers=headers) as client:
+            logged_in = Visitor(self.stack, client).log_in(self.owner.email)
+        headers["Authorization"] = f"Bearer {self.owner.key}"
+        with plain_client(base_url=url, headers=headers) as client:
+            charge = {"amount_credit": 1, "source_id": "post"}
+            charged = client.post("/auxilia/credits/consume", json=charge)
+            uploaded = client.post("/attachments", files={"file": ("a.jpg", photo())})
+        answers = (logged_in, charged, uploaded)
+        return [each.status_code for each in answers] == [303, 200, 200]
+
+
+@pytest.fixture
+def neighbour(stack: Stack, port: int) -> Neighbour:
+    email = new_email()
+    with stack.resources.unit_of_work() as uow:
+        user_id = accounts.create_user(uow, email=email, name="N", password=PASSWORD).id
+    grant(stack, user_id, "100")
+    return Neighbour(stack, port, Owner(user_id, email, stack.new_key(user_id)))
+
+
+def test_bodies_without_credentials_are_never_read(
+    attacker: Attacker, neighbour: Neighbour
+) -> None:
+    begun = [
+        attacker.begins("POST /composer/metadata", declares=8 * MEGABYTE - 1, sends=256 * 1024)
+        for _ in range(32)
+    ]
+    assert neighbour.is_served()
+    assert {answer_of(each) for each in begun} == {(401, "auth.credentials_missing")}
+
+
+def test_an_account_that_holds_all_it_can_get_refuses_no_other(
+    stack: Stack, attacker: Attacker, neighbour: Neighbour
+) -> None:
+    key = stack.new_owner().key
+    small = MAX_SMALL_BODY_BYTES - 1024
+    attacker.begins(ADD_MEMBERS, declares=32 * MEGABYTE, sends=LARGE_SHARE - MEGABYTE, key=key)
+    for _ in range(SMALL_SHARE // small):
+        attacker.begins(CONSUME, declares=small + 1, sends=small, key=key)
+    while True:
+        beyond = attacker.begins(CONSUME, declares=small, key=key)
+        beyond.settimeout(0.2)
+        try:
+            assert answer_of(beyond) == (429, "body.too_many_unfinished")
+        except TimeoutError:
+            # It is one more body that holds a place.
+            continue
+        break
+    assert neighbour.is_served()
+
+
+def test_an_owner_holds_no_more_by_calling_from_many_addresses(stack: Stack, port: int) -> None:
+    key = stack.new_owner().key
+    with attacking(port, new_address()) as first, attacking(port, new_address()) as second:
+        for _ in range(MAX_UNFINISHED_BODIES):
+            first.begins("POST /lists", declares=1024, key=key)
+        beyond = second.begins("POST /lists", declares=1024, key=key)
+        assert answer_of(beyond) == (429, "body.too_many_unfinished")
+
+
+def test_what_was_held_is_given_back(stack: Stack, port: int, neighbour: Neighbour) -> None:
+    address, key = new_address(), stack.new_owner().key
+    with attacking(port, address) as attacker:
+        for _ in range(MAX_UNFINISHED_BODIES):
+            attacker.begins("POST /lists", declares=1024, key=key)
+        assert answer_of(attacker.begins("POST /lists", declares=9, key=key))[0] == 429
+    neighbour.address = address
+    eventually(neighbour.is_served, what="the room that the others left")
+
+
+# -- every route ---------------------------------------------------------------------------------
+
+
+def operations(wanted: Callable[[Access], bool]) -> Iterator[str]:
+    for route in api_routes(create_app(Settings.model_construct())):
+        access = access_of(route)
+        assert access
+        if wanted(access):
+            path = re.sub(r"\{[^}]*\}", "1", route.path_format or "")
+            yield from (f"{method} {path}" for method in route.methods or ())
+
+
+def test_every_route_that_needs_credentials_refuses_before_the_body(attacker: Attacker) -> None:
+    # A trace id may come in the body: the first kilobytes are read for it.
+    declares = MAX_UNCHECKED_BODY_BYTES + 1
+    found = {
+        operation: answer_of(attacker.begins(operation, declares=declares))[0]
+        for operation in operations(
+            lambda access: bool(access.refusals) and not is_optional(access)
+        )
+    }
+    assert len(found) > 40
+    assert set(found.values()) == {401}, found
+
+
+def is_optional(access: Access) -> bool:
+    return {} in access.security and not access.or_trace
+
+
+def test_every_route_for_strangers_counts_their_address_before_the_body(port: int) -> None:
+    address = new_address()
+    with attacking(port, address) as spent:
+        for _ in range(MOST_LOGINS):
+            spent.begins("POST /login", declares=1024)
+        beyond = spent.begins("POST /login", declares=1024)
+        assert answer_of(beyond) == (429, "rate.limited")
+        for operation in operations(lambda access: access.stranger is RateLimitName.LOGIN):
+            refused = answer_of(spent.begins(operation, declares=1024))
+            assert refused == (429, "rate.limited"), operation
+    with attacking(port, address) as spent:
+        for _ in range(MOST_STRANGERS):
+            spent.begins("GET /login", declares=0)
+        for operation in operations(is_for_strangers):
+            refused = answer_of(spent.begins(operation, declares=1024))
+            assert refused == (429, "rate.limited"), operation
+
+
+def is_for_strangers(access: Access) -> bool:
+    return access.public and access.stranger is RateLimitName.ANONYMOUS
+
+
+def test_forms_of_pages_are_read_from_people_who_are_logged_in_alone(attacker: Attacker) -> None:
+    for path in ("/account/sessions", "/account/password", "/account/email", "/account/keys"):
+        begun = attacker.begins(f"POST {path}", declares=1024)
+        assert answer_of(begun)[0] == 303, path
