@@ -16,7 +16,12 @@ from redis.asyncio import Redis
 from starlette.middleware import Middleware
 
 from api import openapi
-from api.access.page_sessions import LoginNeeded, redirect_to_login
+from api.access.page_sessions import (
+    FactorNeeded,
+    LoginNeeded,
+    redirect_to_factors,
+    redirect_to_login,
+)
 from api.access.plan_refusals import answer_refusal
 from api.cookies import cookies_of
 from api.errors import HANDLERS
@@ -53,8 +58,10 @@ from api.routers import (
     members,
     oauth,
     operations,
+    own_factors,
     payment_returns,
     registration,
+    second_steps,
     subscription_pages,
     subscriptions,
     topups,
@@ -106,10 +113,12 @@ _RESOURCES = (
     grants,
     subscription_pages,
     login,
+    second_steps,
     registration,
     account_pages,
     key_pages,
     event_pages,
+    own_factors,
     consent,
     operations,
 )
@@ -119,10 +128,12 @@ _PAGES = (
     subscription_pages,
     payment_returns,
     login,
+    second_steps,
     registration,
     account_pages,
     key_pages,
     event_pages,
+    own_factors,
     consent,
 )
 
@@ -147,7 +158,12 @@ def create_app(settings: Settings) -> FastAPI:
         # tracer costs a twentieth of a small request.
         telemetry={"tracing": False, "metrics": False, "logs": False},
         redoc_url=None,
-        exception_handlers=HANDLERS | {LoginNeeded: redirect_to_login, DomainError: answer_refusal},
+        exception_handlers=HANDLERS
+        | {
+            LoginNeeded: redirect_to_login,
+            FactorNeeded: redirect_to_factors,
+            DomainError: answer_refusal,
+        },
     )
     for resource in _RESOURCES:
         app.include_router(resource.router)

@@ -5,6 +5,7 @@ from fastapi.responses import Response
 
 from core.settings import Settings
 from services.access import sessions
+from services.people.factors import proofs
 
 _KNOWN_SECONDS = 365 * 24 * 3600
 
@@ -30,6 +31,12 @@ class Cookies:
         """Proves that a person logged in with this browser before (``services.people.logins``)."""
         return f"{self.prefix}pressroom_known"
 
+    @property
+    def first_step(self) -> str:
+        """Proves that the password was right, where the login needs a second factor too
+        (``services.people.factors.second_steps``)."""
+        return f"{self.prefix}pressroom_first_step"
+
     def keep_session(self, reply: Response, value: str) -> None:
         self._set(reply, self.session, value, int(sessions.SESSION_LIFETIME.total_seconds()))
 
@@ -38,6 +45,12 @@ class Cookies:
 
     def keep_form(self, reply: Response, value: str) -> None:
         self._set(reply, self.form, value, None)
+
+    def keep_first_step(self, reply: Response, value: str) -> None:
+        self._set(reply, self.first_step, value, int(proofs.PROOF_LIFETIME.total_seconds()))
+
+    def drop_first_step(self, reply: Response) -> None:
+        self._set(reply, self.first_step, "", 0)
 
     def keep_known(self, reply: Response, value: str) -> None:
         self._set(reply, self.known, value, _KNOWN_SECONDS)

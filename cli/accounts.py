@@ -1,5 +1,6 @@
 import sys
 from dataclasses import asdict
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -11,11 +12,12 @@ from models import Plan
 from services import erasure
 from services.access import api_keys
 from services.people import accounts
+from services.people.factors import own_factors
 
 users = group("People who own or read lists.")
 keys = group("API keys.")
 
-_USER = "id email name plan created_at"
+_USER = "id email name plan is_operator created_at"
 _KEY = "id name last_four scopes created_at expires_at last_used_at revoked_at"
 # What has room in a narrow terminal.
 _KEY_ROW = "id name last_four expires_at revoked_at"
@@ -48,6 +50,27 @@ def set_plan(email: Email, plan: Plan, as_json: Json = False) -> None:
     """Put a user on the free or the paid plan."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.set_plan(uow, email=email, plan=plan)
+        show(fields(user, _USER), as_json=as_json)
+
+
+class Switch(StrEnum):
+    ON = "on"
+    OFF = "off"
+
+
+@users.command("operator")
+def set_operator(email: Email, switch: Switch, as_json: Json = False) -> None:
+    """Make a user an operator, who needs a second factor at each login, or end that."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        user = accounts.set_operator(uow, email=email, is_operator=switch is Switch.ON)
+        show(fields(user, _USER), as_json=as_json)
+
+
+@users.command("reset-factors")
+def reset_factors(email: Email, as_json: Json = False) -> None:
+    """Remove the second factors of a user who lost them. A mail tells the user."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        user = own_factors.reset(uow, email=email)
         show(fields(user, _USER), as_json=as_json)
 
 

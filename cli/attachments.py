@@ -6,6 +6,7 @@ from cli.connection import connected
 from cli.output import Json, group, show, show_all
 from core import clock
 from services.media.attachments import rotation, strays
+from services.people.factors import totp
 
 attachments = group("Uploaded images.")
 encryption = group("Encryption keys.")
@@ -38,8 +39,10 @@ def sweep(
 
 @encryption.command("rotate")
 def rotate(as_json: Json = False) -> None:
-    """Wrap every attachment's key under the first of PRESSROOM_ENCRYPTION_KEYS."""
+    """Wrap the keys of attachments and authenticator apps under the first encryption key."""
     with connected() as resources:
         rewrapped = sum(rotation.rotate(resources))
+        with resources.unit_of_work() as uow:
+            rewrapped += totp.rotate(uow, resources.key_wrapper)
         current = resources.key_wrapper.current
     show({"rewrapped": rewrapped, "key": current}, as_json=as_json)

@@ -24,6 +24,7 @@ from models.payment import (
     Resolution,
 )
 from models.recorded_event import RecordedEvent
+from models.second_factor import Passkey, RecoveryCode, SpentProof, TotpSecret
 from models.subscriber_count import SubscriberCount, SubscriberDelta
 from models.subscription import Subscription, SubscriptionStatus, Tier
 from models.subscription_event import SubscriptionEvent

@@ -1,7 +1,7 @@
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint
+from sqlalchemy import CheckConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, RandomId, UpdatedAt, known
@@ -26,6 +26,8 @@ class User(Model):
     name: Mapped[str | None]
     password_hash: Mapped[str | None]
     plan: Mapped[str] = mapped_column(default=Plan.FREE, server_default=Plan.FREE)
+    # Runs this deployment. Only the command line makes one, and a login needs a second factor.
+    is_operator: Mapped[bool] = mapped_column(default=False, server_default=false())
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
     # When the person was erased. The row holds nothing personal then; it stays for foreign keys.

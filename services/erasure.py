@@ -57,20 +57,27 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
         jobs=jobs,
     )
     _delete_owned(uow, models.IdempotencyRecord.caller_id, person)
-    _delete_owned(uow, models.UserSession.user_id, person)
+    _delete_logins(uow, person)
+    person.email = f"erased-{person.id}@erased.invalid"
+    person.name = None
+    person.password_hash = None
+    person.is_operator = False
+    person.erased_at = func.now()
+    uow.session.flush()
+    _blank_events(uow, person)
+    return erased
+
+
+def _delete_logins(uow: UnitOfWork, person: models.User) -> None:
+    """Delete what the person, and programs for them, showed to get in, and the mails about it."""
+    for credential in (models.UserSession, models.TotpSecret, models.Passkey, models.RecoveryCode):
+        _delete_owned(uow, credential.user_id, person)
     # The grant's codes and tokens go with it.
     _delete_owned(uow, models.OAuthGrant.user_id, person)
     # Mails and their tokens, recent ones and unsent ones.
     for kind in (models.MailedLink, models.AccountMail):
         is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
         uow.session.execute(delete(kind).where(is_about_person))
-    person.email = f"erased-{person.id}@erased.invalid"
-    person.name = None
-    person.password_hash = None
-    person.erased_at = func.now()
-    uow.session.flush()
-    _blank_events(uow, person)
-    return erased
 
 
 def _lock_person(uow: UnitOfWork, email: str) -> models.User:

@@ -1,6 +1,5 @@
 """Taking an account back: whoever else got into it is thrown out, with all that they made there."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from core.keyring import Keyring
@@ -9,8 +8,19 @@ from services.access import api_keys
 from services.access.caller import Caller
 from services.oauth import grants
 from services.people import mailed_tokens, registration
+from services.people.factors import own_factors, passkeys, second_steps
+from services.people.factors.second_steps import ShownFactor
 from services.people.mailed_tokens import Purpose
+from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a person keeps, though they lost their password."""
+
+    key_ids: frozenset[int]
+    passkey_ids: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -19,26 +29,32 @@ class Ending:
 
     grants: bool
     key_ids: frozenset[int]
+    passkey_ids: frozenset[int]
 
 
 def reset(
     uow: UnitOfWork,
-    keyring: Keyring,
+    resources: Resources,
     secret: str,
     *,
     password_hash: str,
-    keep_keys: Collection[int],
+    shown: ShownFactor,
+    keep: Kept,
     request_id: str | None,
 ) -> User:
-    """Set a new password; end all sessions and grants, and all keys but ``keep_keys``.
+    """Set a new password; end all sessions, grants, keys and passkeys, except those to ``keep``.
 
-    Raises what ``registration.read_reset`` raises.
+    Raises what ``registration.read_reset`` and ``second_steps.require`` raise.
     """
     person = registration.reset(
-        uow, keyring, secret, password_hash=password_hash, request_id=request_id
+        uow, resources.keyring, secret, password_hash=password_hash, request_id=request_id
     )
+    second_steps.require(uow, resources, person, shown, request_id=request_id)
     grants.revoke_all(uow, person.id)
-    api_keys.revoke_all(uow, person.id, but=keep_keys)
+    api_keys.revoke_all(uow, person.id, but=keep.key_ids)
+    own = {each.id for each in passkeys.list_of(uow, person.id)}
+    ended = own - keep.passkey_ids
+    own_factors.remove_passkeys(uow, person.id, ended, request_id=request_id)
     return person
 
 
@@ -48,7 +64,11 @@ def undo_address(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_has
     ``password_hash`` is of a password that no person knows. Returns the secret of a token to a new
     one. Raises what ``registration.undo_address`` raises.
     """
-    person = registration.undo_address(uow, keyring, secret, password_hash=password_hash)
+    person, changed_at = registration.undo_address(
+        uow, keyring, secret, password_hash=password_hash
+    )
+    # Otherwise the reset that follows would ask the person for a factor of the intruder's.
+    own_factors.remove_later(uow, person.id, changed_at)
     grants.revoke_all(uow, person.id)
     api_keys.revoke_all(uow, person.id, but=())
     purpose = Purpose.RESET_PASSWORD
@@ -66,7 +86,8 @@ def change_password(
 ) -> None:
     """Set a new password in place of the one that was checked; end other sessions, and ``ending``.
 
-    Raises ``password.changed``, ``auth.login_again`` and ``api_key.not_found``.
+    Raises ``password.changed``, ``auth.login_again``, ``api_key.not_found`` and
+    ``second_factor.not_found``.
     """
     registration.change_password(
         uow, caller, expected=expected, password_hash=password_hash, request_id=request_id
@@ -75,3 +96,4 @@ def change_password(
         grants.revoke_all(uow, caller.user_id)
     for key_id in ending.key_ids:
         api_keys.revoke(uow, key_id=key_id, user_id=caller.user_id)
+    own_factors.remove_passkeys(uow, caller.user_id, ending.passkey_ids, request_id=request_id)

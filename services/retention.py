@@ -38,6 +38,7 @@ def purge_outlived(resources: Resources, *, now: datetime) -> int:
         (models.AccountMail, models.AccountMail.created_at < now - ACCOUNT_MAIL_RETENTION),
         (models.UserSession, models.UserSession.expires_at < now),
         (models.UserSession, models.UserSession.ended_at < now),
+        (models.SpentProof, models.SpentProof.expires_at < now),
         (models.LoginAttempts, models.LoginAttempts.tried_at < now - ATTEMPT_RETENTION),
         (models.OAuthCode, models.OAuthCode.expires_at < now - CODE_RETENTION),
         (models.OAuthToken, models.OAuthToken.expires_at < now),

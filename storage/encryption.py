@@ -35,7 +35,12 @@ class KeyWrapper:
     def new_key(self, context: str) -> tuple[bytes, WrappedKey]:
         """A random 256-bit key, plain and wrapped under the current encryption key."""
         plain = secrets.token_bytes(KEY_BYTES)
-        return plain, self._wrap(plain, context)
+        return plain, self.wrap(plain, context)
+
+    def wrap(self, plain: bytes, context: str) -> WrappedKey:
+        """The key under the current encryption key."""
+        current = self._keyring.current
+        return WrappedKey(current.id, encrypt(plain, current.subkey("wrap"), f"key:{context}"))
 
     @property
     def current(self) -> str:
@@ -44,17 +49,13 @@ class KeyWrapper:
 
     def rewrap(self, wrapped: WrappedKey, context: str) -> WrappedKey:
         """The same key, wrapped under the current encryption key; raises ``Tampered``."""
-        return self._wrap(self.unwrap(wrapped, context), context)
+        return self.wrap(self.unwrap(wrapped, context), context)
 
     def unwrap(self, wrapped: WrappedKey, context: str) -> bytes:
         key = self._keyring.get(wrapped.wrapped_by)
         if key is None:
             raise Tampered(f"no encryption key with the id {wrapped.wrapped_by!r}")
         return decrypt(wrapped.data, key.subkey("wrap"), f"key:{context}")
-
-    def _wrap(self, plain: bytes, context: str) -> WrappedKey:
-        current = self._keyring.current
-        return WrappedKey(current.id, encrypt(plain, current.subkey("wrap"), f"key:{context}"))
 
 
 def encrypt(plain: bytes, key: bytes, context: str) -> bytes:

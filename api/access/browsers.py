@@ -11,7 +11,6 @@ from fastapi import Request
 
 from api.state import State
 from core.refusals.access import AUTH_CSRF
-from core.settings import Settings
 from services.access import sessions
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -29,7 +28,7 @@ def require_csrf(request: Request, state: State, cookie: str | None, token: obje
 
     The CSRF token comes in the header, or as ``token`` from a form's field.
     """
-    if request.headers.get("origin") == public_origin(state.resources.settings):
+    if request.headers.get("origin") == state.resources.settings.public_origin:
         return
     for sent in (token, request.headers.get(CSRF_HEADER)):
         if (
@@ -39,14 +38,6 @@ def require_csrf(request: Request, state: State, cookie: str | None, token: obje
         ):
             return
     raise AUTH_CSRF(header=CSRF_HEADER)
-
-
-def public_origin(settings: Settings) -> str:
-    """Our origin as browsers write it: without the scheme's default port, a path or a user."""
-    url = settings.public_url
-    default = {"http": 80, "https": 443}[url.scheme]
-    port = "" if url.port in (None, default) else f":{url.port}"
-    return f"{url.scheme}://{url.host}{port}"
 
 
 def form_cookie_value(request: Request, state: State) -> str:

@@ -82,7 +82,8 @@ def identify(request: Request, csrf_token: object = None) -> Caller | None:
         cookie = browsers.session_cookie(request, state)
         if cookie is None:
             return None
-        caller = sessions.authenticate(database, keyring, cookie)
+        everyone = state.resources.settings.require_second_factor
+        caller = sessions.authenticate(database, keyring, cookie, everyone_needs_factor=everyone)
         if request.method not in browsers.SAFE_METHODS:
             browsers.require_csrf(request, state, cookie, csrf_token)
         return caller

@@ -1,16 +1,19 @@
-"""The part of a form that asks which API keys end together with the old password."""
+"""The part of a form that asks which API keys and passkeys end together with the old password."""
 
 from collections.abc import Iterable
 
 from core import ids
 from models import ApiKey
 from services.access import api_keys
+from services.recovery import Kept
 from storage.unit_of_work import UnitOfWork
 
 # Each is a field of the form, and a form has at most a hundred.
 MAX_KEYS_ASKED = 50
 _TICKED = "end."
 _SHOWN = "shown"
+_TICKED_PASSKEY = "end_passkey."
+_SHOWN_PASSKEYS = "shown_passkeys"
 
 
 def keys_to_ask(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
@@ -20,12 +23,23 @@ def keys_to_ask(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
 
 
 def ticked_keys(form: dict[str, str]) -> frozenset[int]:
-    return _numbers(name.removeprefix(_TICKED) for name in form if name.startswith(_TICKED))
+    return _ticked(form, _TICKED)
 
 
-def unticked_keys(form: dict[str, str]) -> frozenset[int]:
-    """The keys that the person saw and wants to keep; not those that were made since."""
-    return _numbers(form.get(_SHOWN, "").split(",")) - ticked_keys(form)
+def ticked_passkeys(form: dict[str, str]) -> frozenset[int]:
+    return _ticked(form, _TICKED_PASSKEY)
+
+
+def unticked(form: dict[str, str]) -> Kept:
+    """What the person saw and wants to keep; not what was made since."""
+    return Kept(
+        _numbers(form.get(_SHOWN, "").split(",")) - ticked_keys(form),
+        _numbers(form.get(_SHOWN_PASSKEYS, "").split(",")) - ticked_passkeys(form),
+    )
+
+
+def _ticked(form: dict[str, str], prefix: str) -> frozenset[int]:
+    return _numbers(name.removeprefix(prefix) for name in form if name.startswith(prefix))
 
 
 def _numbers(words: Iterable[str]) -> frozenset[int]:

@@ -3,9 +3,7 @@
 Pages identify a person by the session cookie alone: keys and tokens are for programs.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -13,23 +11,18 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from api.access import browsers
-from api.access.browsers import CSRF_FIELD, browser_name, client_address, require_csrf
+from api.access.browsers import CSRF_FIELD, require_csrf
 from api.bodies.forms import FormOrJsonBodyOf
 from api.limits.bulkheads import AUTHENTICATION
-from api.metrics.requests import LOGINS
 from api.pages.frame import page, redirect
 from api.state import State, state_of
 from core.errors import DomainError
-from core.refusals.access import LOGIN_PAUSED
-from core.refusals.people import PASSWORD_WRONG
 from core.refusals.requests import BODY_CHARACTER_INVALID, BODY_NO_FORM_TYPE
-from models import User
 from services.access import sessions
 from services.access.caller import Caller
 from services.access.recent_logins import require_recent_login
 from services.events import origins
-from services.people import logins, passwords
-from services.people.page_urls import LOGIN_PATH
+from services.people.page_urls import FACTORS_PATH, LOGIN_PATH
 from storage.unit_of_work import UnitOfWork
 
 FormFields = dict[str, str]
@@ -55,6 +48,8 @@ class PageSession:
 
     caller: Caller
     cookie: str
+    # Such a person gets the pages that set a second factor up, and no others.
+    lacks_factor: bool
 
     @property
     def user_id(self) -> int:
@@ -68,11 +63,16 @@ def page_session(request: Request, state: State) -> PageSession | None:
         return None
     resources = state.resources
     try:
-        caller = sessions.authenticate(resources.database, resources.keyring, cookie)
+        found = sessions.read(
+            resources.database,
+            resources.keyring,
+            cookie,
+            everyone_needs_factor=resources.settings.require_second_factor,
+        )
     except DomainError:
         return None
-    origins.current().credential = caller.credential
-    return PageSession(caller, cookie)
+    origins.current().credential = found.caller.credential
+    return PageSession(found.caller, cookie, found.lacks_factor)
 
 
 def page_session_of_form(request: Request, state: State, form: FormFields) -> PageSession | None:
@@ -93,12 +93,21 @@ class LoginNeeded(Exception):
         self.again = again
 
 
+class FactorNeeded(Exception):
+    """The person must set up a second factor first: the answer is a redirect to that page."""
+
+
+def require_member(member: PageSession | None) -> PageSession:
+    """Raises ``LoginNeeded`` and ``FactorNeeded``."""
+    found = _logged_in(member)
+    if found.lacks_factor:
+        raise FactorNeeded
+    return found
+
+
 @AUTHENTICATION.threaded
 def _member(request: Request) -> PageSession:
-    member = page_session(request, state_of(request))
-    if member is None:
-        raise LoginNeeded
-    return member
+    return require_member(page_session(request, state_of(request)))
 
 
 async def _member_of_form(
@@ -108,6 +117,24 @@ async def _member_of_form(
     request: Request,
 ) -> PageSession:
     require_csrf(request, state_of(request), member.cookie, form.get(CSRF_FIELD))
+    return member
+
+
+@AUTHENTICATION.threaded
+def _starter(request: Request) -> PageSession:
+    return _logged_in(page_session(request, state_of(request)))
+
+
+async def _starter_of_form(
+    starter: Annotated[PageSession, Depends(_starter)], form: FormOf, request: Request
+) -> PageSession:
+    require_csrf(request, state_of(request), starter.cookie, form.get(CSRF_FIELD))
+    return starter
+
+
+def _logged_in(member: PageSession | None) -> PageSession:
+    if member is None:
+        raise LoginNeeded
     return member
 
 
@@ -121,6 +148,9 @@ def require_recent(uow: UnitOfWork, member: PageSession) -> None:
 
 Member = Annotated[PageSession, Depends(_member)]
 FormMember = Annotated[PageSession, Depends(_member_of_form)]
+# People who may have no second factor yet, though they need one.
+Starter = Annotated[PageSession, Depends(_starter)]
+FormStarter = Annotated[PageSession, Depends(_starter_of_form)]
 
 
 @AUTHENTICATION.threaded
@@ -133,6 +163,16 @@ def _recent_member_of_form(request: Request, member: FormMember) -> PageSession:
     return _with_recent_login(request, member)
 
 
+@AUTHENTICATION.threaded
+def _recent_starter(request: Request, member: Starter) -> PageSession:
+    return _with_recent_login(request, member)
+
+
+@AUTHENTICATION.threaded
+def _recent_starter_of_form(request: Request, member: FormStarter) -> PageSession:
+    return _with_recent_login(request, member)
+
+
 def _with_recent_login(request: Request, member: PageSession) -> PageSession:
     with state_of(request).resources.unit_of_work() as uow:
         require_recent(uow, member)
@@ -141,6 +181,8 @@ def _with_recent_login(request: Request, member: PageSession) -> PageSession:
 
 RecentMember = Annotated[PageSession, Depends(_recent_member)]
 RecentFormMember = Annotated[PageSession, Depends(_recent_member_of_form)]
+RecentStarter = Annotated[PageSession, Depends(_recent_starter)]
+RecentFormStarter = Annotated[PageSession, Depends(_recent_starter_of_form)]
 
 
 def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
@@ -150,9 +192,19 @@ def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
 
 
 def anonymous_page(
-    request: Request, state: State, template: str, *, status: int = 200, **values: Any
+    request: Request,
+    state: State,
+    template: str,
+    *,
+    status: int = 200,
+    form_cookie: str | None = None,
+    **values: Any,
 ) -> Response:
-    value = browsers.form_cookie_value(request, state)
+    """A page for a person who may not be logged in.
+
+    ``form_cookie``: its value, where the page's values depend on it.
+    """
+    value = form_cookie or browsers.form_cookie_value(request, state)
     reply = _page(state, value, template, status, values)
     state.cookies.keep_form(reply, value)
     return reply
@@ -184,58 +236,6 @@ async def redirect_to_login(request: Request, needed: LoginNeeded) -> Response:
     return redirect_to_path(state_of(request), f"{LOGIN_PATH}?{urlencode(query)}")
 
 
-Proof = tuple[logins.Attempt, passwords.PasswordCheck]
-
-
-async def prove_password(request: Request, state: State, email: str, password: str) -> Proof:
-    """The counted attempt of a person whose password it is, and the check of the password.
-
-    Raises ``password.wrong``, for an address without an account too, and ``login.paused``.
-    """
-    begin = partial(
-        logins.begin,
-        keyring=state.resources.keyring,
-        email=email,
-        client=client_address(request),
-        known=request.cookies.get(state.cookies.known),
-    )
-    try:
-        attempt = await state.in_unit_of_work(begin)
-    except DomainError as error:
-        if error.code == LOGIN_PAUSED.code:
-            LOGINS.labels("paused").inc()
-        raise
-    # Outside of a transaction, so that no connection is held while the hash waits for its turn.
-    check = await state.hashing_pool.run(partial(passwords.verify, attempt.password_hash, password))
-    if not check.matches:
-        LOGINS.labels("failed").inc()
-        await state.in_unit_of_work(partial(logins.fail, attempt=attempt))
-        raise PASSWORD_WRONG()
-    return attempt, check
-
-
-async def begin_session(
-    request: Request, state: State, path: str, prove: Callable[[UnitOfWork], User]
-) -> Response:
-    """Log in the person whom ``prove`` returns, and redirect them to ``path``.
-
-    Each login is complete here and nowhere else: at first, once more, and after a mailed link.
-    The session has a new secret; the browser's earlier one ends, whichever user's it was.
-    """
-    before = await AUTHENTICATION.run(page_session, request, state)
-    browser = browser_name(request.headers.get("user-agent"))
-    keyring = state.resources.keyring
-
-    def begin(uow: UnitOfWork) -> tuple[str, str]:
-        person = prove(uow)
-        if before is not None and before.caller.session_id is not None:
-            sessions.end(uow, before.caller.session_id)
-        session = sessions.begin(uow, keyring, person.id, browser=browser)
-        return session, logins.known_browser_token(keyring, person.email)
-
-    session, known = await state.in_unit_of_work(begin)
-    LOGINS.labels("succeeded").inc()
-    reply = redirect_to_path(state, path)
-    state.cookies.keep_session(reply, session)
-    state.cookies.keep_known(reply, known)
-    return reply
+async def redirect_to_factors(request: Request, _: FactorNeeded) -> Response:
+    """Redirect to the page on which the person sets up a second factor."""
+    return redirect_to_path(state_of(request), FACTORS_PATH)

@@ -131,7 +131,11 @@ def _public(stranger: RateLimitName | None, *, by_trace: bool = False) -> Any:
     return Depends(Access("", [], [], count, stranger, public=True))
 
 
-_MISSING_OR_INVALID = [refusals.AUTH_CREDENTIALS_MISSING, refusals.AUTH_INVALID_API_KEY]
+_MISSING_OR_INVALID = [
+    refusals.AUTH_CREDENTIALS_MISSING,
+    refusals.AUTH_INVALID_API_KEY,
+    refusals.AUTH_SECOND_FACTOR,
+]
 
 
 def _any_credential(sentence: str) -> Any:
@@ -148,7 +152,7 @@ BY_LINK = _public(RateLimitName.ANONYMOUS, by_trace=True)
 OPTIONAL = Depends(
     Access(
         "Credential: none needed; any is taken.",
-        [refusals.AUTH_INVALID_API_KEY],
+        [refusals.AUTH_INVALID_API_KEY, refusals.AUTH_SECOND_FACTOR],
         [{}, *_every_scheme()],
         partial(identify_and_count, stranger=RateLimitName.LOGIN),
         RateLimitName.LOGIN,
@@ -194,6 +198,7 @@ def requires_scope_or_trace(scope: Scope) -> Any:
     refused = [
         refusals.AUTH_CREDENTIALS_OR_TRACE_MISSING,
         refusals.AUTH_INVALID_API_KEY,
+        refusals.AUTH_SECOND_FACTOR,
         TRACE_INVALID,
         refusals.AUTH_INSUFFICIENT_SCOPE.filled(scope=scope),
     ]

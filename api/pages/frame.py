@@ -11,8 +11,15 @@ from importlib.resources import files
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-_STYLE = files(__package__).joinpath("style.css").read_text()
-_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+
+def _own(name: str) -> tuple[str, str]:
+    """The text of a file that pages have in them, and its hash for the policy."""
+    text = files(__package__).joinpath(name).read_text()
+    return text, base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+_STYLE, _STYLE_HASH = _own("style.css")
+_SCRIPT, _SCRIPT_HASH = _own("passkeys.js")
 
 _POLICY = "Content-Security-Policy"
 HEADERS = {
@@ -35,14 +42,27 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.globals["style"] = _STYLE
+_TEMPLATES.globals["script"] = _SCRIPT
 
 
-def page(template: str, *, status: int = 200, form_targets: str = "", **values: object) -> Response:
+def page(
+    template: str,
+    *,
+    status: int = 200,
+    form_targets: str = "",
+    scripted: bool = False,
+    **values: object,
+) -> Response:
     """A page from its template; each value is escaped.
 
     ``form_targets``: the other origins to which a form on the page may lead in the end.
+    ``scripted``: whether the page has the script of passkeys, and may run it and no other.
     """
-    headers = {**HEADERS, _POLICY: f"{HEADERS[_POLICY]} {form_targets}".strip()}
+    policy = f"{HEADERS[_POLICY]} {form_targets}".strip()
+    if scripted:
+        policy += f"; script-src 'sha256-{_SCRIPT_HASH}'"
+    headers = {**HEADERS, _POLICY: policy}
+    values["scripted"] = scripted
     return HTMLResponse(_TEMPLATES.get_template(template).render(values), status, headers=headers)
 
 

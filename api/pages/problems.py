@@ -53,6 +53,18 @@ _BY_CODE = {
         "Please log in once more",
         "This needs a login of the last 15 minutes. Log out, log in, and open it again.",
     ),
+    access.AUTH_SECOND_FACTOR.code: (
+        "Please set up a second factor",
+        "Your account needs one. Log in, and the page that sets one up opens.",
+    ),
+    people.SECOND_FACTOR_NOT_FOUND.code: (
+        "There is no such second factor",
+        "It is removed already, or it was never yours.",
+    ),
+    people.SECOND_FACTOR_MISSING.code: (
+        "You have no second factor",
+        "Recovery codes stand for one. Add an authenticator app or a passkey first.",
+    ),
     access.AUTH_CSRF.code: (
         "That didn’t go through",
         "Your browser didn’t show that this came from a page of ours. Please open that again.",

@@ -9,7 +9,8 @@ from fastapi.responses import Response
 from api.access import page_sessions
 from api.access.account_events import event_lines
 from api.access.answer_timing import padded_duration
-from api.access.key_choices import keys_to_ask, ticked_keys
+from api.access.begun_sessions import prove_password
+from api.access.key_choices import keys_to_ask, ticked_keys, ticked_passkeys
 from api.access.page_sessions import (
     FormFields,
     FormMember,
@@ -36,6 +37,7 @@ from services.oauth import grants
 from services.people import account_mails, accounts, email_addresses, logins, page_urls, passwords
 from services.people import registration as service
 from services.people.account_mails import MailKind
+from services.people.factors import passkeys
 from services.people.logins import Attempt
 from services.recovery import Ending
 
@@ -98,7 +100,7 @@ async def change_password(
 ) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
     email, name = await RECORDS.run(_personal_words, state, member)
-    ending = Ending(grants="end_grants" in form, key_ids=ticked_keys(form))
+    ending = Ending("end_grants" in form, ticked_keys(form), ticked_passkeys(form))
     try:
         passwords.require_allowed(form.get("password", ""), email, name)
         attempt = await _proven(request, state, email, form)
@@ -183,7 +185,7 @@ async def _proven(request: Request, state: State, email: str, form: FormFields) 
     Raises ``password.wrong`` and ``login.paused``.
     """
     typed = form.get("current", "")
-    attempt, _ = await page_sessions.prove_password(request, state, email, typed)
+    attempt, _ = await prove_password(request, state, email, typed)
     await state.in_unit_of_work(partial(logins.clear, attempt=attempt))
     return attempt
 
@@ -205,6 +207,7 @@ def _password_page(
     with state.resources.unit_of_work() as uow:
         keys, more = keys_to_ask(uow, member.user_id)
         given = grants.list_of(uow, member.user_id)
+        own_passkeys = passkeys.list_of(uow, member.user_id)
     return _form_page(
         state,
         member,
@@ -216,6 +219,8 @@ def _password_page(
         keys=keys,
         more_keys=more,
         ended_keys=ticked_keys(form),
+        passkeys=own_passkeys,
+        ended_passkeys=ticked_passkeys(form),
     )
 
 

@@ -40,9 +40,7 @@ def show_consent(request: Request, state: StateOf) -> Response:
         asked = _ask(request, state, uow)
         if isinstance(asked, OAuthResponse):
             return _sent_back(asked)
-        member = page_sessions.page_session(request, state)
-        if member is None:
-            raise page_sessions.LoginNeeded
+        member = page_sessions.require_member(page_sessions.page_session(request, state))
         page_sessions.require_recent(uow, member)
         target = urlsplit(asked.redirect_uri)
         return session_page(
@@ -64,9 +62,8 @@ def show_consent(request: Request, state: StateOf) -> Response:
 @RECORDS.threaded
 def decide(request: Request, state: StateOf, form: FormOf) -> Response:
     """Allow or deny, as pressed on the page. The request in the URL is checked once more."""
-    member = page_sessions.page_session_of_form(request, state, form)
-    if member is None:
-        raise page_sessions.LoginNeeded
+    sent_by = page_sessions.page_session_of_form(request, state, form)
+    member = page_sessions.require_member(sent_by)
     with state.resources.unit_of_work() as uow:
         asked = _ask(request, state, uow)
         if isinstance(asked, OAuthResponse):

@@ -9,7 +9,8 @@ from fastapi.responses import Response
 
 from api.access import page_sessions
 from api.access.answer_timing import padded_duration
-from api.access.browsers import browser_name, local_path
+from api.access.begun_sessions import begin_session, browser_of, prove_password
+from api.access.browsers import browser_name, form_cookie_value, local_path
 from api.access.page_sessions import FormFields, FormOf
 from api.access.requirements import LOGIN, PUBLIC
 from api.limits.bulkheads import RECORDS
@@ -17,10 +18,11 @@ from api.parameters import StateOf
 from api.request_ids import current_request_id
 from api.state import State
 from core.errors import DomainError, Kind
-from core.refusals.people import PASSWORD_WRONG
+from core.refusals.people import PASSKEY_INVALID, PASSWORD_WRONG
 from services.access import sessions
 from services.people import accounts, logins
-from services.people.page_urls import ACCOUNT_PATH, LOGIN_PATH, LOGOUT_PATH
+from services.people.factors import passkeys, second_steps
+from services.people.page_urls import ACCOUNT_PATH, LOGIN_PATH, LOGOUT_PATH, PASSKEY_LOGIN_PATH
 
 # No operations of the API, so not in its document.
 router = APIRouter(include_in_schema=False)
@@ -57,7 +59,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     path = local_path(form.get("next")) or ACCOUNT_PATH
     try:
         async with padded_duration():
-            attempt, check = await page_sessions.prove_password(request, state, email, password)
+            attempt, check = await prove_password(request, state, email, password)
             prove = partial(
                 logins.succeed,
                 attempt=attempt,
@@ -65,9 +67,31 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
                 browser=browser_name(request.headers.get("user-agent")),
                 request_id=current_request_id(),
             )
-            return await page_sessions.begin_session(request, state, path, prove)
+            return await begin_session(request, state, path, prove)
     except DomainError as error:
         return _refused(request, state, form, error)
+
+
+@router.post(PASSKEY_LOGIN_PATH, dependencies=[LOGIN])
+async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> Response:
+    """Begin a session for the person of a passkey whose device verified them: no password."""
+    page_sessions.require_form_csrf(request, state, form)
+    path = local_path(form.get("next")) or ACCOUNT_PATH
+    prove = partial(
+        second_steps.by_passkey,
+        resources=state.resources,
+        form_cookie=request.cookies.get(state.cookies.form, ""),
+        answer=form.get("passkey", ""),
+        browser=browser_of(request, state),
+        request_id=current_request_id(),
+    )
+    try:
+        return await begin_session(request, state, path, prove, factor_shown=True)
+    except DomainError as error:
+        if error.code != PASSKEY_INVALID.code:
+            raise
+        problem = "No account here has this passkey. Log in with your password."
+        return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
 
 
 @router.post(LOGOUT_PATH, dependencies=[PUBLIC])
@@ -104,11 +128,15 @@ def _refused(request: Request, state: State, form: FormFields, error: DomainErro
 def _form(
     request: Request, state: State, form: FormFields, problem: str | None = None, status: int = 200
 ) -> Response:
+    form_cookie = form_cookie_value(request, state)
     return page_sessions.anonymous_page(
         request,
         state,
         "login.html",
         status=status,
+        form_cookie=form_cookie,
+        scripted=True,
+        passkey_options=passkeys.request_options(state.resources.settings, form_cookie),
         problem=problem,
         next=local_path(form.get("next")),
         email=form.get("email", ""),

@@ -14,8 +14,10 @@ from fastapi.responses import Response
 
 from api.access import page_sessions
 from api.access.answer_timing import padded_duration
-from api.access.browsers import client_address
-from api.access.key_choices import keys_to_ask, ticked_keys, unticked_keys
+from api.access.begun_sessions import begin_session
+from api.access.browsers import client_address, form_cookie_value
+from api.access.factor_forms import count_code, is_problem, problem_status, shown_factor
+from api.access.key_choices import keys_to_ask, ticked_keys, ticked_passkeys, unticked
 from api.access.page_sessions import FormFields, FormOf
 from api.access.requirements import LOGIN, PUBLIC
 from api.limits.bulkheads import RECORDS
@@ -27,9 +29,12 @@ from core.errors import DomainError, Kind
 from core.keyring import Keyring
 from models import User
 from services import recovery
+from services.access import required_factors
 from services.people import account_mails, accounts, email_addresses, logins, page_urls, passwords
 from services.people import registration as service
 from services.people.account_mails import MailKind
+from services.people.factors import passkeys
+from services.people.factors.second_steps import ShownFactor
 from storage.unit_of_work import UnitOfWork
 
 # No operations of the API, so not in its document.
@@ -95,7 +100,8 @@ def show_registration(request: Request, state: StateOf, token: Token = "") -> Re
 @router.post(page_urls.REGISTRATION_PATH, dependencies=[LOGIN])
 async def register(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Create the account of the person who got the mail, and log them in."""
-    finish = partial(service.register, name=form.get("name", ""))
+    keyring, name = state.resources.keyring, form.get("name", "")
+    finish = partial(service.register, keyring=keyring, name=name)
     read = service.read_registration
     return await _choose(request, state, form, token, read, _REGISTRATION, finish)
 
@@ -109,9 +115,15 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 @router.post(page_urls.RESET_PATH, dependencies=[LOGIN])
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Set the new password and log the person in, who has the mail to prove it, despite a pause."""
-    kept = unticked_keys(form)
-    finish = partial(recovery.reset, keep_keys=kept, request_id=current_request_id())
-    return await _choose(request, state, form, token, service.read_reset, _RESET, finish)
+    shown = shown_factor(request, state, form)
+    finish = partial(
+        recovery.reset,
+        resources=state.resources,
+        shown=shown,
+        keep=unticked(form),
+        request_id=current_request_id(),
+    )
+    return await _choose(request, state, form, token, service.read_reset, _RESET, finish, shown)
 
 
 @router.get(page_urls.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
@@ -174,12 +186,26 @@ def _choosing(request: Request, state: State, read: _Read, words: _Words, secret
 def _choice_page(
     request: Request, state: State, words: _Words, *, email: str, **values: Any
 ) -> Response:
-    values = {"name": "", "problem": None, "ended_keys": True, **values, **words}
+    asked: dict[str, Any] = {"keys": [], "more_keys": 0, "passkeys": [], "asks_factor": False}
+    ended: _Words = {"ended_keys": True, "ended_passkeys": True}
+    form_cookie, options = form_cookie_value(request, state), None
     with state.resources.unit_of_work() as uow:
         person = accounts.find_by_email(uow, email)
-        keys, more = ([], 0) if person is None else keys_to_ask(uow, person.id)
-    asked: dict[str, Any] = {"email": email, "keys": keys, "more_keys": more}
-    return page_sessions.anonymous_page(request, state, "new_password.html", **asked, **values)
+        if person is not None:
+            settings = state.resources.settings
+            asked["keys"], asked["more_keys"] = keys_to_ask(uow, person.id)
+            asked["passkeys"] = passkeys.list_of(uow, person.id)
+            asked["asks_factor"] = required_factors.is_asked(uow, person.id)
+            options = passkeys.options_of_person(uow, settings, person.id, form_cookie)
+    return page_sessions.anonymous_page(
+        request,
+        state,
+        "new_password.html",
+        form_cookie=form_cookie,
+        scripted=options is not None,
+        passkey_options=options,
+        **{"email": email, "name": "", "problem": None, **asked, **ended, **values, **words},
+    )
 
 
 def _personal_words(
@@ -199,28 +225,36 @@ async def _choose(
     read: _Read,
     words: _Words,
     finish: _Finish,
+    shown: ShownFactor | None = None,
 ) -> Response:
-    """Log in the person whom ``finish`` gives the chosen password; or show the page once more."""
+    """Log in the person whom ``finish`` gives the chosen password; or show the page once more.
+
+    ``shown``: the second factor, where ``finish`` asks for it.
+    """
     page_sessions.require_form_csrf(request, state, form)
-    keyring, secret = state.resources.keyring, form.get("token") or token
+    secret, keyring = form.get("token") or token, state.resources.keyring
     email, name = await state.in_unit_of_work(
         lambda uow: _personal_words(uow, keyring, read, secret)
     )
     make = partial(passwords.make, form.get("password", ""), email, name, form.get("name"))
     try:
         made = await state.hashing_pool.run(make)
+        attempt = await count_code(request, state, email, shown)
+
+        def prove(uow: UnitOfWork) -> User:
+            person = finish(uow, secret=secret, password_hash=made)
+            client = client_address(request)
+            logins.reset_attempts(uow, keyring, email=person.email, client=client)
+            if attempt is not None:
+                logins.clear(uow, attempt)
+            return person
+
+        path, factor_shown = page_urls.ACCOUNT_PATH, shown is not None
+        return await begin_session(request, state, path, prove, factor_shown=factor_shown)
     except DomainError as error:
-        if error.kind is not Kind.INVALID:
+        if error.kind is not Kind.INVALID and not is_problem(error):
             raise
-        values = {"name": form.get("name", ""), "problem": error.message}
-        typed = {**values, "ended_keys": ticked_keys(form)}
-        again = partial(_choice_page, request, state, words, status=422, token=secret, email=email)
-        return await RECORDS.run(again, **typed)
-
-    def prove(uow: UnitOfWork) -> User:
-        person = finish(uow, keyring, secret, password_hash=made)
-        client = client_address(request)
-        logins.reset_attempts(uow, keyring, email=person.email, client=client)
-        return person
-
-    return await page_sessions.begin_session(request, state, page_urls.ACCOUNT_PATH, prove)
+        shows = {"name": form.get("name", ""), "problem": error.message}
+        ticked = {"ended_keys": ticked_keys(form), "ended_passkeys": ticked_passkeys(form)}
+        again = partial(_choice_page, request, state, words, status=problem_status(error))
+        return await RECORDS.run(partial(again, token=secret, email=email, **shows, **ticked))

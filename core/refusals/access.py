@@ -46,6 +46,9 @@ AUTH_SCOPE_NOT_GRANTABLE = forbidden(
 AUTH_LOGIN_AGAIN = forbidden(
     "auth.login_again", "This needs a login of the last 15 minutes. Log in again."
 )
+AUTH_SECOND_FACTOR = forbidden(
+    "auth.second_factor", "This needs a second factor. Log in with one, or set one up."
+)
 AUTH_CSRF = forbidden(
     "auth.csrf",
     "With a session, a write needs our own Origin or the {header} header.",

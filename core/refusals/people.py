@@ -28,6 +28,14 @@ PASSWORD_WRONG = invalid("password.wrong", "That isn’t your present password."
 PASSWORD_CHANGED = conflict("password.changed", "The password has just been changed.")
 EMAIL_INVALID = invalid("email.invalid", "Not an e-mail address: {reason}", reason="it has no @.")
 
+SECOND_FACTOR_WRONG = invalid("second_factor.wrong", "This code is wrong, or was used before.")
+PASSKEY_INVALID = invalid("passkey.invalid", "This passkey is not one of this account.")
+PASSKEY_NAME = invalid("passkey.name", "A passkey's name has 1 to {most} characters.", most=100)
+PASSKEYS_TOO_MANY = conflict("passkey.too_many", "A person has at most {most} passkeys.", most=20)
+PASSKEY_TAKEN = conflict("passkey.taken", "This device is registered already.")
+SECOND_FACTOR_NOT_FOUND = not_found("second_factor.not_found", "There is no such second factor.")
+SECOND_FACTOR_MISSING = conflict("second_factor.missing", "Set up a second factor first.")
+
 LINK_MISSING = malformed("link.missing", "A token is required.")
 LINK_AMBIGUOUS = malformed("link.ambiguous", "The request carries tokens that differ.")
 LINK_INVALID = forbidden("link.invalid", "This link is not valid, or not any more.")

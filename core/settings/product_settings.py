@@ -94,6 +94,9 @@ class Settings(ProviderSettings):
     """How often each IP address may log in, register, ask for a new password or order without
     credentials; empty: no limit"""
 
+    require_second_factor: bool = False
+    """Whether each person needs a second factor to log in; operators always need one"""
+
     metrics_token: SecretStr | None = None
     """Bearer token for /metrics; without it /metrics is closed"""
 
@@ -154,6 +157,14 @@ class Settings(ProviderSettings):
     @property
     def public_base(self) -> str:
         return str(self.public_url).rstrip("/")
+
+    @property
+    def public_origin(self) -> str:
+        """Our origin as browsers write it: without the scheme's default port, a path or a user."""
+        url = self.public_url
+        default = {"http": 80, "https": 443}[url.scheme]
+        port = "" if url.port in (None, default) else f":{url.port}"
+        return f"{url.scheme}://{url.host}{port}"
 
     @property
     def media_base(self) -> str:

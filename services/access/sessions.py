@@ -6,16 +6,18 @@ refused on the next request.
 
 import re
 import secrets
+from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import any_, bindparam, func, select, update
+from sqlalchemy import Boolean, any_, bindparam, func, select, update
 
 from core import clock
 from core.keyring import Keyring
-from core.refusals.access import AUTH_INVALID_SESSION, SESSION_NOT_FOUND
+from core.refusals.access import AUTH_INVALID_SESSION, AUTH_SECOND_FACTOR, SESSION_NOT_FOUND
 from core.scopes import EVERYTHING_OF_A_USER
 from models import User, UserSession
 from services.access.caller import Caller
+from services.access.required_factors import lacks_factor
 from services.events.catalogue import EventType
 from services.events.origins import Credential, CredentialKind
 from services.events.recording import record
@@ -47,19 +49,50 @@ def begin(uow: UnitOfWork, keyring: Keyring, user_id: int, *, browser: str | Non
     return value
 
 
-def authenticate(database: Database, keyring: Keyring, value: str) -> Caller:
-    """The caller of a session cookie; raises ``auth.invalid_credentials``."""
+@dataclass(frozen=True)
+class OpenSession:
+    caller: Caller
+    # The person needs a second factor and has none: the session opens the pages that set one up,
+    # and nothing else.
+    lacks_factor: bool
+
+
+def read(
+    database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
+) -> OpenSession:
+    """The session of a cookie; raises ``auth.invalid_credentials``."""
     if not is_well_formed(value):
         raise AUTH_INVALID_SESSION()
     now = clock.now()
     digests = keyring.signer(_PURPOSE).digests(value.encode())
-    found = database.rows(_LIVE, digests=digests, now=now, idle_since=now - IDLE_LIFETIME)
+    found = database.rows(
+        _LIVE,
+        digests=digests,
+        now=now,
+        idle_since=now - IDLE_LIFETIME,
+        everyone_needs_factor=everyone_needs_factor,
+    )
     if not found:
         raise AUTH_INVALID_SESSION()
-    [(session_id, user_id, last_used_at)] = found
+    [(session_id, user_id, last_used_at, lacks_factor)] = found
     if now - last_used_at >= _LAST_USE_RESOLUTION:
         database.rows(_NOTE_USE, session_id=session_id, now=now)
-    return Caller(user_id, EVERYTHING_OF_A_USER, unrestricted=True, session_id=session_id)
+    caller = Caller(user_id, EVERYTHING_OF_A_USER, unrestricted=True, session_id=session_id)
+    return OpenSession(caller, lacks_factor)
+
+
+def authenticate(
+    database: Database, keyring: Keyring, value: str, *, everyone_needs_factor: bool
+) -> Caller:
+    """The caller of a session cookie.
+
+    Raises ``auth.invalid_credentials``, and ``auth.second_factor`` for a person who needs a second
+    factor and has none.
+    """
+    found = read(database, keyring, value, everyone_needs_factor=everyone_needs_factor)
+    if found.lacks_factor:
+        raise AUTH_SECOND_FACTOR()
+    return found.caller
 
 
 def is_well_formed(value: str) -> bool:
@@ -117,7 +150,12 @@ def _csrf_message(value: str) -> bytes:
 
 
 _LIVE = Statement(
-    select(UserSession.id, UserSession.user_id, UserSession.last_used_at)
+    select(
+        UserSession.id,
+        UserSession.user_id,
+        UserSession.last_used_at,
+        lacks_factor(bindparam("everyone_needs_factor", type_=Boolean)),
+    )
     .join(User, User.id == UserSession.user_id)
     .where(
         UserSession.secret_hmac == any_(bindparam("digests")),

@@ -32,6 +32,7 @@ class MailKind(StrEnum):
     NEW_KEY = "new_key"
     NEW_PROGRAM = "new_program"
     NEW_BROWSER = "new_browser"
+    FACTORS_CHANGED = "factors_changed"
 
 
 # A stranger can enter another person's address, so the mails to an address are limited.
@@ -119,6 +120,7 @@ def _filled_template(
             "account_url": page(page_urls.ACCOUNT_PATH),
             "keys_url": page(page_urls.KEYS_PATH),
             "grants_url": page(page_urls.GRANTS_PATH),
+            "factors_url": page(page_urls.FACTORS_PATH),
         }
         return template, {"email": asked.email, "detail": asked.detail or "", **pages}
     purpose, path, user_id = link

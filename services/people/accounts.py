@@ -75,6 +75,13 @@ def set_plan(uow: UnitOfWork, *, email: str, plan: Plan) -> User:
     return user
 
 
+def set_operator(uow: UnitOfWork, *, email: str, is_operator: bool) -> User:
+    """Whether the person runs this deployment; an operator needs a second factor at each login."""
+    user = get_by_email(uow, email)
+    user.is_operator = is_operator
+    return user
+
+
 def list_users(uow: UnitOfWork, *, limit: int = 1000) -> list[User]:
     query = select(User).order_by(User.created_at.desc(), User.id.desc()).limit(limit)
     return list(uow.session.scalars(query))

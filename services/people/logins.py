@@ -31,6 +31,7 @@ from core.logging import get_logger
 from core.refusals.access import LOGIN_PAUSED
 from core.refusals.people import PASSWORD_WRONG
 from models import LoginAttempts, User
+from services.access import required_factors
 from services.events.catalogue import EventType
 from services.events.recording import record
 from services.people import account_mails, email_addresses
@@ -59,6 +60,14 @@ ADDRESS_THROTTLE = LoginThrottle(50, timedelta(minutes=1))
 # count begins anew with the next hour.
 SOURCE_THROTTLE = LoginThrottle(50, timedelta(minutes=5))
 SOURCE_WINDOW = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Browser:
+    """The browser of a login: its name, and its ``known_browser_token``."""
+
+    name: str | None
+    known: str | None
 
 
 @dataclass(frozen=True)
@@ -105,6 +114,21 @@ def fail(uow: UnitOfWork, attempt: Attempt) -> None:
         record(uow, attempt.user_id, EventType.LOGIN_FAILED, attempts=attempt.number)
 
 
+def begin_code(uow: UnitOfWork, keyring: Keyring, *, email: str, known: str | None) -> Attempt:
+    """Count an attempt to show a code of a second factor; raises ``login.paused``.
+
+    All clients share one count with long pauses, or else six digits could be guessed from many. A
+    stranger gets here by the right password alone, so none can keep the person out by guessing;
+    and a browser in which the person logged in before has a count of its own here too.
+    """
+    email = _spelt(email)
+    nonce = _known_nonce(keyring, email, known)
+    kind, who = ("code", "") if nonce is None else ("code-browser", nonce)
+    counted = ((_subject(keyring, kind, who, email), CLIENT_THROTTLE),)
+    numbers = [_count(uow, subject, throttle) for subject, throttle in counted]
+    return Attempt(counted, from_known_browser=nonce is not None, number=numbers[0])
+
+
 def succeed(
     uow: UnitOfWork,
     attempt: Attempt,
@@ -113,9 +137,10 @@ def succeed(
     browser: str | None,
     request_id: str | None,
 ) -> User:
-    """The person who logs in; a mail tells them of a browser that is new.
+    """The person whose password was right; a mail tells them of a browser that is new.
 
-    Raises ``password.wrong`` if the password was changed since the check.
+    The mail waits for the second step, where there is one. Raises ``password.wrong`` if the
+    password was changed since the check.
     """
     statement = (
         update(User)
@@ -128,16 +153,28 @@ def succeed(
     if person is None:
         raise PASSWORD_WRONG()
     clear(uow, attempt)
-    if not attempt.from_known_browser:
-        account_mails.request_mail(
-            uow,
-            MailKind.NEW_BROWSER,
-            person.email,
-            user_id=person.id,
-            detail=browser or "a browser",
-            request_id=request_id,
-        )
+    if not attempt.from_known_browser and not required_factors.is_asked(uow, person.id):
+        _mail_browser(uow, person, browser, request_id)
     return person
+
+
+def tell_of_browser(
+    uow: UnitOfWork, keyring: Keyring, person: User, browser: Browser, *, request_id: str | None
+) -> None:
+    """Mail the person that they logged in with this browser, if it is new to them."""
+    if _known_nonce(keyring, person.email, browser.known) is None:
+        _mail_browser(uow, person, browser.name, request_id)
+
+
+def _mail_browser(uow: UnitOfWork, person: User, name: str | None, request_id: str | None) -> None:
+    account_mails.request_mail(
+        uow,
+        MailKind.NEW_BROWSER,
+        person.email,
+        user_id=person.id,
+        detail=name or "a browser",
+        request_id=request_id,
+    )
 
 
 def clear(uow: UnitOfWork, attempt: Attempt) -> None:

@@ -19,6 +19,12 @@ KEYS_PATH = "/account/keys"
 NEW_KEY_PATH = "/account/keys/new"
 GRANTS_PATH = "/account/grants"
 EVENTS_PATH = "/account/events"
+FACTORS_PATH = "/account/factors"
+ADD_APP_PATH = "/account/factors/app"
+ADD_PASSKEY_PATH = "/account/factors/passkey"
+RECOVERY_CODES_PATH = "/account/factors/codes"
+SECOND_STEP_PATH = "/login/factor"
+PASSKEY_LOGIN_PATH = "/login/passkey"
 SESSIONS_PATH = "/account/sessions"
 
 

@@ -5,6 +5,8 @@ imported takes over their own record, and no other person can. The password is t
 is opened, so no stranger can set one that the address's owner then confirms.
 """
 
+from datetime import datetime
+
 from sqlalchemy import String, cast, func, select, update
 
 from core.errors import DomainError
@@ -162,8 +164,12 @@ def read_undo(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     return email
 
 
-def undo_address(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str) -> User:
+def undo_address(
+    uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str
+) -> tuple[User, datetime]:
     """Give an account its earlier address back, with another password, and end all sessions.
+
+    Returns the person, and when the address was changed.
 
     The links that were mailed since the change stop working. Links of changes before it stay:
     otherwise an intruder who changed the address twice could undo the second change, and so keep
@@ -184,7 +190,7 @@ def undo_address(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_has
     undoing = MailedLink.purpose == Purpose.UNDO_ADDRESS
     note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, undoing, later)
     record(uow, person.id, EventType.ADDRESS_UNDONE)
-    return person
+    return person, opened.created_at
 
 
 def _give_up_address(uow: UnitOfWork, email: str, *, but: int) -> None:

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import AnyHttpUrl
 
-from api.access.browsers import browser_name, public_origin
+from api.access.browsers import browser_name
 from api.cookies import cookies_of
 from core.settings import Settings
 
@@ -30,7 +30,7 @@ def at(url: str) -> Settings:
     ],
 )
 def test_cookies_are_for_tls_but_on_the_loopback(url: str, origin: str, prefix: str) -> None:
-    assert public_origin(at(url)) == origin
+    assert at(url).public_origin == origin
     cookies = cookies_of(at(url))
     assert cookies.session == f"{prefix}pressroom_session"
     assert cookies.secure == bool(prefix)

@@ -1,0 +1,167 @@
+"""The second factors that people add and remove; a mail tells of each change."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import delete
+
+from core.refusals.people import SECOND_FACTOR_MISSING, SECOND_FACTOR_NOT_FOUND
+from models import Passkey, TotpSecret, User
+from services.access import recent_logins, required_factors
+from services.access.caller import Caller
+from services.people import account_mails, accounts
+from services.people.account_mails import MailKind
+from services.people.factors import passkeys, recovery_codes, totp
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+
+class FactorChange(StrEnum):
+    """What a mail says happened."""
+
+    APP_ADDED = "An authenticator app was added."
+    APP_REMOVED = "The authenticator app was removed."
+    PASSKEY_ADDED = "A passkey was added."
+    PASSKEY_REMOVED = "A passkey was removed."
+    CODES_MADE = "New recovery codes were made; the ones before work no more."
+    CODE_USED = "A recovery code was used. It works no more."
+    ALL_REMOVED = "The operator of this service removed all of them."
+
+
+@dataclass(frozen=True)
+class OwnFactors:
+    app: TotpSecret | None
+    passkeys: list[Passkey]
+    codes_left: int
+
+
+def of(uow: UnitOfWork, user_id: int) -> OwnFactors:
+    return OwnFactors(
+        totp.of(uow, user_id), passkeys.list_of(uow, user_id), recovery_codes.left(uow, user_id)
+    )
+
+
+def add_app(
+    uow: UnitOfWork,
+    resources: Resources,
+    caller: Caller,
+    *,
+    secret: str,
+    code: str,
+    request_id: str | None,
+) -> list[str]:
+    """Add an authenticator app; returns recovery codes if it is the person's first factor.
+
+    Raises ``auth.login_again`` and ``second_factor.wrong``.
+    """
+    recent_logins.lock_maker(uow, caller)
+    is_first = not required_factors.is_asked(uow, caller.user_id)
+    totp.add(uow, resources.key_wrapper, caller.user_id, secret, code)
+    tell(uow, caller.user_id, FactorChange.APP_ADDED, request_id)
+    return recovery_codes.make_anew(uow, resources.keyring, caller.user_id) if is_first else []
+
+
+def add_passkey(
+    uow: UnitOfWork,
+    resources: Resources,
+    caller: Caller,
+    *,
+    session: str,
+    name: str,
+    answer: str,
+    request_id: str | None,
+) -> list[str]:
+    """Add a passkey; returns recovery codes if it is the person's first factor.
+
+    Raises ``auth.login_again`` and what ``passkeys.add`` raises.
+    """
+    recent_logins.lock_maker(uow, caller)
+    is_first = not required_factors.is_asked(uow, caller.user_id)
+    passkeys.add(uow, resources.settings, caller.user_id, session=session, name=name, answer=answer)
+    tell(uow, caller.user_id, FactorChange.PASSKEY_ADDED, request_id)
+    return recovery_codes.make_anew(uow, resources.keyring, caller.user_id) if is_first else []
+
+
+def make_codes(
+    uow: UnitOfWork, resources: Resources, caller: Caller, *, request_id: str | None
+) -> list[str]:
+    """New recovery codes; raises ``auth.login_again``, and ``second_factor.missing``."""
+    recent_logins.lock_maker(uow, caller)
+    if not required_factors.is_asked(uow, caller.user_id):
+        raise SECOND_FACTOR_MISSING()
+    tell(uow, caller.user_id, FactorChange.CODES_MADE, request_id)
+    return recovery_codes.make_anew(uow, resources.keyring, caller.user_id)
+
+
+def remove_app(uow: UnitOfWork, caller: Caller, *, request_id: str | None) -> None:
+    """Raises ``auth.login_again`` and ``second_factor.not_found``."""
+    recent_logins.lock_maker(uow, caller)
+    if not totp.remove(uow, caller.user_id):
+        raise SECOND_FACTOR_NOT_FOUND()
+    tell(uow, caller.user_id, FactorChange.APP_REMOVED, request_id)
+    _forget_needless_codes(uow, caller.user_id)
+
+
+def remove_passkey(
+    uow: UnitOfWork, caller: Caller, passkey_id: int, *, request_id: str | None
+) -> None:
+    """Raises ``auth.login_again`` and ``second_factor.not_found``."""
+    recent_logins.lock_maker(uow, caller)
+    remove_passkeys(uow, caller.user_id, {passkey_id}, request_id=request_id)
+
+
+def remove_passkeys(
+    uow: UnitOfWork, user_id: int, passkey_ids: Collection[int], *, request_id: str | None
+) -> None:
+    """End these passkeys of a person whom the caller has locked.
+
+    Raises ``second_factor.not_found`` for one that is none of theirs.
+    """
+    for passkey_id in passkey_ids:
+        if not passkeys.remove(uow, user_id, passkey_id):
+            raise SECOND_FACTOR_NOT_FOUND()
+        tell(uow, user_id, FactorChange.PASSKEY_REMOVED, request_id)
+    _forget_needless_codes(uow, user_id)
+
+
+def remove_later(uow: UnitOfWork, user_id: int, moment: datetime) -> None:
+    """Remove what was added after this moment, for a person whom the caller has locked."""
+    for kind in (TotpSecret, Passkey):
+        later = (kind.user_id == user_id, kind.created_at > moment)
+        uow.session.execute(delete(kind).where(*later))
+    _forget_needless_codes(uow, user_id)
+
+
+def reset(uow: UnitOfWork, *, email: str) -> User:
+    """Remove all factors of a person who lost theirs: for the operator's command.
+
+    Raises ``user.not_found``.
+    """
+    person = accounts.get_by_email(uow, email)
+    recent_logins.lock_person(uow, person.id)
+    for kind in (TotpSecret, Passkey):
+        uow.session.execute(delete(kind).where(kind.user_id == person.id))
+    recovery_codes.remove(uow, person.id)
+    tell(uow, person.id, FactorChange.ALL_REMOVED, None)
+    return person
+
+
+def tell(uow: UnitOfWork, user_id: int, change: FactorChange, request_id: str | None) -> None:
+    """Mail the person what happened to their factors. Each such fact passes through here."""
+    person = accounts.get(uow, user_id)
+    account_mails.enqueue_mail(
+        uow,
+        MailKind.FACTORS_CHANGED,
+        person.email,
+        user_id=user_id,
+        detail=change.value,
+        request_id=request_id,
+    )
+
+
+def _forget_needless_codes(uow: UnitOfWork, user_id: int) -> None:
+    """Recovery codes end with the last factor: they would stand for none."""
+    if not required_factors.is_asked(uow, user_id):
+        recovery_codes.remove(uow, user_id)
