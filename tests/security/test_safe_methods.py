@@ -34,6 +34,10 @@ PAGES = {
             "/account/grants",
             "/account/keys",
             "/account/keys/new",
+            "/account/factors",
+            "/account/factors/app",
+            "/account/factors/passkey",
+            "/login/factor",
         )
     },
     "GET /register/confirm": Call(403, query={"token": "unknown"}),

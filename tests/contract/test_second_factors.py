@@ -1,0 +1,503 @@
+"""Second factors: what people set up beside their password, and when it is asked for."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+from core.errors import DomainError
+from core.keyring import Key, Keyring
+from services.access import sessions
+from services.people.factors import totp
+from storage.encryption import KeyWrapper
+from tests.authenticator import (
+    APP,
+    FACTORS,
+    PASSKEY,
+    Device,
+    add_app,
+    add_passkey,
+    begin,
+    codes_of,
+    let_half_a_minute_pass,
+    log_in_by_passkey,
+    options_of,
+    send_code,
+    send_passkey,
+)
+from tests.contract.replies import data, problem
+from tests.contract.test_commands import printed, refused
+from tests.contract.test_recent_login import age
+from tests.stack import Stack
+from tests.upkeep import run_upkeep
+from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, hidden, new_account, user_id_of
+
+OTHER_PASSWORD = "an altogether other one"
+CHANGED = "Your second factors were changed"
+
+
+@pytest.fixture
+def make_visitor(stack: Stack) -> Iterator[Callable[[], Visitor]]:
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(a_visitor(stack))
+
+
+@pytest.fixture
+def email(stack: Stack) -> str:
+    return new_account(stack)
+
+
+@pytest.fixture
+def member(make_visitor: Callable[[], Visitor], email: str) -> Visitor:
+    """The person in a browser where they are logged in."""
+    visitor = make_visitor()
+    visitor.log_in(email)
+    return visitor
+
+
+@pytest.fixture
+def visitor(make_visitor: Callable[[], Visitor]) -> Visitor:
+    """The person in another browser."""
+    return make_visitor()
+
+
+@pytest.fixture
+def device(stack: Stack) -> Device:
+    return Device(stack.api_url)
+
+
+def location(reply: httpx.Response) -> str:
+    assert reply.status_code == 303, reply.text
+    return reply.headers["location"]
+
+
+# -- an authenticator app ------------------------------------------------------------------------
+
+
+def test_a_login_asks_for_a_code_of_the_app(
+    stack: Stack, member: Visitor, visitor: Visitor, email: str
+) -> None:
+    app = add_app(member)
+    let_half_a_minute_pass(member, email)
+    asked = begin(visitor, email, next="/account/keys")
+    assert SESSION not in visitor.client.cookies
+    assert not visitor.is_in()
+    assert location(send_code(visitor, asked, app.code())) == f"{stack.api_url}/account/keys"
+    assert visitor.is_in()
+    assert data(visitor.get("/users/me"))["email"] == email
+
+
+def test_programs_are_not_asked(stack: Stack, member: Visitor, email: str) -> None:
+    key = stack.new_key(user_id_of(stack, email))
+    add_app(member)
+    with stack.client(key) as program:
+        data(program.get("/users/me"))
+
+
+def test_an_app_is_added_by_a_code_that_it_shows(member: Visitor) -> None:
+    shown = member.get(APP)
+    assert "<svg" in shown.text
+    wrong = member.client.post(APP, data={**hidden(shown), "code": "000000"})
+    assert wrong.status_code == 422
+    # The same secret, which the app has by now.
+    assert hidden(wrong)["secret"] == hidden(shown)["secret"]
+    other = {**hidden(shown), "secret": totp.new_secret(), "code": "000000"}
+    assert location(member.client.post(APP, data=other)).endswith(APP)
+    assert "You have none" in member.get(FACTORS).text
+
+
+def test_a_secret_is_not_stored_in_the_clear(stack: Stack, member: Visitor, email: str) -> None:
+    app = add_app(member)
+    [(stored,)] = stack.query(
+        "SELECT wrapped_secret FROM totp_secrets WHERE user_id = %s", user_id_of(stack, email)
+    )
+    plain = base64.b32decode(app.secret)
+    assert isinstance(stored, memoryview)
+    assert plain not in bytes(stored)
+
+
+def test_a_rotation_wraps_secrets_anew(stack: Stack, member: Visitor, email: str) -> None:
+    app = add_app(member)
+    let_half_a_minute_pass(member, email)
+    new, old = Key("rotated", b"r" * 32), stack.settings().encryption_keyring
+    rotated, alone = KeyWrapper(Keyring([new, *old])), KeyWrapper(Keyring([new]))
+    user_id = user_id_of(stack, email)
+    uow = stack.resources.unit_of_work()
+    try:
+        assert totp.rotate(uow, rotated) >= 1
+        uow.session.flush()
+        uow.session.expire_all()
+        assert totp.take(uow, alone, user_id, app.code())
+    finally:
+        # The stack's processes don't know the new key.
+        uow.session.rollback()
+        uow.session.close()
+
+
+# -- recovery codes ------------------------------------------------------------------------------
+
+
+def test_a_recovery_code_stands_for_a_lost_app_once(
+    make_visitor: Callable[[], Visitor], member: Visitor, email: str
+) -> None:
+    app = add_app(member)
+    assert len(set(app.recovery_codes)) == 10
+    visitor = make_visitor()
+    typed = f" {app.recovery_codes[0].upper().replace('-', ' ')} "
+    location(send_code(visitor, begin(visitor, email), typed))
+    assert visitor.is_in()
+    assert "A recovery code was used" in visitor.mailed(email, CHANGED, number=2)
+    assert "You have 9 left" in visitor.get(FACTORS).text
+    again = make_visitor()
+    assert send_code(again, begin(again, email), app.recovery_codes[0]).status_code == 403
+    assert not again.is_in()
+
+
+def test_new_recovery_codes_end_the_old_ones(member: Visitor, visitor: Visitor, email: str) -> None:
+    app = add_app(member)
+    form = {"csrf_token": member.csrf_token()}
+    made = codes_of(member.client.post(f"{FACTORS}/codes", data=form))
+    assert len(made) == 10
+    asked = begin(visitor, email)
+    assert send_code(visitor, asked, app.recovery_codes[0]).status_code == 403
+    location(send_code(visitor, asked, made[0]))
+
+
+def test_recovery_codes_are_shown_with_the_first_factor_alone(
+    stack: Stack, member: Visitor, device: Device
+) -> None:
+    app = add_app(member)
+    assert codes_of(add_passkey(member, device)) == []
+    assert not any(code in member.get(FACTORS).text for code in app.recovery_codes)
+
+
+def test_without_a_factor_there_are_no_recovery_codes(member: Visitor) -> None:
+    form = {"csrf_token": member.csrf_token()}
+    assert member.client.post(f"{FACTORS}/codes", data=form).status_code == 409
+
+
+# -- passkeys ------------------------------------------------------------------------------------
+
+
+def test_a_passkey_is_a_second_factor(
+    member: Visitor, visitor: Visitor, email: str, device: Device
+) -> None:
+    assert len(codes_of(add_passkey(member, device))) == 10
+    asked = begin(visitor, email)
+    answer = device.sign(options_of(asked))
+    assert location(send_passkey(visitor, asked, answer)).endswith("/account")
+    assert visitor.is_in()
+    assert "last used" in visitor.get(FACTORS).text
+
+
+def test_a_passkey_logs_in_without_a_password(
+    member: Visitor, visitor: Visitor, email: str, device: Device
+) -> None:
+    add_passkey(member, device)
+    assert location(log_in_by_passkey(visitor, device)).endswith("/account")
+    assert data(visitor.get("/users/me"))["email"] == email
+    visitor.mailed(email, "Your account was used in a new browser", number=2)
+
+
+def test_a_passkey_of_a_device_that_does_not_count_works_again_and_again(
+    stack: Stack, member: Visitor, visitor: Visitor
+) -> None:
+    synced = Device(stack.api_url, counts=False)
+    add_passkey(member, synced)
+    for _ in range(2):
+        location(log_in_by_passkey(visitor, synced))
+
+
+def test_a_device_is_registered_once_and_a_person_has_a_bounded_number(
+    stack: Stack, member: Visitor, device: Device, email: str
+) -> None:
+    add_passkey(member, device)
+    assert add_passkey(member, device).status_code == 409
+    stack.query(
+        "INSERT INTO passkeys (user_id, name, credential_id, public_key, sign_count)"
+        " SELECT %s, 'old', sha256(concat(%s, n)::bytea), '', 0 FROM generate_series(1, 19) n",
+        *(user_id_of(stack, email),) * 2,
+    )
+    late = add_passkey(member, Device(stack.api_url))
+    assert late.status_code == 409
+    assert "at most 20 passkeys" in late.text
+
+
+def test_a_name_is_asked_for(member: Visitor, device: Device) -> None:
+    assert add_passkey(member, device, name=" ").status_code == 422
+
+
+# -- adding and removing -------------------------------------------------------------------------
+
+
+def test_the_person_is_mailed_of_each_change(
+    stack: Stack, member: Visitor, email: str, device: Device
+) -> None:
+    add_app(member)
+    assert "An authenticator app was added" in member.mailed(email, CHANGED)
+    add_passkey(member, device, name="https://evil.example")
+    told = member.mailed(email, CHANGED, number=2)
+    assert "A passkey was added" in told
+    assert "evil" not in told
+    # Not one goes missing, however many there are.
+    for number in range(3, 7):
+        form = {"csrf_token": member.csrf_token()}
+        assert member.client.post(f"{FACTORS}/codes", data=form).status_code == 200
+        member.mailed(email, CHANGED, number=number)
+
+
+def test_the_last_factor_takes_the_recovery_codes_with_it(
+    stack: Stack, member: Visitor, visitor: Visitor, email: str, device: Device
+) -> None:
+    add_app(member)
+    add_passkey(member, device)
+    user_id = user_id_of(stack, email)
+    [(passkey_id,)] = stack.query("SELECT id FROM passkeys WHERE user_id = %s", user_id)
+    count = "SELECT count(*) FROM recovery_codes WHERE user_id = %s"
+    for wanted, left in (("app", 10), (str(passkey_id), 0)):
+        form = {"csrf_token": member.csrf_token(), "remove": wanted}
+        location(member.client.post(FACTORS, data=form))
+        assert stack.query(count, user_id) == [(left,)]
+    assert visitor.log_in(email).status_code == 303
+    assert visitor.is_in()
+    form = {"csrf_token": member.csrf_token(), "remove": "app"}
+    assert member.client.post(FACTORS, data=form).status_code == 404
+
+
+def test_no_factor_of_another_person_is_removed(
+    stack: Stack, member: Visitor, visitor: Visitor, device: Device
+) -> None:
+    other = new_account(stack)
+    visitor.log_in(other)
+    add_passkey(visitor, device)
+    [(passkey_id,)] = stack.query(
+        "SELECT id FROM passkeys WHERE user_id = %s", user_id_of(stack, other)
+    )
+    for wanted in (str(passkey_id), "x", "9" * 16, "9" * 99):
+        form = {"csrf_token": member.csrf_token(), "remove": wanted}
+        assert member.client.post(FACTORS, data=form).status_code == 404
+    assert location(log_in_by_passkey(visitor, device)).endswith("/account")
+
+
+@pytest.mark.parametrize("path", [APP, PASSKEY, FACTORS, f"{FACTORS}/codes"])
+def test_changes_need_a_recent_login(stack: Stack, member: Visitor, email: str, path: str) -> None:
+    token = member.csrf_token()
+    age(stack, email, 15)
+    again = f"{stack.api_url}/login?again=yes"
+    if path in {APP, PASSKEY}:
+        assert location(member.get(path)).startswith(again)
+    form = {"csrf_token": token, "remove": "app"}
+    assert location(member.client.post(path, data=form)).startswith(again)
+
+
+def test_a_login_once_more_asks_for_the_factor_and_counts_as_recent(
+    stack: Stack, member: Visitor, email: str
+) -> None:
+    app = add_app(member)
+    age(stack, email, 15)
+    asked = location(member.get(PASSKEY)).removeprefix(stack.api_url)
+    before = member.cookie
+    second = member.fill_in(asked, email=email, password=PASSWORD)
+    assert second.status_code == 403
+    # The person stays logged in meanwhile, and no better than before.
+    assert member.cookie == before
+    assert location(member.get(PASSKEY)).removeprefix(stack.api_url) == asked
+    passed = send_code(member, second, app.recovery_codes[0])
+    assert location(passed) == stack.api_url + PASSKEY
+    assert member.get(PASSKEY).status_code == 200
+
+
+# -- people who need one -------------------------------------------------------------------------
+
+
+def test_an_operator_sets_a_factor_up_before_all_else(
+    stack: Stack, visitor: Visitor, email: str
+) -> None:
+    assert printed(stack, "users", "operator", email, "on")["is_operator"] is True
+    visitor.log_in(email)
+    for path in ("/account", "/account/keys", "/account/password", "/account/grants"):
+        assert location(visitor.get(path)) == stack.api_url + FACTORS
+    problem(visitor.get("/users/me"), 403, "auth.second_factor")
+    origin = {"Origin": stack.api_url}
+    made = visitor.client.post("/apikeys", json={"name": "k"}, headers=origin)
+    problem(made, 403, "auth.second_factor")
+    token = hidden(visitor.get(FACTORS))["csrf_token"]
+    keys = visitor.client.post("/account/keys/new", data={"csrf_token": token, "name": "k"})
+    assert location(keys) == stack.api_url + FACTORS
+    assert "Your account needs a second factor" in visitor.get(FACTORS).text
+    add_app(visitor)
+    assert visitor.is_in()
+    assert visitor.get("/account").status_code == 200
+
+
+def test_an_operator_who_is_logged_in_needs_a_factor_from_then_on(
+    stack: Stack, member: Visitor, email: str
+) -> None:
+    assert member.is_in()
+    printed(stack, "users", "operator", email, "on")
+    problem(member.get("/users/me"), 403, "auth.second_factor")
+    assert printed(stack, "users", "operator", email, "off")["is_operator"] is False
+    assert member.is_in()
+
+
+def test_everyone_needs_one_where_the_deployment_says_so(
+    stack: Stack, member: Visitor, email: str
+) -> None:
+    resources = stack.resources
+    opened = (resources.database, resources.keyring, member.cookie)
+    with pytest.raises(DomainError, match="second factor"):
+        sessions.authenticate(*opened, everyone_needs_factor=True)
+    assert sessions.authenticate(*opened, everyone_needs_factor=False).session_id
+    add_app(member)
+    assert sessions.authenticate(*opened, everyone_needs_factor=True).session_id
+
+
+def test_only_the_command_makes_an_operator(stack: Stack, member: Visitor, email: str) -> None:
+    refused(stack, "user.not_found", "users", "operator", "no.such@example.com", "on")
+    assert (
+        printed(stack, "users", "create", f"x{email}", "--name", "X", "--password", PASSWORD)[
+            "is_operator"
+        ]
+        is False
+    )
+
+
+# -- ways back -----------------------------------------------------------------------------------
+
+
+def reset_link(visitor: Visitor, email: str) -> str:
+    visitor.fill_in("/password/forgotten", email=email)
+    return visitor.mailed_path(email, "Choose a new password")
+
+
+def test_a_reset_asks_for_the_second_factor(member: Visitor, visitor: Visitor, email: str) -> None:
+    app = add_app(member)
+    link = reset_link(visitor, email)
+    for code in ("", "000000", "abcde-fghij"):
+        refusal = visitor.fill_in(link, password=OTHER_PASSWORD, code=code)
+        assert refusal.status_code == 403
+        assert "Choose a new password" in refusal.text
+    assert member.is_in()
+    assert visitor.fill_in(link, password="short", code=app.recovery_codes[0]).status_code == 422
+    passed = visitor.fill_in(link, password=OTHER_PASSWORD, code=app.recovery_codes[0])
+    assert location(passed).endswith("/account")
+    assert visitor.is_in()
+    assert not member.is_in()
+
+
+def test_a_reset_takes_a_passkey_and_ends_those_that_are_ticked(
+    stack: Stack, member: Visitor, visitor: Visitor, email: str, device: Device
+) -> None:
+    lost = Device(stack.api_url)
+    add_passkey(member, device, name="Mine")
+    add_passkey(member, lost, name="Lost")
+    shown = visitor.get(reset_link(visitor, email))
+    [(ended,)] = stack.query("SELECT id FROM passkeys WHERE name = 'Lost'")
+    assert shown.text.count('name="end_passkey.') == shown.text.count(" checked") == 2
+    form = {**hidden(shown), "password": OTHER_PASSWORD, f"end_passkey.{ended}": "on"}
+    form["passkey"] = json.dumps(device.sign(options_of(shown)))
+    location(visitor.client.post("/password/new", data=form))
+    assert visitor.is_in()
+    own = "SELECT name FROM passkeys WHERE user_id = %s"
+    assert stack.query(own, user_id_of(stack, email)) == [("Mine",)]
+
+
+def test_a_reset_without_a_word_ends_all_passkeys(
+    stack: Stack, member: Visitor, visitor: Visitor, email: str, device: Device
+) -> None:
+    """Also those that an intruder makes while the person reads the page."""
+    codes = codes_of(add_passkey(member, device))
+    shown = visitor.get(reset_link(visitor, email))
+    add_passkey(member, Device(stack.api_url))
+    form = {**hidden(shown), "password": OTHER_PASSWORD, "code": codes[0], "shown_passkeys": ""}
+    location(visitor.client.post("/password/new", data=form))
+    own = "SELECT count(*) FROM passkeys WHERE user_id = %s"
+    assert stack.query(own, user_id_of(stack, email)) == [(0,)]
+
+
+def test_a_change_of_password_offers_to_end_passkeys(
+    stack: Stack, member: Visitor, email: str, device: Device
+) -> None:
+    add_passkey(member, device)
+    [(passkey_id,)] = stack.query(
+        "SELECT id FROM passkeys WHERE user_id = %s", user_id_of(stack, email)
+    )
+    own = "SELECT count(*) FROM passkeys WHERE user_id = %s"
+    shown = member.get("/account/password")
+    assert f'name="end_passkey.{passkey_id}"' in shown.text
+    assert " checked" not in shown.text
+    path, passwords = "/account/password", {"current": PASSWORD, "password": OTHER_PASSWORD}
+    location(member.fill_in(path, **passwords))
+    assert stack.query(own, user_id_of(stack, email)) == [(1,)]
+    passwords = {"current": OTHER_PASSWORD, "password": PASSWORD}
+    location(member.fill_in(path, **passwords, **{f"end_passkey.{passkey_id}": "on"}))
+    assert stack.query(own, user_id_of(stack, email)) == [(0,)]
+
+
+def test_an_undone_change_of_address_removes_the_factors_that_came_after_it(
+    stack: Stack, member: Visitor, visitor: Visitor, email: str, device: Device
+) -> None:
+    """Otherwise the new password would need the intruder's app."""
+    add_passkey(member, device, name="Before")
+    new = f"intruder.{email}"
+    member.fill_in("/account/email", email=new, current=PASSWORD)
+    location(member.fill_in(member.mailed_path(new, "Confirm your new address")))
+    add_app(member)
+    add_passkey(member, Device(stack.api_url), name="After")
+    undo = visitor.mailed_path(email, "Your account has a new address")
+    choosing = location(visitor.fill_in(undo)).removeprefix(stack.api_url)
+    user_id = user_id_of(stack, email)
+    assert stack.query("SELECT 1 FROM totp_secrets WHERE user_id = %s", user_id) == []
+    assert stack.query("SELECT name FROM passkeys WHERE user_id = %s", user_id) == [("Before",)]
+    shown = visitor.get(choosing)
+    form = {**hidden(shown), "password": OTHER_PASSWORD}
+    form["passkey"] = json.dumps(device.sign(options_of(shown)))
+    location(visitor.client.post(choosing, data=form))
+    assert visitor.is_in()
+
+
+def test_the_operator_lets_a_person_in_who_lost_all_factors(
+    stack: Stack, member: Visitor, visitor: Visitor, email: str, device: Device
+) -> None:
+    app = add_app(member)
+    add_passkey(member, device)
+    asked = begin(visitor, email)
+    printed(stack, "users", "reset-factors", email)
+    assert "The operator of this service removed" in visitor.mailed(email, CHANGED, number=3)
+    # What was begun before leads nowhere: the password is asked for once more, and alone.
+    late = send_code(visitor, asked, app.recovery_codes[0])
+    assert "/login" in location(late)
+    assert not visitor.is_in()
+    assert visitor.log_in(email).status_code == 303
+    assert visitor.is_in()
+
+
+# -- what is kept --------------------------------------------------------------------------------
+
+
+def test_nothing_of_it_outlives_the_person(
+    stack: Stack, member: Visitor, email: str, device: Device
+) -> None:
+    add_app(member)
+    add_passkey(member, device)
+    user_id = user_id_of(stack, email)
+    printed(stack, "users", "operator", email, "on")
+    printed(stack, "users", "erase", email, "--yes")
+    for table in ("totp_secrets", "passkeys", "recovery_codes"):
+        assert stack.query(f"SELECT 1 FROM {table} WHERE user_id = %s", user_id) == []
+    assert stack.query("SELECT is_operator FROM users WHERE id = %s", user_id) == [(False,)]
+
+
+def test_used_proofs_are_forgotten_once_they_expired(
+    stack: Stack, member: Visitor, visitor: Visitor, device: Device
+) -> None:
+    add_passkey(member, device)
+    log_in_by_passkey(visitor, device)
+    count = "SELECT count(*) FROM spent_proofs WHERE expires_at {} now()"
+    assert stack.query(count.format(">")) != [(0,)]
+    stack.query("UPDATE spent_proofs SET expires_at = now() - interval '1 second'")
+    run_upkeep(stack, "maintenance.purge")
+    assert stack.query(count.format("<")) == [(0,)]

@@ -1,0 +1,439 @@
+"""Attacks on second factors: guessing, replaying, racing, and half a login used as a whole one."""
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.authenticator import (
+    APP,
+    FACTORS,
+    PASSKEY,
+    Device,
+    add_app,
+    add_passkey,
+    begin,
+    codes_of,
+    let_half_a_minute_pass,
+    log_in_by_passkey,
+    options_of,
+    send_code,
+    send_passkey,
+)
+from tests.stack import Stack
+from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, hidden, new_account, user_id_of
+
+FIRST_STEP, FORM = "pressroom_first_step", "pressroom_form"
+OTHER_PASSWORD = "an altogether other one"
+FORMS = (
+    "/login",
+    "/login/passkey",
+    "/login/factor",
+    FACTORS,
+    APP,
+    PASSKEY,
+    f"{FACTORS}/codes",
+)
+
+
+@pytest.fixture
+def make_visitor(stack: Stack) -> Iterator[Callable[[], Visitor]]:
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(a_visitor(stack))
+
+
+@pytest.fixture
+def email(stack: Stack) -> str:
+    return new_account(stack)
+
+
+@pytest.fixture
+def member(make_visitor: Callable[[], Visitor], email: str) -> Visitor:
+    visitor = make_visitor()
+    visitor.log_in(email)
+    return visitor
+
+
+@pytest.fixture
+def attacker(make_visitor: Callable[[], Visitor]) -> Visitor:
+    """Who knows the password."""
+    return make_visitor()
+
+
+@pytest.fixture
+def device(stack: Stack) -> Device:
+    return Device(stack.api_url)
+
+
+# -- codes ---------------------------------------------------------------------------------------
+
+
+def test_a_code_that_was_seen_is_worth_nothing(
+    make_visitor: Callable[[], Visitor], member: Visitor, email: str
+) -> None:
+    app = add_app(member)
+    let_half_a_minute_pass(member, email)
+    victim, attacker = make_visitor(), make_visitor()
+    code = app.code()
+    assert send_code(victim, begin(victim, email), code).status_code == 303
+    assert send_code(attacker, begin(attacker, email), code).status_code == 403
+    assert not attacker.is_in()
+
+
+def test_the_code_that_confirmed_the_app_does_not_log_in(
+    member: Visitor, attacker: Visitor, email: str
+) -> None:
+    app = add_app(member)
+    assert send_code(attacker, begin(attacker, email), app.code()).status_code == 403
+
+
+@pytest.mark.parametrize("kind", ["app", "recovery"])
+def test_of_two_requests_with_one_code_one_gets_in(
+    make_visitor: Callable[[], Visitor], member: Visitor, email: str, kind: str
+) -> None:
+    app = add_app(member)
+    let_half_a_minute_pass(member, email)
+    code = app.code() if kind == "app" else app.recovery_codes[0]
+    racers = [make_visitor() for _ in range(4)]
+    pages = [begin(each, email) for each in racers]
+    with ThreadPoolExecutor(4) as pool:
+        replies = list(pool.map(send_code, racers, pages, [code] * 4))
+    assert sorted(each.status_code for each in replies) == [303, 403, 403, 403]
+    assert sum(each.is_in() for each in racers) == 1
+
+
+def test_guessing_is_paused_for_all_browsers_but_those_of_the_person(
+    make_visitor: Callable[[], Visitor], member: Visitor, email: str
+) -> None:
+    app = add_app(member)
+    let_half_a_minute_pass(member, email)
+    statuses = []
+    for number in range(7):
+        # A new browser each time, and the right password, which clears the counts of passwords.
+        guesser = make_visitor()
+        guess = send_code(guesser, begin(guesser, email), f"{number:06}")
+        statuses.append(guess.status_code)
+    assert statuses == [403] * 5 + [429] * 2
+    assert "retry-after" in guess.headers
+    last = make_visitor()
+    paused = send_code(last, begin(last, email), app.code())
+    assert paused.status_code == 429
+    assert send_code(last, paused, app.recovery_codes[0]).status_code == 429
+    assert not last.is_in()
+    # The person's own browser has a count of its own.
+    member.client.post("/logout", data={"csrf_token": member.csrf_token()})
+    assert send_code(member, begin(member, email), app.code()).status_code == 303
+
+
+def test_guessing_at_a_reset_counts_with_the_guesses_at_logins(
+    make_visitor: Callable[[], Visitor], member: Visitor, attacker: Visitor, email: str
+) -> None:
+    app = add_app(member)
+    attacker.fill_in("/password/forgotten", email=email)
+    link = attacker.mailed_path(email, "Choose a new password")
+    for _ in range(5):
+        wrong = attacker.fill_in(link, password=OTHER_PASSWORD, code="000000")
+        assert wrong.status_code == 403
+    right = {"password": OTHER_PASSWORD, "code": app.recovery_codes[0]}
+    assert attacker.fill_in(link, **right).status_code == 429
+    other = make_visitor()
+    asked = begin(other, email)
+    assert send_code(other, asked, app.recovery_codes[0]).status_code == 429
+    assert member.is_in()
+
+
+# -- half a login --------------------------------------------------------------------------------
+
+
+def test_half_a_login_is_no_session(
+    stack: Stack, member: Visitor, attacker: Visitor, email: str
+) -> None:
+    add_app(member)
+    begin(attacker, email)
+    assert set(attacker.client.cookies) == {FIRST_STEP, FORM}
+    half = attacker.client.cookies[FIRST_STEP]
+    for value in (half, half.rpartition(".")[2], half.partition(".")[2]):
+        with a_visitor(stack) as thief:
+            thief.client.cookies.set(SESSION, value)
+            assert thief.get("/users/me").status_code == 401
+            assert thief.get("/account").status_code == 303
+
+
+def test_half_a_login_is_worth_nothing_in_another_browser(
+    member: Visitor, attacker: Visitor, make_visitor: Callable[[], Visitor], email: str
+) -> None:
+    app = add_app(member)
+    begin(attacker, email)
+    thief = make_visitor()
+    shown = thief.get("/login")
+    thief.client.cookies.set(FIRST_STEP, attacker.client.cookies[FIRST_STEP])
+    assert thief.get("/login/factor").headers["location"].endswith("/login?next=%2Faccount")
+    form = {**hidden(shown), "code": app.recovery_codes[0]}
+    reply = thief.client.post("/login/factor", data=form)
+    assert "/login" in reply.headers["location"]
+    assert not thief.is_in()
+
+
+def test_half_a_login_of_one_person_is_none_of_another(
+    stack: Stack, member: Visitor, attacker: Visitor, email: str
+) -> None:
+    add_app(member)
+    own = new_account(stack)
+    attacker.log_in(own)
+    app = add_app(attacker)
+    attacker.client.post("/logout", data={"csrf_token": attacker.csrf_token()})
+    page = begin(attacker, own)
+    _, _, proof = attacker.client.cookies[FIRST_STEP].partition(".")
+    attacker.client.cookies.delete(FIRST_STEP)
+    attacker.client.cookies.set(FIRST_STEP, f"{user_id_of(stack, email)}.{proof}")
+    assert "/login" in send_code(attacker, page, app.recovery_codes[0]).headers["location"]
+    assert not attacker.is_in()
+
+
+@pytest.mark.parametrize(
+    "value", ["", ".", "1", "1.2.3", "1.2.3.4.5", "-1.9.a.b.c", "9" * 400 + ".1.a.b.c", "٣.1.a.b.c"]
+)
+def test_what_we_did_not_make_is_no_half_login(attacker: Visitor, value: str) -> None:
+    shown = attacker.get("/login")
+    cookie = f"{FORM}={attacker.client.cookies[FORM]}; {FIRST_STEP}={value}"
+    headers = {b"Cookie": cookie.encode()}
+    form = {**hidden(shown), "code": "000000"}
+    reply = attacker.client.post("/login/factor", data=form, headers=headers)
+    assert reply.status_code == 303
+    assert "/login" in reply.headers["location"]
+
+
+def test_half_a_login_works_once(member: Visitor, attacker: Visitor, email: str) -> None:
+    app = add_app(member)
+    page = begin(attacker, email)
+    half = attacker.client.cookies[FIRST_STEP]
+    assert send_code(attacker, page, app.recovery_codes[0]).status_code == 303
+    assert FIRST_STEP not in attacker.client.cookies
+    attacker.client.cookies.delete(SESSION)
+    attacker.client.cookies.set(FIRST_STEP, half)
+    assert "/login" in send_code(attacker, page, app.recovery_codes[1]).headers["location"]
+    assert not attacker.is_in()
+
+
+def test_half_a_login_ends_with_the_password(
+    member: Visitor, attacker: Visitor, email: str
+) -> None:
+    app = add_app(member)
+    page = begin(attacker, email)
+    passwords = {"current": PASSWORD, "password": OTHER_PASSWORD}
+    assert member.fill_in("/account/password", **passwords).status_code == 303
+    assert "/login" in send_code(attacker, page, app.recovery_codes[0]).headers["location"]
+    assert not attacker.is_in()
+
+
+def test_half_a_login_ends_after_ten_minutes_and_asking_again_does_not_prolong_it(
+    member: Visitor, attacker: Visitor, email: str
+) -> None:
+    add_app(member)
+    begin(attacker, email)
+    half = attacker.client.cookies[FIRST_STEP]
+    expires = int(half.split(".")[1])
+    shown = attacker.get("/login/factor")
+    assert "set-cookie" not in shown.headers or FIRST_STEP not in shown.headers["set-cookie"]
+    send_code(attacker, shown, "000000")
+    assert attacker.client.cookies[FIRST_STEP] == half
+    late = half.replace(str(expires), str(expires + 60))
+    attacker.client.cookies.delete(FIRST_STEP)
+    attacker.client.cookies.set(FIRST_STEP, late)
+    assert attacker.get("/login/factor").status_code == 303
+
+
+def test_a_session_that_was_planted_before_the_login_is_not_the_one_after_it(
+    member: Visitor, attacker: Visitor, make_visitor: Callable[[], Visitor], email: str
+) -> None:
+    app = add_app(member)
+    victim = make_visitor()
+    planted = "x" * 43
+    victim.client.cookies.set(SESSION, planted)
+    assert send_code(victim, begin(victim, email), app.recovery_codes[0]).status_code == 303
+    victim.client.cookies.delete(SESSION, domain="")
+    attacker.client.cookies.set(SESSION, planted)
+    assert not attacker.is_in()
+
+
+# -- passkeys ------------------------------------------------------------------------------------
+
+
+def sends(visitor: Visitor, page: httpx.Response, answer: Any) -> bool:
+    """Whether this answer gets the visitor in."""
+    reply = send_passkey(visitor, page, answer)
+    assert reply.status_code in {303, 403}, reply.text
+    return reply.status_code == 303 and visitor.is_in()
+
+
+def test_a_passkey_of_another_person_is_no_second_factor(
+    stack: Stack, member: Visitor, attacker: Visitor, email: str, device: Device
+) -> None:
+    add_passkey(member, device)
+    own = Device(stack.api_url)
+    other = new_account(stack)
+    with a_visitor(stack) as elsewhere:
+        elsewhere.log_in(other)
+        add_passkey(elsewhere, own)
+    page = begin(attacker, email)
+    answer = own.sign(options_of(page))
+    assert not sends(attacker, page, answer)
+    # Nor under the name of the person's passkey, or with the person's handle.
+    named = {**answer, "id": options_of(page)["allowCredentials"][0]["id"]}
+    named["rawId"] = named["id"]
+    assert not sends(attacker, page, named)
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "http://127.0.0.1", "http://127.0.0.1:1", "null", ""]
+)
+def test_a_passkey_that_signed_for_another_origin_is_refused(
+    member: Visitor, attacker: Visitor, email: str, device: Device, origin: str
+) -> None:
+    add_passkey(member, device)
+    device.origin = origin
+    page = begin(attacker, email)
+    assert not sends(attacker, page, device.sign(options_of(page)))
+    assert log_in_by_passkey(attacker, device).status_code == 403
+
+
+def test_a_passkey_is_not_made_for_another_origin_or_site(member: Visitor, device: Device) -> None:
+    device.origin = "https://evil.example"
+    assert add_passkey(member, device).status_code == 422
+
+
+def test_a_passkey_that_signed_for_another_site_is_refused(
+    member: Visitor, attacker: Visitor, email: str, device: Device
+) -> None:
+    add_passkey(member, device)
+    page = begin(attacker, email)
+    assert not sends(attacker, page, device.sign({**options_of(page), "rpId": "evil.example"}))
+
+
+def test_what_a_passkey_signed_counts_once_and_in_one_browser(
+    stack: Stack, member: Visitor, attacker: Visitor, email: str
+) -> None:
+    synced = Device(stack.api_url, counts=False)
+    add_passkey(member, synced)
+    with a_visitor(stack) as victim:
+        shown = victim.get("/login")
+        form = {**hidden(shown, 1), "passkey": json.dumps(synced.sign(options_of(shown)))}
+        own = hidden(attacker.get("/login"))
+        stolen = {**own, "passkey": form["passkey"]}
+        assert attacker.client.post("/login/passkey", data=stolen).status_code == 403
+        assert victim.client.post("/login/passkey", data=form).status_code == 303
+        assert victim.client.post("/login/passkey", data=form).status_code == 403
+    with a_visitor(stack) as again:
+        # Of another page, with a challenge that the attacker chose.
+        options = {**options_of(again.get("/login")), "challenge": "AAAA"}
+        form = {**hidden(again.get("/login"), 1), "passkey": json.dumps(synced.sign(options))}
+        assert again.client.post("/login/passkey", data=form).status_code == 403
+
+
+def test_a_copy_of_a_device_is_noticed_by_its_count(
+    member: Visitor, attacker: Visitor, device: Device
+) -> None:
+    add_passkey(member, device)
+    device.uses = 10
+    assert log_in_by_passkey(attacker, device).status_code == 303
+    device.uses = 5
+    assert log_in_by_passkey(attacker, device).status_code == 403
+
+
+def test_a_device_that_did_not_verify_its_user_replaces_no_password(
+    stack: Stack, member: Visitor, attacker: Visitor, email: str
+) -> None:
+    stolen = Device(stack.api_url, verifies=False)
+    add_passkey(member, stolen)
+    assert log_in_by_passkey(attacker, stolen).status_code == 403
+    assert not attacker.is_in()
+    page = begin(attacker, email)
+    assert sends(attacker, page, stolen.sign(options_of(page)))
+
+
+def test_a_passkey_that_was_removed_opens_nothing(
+    stack: Stack, member: Visitor, attacker: Visitor, email: str, device: Device
+) -> None:
+    codes = codes_of(add_passkey(member, device))
+    [(passkey_id,)] = stack.query(
+        "SELECT id FROM passkeys WHERE user_id = %s", user_id_of(stack, email)
+    )
+    form = {"csrf_token": member.csrf_token(), "remove": str(passkey_id)}
+    assert member.client.post(FACTORS, data=form).status_code == 303
+    assert codes
+    assert log_in_by_passkey(attacker, device).status_code == 403
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.binary().map(bytes.hex),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=60)
+@given(
+    place=st.sampled_from(["id", "rawId", "type", "response"])
+    | st.sampled_from(
+        ["clientDataJSON", "authenticatorData", "attestationObject", "signature", "userHandle"]
+    ),
+    junk=JUNK,
+)
+def test_an_answer_that_no_browser_sends_is_refused(stack: Stack, place: str, junk: object) -> None:
+    email = new_account(stack)
+    with a_visitor(stack) as visitor:
+        visitor.log_in(email)
+        shown = visitor.get(PASSKEY)
+        device = Device(stack.api_url)
+        for path, answer in (
+            (PASSKEY, device.make(options_of(shown))),
+            ("/login/passkey", device.sign(options_of(visitor.get("/login?again=yes")))),
+        ):
+            target = answer if place in answer else answer["response"]
+            target[place] = junk
+            form = {**hidden(shown), "name": "x", "passkey": json.dumps(answer)}
+            reply = visitor.client.post(path, data=form)
+            assert reply.status_code in {200, 403, 422}, reply.text
+
+
+@pytest.mark.parametrize("answer", ["", "{", "[" * 9000, "null", "x" * 20_000, '{"id": "\\ud800"}'])
+def test_an_answer_that_is_no_json_is_refused(attacker: Visitor, answer: str) -> None:
+    shown = attacker.get("/login")
+    form = {**hidden(shown), "passkey": answer}
+    assert attacker.client.post("/login/passkey", data=form).status_code == 403
+
+
+# -- other sites ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_no_form_is_taken_from_another_site(
+    stack: Stack, member: Visitor, email: str, device: Device, path: str
+) -> None:
+    add_app(member)
+    answer = json.dumps(device.make(options_of(member.get(PASSKEY))))
+    fields = {"email": email, "password": PASSWORD, "remove": "app", "name": "x", "passkey": answer}
+    before = stack.query("SELECT user_id FROM totp_secrets UNION ALL SELECT user_id FROM passkeys")
+    for token in ({}, {"csrf_token": "x"}, {"csrf_token": ""}):
+        for headers in ({}, {"Origin": "https://evil.example"}):
+            reply = member.client.post(path, data={**fields, **token}, headers=headers)
+            assert reply.status_code == 403
+            assert "didn’t show that this came from a page of ours" in reply.text
+    assert before == stack.query(
+        "SELECT user_id FROM totp_secrets UNION ALL SELECT user_id FROM passkeys"
+    )
+
+
+def test_pages_run_our_own_script_alone(member: Visitor) -> None:
+    add_app(member)
+    for path, is_scripted in (("/login?again=yes", True), (PASSKEY, True), (APP, False)):
+        reply = member.get(path)
+        policy = reply.headers["content-security-policy"]
+        assert ("<script>" in reply.text) == is_scripted == ("script-src 'sha256-" in policy)
+        assert "unsafe" not in policy
