@@ -60,10 +60,10 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     _delete_owned(uow, models.UserSession.user_id, person)
     # The grant's codes and tokens go with it.
     _delete_owned(uow, models.OAuthGrant.user_id, person)
-    # Mails and their tokens, recent ones and unsent ones.
-    for kind in (models.MailedLink, models.AccountMail):
-        is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
-        uow.session.execute(delete(kind).where(is_about_person))
+    _delete_mails(uow, person)
+    # Their reports of lists still count.
+    own_report = models.ListReport.user_id == person.id
+    uow.session.execute(update(models.ListReport).where(own_report).values(user_id=None))
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None
@@ -175,6 +175,13 @@ def _remove_bulk_files(uow: UnitOfWork, person: models.User) -> None:
         .returning(models.MemberExport.object_prefix)
     ).all()
     removals.forget(uow, *(f"{prefix}/" for prefix in (*imports, *exports)))
+
+
+def _delete_mails(uow: UnitOfWork, person: models.User) -> None:
+    """Mails about the account and their tokens, recent ones and unsent ones."""
+    for kind in (models.MailedLink, models.AccountMail):
+        is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
+        uow.session.execute(delete(kind).where(is_about_person))
 
 
 def _delete_owned(uow: UnitOfWork, owner: InstrumentedAttribute[Any], person: models.User) -> int:

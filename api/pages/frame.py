@@ -6,6 +6,7 @@ engines and the ``Referer`` of other sites.
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from importlib.resources import files
 
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
@@ -15,12 +16,27 @@ _STYLE = files(__package__).joinpath("style.css").read_text()
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
 _POLICY = "Content-Security-Policy"
-HEADERS = {
+_NOTHING: Mapping[str, str] = {}
+_ALLOWED = {
+    "default-src": "'none'",
+    "style-src": f"'sha256-{_STYLE_HASH}'",
     # The empty icon is a data: URL, so that browsers don't ask for one.
-    _POLICY: (
-        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; "
-        "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-    ),
+    "img-src": "data:",
+    "frame-ancestors": "'none'",
+    "base-uri": "'none'",
+    "form-action": "'self'",
+}
+
+
+def _policy(more: Mapping[str, str]) -> str:
+    """What a page allows always, and more by directive."""
+    names = dict.fromkeys((*_ALLOWED, *more))
+    allowed = {name: f"{_ALLOWED.get(name, '')} {more.get(name, '')}".strip() for name in names}
+    return "; ".join(f"{name} {sources}" for name, sources in allowed.items())
+
+
+HEADERS = {
+    _POLICY: _policy(_NOTHING),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -37,12 +53,21 @@ _TEMPLATES = Environment(
 _TEMPLATES.globals["style"] = _STYLE
 
 
-def page(template: str, *, status: int = 200, form_targets: str = "", **values: object) -> Response:
+def page(
+    template: str,
+    *,
+    status: int = 200,
+    form_targets: str = "",
+    foreign: Mapping[str, str] = _NOTHING,
+    **values: object,
+) -> Response:
     """A page from its template; each value is escaped.
 
-    ``form_targets``: the other origins to which a form on the page may lead in the end.
+    Args:
+        form_targets: the other origins to which a form on the page may lead in the end.
+        foreign: what the page shows of other origins, by the directive that allows it.
     """
-    headers = {**HEADERS, _POLICY: f"{HEADERS[_POLICY]} {form_targets}".strip()}
+    headers = {**HEADERS, _POLICY: _policy({**foreign, "form-action": form_targets})}
     return HTMLResponse(_TEMPLATES.get_template(template).render(values), status, headers=headers)
 
 

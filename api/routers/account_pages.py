@@ -8,6 +8,7 @@ from fastapi.responses import Response
 
 from api.access import page_sessions
 from api.access.answer_timing import padded_duration
+from api.access.browsers import mail_source
 from api.access.key_choices import keys_to_ask, ticked_keys
 from api.access.page_sessions import (
     FormFields,
@@ -136,6 +137,7 @@ async def ask_for_address(
             kind=MailKind.NEW_ADDRESS,
             email=email_addresses.normalise(typed),
             user_id=member.user_id,
+            source=mail_source(request, state),
             request_id=current_request_id(),
         )
         async with padded_duration():
