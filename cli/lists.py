@@ -1,15 +1,14 @@
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from cli.connection import connected
-from cli.output import Json, group, show
-from services.mailing import lists
+from cli.output import Json, Limit, group, show, show_all
+from services.mailing import list_reports, lists
 from services.people import accounts
 
 app = group("Lists that people subscribe to.")
-# With a callback, `create` stays a subcommand while it is the only one.
-app.callback()(lambda: None)
 
 
 @app.command("create")
@@ -25,3 +24,11 @@ def create(
         made = lists.create(uow, owner_id=owner.id, title=title, slug=slug)
         record = {"id": made.id, "slug": made.slug, "title": made.title, "user_id": owner.id}
     show(record, as_json=as_json)
+
+
+@app.command("reports")
+def reports(limit: Limit = 100, as_json: Json = False) -> None:
+    """Show the lists that people reported because they had not asked for them."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        found = list_reports.reported_lists(uow, limit=limit)
+    show_all([asdict(each) for each in found], as_json=as_json)

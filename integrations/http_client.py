@@ -7,7 +7,7 @@ and asks for no compression; proxies and other variables of the environment don'
 import asyncio
 import math
 import ssl
-import time
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -59,30 +59,6 @@ class HttpReply:
     body: bytes
 
 
-class HttpClient:
-    """For any number of threads at once."""
-
-    def __init__(self, bounds: HttpBounds) -> None:
-        self._bounds = bounds
-        self._client = httpx2.Client(**_options(bounds))
-
-    def send(self, method: str, url: str, **content: Any) -> HttpReply:
-        """Raises ``HttpFailure``. A reply that trickles ends up to one step after its time."""
-        deadline = time.monotonic() + self._bounds.max_seconds
-        body = bytearray()
-        with self._client.stream(method, url, **content) as reply:
-            for part in reply.iter_raw():
-                body += part
-                if len(body) > self._bounds.max_reply_bytes:
-                    raise ReplyRefused("reply too long")
-                if time.monotonic() > deadline:
-                    raise ReplyTooSlow("timeout")
-            return HttpReply(reply.status_code, reply.headers, bytes(body))
-
-    def close(self) -> None:
-        self._client.close()
-
-
 class AsyncHttpClient:
     """For one event loop."""
 
@@ -104,6 +80,34 @@ class AsyncHttpClient:
 
     async def aclose(self) -> None:
         await self._client.aclose()
+
+
+class HttpClient:
+    """For any number of threads at once.
+
+    Nothing but an event loop can end a wait for a reply whose head trickles, so the calls of all
+    threads run in a loop that has a thread of its own.
+    """
+
+    def __init__(self, bounds: HttpBounds) -> None:
+        self._client = AsyncHttpClient(bounds)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._run, name="http-client", daemon=True).start()
+
+    def send(self, method: str, url: str, **content: Any) -> HttpReply:
+        """Raises ``HttpFailure``."""
+        sent = self._client.send(method, url, **content)
+        return asyncio.run_coroutine_threadsafe(sent, self._loop).result()
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._client.aclose(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
 
 
 def retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | None:

@@ -7,6 +7,8 @@ from models.credit import CreditAccount, CreditAction, CreditEntry
 from models.declarative import Model
 from models.idempotency_record import IdempotencyRecord
 from models.job import FINISHED, Job, JobStatus
+from models.list_report import ListReport
+from models.mail_count import MailCount
 from models.mailed_link import MailedLink
 from models.mailing_list import MailingList
 from models.member_export import MemberExport

@@ -21,5 +21,9 @@ class AccountMail(Model):
     )
     # What the mail names: the end of a key, a program, a browser.
     detail: Mapped[str | None]
+    # An HMAC of the network of the stranger who had it sent, under which it is counted.
+    source_digest: Mapped[bytes | None]
     created_at: Mapped[CreatedAt] = mapped_column(index=True)
+    # When it was counted among the mails of strangers, within their bounds.
+    admitted_at: Mapped[datetime | None]
     sent_at: Mapped[datetime | None]

@@ -74,10 +74,17 @@ def _delete_logins(uow: UnitOfWork, person: models.User) -> None:
         _delete_owned(uow, credential.user_id, person)
     # The grant's codes and tokens go with it.
     _delete_owned(uow, models.OAuthGrant.user_id, person)
-    # Mails and their tokens, recent ones and unsent ones.
+    _delete_mails(uow, person)
+
+
+def _delete_mails(uow: UnitOfWork, person: models.User) -> None:
+    """Delete mails about the account and their tokens, recent ones and unsent ones."""
     for kind in (models.MailedLink, models.AccountMail):
         is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
         uow.session.execute(delete(kind).where(is_about_person))
+    # Their reports of lists still count.
+    own_report = models.ListReport.user_id == person.id
+    uow.session.execute(update(models.ListReport).where(own_report).values(user_id=None))
 
 
 def _lock_person(uow: UnitOfWork, email: str) -> models.User:

@@ -8,6 +8,7 @@ import models
 from core.lanes import Lane
 from models.declarative import Model
 from services.jobs import upkeep
+from services.mailing.list_reports import REPORT_RETENTION
 from services.people.account_mails import ACCOUNT_MAIL_RETENTION
 from services.people.logins import ATTEMPT_RETENTION
 from storage.purge import purge
@@ -36,6 +37,8 @@ def purge_outlived(resources: Resources, *, now: datetime) -> int:
         (models.IdempotencyRecord, models.IdempotencyRecord.expires_at < now),
         (models.MailedLink, models.MailedLink.expires_at < now),
         (models.AccountMail, models.AccountMail.created_at < now - ACCOUNT_MAIL_RETENTION),
+        (models.MailCount, models.MailCount.ends_at < now),
+        (models.ListReport, models.ListReport.created_at < now - REPORT_RETENTION),
         (models.UserSession, models.UserSession.expires_at < now),
         (models.UserSession, models.UserSession.ended_at < now),
         (models.SpentProof, models.SpentProof.expires_at < now),

@@ -90,7 +90,8 @@ def subscribe(stack: Stack, list_id: int) -> Subscriber:
     # Without HTTP, which takes its time lest it tell who subscribes.
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id)
-        joining.request(uow, stack.resources.keyring, mailing_list, email, _STRANGER)
+        settings = stack.settings()
+        joining.request(uow, settings.keyring, mailing_list, email, _STRANGER, settings=settings)
         return Subscriber(stack, list_id, accounts.get_by_email(uow, email).id, email)
 
 

@@ -12,6 +12,7 @@ from fastapi import Request
 from api.state import State
 from core.refusals.access import AUTH_CSRF
 from services.access import sessions
+from services.people.unasked_mails import mail_bounds
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF_HEADER = "X-CSRF-Token"
@@ -60,6 +61,11 @@ def client_address(request: Request) -> str | None:
     """The IP address of the caller."""
     # Behind a trusted proxy, the server has put the proxy's client here already.
     return request.client.host if request.client else None
+
+
+def mail_source(request: Request, state: State) -> bytes | None:
+    """What the mails are counted under that the caller's network has sent to other people."""
+    return mail_bounds.source_digest(state.resources.keyring, client_address(request))
 
 
 def browser_name(user_agent: str | None) -> str | None:

@@ -6,6 +6,7 @@ engines and the ``Referer`` of other sites.
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from importlib.resources import files
 
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
@@ -22,12 +23,27 @@ _STYLE, _STYLE_HASH = _own("style.css")
 _SCRIPT, _SCRIPT_HASH = _own("passkeys.js")
 
 _POLICY = "Content-Security-Policy"
-HEADERS = {
+_NOTHING: Mapping[str, str] = {}
+_ALLOWED = {
+    "default-src": "'none'",
+    "style-src": f"'sha256-{_STYLE_HASH}'",
     # The empty icon is a data: URL, so that browsers don't ask for one.
-    _POLICY: (
-        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; "
-        "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-    ),
+    "img-src": "data:",
+    "frame-ancestors": "'none'",
+    "base-uri": "'none'",
+    "form-action": "'self'",
+}
+
+
+def _policy(more: Mapping[str, str]) -> str:
+    """What a page allows always, and more by directive."""
+    names = dict.fromkeys((*_ALLOWED, *more))
+    allowed = {name: f"{_ALLOWED.get(name, '')} {more.get(name, '')}".strip() for name in names}
+    return "; ".join(f"{name} {sources}" for name, sources in allowed.items())
+
+
+HEADERS = {
+    _POLICY: _policy(_NOTHING),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -51,17 +67,20 @@ def page(
     status: int = 200,
     form_targets: str = "",
     scripted: bool = False,
+    foreign: Mapping[str, str] = _NOTHING,
     **values: object,
 ) -> Response:
     """A page from its template; each value is escaped.
 
-    ``form_targets``: the other origins to which a form on the page may lead in the end.
-    ``scripted``: whether the page has the script of passkeys, and may run it and no other.
+    Args:
+        form_targets: the other origins to which a form on the page may lead in the end.
+        scripted: whether the page has the script of passkeys, and may run it.
+        foreign: what the page shows of other origins, by the directive that allows it.
     """
-    policy = f"{HEADERS[_POLICY]} {form_targets}".strip()
+    more = {**foreign, "form-action": form_targets}
     if scripted:
-        policy += f"; script-src 'sha256-{_SCRIPT_HASH}'"
-    headers = {**HEADERS, _POLICY: policy}
+        more["script-src"] = f"{more.get('script-src', '')} 'sha256-{_SCRIPT_HASH}'"
+    headers = {**HEADERS, _POLICY: _policy(more)}
     values["scripted"] = scripted
     return HTMLResponse(_TEMPLATES.get_template(template).render(values), status, headers=headers)
 

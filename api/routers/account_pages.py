@@ -10,6 +10,7 @@ from api.access import page_sessions
 from api.access.account_events import event_lines
 from api.access.answer_timing import padded_duration
 from api.access.begun_sessions import prove_password
+from api.access.browsers import mail_source
 from api.access.key_choices import keys_to_ask, ticked_keys, ticked_passkeys
 from api.access.page_sessions import (
     FormFields,
@@ -142,6 +143,7 @@ async def ask_for_address(
             kind=MailKind.NEW_ADDRESS,
             email=email_addresses.normalise(typed),
             user_id=member.user_id,
+            source=mail_source(request, state),
             request_id=current_request_id(),
         )
         async with padded_duration():

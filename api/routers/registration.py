@@ -15,11 +15,13 @@ from fastapi.responses import Response
 from api.access import page_sessions
 from api.access.answer_timing import padded_duration
 from api.access.begun_sessions import begin_session
-from api.access.browsers import client_address, form_cookie_value
+from api.access.browsers import client_address, form_cookie_value, mail_source
 from api.access.factor_forms import count_code, is_problem, problem_status, shown_factor
 from api.access.key_choices import keys_to_ask, ticked_keys, ticked_passkeys, unticked
+from api.access.page_challenges import require_challenge, shown_challenge
 from api.access.page_sessions import FormFields, FormOf
 from api.access.requirements import LOGIN, PUBLIC
+from api.errors import STATUS_OF
 from api.limits.bulkheads import RECORDS
 from api.pages.frame import page, see_other
 from api.parameters import StateOf
@@ -27,6 +29,7 @@ from api.request_ids import current_request_id
 from api.state import State
 from core.errors import DomainError, Kind
 from core.keyring import Keyring
+from integrations.challenges.port import ChallengeAction
 from models import User
 from services import recovery
 from services.access import required_factors
@@ -48,10 +51,12 @@ _Read = Callable[[UnitOfWork, Keyring, str], str]
 _Finish = Callable[..., User]
 
 _REGISTER: _Words = {
+    "action": ChallengeAction.REGISTER,
     "heading": "Make an account",
     "text": "Tell us your e-mail address. We’ll mail you a link, by which you choose a password.",
 }
 _FORGOTTEN: _Words = {
+    "action": ChallengeAction.FORGOTTEN,
     "heading": "Get a new password",
     "text": "Tell us the e-mail address of your account. We’ll mail you a link, by which you choose"
     " a new password.",
@@ -156,6 +161,7 @@ async def undo_address(
 
 def _ask_page(request: Request, state: State, words: _Words, **values: Any) -> Response:
     values = {"email": "", "problem": None, **values, **words}
+    values |= shown_challenge(state, words["action"])
     return page_sessions.anonymous_page(request, state, "ask_mail.html", **values)
 
 
@@ -166,14 +172,20 @@ async def _ask(
     typed = form.get("email", "").strip()
     try:
         email = email_addresses.normalise(typed)
+        # Nothing is looked up before: neither the answer nor its time tells of the address.
+        await require_challenge(request, state, form, words["action"])
     except DomainError as error:
-        problem = error.message
-        return _ask_page(request, state, words, status=422, email=typed, problem=problem)
+        told = {"email": typed, "problem": error.message}
+        return _ask_page(request, state, words, status=STATUS_OF[error.kind], **told)
     async with padded_duration():
-        request_id = current_request_id()
-        await state.in_unit_of_work(
-            lambda uow: account_mails.request_mail(uow, kind, email, request_id=request_id)
+        ask = partial(
+            account_mails.request_mail,
+            kind=kind,
+            email=email,
+            source=mail_source(request, state),
+            request_id=current_request_id(),
         )
+        await state.in_unit_of_work(ask)
     return see_other("sent=yes")
 
 

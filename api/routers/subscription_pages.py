@@ -26,10 +26,14 @@ from core.refusals.mailing import TRACE_MISSING
 from core.refusals.people import LINK_AMBIGUOUS, LINK_MISSING
 from core.refusals.requests import BODY_INVALID
 from models import MailingList, OptOutKind, User
-from services.mailing import lists
+from services.mailing import list_reports, lists
 from services.mailing.subscriptions import own, subscribe, unsubscribe
 from services.mailing.subscriptions.changes import Actor, Via
-from services.mailing.subscriptions.mail_urls import CONFIRM_PATH, UNSUBSCRIBE_PATH
+from services.mailing.subscriptions.mail_urls import (
+    CONFIRM_PATH,
+    REPORT_PATH,
+    UNSUBSCRIBE_PATH,
+)
 from services.mailing.subscriptions.trace_ids import Trace
 from services.people import accounts
 from storage.unit_of_work import UnitOfWork
@@ -60,6 +64,7 @@ def show_subscription(state: StateOf, submission: FormOrJsonBodyOf) -> Response:
             is_open=mailing_list.archived_at is None,
             own=subscription,
             address=_masked(subscription.email),
+            report_query=urlencode({"trace_id": submission.trace_id}),
         )
 
 
@@ -86,6 +91,35 @@ async def change_subscription(
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
+@router.get(REPORT_PATH)
+@RECORDS.threaded
+def show_report(state: StateOf, submission: FormOrJsonBodyOf) -> Response:
+    """The list that a person may report, or has reported."""
+    trace = _trace(state, submission)
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, trace.list_id, archived=True)
+        person = accounts.get(uow, trace.user_id)
+        subscription = own.read(uow, state.resources.keyring, mailing_list, person)
+        return page(
+            "report.html",
+            list_title=mailing_list.title,
+            is_reported=list_reports.is_reported(uow, mailing_list, person),
+            address=_masked(subscription.email),
+        )
+
+
+@router.post(REPORT_PATH)
+async def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
+    trace = _trace(state, submission)
+    await LEAVING.run(_report, request, state, trace)
+    return see_other(urlencode({"trace_id": submission.trace_id}))
+
+
+def _report(request: Request, state: State, trace: Trace) -> None:
+    mailing_list, person, actor = _of_trace(request, state, trace, Via.PAGE)
+    list_reports.report(state.resources, mailing_list, person, actor)
+
+
 def _trace(state: State, submission: FormOrJsonBody) -> Trace:
     if submission.trace_id is None:
         raise TRACE_MISSING()
@@ -93,11 +127,19 @@ def _trace(state: State, submission: FormOrJsonBody) -> Trace:
 
 
 def _leave(request: Request, state: State, trace: Trace, kind: OptOutKind, via: Via) -> None:
+    mailing_list, person, actor = _of_trace(request, state, trace, via)
+    unsubscribe.opt_out(state.resources, mailing_list, person, kind, actor)
+
+
+def _of_trace(
+    request: Request, state: State, trace: Trace, via: Via
+) -> tuple[MailingList, User, Actor]:
+    """The list, the person and the actor of an act that also an archived list must take."""
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, trace.list_id, archived=True)
         person = accounts.get(uow, trace.user_id)
     actor = actors.actor_of_principal(request, Principal(trace.user_id, via, trace.list_id))
-    unsubscribe.opt_out(state.resources, mailing_list, person, kind, actor)
+    return mailing_list, person, actor
 
 
 def _return(request: Request, state: State, trace: Trace, act: _Return) -> None:

@@ -25,7 +25,12 @@ from api.state import State
 from core.errors import DomainError, FieldProblem
 from core.refusals import mailing, requests
 from core.scopes import Scope
-from integrations.challenges.port import Challenge, ChallengeProviderName, ChallengeResponse
+from integrations.challenges.port import (
+    Challenge,
+    ChallengeAction,
+    ChallengeProviderName,
+    ChallengeResponse,
+)
 from models import MailingList, OptOutKind
 from services.mailing import lists
 from services.mailing.subscriptions import own
@@ -76,19 +81,23 @@ async def subscribe(
 ) -> Envelope[int]:
     """Subscribe an address, as a stranger. Always 1, also for an address that is subscribed.
 
-    A list with a challenge needs the three challenge fields. If the list requires confirmation, or
-    the address opted out of it before, the subscription is pending until a person confirms the link
-    that is mailed to the address. A caller with credentials calls `/no-challenge` instead.
+    A list with a challenge needs the three challenge fields; the action is `subscribe`. If the list
+    requires confirmation, or had the person before, or they opted out of it, the subscription is
+    pending until a person confirms the link that is mailed to the address. A caller with
+    credentials calls `/no-challenge` instead.
     """
     mailing_list = await state.in_unit_of_work(partial(lists.get, list_id=list_id))
     if mailing_list.challenge_enabled:
         challenge, answer = _challenge(request, state, mailing_list, body)
         await challenge.check(answer)
     actor = actors.stranger_actor(request)
-    keyring = state.resources.keyring
+    resources = state.resources
 
     def request_subscription(uow: UnitOfWork) -> None:
-        joining.request(uow, keyring, lists.get(uow, list_id), body.email, actor)
+        mailing_list = lists.get(uow, list_id)
+        joining.request(
+            uow, resources.keyring, mailing_list, body.email, actor, settings=resources.settings
+        )
 
     async with padded_duration():
         await ACTS_BY_LIST.run(list_id, state.transact, request_subscription)
@@ -109,7 +118,10 @@ def _challenge(
         raise mailing.CHALLENGE_MISSING(rules=rules, problems=problems)
     if provider != mailing_list.challenge_provider:
         raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
-    answer = ChallengeResponse(token, body.challenge_action, client_address(request))
+    # A token that was made for something else is no token for this.
+    if body.challenge_action != ChallengeAction.SUBSCRIBE:
+        raise mailing.CHALLENGE_FAILED()
+    answer = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, client_address(request))
     return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
 
 

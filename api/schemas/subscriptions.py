@@ -103,7 +103,9 @@ class NewSubscription(Body):
         default=None, alias="challenge-provider", examples=["turnstile"]
     )
     challenge_token: str | None = Field(default=None, alias="challenge-token")
-    challenge_action: str | None = Field(default=None, alias="challenge-action")
+    challenge_action: str | None = Field(
+        default=None, alias="challenge-action", examples=["subscribe"]
+    )
 
 
 class EmailSetting(Body):

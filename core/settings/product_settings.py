@@ -20,7 +20,15 @@ from core.settings.rate_notation import RateLimits
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 
 # For these settings an empty value means: no limit.
-MAY_BE_EMPTY = ("rate_limit_default", "rate_limit_anonymous", "rate_limit_login")
+MAY_BE_EMPTY = (
+    "rate_limit_default",
+    "rate_limit_anonymous",
+    "rate_limit_login",
+    "mail_limit_mailbox",
+    "mail_limit_domain",
+    "mail_limit_list",
+    "mail_limit_source",
+)
 
 Keys = Annotated[SecretStr, readable_by(Keyring.parse)]
 
@@ -96,6 +104,19 @@ class Settings(ProviderSettings):
 
     require_second_factor: bool = False
     """Whether each person needs a second factor to log in; operators always need one"""
+
+    mail_limit_mailbox: RateLimits = "6/hour;20/day"
+    """How many mails strangers may have sent to one mailbox without an account; empty: no limit"""
+
+    mail_limit_domain: RateLimits = "1000/hour"
+    """How many mails strangers may have sent to the mailboxes of one domain; empty: no limit"""
+
+    mail_limit_list: RateLimits = "1000/hour"
+    """How many mails strangers may have sent about one list; empty: no limit"""
+
+    mail_limit_source: RateLimits = "200/hour"
+    """How many mails the strangers of one network (IPv4 /24, IPv6 /64) may have sent; empty: no
+    limit"""
 
     metrics_token: SecretStr | None = None
     """Bearer token for /metrics; without it /metrics is closed"""

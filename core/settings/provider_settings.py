@@ -68,8 +68,12 @@ class ProviderSettings(BaseSettings):
     """Public key with which pages show the widget of reCAPTCHA"""
 
     challenge_hostnames: Annotated[tuple[str, ...], NoDecode, COMMA_SEPARATED] = ()
-    """Host names of the pages whose challenges are accepted, comma separated; empty: every host
-    name that the provider accepts"""
+    """Host names of the pages whose challenges are accepted, comma separated, beside the host name
+    of the public URL"""
+
+    account_challenge: Literal["turnstile", "hcaptcha", "recaptcha", "none"] | None = None
+    """Provider whose challenge a stranger passes to register or to get a new password; without it
+    the first that is set up, none: no challenge"""
 
     stripe_base_url: BaseUrl = AnyHttpUrl("https://api.stripe.com")
     """URL of Stripe's API"""
@@ -130,6 +134,13 @@ class ProviderSettings(BaseSettings):
         if not all(map(_HOSTNAME.match, names)):
             raise ValueError("must be host names, without scheme, port and path")
         return names
+
+    @field_validator("account_challenge")
+    @classmethod
+    def _challenge_is_set_up(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value not in (None, "none") and not info.data.get(f"{value}_site_key"):
+            raise ValueError(f"needs the secret and the site key of {value}")
+        return value
 
     @field_validator(*_TOGETHER)
     @classmethod

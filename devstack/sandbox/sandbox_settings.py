@@ -64,6 +64,9 @@ def challenge_settings(sandbox_url: str, own: Mapping[str, str]) -> dict[str, st
     # The pages of a provider of the user's own are on another host.
     if len(chosen) == 3 * len(SITEVERIFY_PATHS):
         chosen["PRESSROOM_CHALLENGE_HOSTNAMES"] = HOSTNAME
+    if chosen:
+        # Pages of ours would show a widget, and the sandbox has none.
+        chosen["PRESSROOM_ACCOUNT_CHALLENGE"] = "none"
     return chosen
 
 

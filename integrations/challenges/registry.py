@@ -15,17 +15,30 @@ class Challenges:
             (RECAPTCHA, given.recaptcha_url, given.recaptcha_secret, given.recaptcha_site_key),
         )
         self._client = AsyncHttpClient(BOUNDS)
+        hostnames = {str(given.public_url.host).lower(), *given.challenge_hostnames}
         self._adapters = {
             profile.provider: SiteVerify(
-                self._client, profile, str(url), secret, site_key, given.challenge_hostnames
+                self._client, profile, str(url), secret, site_key, frozenset(hostnames)
             )
             for profile, url, secret, site_key in accounts
             if secret and site_key
         }
+        self._for_accounts = given.account_challenge
 
     @property
     def configured(self) -> tuple[ChallengeProviderName, ...]:
         return tuple(self._adapters)
+
+    @property
+    def for_accounts(self) -> ChallengeProviderName | None:
+        """The provider that our own pages use: the one that is named, or the first one."""
+        match self._for_accounts:
+            case "none":
+                return None
+            case None:
+                return next(iter(self._adapters), None)
+            case name:
+                return ChallengeProviderName(name)
 
     def challenge_for(self, provider: ChallengeProviderName) -> Challenge:
         """The provider's adapter.

@@ -7,12 +7,14 @@ developers.google.com/recaptcha/docs/verify and /docs/v3.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import orjson
 from pydantic import SecretStr
 
+from core.calls.breaker import Breaker
+from core.errors import ServerFailed
 from core.logging import get_logger
 from core.refusals.mailing import CHALLENGE_FAILED, CHALLENGE_UNAVAILABLE
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
@@ -20,6 +22,9 @@ from integrations.http_client import AsyncHttpClient, HttpBounds, HttpFailure, H
 
 BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024)
 _MIN_SCORE = 0.5
+_SERVER = "challenge provider"
+# So many slow answers in a row may be those of a busy moment.
+_TOLERATED_FAILURES = 2
 # Some servers report a problem with status 400 and the usual object.
 _READABLE = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
 _HEADERS = {"Accept": "application/json"}
@@ -95,16 +100,23 @@ class SiteVerify:
     url: str
     secret: SecretStr
     site_key: str
-    hostnames: Collection[str] = ()
+    # The host names of the pages on which a token may have been made.
+    hostnames: Collection[str]
+    breaker: Breaker = field(
+        default_factory=lambda: Breaker(_SERVER, HttpFailure, tolerated=_TOLERATED_FAILURES)
+    )
 
     async def check(self, answer: ChallengeResponse) -> None:
         try:
             form = self._form(answer)
-            reply = await self.client.send("POST", self.url, data=form, headers=_HEADERS)
+            with self.breaker.guarding():
+                reply = await self.client.send("POST", self.url, data=form, headers=_HEADERS)
             self._judge(_read(reply), answer)
         except _Refused as refused:
             _log.info("challenge failed", provider=self.profile.provider, reason=str(refused))
             raise CHALLENGE_FAILED() from None
+        except ServerFailed:
+            raise CHALLENGE_UNAVAILABLE() from None
         except (_Unanswered, HttpFailure) as failure:
             reason = reason_of(failure) if isinstance(failure, HttpFailure) else str(failure)
             _log.warning("challenge unavailable", provider=self.profile.provider, reason=reason)
@@ -135,7 +147,7 @@ class SiteVerify:
         if (action or is_action_due) and action != answer.action:
             raise _Refused("another action" if action else "no action")
         hostname = _text(reply, "hostname").lower()
-        if self.hostnames and hostname and hostname not in self.hostnames:
+        if hostname and hostname not in self.hostnames:
             raise _Refused("another hostname")
         if score is None:
             return

@@ -19,6 +19,7 @@ from services.people import mailed_tokens, page_urls
 from services.people.mail_jobs import mail_kind
 from services.people.mail_templates import render
 from services.people.mailed_tokens import Purpose
+from services.people.unasked_mails import mail_bounds
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -35,6 +36,8 @@ class MailKind(StrEnum):
     FACTORS_CHANGED = "factors_changed"
 
 
+# Anybody can have these sent to any address.
+_FOR_STRANGERS = (MailKind.REGISTER, MailKind.FORGOTTEN_PASSWORD, MailKind.NEW_ADDRESS)
 # A stranger can enter another person's address, so the mails to an address are limited.
 MAIL_LIMIT_WINDOW = timedelta(hours=1)
 MAX_MAILS_PER_ADDRESS = 3
@@ -50,12 +53,14 @@ def request_mail(
     *,
     user_id: int | None = None,
     detail: str | None = None,
+    source: bytes | None = None,
     request_id: str | None = None,
 ) -> None:
     """Send a mail to this address, unless it got as many of this kind as the limit allows.
 
     ``email`` is normalised; ``user_id`` is the user who sent the request, when they are logged in.
-    ``detail`` stands in the mail, so it holds no word that a stranger may choose.
+    ``detail`` stands in the mail, so it holds no word that a stranger may choose. ``source`` is the
+    digest of the network that the request came from (``mail_bounds``).
     """
     lately = select(func.count()).where(
         AccountMail.email == email,
@@ -64,7 +69,9 @@ def request_mail(
     )
     if (uow.session.scalar(lately) or 0) >= MAX_MAILS_PER_ADDRESS:
         return
-    enqueue_mail(uow, kind, email, user_id=user_id, detail=detail, request_id=request_id)
+    enqueue_mail(
+        uow, kind, email, user_id=user_id, detail=detail, source=source, request_id=request_id
+    )
 
 
 def enqueue_mail(
@@ -74,10 +81,13 @@ def enqueue_mail(
     *,
     user_id: int | None,
     detail: str | None = None,
+    source: bytes | None = None,
     request_id: str | None,
 ) -> None:
-    """Send a mail that the person must get, without a limit."""
-    asked = AccountMail(kind=kind, email=email, user_id=user_id, detail=detail)
+    """Send a mail that the person must get, without the limit of its kind."""
+    asked = AccountMail(
+        kind=kind, email=email, user_id=user_id, detail=detail, source_digest=source
+    )
     uow.session.add(asked)
     uow.session.flush()
     outbox.enqueue(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id, request_id=request_id)
@@ -109,8 +119,10 @@ def _filled_template(
     uow: UnitOfWork, resources: Resources, asked: AccountMail
 ) -> tuple[str, dict[str, str]] | None:
     """The mail's template and the values filled into it; ``None``: nothing is sent."""
-    template, link = _template(uow, asked)
-    if template is None:
+    person = uow.session.scalar(select(User).where(User.email == asked.email))
+    has_account = person is not None and person.password_hash is not None
+    template, link = _template(asked, person, has_account=has_account)
+    if template is None or not _admitted(uow, resources, asked, has_account=has_account):
         return None
     page = partial(page_urls.page_url, resources.settings)
     if link is None:
@@ -136,10 +148,25 @@ def _filled_template(
     return template, {"url": page(path, token=secret)}
 
 
-def _template(uow: UnitOfWork, asked: AccountMail) -> tuple[str | None, _Link | None]:
+def _admitted(
+    uow: UnitOfWork, resources: Resources, asked: AccountMail, *, has_account: bool
+) -> bool:
+    """Count a mail that a stranger asked for, once for all attempts to send it."""
+    if asked.kind not in _FOR_STRANGERS or asked.admitted_at is not None:
+        return True
+    # No stranger can use up what a person with an account needs to get back into it.
+    email = None if has_account else asked.email
+    bounds = mail_bounds.of(resources.settings, resources.keyring, asked.source_digest, email=email)
+    if not mail_bounds.admit(uow, bounds):
+        return False
+    asked.admitted_at = func.now()
+    return True
+
+
+def _template(
+    asked: AccountMail, person: User | None, *, has_account: bool
+) -> tuple[str | None, _Link | None]:
     """The mail's template, ``None`` for no mail, and what its link is for, if it has one."""
-    person = uow.session.scalar(select(User).where(User.email == asked.email))
-    has_account = person is not None and person.password_hash is not None
     kind = MailKind(asked.kind)
     template: str | None = kind.value
     link: _Link | None = None

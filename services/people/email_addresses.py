@@ -31,6 +31,7 @@ _PLAIN = re.compile(
     rf"(?:{_LABEL}\.)++{_LABEL}(?<=[a-zA-Z])\Z",
     re.ASCII,
 )
+_GMAIL = frozenset({"gmail.com", "googlemail.com"})
 # Letters and digits of any script are safe in a local part, in any order.
 _WORDS = re.compile(r"([\w+-]++(?:\.[\w+-]++)*+)@([^@]+)\Z")
 
@@ -51,6 +52,19 @@ def normalise(address: str) -> str:
     if isinstance(found, InvalidAddress):
         raise EMAIL_INVALID(reason=found.reason)
     return found
+
+
+def mailbox_of(address: str) -> str:
+    """The mailbox that a normalised address most likely leads to, by which mails are counted.
+
+    Most servers ignore a plus tag, and Gmail ignores dots and has two domains. Nothing else takes
+    such addresses for one: they are other people for all that is stored.
+    """
+    local, _, domain = address.rpartition("@")
+    local = local.partition("+")[0] or local
+    if domain in _GMAIL:
+        return f"{local.replace('.', '')}@gmail.com"
+    return f"{local}@{domain}"
 
 
 def normalise_all(addresses: Iterable[str]) -> list[str | InvalidAddress]:

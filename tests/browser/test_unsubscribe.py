@@ -201,3 +201,18 @@ def test_broken_links_get_a_kind_page(stack: Stack, open_page: Open, keep: Keep)
     expect(page.get_by_role("heading", level=1)).to_have_text("This link doesn’t work")
     require_accessible(page)
     keep(page, "unsubscribe-broken-link")
+
+
+def test_a_person_reports_a_list_that_they_did_not_ask_for(
+    page: Page, reader: Subscriber, keep: Keep
+) -> None:
+    page.goto(reader.unsubscribe_url)
+    page.get_by_role("link", name="Report this list").click()
+    shows(page, "Report this list")
+    keep(page, "report")
+    # By the keyboard alone.
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    shows(page, "Thank you for your report")
+    keep(page, "report-done")
+    assert reader.stands()[0] == "unsubscribed"

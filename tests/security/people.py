@@ -22,6 +22,7 @@ class Person:
 
     def __init__(self, stack: Stack, uow: UnitOfWork, list_id: int, email: str) -> None:
         self.uow = uow
+        self.settings = stack.settings()
         self.keyring = stack.resources.keyring
         self.email = email
         self.list: MailingList = lists.get(uow, list_id)
@@ -34,7 +35,10 @@ class Person:
 
     def asks(self) -> None:
         self.list.confirm_required, before = True, self.list.confirm_required
-        subscribe.request(self.uow, self.keyring, self.list, self.email, STRANGER)
+        settings = self.settings
+        subscribe.request(
+            self.uow, self.keyring, self.list, self.email, STRANGER, settings=settings
+        )
         self.list.confirm_required = before
 
     def opts_out(self) -> None:

@@ -18,6 +18,7 @@ from tests.upkeep import resting_upkeep
 # Pages for people, which the document leaves out.
 PAGES = {
     "GET /unsubscribe": Call(200, query={"trace_id": "{trace_id}"}),
+    "GET /report": Call(200, query={"trace_id": "{trace_id}"}),
     "GET /confirm": Call(404, query={"token": "unknown"}),
     # Who comes back with a signed link of an order that waits has the provider asked at once; that
     # is what the link is for, and what it does would come by itself a little later.

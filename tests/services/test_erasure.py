@@ -208,7 +208,9 @@ def test_a_no_is_known_under_a_key_that_was_rotated_since(
     rotated = Keyring.parse("new:" + "A" * 43 + "," + old)
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id)
-        subscribe.request(uow, rotated, mailing_list, reader.person.address, STRANGER)
+        settings = stack.settings()
+        email = reader.person.address
+        subscribe.request(uow, rotated, mailing_list, email, STRANGER, settings=settings)
         again = accounts.get_by_email(uow, reader.person.address)
         record = changes.find(uow, list_id, again.id)
         assert record is not None

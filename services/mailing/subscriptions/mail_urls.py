@@ -11,6 +11,7 @@ from models import MailingList
 
 UNSUBSCRIBE_PATH = "/unsubscribe"
 CONFIRM_PATH = "/confirm"
+REPORT_PATH = "/report"
 
 
 def unsubscribe_url(settings: Settings, trace_id: str) -> str:
@@ -21,6 +22,11 @@ def unsubscribe_url(settings: Settings, trace_id: str) -> str:
 def confirm_url(settings: Settings, secret: str) -> str:
     """The page that confirms a subscription; ``secret`` is a mailed token."""
     return _url(settings, CONFIRM_PATH, token=secret)
+
+
+def report_url(settings: Settings, trace_id: str) -> str:
+    """The page on which a person reports a list that they did not ask for."""
+    return _url(settings, REPORT_PATH, trace_id=trace_id)
 
 
 def one_click_url(settings: Settings, list_id: int, trace_id: str) -> str:

@@ -13,6 +13,7 @@ from services.mailing.subscriptions.trace_ids import Trace
 from services.people import mailed_tokens
 from services.people.mail_templates import render
 from services.people.mailed_tokens import Purpose
+from services.people.unasked_mails import shown_words
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -27,12 +28,17 @@ def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> Non
             secret = mailed_tokens.make(
                 uow, resources.keyring, confirming, user_id=person.id, list_id=record.list_id
             )
+            owner = uow.session.get_one(User, mailing_list.user_id)
+            trace = Trace(mailing_list.id, person.id, delivery=lease.job_id)
+            trace_id = trace_ids.make(resources.keyring, trace)
             mail = render(
                 "confirm_subscription",
                 to=person.email,
                 key=f"job-{lease.job_id}",
-                title=mailing_list.title,
+                title=shown_words.quoted(mailing_list.title),
+                owner=shown_words.masked_address(owner.email),
                 url=mail_urls.confirm_url(resources.settings, secret),
+                report_url=mail_urls.report_url(resources.settings, trace_id),
             )
     _send(resources, lease, mailer, mail)
 
@@ -51,7 +57,7 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
             to=person.email,
             key=f"job-{lease.job_id}",
             headers=mail_urls.list_headers(resources.settings, mailing_list, trace_id),
-            title=mailing_list.title,
+            title=shown_words.quoted(mailing_list.title),
             unsubscribe_url=mail_urls.unsubscribe_url(resources.settings, trace_id),
         )
     _send(resources, lease, mailer, mail)

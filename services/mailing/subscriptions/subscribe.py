@@ -10,6 +10,7 @@ from core import clock
 from core.keyring import Keyring
 from core.refusals.mailing import SUBSCRIPTION_NOT_PENDING
 from core.refusals.people import LINK_INVALID, LINK_USED, USER_NOT_FOUND
+from core.settings import Settings
 from models import MailedLink, MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services.jobs import outbox
 from services.jobs.kinds import JobKind
@@ -20,6 +21,7 @@ from services.mailing.subscriptions.locks import LockedSubscription, lock_subscr
 from services.people import accounts, email_addresses, mailed_tokens
 from services.people.mail_jobs import mail_kind
 from services.people.mailed_tokens import Purpose
+from services.people.unasked_mails import mail_bounds
 from storage.unit_of_work import UnitOfWork
 
 # A stranger can request any address, and must not have its owner mailed again and again.
@@ -31,12 +33,20 @@ MAIL_WELCOME = mail_kind("subscription.mail_welcome")
 
 
 def request(
-    uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, email: str, actor: Actor
+    uow: UnitOfWork,
+    keyring: Keyring,
+    mailing_list: MailingList,
+    email: str,
+    actor: Actor,
+    *,
+    settings: Settings,
 ) -> None:
     """An unauthenticated request to subscribe this address.
 
     The subscription stays pending until the person confirms a mailed token, if the list wants
-    confirmation, and always for a person who opted out of it. Raises ``email.invalid``.
+    confirmation, and always for a person who opted out of it, or whom the list had before: their
+    owner may have removed them. No token is mailed beyond the bounds of unasked mail; a later
+    request has one mailed. Raises ``email.invalid``.
     """
     email = email_addresses.normalise(email)
     locks.lock_list_shared(uow, mailing_list.id)
@@ -47,7 +57,8 @@ def request(
     if locked.is_active:
         return
     opted_out = opt_outs.kinds_of(uow, keyring, mailing_list.id, locked.person)
-    must_confirm = mailing_list.confirm_required or bool(opted_out)
+    is_known = locked.record is not None
+    must_confirm = mailing_list.confirm_required or bool(opted_out) or is_known
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
     if locked.record is None:
         wants_mail = OptOutKind.EMAIL not in opted_out
@@ -56,7 +67,12 @@ def request(
         wants_mail = locked.record.email_enabled or not must_confirm
     record = _write(uow, locked, "requested", actor, status=status, email_enabled=wants_mail)
     asked = record.confirmation_asked_at
-    if must_confirm and (asked is None or clock.now() - asked >= MIN_CONFIRMATION_INTERVAL):
+    if not must_confirm or (asked and clock.now() - asked < MIN_CONFIRMATION_INTERVAL):
+        return
+    uow.session.flush()
+    source = mail_bounds.source_digest(keyring, actor.ip)
+    bounds = mail_bounds.of(settings, keyring, source, email=email, list_id=mailing_list.id)
+    if mail_bounds.admit(uow, bounds):
         record.confirmation_asked_at = func.now()
         _mail(uow, MAIL_CONFIRMATION, record, actor)
 

@@ -10,11 +10,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from core.settings import Settings
+from integrations.challenges import registry
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
+from integrations.http_client import HttpBounds
 from tests.certificates import self_signed
 from tests.integrations.challenges.server import Server, serving
-from tests.integrations.challenges.setting import check, of_sandbox, of_server, outcome, token
+from tests.integrations.challenges.setting import (
+    asking,
+    check,
+    of_sandbox,
+    of_server,
+    outcome,
+    token,
+)
 
 # The adapter gives up after 5 s, the sandbox answers after 10; this is against hanging.
 LIMIT_SECONDS = 9.0
@@ -59,6 +68,33 @@ def test_a_connection_that_is_not_taken_is_given_up_before_a_slow_reply() -> Non
         with capture_logs() as lines:
             assert check(given, ChallengeProviderName.TURNSTILE, "t") == "challenge.unavailable"
     assert [line["reason"] for line in lines] == ["ConnectTimeout"]
+
+
+def test_a_provider_that_hangs_costs_few_callers_a_timeout(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient = HttpBounds(max_seconds=0.2, max_connect_seconds=0.2, max_reply_bytes=1000)
+    monkeypatch.setattr(registry, "BOUNDS", impatient)
+    server.drips = True
+    server.body = b" " * 1000
+
+    async def many(challenges: Challenges) -> list[str]:
+        challenge = challenges.challenge_for(ChallengeProviderName.TURNSTILE)
+        answer = ChallengeResponse("t", "subscribe")
+        return [await outcome(challenge.check(answer)) for _ in range(20)]
+
+    assert asking(of_server(server.url), many) == ["challenge.unavailable"] * 20
+    assert len(server.asked) < 10
+
+
+def test_token_after_token_that_is_refused_is_no_outage(server: Server) -> None:
+    async def many(challenges: Challenges) -> list[str]:
+        challenge = challenges.challenge_for(ChallengeProviderName.TURNSTILE)
+        answer = ChallengeResponse("t", "subscribe")
+        return [await outcome(challenge.check(answer)) for _ in range(20)]
+
+    server.says({"success": False, "error-codes": ["invalid-input-response"]})
+    assert asking(of_server(server.url), many) == ["challenge.failed"] * 20
 
 
 @pytest.mark.parametrize("provider", ChallengeProviderName)

@@ -60,12 +60,17 @@ def test_what_is_no_good_token_never_passes(
 
 
 @each_provider
-def test_another_host_name_counts_only_where_settings_name_some(
+def test_a_host_name_counts_when_it_is_ours_or_settings_name_it(
     sandbox: str, provider: ChallengeProviderName
 ) -> None:
-    anywhere = of_sandbox(sandbox, challenge_hostnames="")
-    assert check(anywhere, provider, token("hostname-")) == "passed"
-    there = of_sandbox(sandbox, challenge_hostnames="Elsewhere.Example, www.example.com")
+    ours = of_sandbox(sandbox, challenge_hostnames="")
+    assert check(ours, provider, token("hostname-")) == "challenge.failed"
+    assert check(ours, provider, token("pass-")) == "passed"
+    there = of_sandbox(
+        sandbox,
+        challenge_hostnames="Elsewhere.Example, www.example.com",
+        public_url="https://news.example",
+    )
     assert check(there, provider, token("hostname-")) == "passed"
     assert check(there, provider, token("pass-")) == "challenge.failed"
 

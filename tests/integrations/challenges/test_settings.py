@@ -105,6 +105,29 @@ def test_what_is_no_host_name_is_an_error_that_names_the_setting(load: Load, wro
         load(CHALLENGE_HOSTNAMES=wrong)
 
 
+def test_our_pages_use_the_first_provider_unless_another_is_named(load: Load) -> None:
+    both = {
+        f"{provider}_{half}": "x"
+        for provider in ("HCAPTCHA", "RECAPTCHA")
+        for half in ("SECRET", "SITE_KEY")
+    }
+
+    def used(given: Settings) -> ChallengeProviderName | None:
+        async def ask(challenges: Challenges) -> ChallengeProviderName | None:
+            return challenges.for_accounts
+
+        return asking(given, ask)
+
+    assert used(load()) is None
+    assert used(load(**both)) is ChallengeProviderName.HCAPTCHA
+    named = load(**both, ACCOUNT_CHALLENGE="recaptcha")
+    assert used(named) is ChallengeProviderName.RECAPTCHA
+    assert used(load(**both, ACCOUNT_CHALLENGE="none")) is None
+    for wrong in ("turnstile", "unheard-of"):
+        with pytest.raises(SettingsError, match="PRESSROOM_ACCOUNT_CHALLENGE"):
+            load(**both, ACCOUNT_CHALLENGE=wrong)
+
+
 def test_secrets_are_not_shown() -> None:
     assert "canary" not in repr(of_sandbox(SANDBOX, turnstile_secret="canary"))
 

@@ -133,7 +133,10 @@ _OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
 @pytest.mark.parametrize(
-    "raw", [(_OK + b"Content-Length: 1000\r\n\r\n", b" ")], indirect=True, ids=["drip"]
+    "raw",
+    [(_OK + b"Content-Length: 1000\r\n\r\n", b" "), (_OK + b"X-Slow: ", b"a")],
+    indirect=True,
+    ids=["body", "head"],
 )
 def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(raw: Raw, keys: StripeKeys) -> None:
     started = time.monotonic()

@@ -181,3 +181,18 @@ def test_endless_address_is_refused_without_being_examined() -> None:
 
     assert isinstance(verdict, InvalidAddress)
     assert "254" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("address", "mailbox"),
+    [
+        ("reader@example.com", "reader@example.com"),
+        ("rea.der+news@example.com", "rea.der@example.com"),
+        ("reader+a+b@example.com", "reader@example.com"),
+        ("+tag@example.com", "+tag@example.com"),
+        ("r.e.a.d.e.r+x@gmail.com", "reader@gmail.com"),
+        ("rea.der@googlemail.com", "reader@gmail.com"),
+    ],
+)
+def test_a_mailbox_has_many_addresses(address: str, mailbox: str) -> None:
+    assert email_addresses.mailbox_of(address) == mailbox

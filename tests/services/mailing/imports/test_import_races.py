@@ -137,7 +137,8 @@ def _erase(importing: Importing, _: int, address: str) -> None:
 def _remove_and_add(importing: Importing, list_id: int, address: str) -> None:
     with importing.resources.unit_of_work() as uow:
         of = lists.get(uow, list_id)
-        subscribe.request(uow, importing.resources.keyring, of, address, OWNER)
+        settings = importing.resources.settings
+        subscribe.request(uow, settings.keyring, of, address, OWNER, settings=settings)
     with importing.resources.unit_of_work() as uow:
         person = uow.session.query(User).where(User.email == address).one()
         members.remove(uow, lists.get(uow, list_id), person.id, OWNER)

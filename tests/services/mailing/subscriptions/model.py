@@ -78,10 +78,11 @@ class Model:
         if self.lists[of].archived:
             return NO_LIST
         record, said_no = self.records.get((of, person)), self.said_no(of, person)
+        is_known = record is not None
         if record is None:
             record = self.records[of, person] = Record(REMOVED, mail=EMAIL not in said_no)
         if record.status != ACTIVE:
-            must_confirm = self.lists[of].confirm_required or said_no
+            must_confirm = self.lists[of].confirm_required or said_no or is_known
             record.become(PENDING if must_confirm else ACTIVE)
         return ACCEPTED
 
