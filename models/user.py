@@ -28,5 +28,7 @@ class User(Model):
     plan: Mapped[str] = mapped_column(default=Plan.FREE, server_default=Plan.FREE)
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
+    # When the person last took their account back (``services.recovery``).
+    recovered_at: Mapped[datetime | None]
     # When the person was erased. The row holds nothing personal then; it stays for foreign keys.
     erased_at: Mapped[datetime | None]
