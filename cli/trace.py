@@ -22,6 +22,7 @@ def trace(
     with connected() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         person = accounts.get_by_email(uow, email)
-        trace_id = trace_ids.make(resources.keyring, Trace(mailing_list.id, person.id))
+        made = Trace(mailing_list.id, person.id, trace_ids.new_delivery(uow))
+        trace_id = trace_ids.make(resources.keyring, made)
         url = mail_urls.unsubscribe_url(resources.settings, trace_id)
     show({"trace_id": trace_id, "unsubscribe_url": url}, as_json=as_json)

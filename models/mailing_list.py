@@ -36,6 +36,8 @@ class MailingList(Model):
     email_channel_enabled: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     challenge_enabled: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     challenge_provider: Mapped[str | None]
+    # The trace ids of this delivery, and of those before it, only leave the list.
+    traces_revoked_through: Mapped[int | None]
     confirm_required: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]

@@ -17,7 +17,7 @@ class MemberExport(Model):
 
     id: Mapped[SerialId]
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), index=True)
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     kind: Mapped[str]
     # The file is numbered objects under this prefix.
     object_prefix: Mapped[str] = mapped_column(unique=True)

@@ -7,7 +7,8 @@ from models.declarative import CreatedAt, Model, SerialId
 class SubscriptionEvent(Model):
     """One change of one subscription: what, when, by which actor and from where.
 
-    A row is never changed, but for the IP address of a person who is erased.
+    A row is never changed, but for its IP address: after 90 days its network alone stays, and of a
+    person who is erased nothing.
     """
 
     __tablename__ = "subscription_events"

@@ -24,5 +24,7 @@ class Upkeep(Model):
     lease_expires_at: Mapped[datetime | None]
     last_started_at: Mapped[datetime | None]
     last_finished_at: Mapped[datetime | None]
+    # Where work that goes through a large table in several runs goes on.
+    bookmark: Mapped[int | None]
     last_result: Mapped[dict[str, Any] | None]
     last_error: Mapped[str | None]

@@ -30,5 +30,7 @@ class User(Model):
     is_operator: Mapped[bool] = mapped_column(default=False, server_default=false())
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
+    # When the person last took their account back (``services.recovery``).
+    recovered_at: Mapped[datetime | None]
     # When the person was erased. The row holds nothing personal then; it stays for foreign keys.
     erased_at: Mapped[datetime | None]

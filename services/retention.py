@@ -1,4 +1,8 @@
-"""How long each kind of record is kept. Upkeep purges expired records each hour."""
+"""How long each kind of record is kept. Upkeep purges expired records each hour.
+
+Of a subscriber's IP address the network stays after a while: enough to show from where somebody
+agreed, and too little to find them.
+"""
 
 from datetime import datetime, timedelta
 
@@ -17,6 +21,10 @@ from storage.resources import Resources
 PURGE = upkeep.register(
     upkeep.UpkeepKind("maintenance.purge", every=timedelta(hours=1), lane=Lane.UPKEEP)
 )
+SHORTEN_IP_ADDRESSES = upkeep.register(
+    upkeep.UpkeepKind("maintenance.shorten_ips", every=timedelta(hours=1), lane=Lane.UPKEEP)
+)
+IP_ADDRESS_RETENTION = timedelta(days=90)
 JOB_RETENTION = timedelta(days=30)
 # A code that is sent a second time within this time revokes the tokens that it gave.
 CODE_RETENTION = timedelta(days=30)
@@ -25,6 +33,21 @@ _MAX_JOBS_AT_ONCE = 5_000
 _MAX_ROWS_AT_ONCE = 10_000
 # The database itself knows how long an event is kept, by its own clock.
 _PURGE_EVENTS = text("SELECT purge_events(:most)")
+
+# Ids rise with time, so the old events are the first ones behind the bookmark.
+_LAST_OLD_EVENT = text("""
+WITH batch AS (
+    SELECT id, created_at FROM subscription_events WHERE id > :after ORDER BY id LIMIT :limit
+)
+SELECT max(id) FROM batch WHERE id < coalesce(
+    (SELECT min(id) FROM batch WHERE created_at >= :before), 9223372036854775807)
+""")
+_SHORTEN = text("""
+UPDATE subscription_events SET ip = CASE WHEN pg_input_is_valid(ip, 'inet') THEN
+    text(network(set_masklen(ip::inet, CASE family(ip::inet) WHEN 4 THEN 24 ELSE 64 END))) END
+WHERE id > :after AND id <= :last AND ip IS NOT NULL AND strpos(ip, '/') = 0
+RETURNING 1
+""")
 
 
 def purge_outlived(resources: Resources, *, now: datetime) -> int:
@@ -56,3 +79,18 @@ def purge_outlived(resources: Resources, *, now: datetime) -> int:
             purged += uow.session.execute(_PURGE_EVENTS, {"most": _MAX_ROWS_AT_ONCE}).scalar_one()
         total += purged
     return total
+
+
+def shorten_ip_addresses(resources: Resources, *, now: datetime) -> int:
+    """Cut the IP addresses of old events to their /24 or /64; how many they were."""
+    total = 0
+    while True:
+        with resources.unit_of_work() as uow:
+            after = upkeep.bookmark(uow, SHORTEN_IP_ADDRESSES) or 0
+            limits = {"limit": _MAX_ROWS_AT_ONCE, "before": now - IP_ADDRESS_RETENTION}
+            last = uow.session.scalar(_LAST_OLD_EVENT, {"after": after, **limits})
+            if last is None:
+                return total
+            shortened = uow.session.execute(_SHORTEN, {"after": after, "last": last})
+            total += len(shortened.all())
+            upkeep.set_bookmark(uow, SHORTEN_IP_ADDRESSES, last)

@@ -26,14 +26,27 @@ from storage.unit_of_work import UnitOfWork
 class Principal:
     user_id: int
     via: Via
-    # The list that the trace id is for; ``None`` for a caller, who may act on any list.
-    list_id: int | None
+    # The trace id that the request carries; ``None`` for a caller, who may act on any list.
+    trace: Trace | None
 
-    def person(self, uow: UnitOfWork, mailing_list: MailingList | None = None) -> User:
-        """Raises ``trace.invalid`` for a trace id of another list."""
-        if mailing_list is not None and self.list_id not in (None, mailing_list.id):
+    def person(self, uow: UnitOfWork, mailing_list: MailingList) -> User:
+        """Raises ``trace.invalid`` for a trace id of another list, or one that was revoked."""
+        self._require_own_list(mailing_list)
+        if self.trace and trace_ids.is_revoked(mailing_list, self.trace.delivery):
             raise TRACE_INVALID()
         return accounts.get(uow, self.user_id)
+
+    def leaver(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
+        """The person who leaves: no revoked trace id keeps them. ``None`` when they are purged.
+
+        Raises ``trace.invalid`` for a trace id of another list.
+        """
+        self._require_own_list(mailing_list)
+        return accounts.find(uow, self.user_id)
+
+    def _require_own_list(self, mailing_list: MailingList) -> None:
+        if self.trace and self.trace.list_id != mailing_list.id:
+            raise TRACE_INVALID()
 
 
 def identify_principal(
@@ -49,7 +62,7 @@ def identify_principal(
             count_anonymous(request, RateLimitName.ANONYMOUS)
         trace = read_trace(state, submission.trace_id)
         via = Via.ONE_CLICK if submission.is_one_click else Via.TRACE
-        return Principal(trace.user_id, via, trace.list_id)
+        return Principal(trace.user_id, via, trace)
     caller = identify_and_count(request, csrf_token=submission.fields.get(CSRF_FIELD))
     if caller is None:
         raise AUTH_CREDENTIALS_OR_TRACE_MISSING()

@@ -11,6 +11,7 @@ from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.lists import Channel, ListChanges, NewList
 from core.refusals import mailing as refusals
 from services.mailing import lists
+from services.mailing.subscriptions import trace_ids
 
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
@@ -77,6 +78,21 @@ def change_list(
         lists.change(uow, mailing_list, body.sent(), state.challenges.configured)
         uow.session.refresh(mailing_list)
         return envelope(list_response(uow, state, mailing_list))
+
+
+@router.delete(
+    "/lists/{list_id}/traces",
+    responses=refuses(refusals.LIST_NOT_FOUND, refusals.LIST_NOT_OWNER, refusals.LIST_BUSY),
+)
+@ACTS_BY_LIST.threaded("list_id")
+def revoke_traces(state: StateOf, caller: ListEditor, list_id: PathId) -> Envelope[int]:
+    """Revoke the trace ids of all deliveries so far, such as after a roster got into wrong hands.
+
+    In mails that were sent they still leave the list and stop its mail, and open nothing else.
+    """
+    with state.resources.unit_of_work() as uow:
+        trace_ids.revoke(uow, lists.owned(uow, caller, list_id))
+    return envelope(1)
 
 
 @router.delete(

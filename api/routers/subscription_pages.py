@@ -27,7 +27,7 @@ from core.refusals.people import LINK_AMBIGUOUS, LINK_MISSING
 from core.refusals.requests import BODY_INVALID
 from models import MailingList, OptOutKind, User
 from services.mailing import list_reports, lists
-from services.mailing.subscriptions import own, subscribe, unsubscribe
+from services.mailing.subscriptions import own, subscribe, trace_ids, unsubscribe
 from services.mailing.subscriptions.changes import Actor, Via
 from services.mailing.subscriptions.mail_urls import (
     CONFIRM_PATH,
@@ -35,7 +35,7 @@ from services.mailing.subscriptions.mail_urls import (
     UNSUBSCRIBE_PATH,
 )
 from services.mailing.subscriptions.trace_ids import Trace
-from services.people import accounts
+from services.people import accounts, email_addresses
 from storage.unit_of_work import UnitOfWork
 
 # No operations of the API, so not in its document.
@@ -56,12 +56,18 @@ def show_subscription(state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     trace = _trace(state, submission)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, trace.list_id, archived=True)
-        person = accounts.get(uow, trace.user_id)
+        person = accounts.find(uow, trace.user_id)
         subscription = own.read(uow, state.resources.keyring, mailing_list, person)
+        is_revoked = trace_ids.is_revoked(mailing_list, trace.delivery)
+        if is_revoked:
+            subscription = own.without_what_identifies(subscription)
+        is_open = mailing_list.archived_at is None
         return page(
             "unsubscribe.html",
             list_title=mailing_list.title,
-            is_open=mailing_list.archived_at is None,
+            is_open=is_open,
+            can_leave=person is not None,
+            can_return=is_open and not is_revoked,
             own=subscription,
             address=_masked(subscription.email),
             report_query=urlencode({"trace_id": submission.trace_id}),
@@ -117,7 +123,8 @@ async def report_list(request: Request, state: StateOf, submission: FormOrJsonBo
 
 def _report(request: Request, state: State, trace: Trace) -> None:
     mailing_list, person, actor = _of_trace(request, state, trace, Via.PAGE)
-    list_reports.report(state.resources, mailing_list, person, actor)
+    if person is not None:
+        list_reports.report(state.resources, mailing_list, person, actor)
 
 
 def _trace(state: State, submission: FormOrJsonBody) -> Trace:
@@ -128,26 +135,31 @@ def _trace(state: State, submission: FormOrJsonBody) -> Trace:
 
 def _leave(request: Request, state: State, trace: Trace, kind: OptOutKind, via: Via) -> None:
     mailing_list, person, actor = _of_trace(request, state, trace, via)
-    unsubscribe.opt_out(state.resources, mailing_list, person, kind, actor)
+    if person is not None:
+        unsubscribe.opt_out(state.resources, mailing_list, person, kind, actor)
 
 
 def _of_trace(
     request: Request, state: State, trace: Trace, via: Via
-) -> tuple[MailingList, User, Actor]:
-    """The list, the person and the actor of an act that also an archived list must take."""
+) -> tuple[MailingList, User | None, Actor]:
+    """The list, the person and the actor of an act that also an archived list must take.
+
+    The person is ``None`` once nothing of them is left, so that there is nothing to change.
+    """
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, trace.list_id, archived=True)
-        person = accounts.get(uow, trace.user_id)
-    actor = actors.actor_of_principal(request, Principal(trace.user_id, via, trace.list_id))
+        person = accounts.find(uow, trace.user_id)
+    actor = actors.actor_of_principal(request, Principal(trace.user_id, via, trace))
     return mailing_list, person, actor
 
 
 def _return(request: Request, state: State, trace: Trace, act: _Return) -> None:
-    actor = actors.actor_of_principal(request, Principal(trace.user_id, Via.PAGE, trace.list_id))
+    principal = Principal(trace.user_id, Via.PAGE, trace)
+    actor = actors.actor_of_principal(request, principal)
     with state.resources.unit_of_work() as uow:
         # A person can leave an archived list, but not join it.
         mailing_list = lists.get(uow, trace.list_id)
-        person = accounts.get(uow, trace.user_id)
+        person = principal.person(uow, mailing_list)
         act(uow, state.resources.keyring, mailing_list, person, actor)
 
 
@@ -179,7 +191,7 @@ async def confirm_subscription(
         lambda uow: subscribe.read_confirmation(uow, keyring, secret)
     )
     list_id = found.mailing_list.id
-    principal = Principal(found.record.user_id, Via.CONFIRMATION, list_id)
+    principal = Principal(found.record.user_id, Via.CONFIRMATION, None)
     actor = actors.actor_of_principal(request, principal)
     confirm = partial(subscribe.confirm, keyring=keyring, secret=secret, actor=actor)
     await ACTS_BY_LIST.run(list_id, state.transact, confirm)
@@ -197,8 +209,4 @@ def _secret(*sent: object) -> str:
 
 
 def _masked(email: str | None) -> str | None:
-    """Enough for the person to recognise their address, and no more: mails get forwarded."""
-    if email is None:
-        return None
-    local, _, domain = email.rpartition("@")
-    return f"{local[:1]}…@{domain}"
+    return None if email is None else email_addresses.masked(email)

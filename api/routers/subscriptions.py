@@ -158,9 +158,10 @@ def unsubscribe(
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)
-        person = principal.person(uow, mailing_list)
-    actor = actors.actor_of_principal(request, principal)
-    leaving.opt_out(state.resources, mailing_list, person, OptOutKind.LIST, actor)
+        person = principal.leaver(uow, mailing_list)
+    if person is not None:
+        actor = actors.actor_of_principal(request, principal)
+        leaving.opt_out(state.resources, mailing_list, person, OptOutKind.LIST, actor)
     return envelope(ACCEPTED)
 
 
@@ -216,9 +217,10 @@ def _set_email(request: Request, state: State, list_id: int, submission: FormOrJ
 def _disable_email(request: Request, state: State, list_id: int, principal: Principal) -> None:
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id, archived=True)
-        person = principal.person(uow, mailing_list)
-    actor = actors.actor_of_principal(request, principal)
-    leaving.opt_out(state.resources, mailing_list, person, OptOutKind.EMAIL, actor)
+        person = principal.leaver(uow, mailing_list)
+    if person is not None:
+        actor = actors.actor_of_principal(request, principal)
+        leaving.opt_out(state.resources, mailing_list, person, OptOutKind.EMAIL, actor)
 
 
 @router.get(
@@ -263,9 +265,13 @@ def read_opponent(
     submission: FormOrJsonBodyOf,
     list_id: Annotated[PathId | None, Query(description="Which list, for a login")] = None,
 ) -> Envelope[Opponent]:
-    """A list and a person's subscription to it: the trace id's person, or else the caller."""
+    """A list and a person's subscription to it: the trace id's person, or else the caller.
+
+    By a trace id the address is masked, and name, user id and the tier's end are null: mails are
+    passed on, with the links in them.
+    """
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_READ)
-    wanted = principal.list_id if list_id is None else list_id
+    wanted = principal.trace.list_id if principal.trace and list_id is None else list_id
     if wanted is None:
         raise mailing.LIST_ID_MISSING()
     with state.resources.unit_of_work() as uow:
@@ -273,4 +279,5 @@ def read_opponent(
         person = principal.person(uow, mailing_list)
         record = own.get(uow, mailing_list.id, person.id)
         channel = list_response(uow, state, mailing_list)
-        return envelope(Opponent(list=channel, sub=SubscriptionRecord.of_row(record)))
+        shown = SubscriptionRecord.of_row(record)
+        return envelope(Opponent(list=channel, sub=shown.masked() if principal.trace else shown))

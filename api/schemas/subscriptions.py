@@ -1,4 +1,4 @@
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
@@ -35,7 +35,7 @@ def person_record(record: Subscription, user: User) -> Person:
 
 class SubscriptionRecord(Schema):
     id: int
-    user_id: int
+    user_id: int | None = Field(description="null where a trace id asks")
     list_id: int
     status: str = Field(description="pending, active, unsubscribed or removed")
     type: str = Field(description="free, silver or gold")
@@ -48,6 +48,12 @@ class SubscriptionRecord(Schema):
     updated_at: Timestamp
     user: Person | None = None
     list: Channel | None = None
+
+    def masked(self) -> Self:
+        """The record without what tells a stranger who the person is."""
+        email = None if self.email is None else email_addresses.masked(self.email)
+        hidden = {"user_id": None, "name": None, "paid_expiry": None}
+        return self.model_copy(update={**hidden, "email": email})
 
 
 def member_item(row: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from core.settings.origins import Origins
 from core.settings.provider_settings import PREFIX, BaseUrl, ProviderSettings
 from core.settings.rate_notation import RateLimits
 
+# Nothing slows down guesses at these.
+MIN_OPERATOR_SECRET_CHARACTERS = 20
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 
 # For these settings an empty value means: no limit.
@@ -118,14 +120,23 @@ class Settings(ProviderSettings):
     """How many mails the strangers of one network (IPv4 /24, IPv6 /64) may have sent; empty: no
     limit"""
 
+    api_docs: bool = True
+    """Whether /docs and /openapi.json are served"""
+
+    hsts_subdomains: bool = False
+    """Whether browsers must use TLS for all hosts below the public URL's host too"""
+
     metrics_token: SecretStr | None = None
-    """Bearer token for /metrics; without it /metrics is closed"""
+    """Bearer token for /metrics, at least 20 characters; without it /metrics is closed"""
 
     flower_user: str = "operator"
     """User name that Flower asks for"""
 
     flower_password: SecretStr | None = None
-    """Password that Flower asks for; without it Flower doesn't start"""
+    """Password that Flower asks for, at least 20 characters; without it Flower doesn't start"""
+
+    flower_read_only: bool = True
+    """Whether Flower only shows workers and tasks, and can't stop or change them"""
 
     ready_file: Path | None = None
     """File that a worker touches once it takes jobs"""
@@ -173,6 +184,13 @@ class Settings(ProviderSettings):
     def _header_name(cls, value: str) -> str:
         if not _TOKEN.match(value) or value.lower() == "authorization":
             raise ValueError("must be the name of a header, and not Authorization")
+        return value
+
+    @field_validator("metrics_token", "flower_password")
+    @classmethod
+    def _not_guessable(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value()) < MIN_OPERATOR_SECRET_CHARACTERS:
+            raise ValueError(f"must have at least {MIN_OPERATOR_SECRET_CHARACTERS} characters")
         return value
 
     @property

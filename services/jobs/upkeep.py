@@ -122,6 +122,15 @@ def records(uow: UnitOfWork) -> list[Upkeep]:
     return list(uow.session.scalars(query))
 
 
+def bookmark(uow: UnitOfWork, kind: UpkeepKind) -> int | None:
+    """Where the work goes on, which goes through a large table in several runs."""
+    return uow.session.scalar(select(Upkeep.bookmark).where(Upkeep.name == kind.name))
+
+
+def set_bookmark(uow: UnitOfWork, kind: UpkeepKind, place: int | None) -> None:
+    uow.session.execute(update(Upkeep).where(Upkeep.name == kind.name).values(bookmark=place))
+
+
 def run_due(resources: Resources, kind: UpkeepKind, work: UpkeepWork) -> None:
     """Do the work, if it is due and no process does it; raises what the work raises."""
     with resources.unit_of_work() as uow:

@@ -30,7 +30,7 @@ from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.mailing import lists
-from services.mailing.spreadsheets import escape_formula
+from services.mailing.spreadsheets import guard_cell
 from services.mailing.subscriptions import mail_urls, opt_outs, trace_ids
 from storage.parts import PartWriter
 from storage.resources import Resources
@@ -200,7 +200,8 @@ def _allow_time(connection: Connection) -> None:
 
 def _csv(lines: Iterable[Iterable[str | int]]) -> bytes:
     text_ = io.StringIO()
-    csv.writer(text_).writerows(lines)
+    # Quotes keep a cell in one piece wherever the reader cuts at commas or semicolons.
+    csv.writer(text_, quoting=csv.QUOTE_ALL).writerows(lines)
     return text_.getvalue().encode()
 
 
@@ -224,7 +225,7 @@ def _members(list_id: int) -> AnySelect:
 
 def _members_line(row: AnyRow) -> tuple[str | int, ...]:
     email, name, status, tier, paid_expiry, email_enabled, source, user_id, created_at = row
-    shown = (escape_formula(email or ""), escape_formula(name or ""))
+    shown = (guard_cell(email or ""), guard_cell(name or ""))
     expiry = "" if paid_expiry is None else clock.iso(paid_expiry)
     has_mail = "true" if email_enabled else "false"
     return *shown, status, tier, expiry, has_mail, source, user_id, clock.iso(created_at)
@@ -254,6 +255,6 @@ def _roster(resources: Resources, lease: Lease, mailing_list: MailingList) -> _S
         email, name, user_id = row
         trace_id = make(user_id)
         urls = (one_click + trace_id, list_id, f"<{unsubscribe}{trace_id}>", post)
-        return email, escape_formula(name or ""), user_id, trace_id, *urls
+        return email, guard_cell(name or ""), user_id, trace_id, *urls
 
     return _Sheet(header, query, line)

@@ -1,21 +1,32 @@
-"""Escapes for cells that a spreadsheet would run as a formula.
+"""Guards for cells that a spreadsheet would run as a formula.
 
-OWASP, "CSV Injection": a cell that begins with one of these characters gets an apostrophe in front.
-Spreadsheets do not show the apostrophe, and the reader of imports removes it again.
+OWASP, "CSV Injection": an apostrophe stands before each sign that begins a formula. Spreadsheets of
+many locales cut a line at semicolons, quoted or not, and some readers at tabs and ends of lines, so
+a cell is guarded after each of these as well. Our reader of imports takes the apostrophes away.
 """
 
-FORMULA_STARTS = frozenset("=+-@\t\r")
+import re
+
+# The full-width signs are read as formulas in East Asian locales.
+_SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
+_START = r"(\A|[;\t\r\n])"
+# A spreadsheet may skip blanks and quotes before the sign.
+_BARE = re.compile(rf'{_START}(?=[ "]*{_SIGN})')
+# A stored value may look guarded. It gets one more apostrophe, so that the reader's loss is none.
+_BARE_OR_GUARDED = re.compile(rf"{_START}(?=[ \"']*{_SIGN})")
+_GUARDED = re.compile(rf"{_START}'(?=[ \"']*{_SIGN})")
 
 
-def escape_foreign_cell(cell: str) -> str:
-    """A cell of an uploaded file, which the file's writer may have escaped already."""
-    return f"'{cell}" if cell[:1] in FORMULA_STARTS else cell
+def guard_foreign_cell(cell: str) -> str:
+    """A cell of an uploaded file, which the file's writer may have guarded already."""
+    return _BARE.sub(r"\1'", cell)
 
 
-def escape_formula(value: str) -> str:
-    """A stored value: the exact inverse of the reader, also for a value that looks escaped."""
-    # The reader ignores blanks before a cell that has no quotes, and so may a spreadsheet.
-    shown = value.lstrip(" ")
-    if shown.lstrip("'")[:1] in FORMULA_STARTS:
-        return f"'{shown}"
-    return value
+def guard_cell(value: str) -> str:
+    """A stored value: the exact inverse of ``bare_cell``, also for a value that looks guarded."""
+    return _BARE_OR_GUARDED.sub(r"\1'", value)
+
+
+def bare_cell(cell: str) -> str:
+    """The cell as it was before ``guard_cell``."""
+    return _GUARDED.sub(r"\1", cell)

@@ -61,9 +61,13 @@ def get_by_email(uow: UnitOfWork, email: str) -> User:
     return user
 
 
+def find(uow: UnitOfWork, user_id: int) -> User | None:
+    return uow.session.get(User, user_id)
+
+
 def get(uow: UnitOfWork, user_id: int) -> User:
     """Raises ``user.not_found``."""
-    user = uow.session.get(User, user_id)
+    user = find(uow, user_id)
     if user is None:
         raise USER_NOT_FOUND()
     return user

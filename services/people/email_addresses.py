@@ -42,6 +42,12 @@ class InvalidAddress(NamedTuple):
     reason: str
 
 
+def masked(email: str) -> str:
+    """Enough for the person to recognise their address, and no more: mails are passed on."""
+    local, _, domain = email.rpartition("@")
+    return f"{local[:1]}…@{domain}"
+
+
 def normalise(address: str) -> str:
     """The one spelling of an address: NFC, lower case, the domain in its Unicode form.
 

@@ -133,7 +133,7 @@ def test_a_trace_id_of_a_person_stands_for_them_alone(
     one, two = make_reader().joins(list_id), make_reader().joins(list_id)
     trace_id = trace_for(stack, list_id, one.user_id)
     shown = data(stranger.get("/subscriptions/opponent", params={"trace_id": trace_id}))
-    assert shown["sub"]["user_id"] == one.user_id
+    assert shown["sub"]["id"] == one.standing(list_id)["id"]
     assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})) == 1
     assert one.stands(list_id)[0] == "unsubscribed"
     assert two.stands(list_id) == ("active", True)

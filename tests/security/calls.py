@@ -153,6 +153,7 @@ CALLS: dict[str, Call] = {
     f"DELETE {_MEMBER}": Call(403, values=_LEAVING),
     "DELETE /imports/{import_id}/members": Call(404),
     "DELETE /attachments/{hash_id}": Call(404),
+    "DELETE /lists/{list_id}/traces": Call(403, values={"list_id": "closing_list_id"}),
     "DELETE /lists/{list_id}": Call(403, values={"list_id": "closing_list_id"}),
     "DELETE /grants/{grant_id}": Call(404),
     "DELETE /apikeys/{key_id}": Call(404),

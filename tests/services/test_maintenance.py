@@ -120,3 +120,38 @@ def test_purging_forgets_sessions_attempts_and_mails_whose_time_is_over(
     run_upkeep(stack, "maintenance.purge")
     assert left() == [(1, 1, [True])]
     stack.query("DELETE FROM login_attempts")
+
+
+def test_ip_addresses_are_shortened_after_90_days(stack: Stack, owner: Owner) -> None:
+    given = {
+        "192.0.2.77": "192.0.2.0/24",
+        "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64",
+        "::ffff:192.0.2.7": "::/64",
+        "not an address": None,
+    }
+    # The events of other tests are young, and came before.
+    stack.query(
+        "UPDATE upkeep SET bookmark = (SELECT max(id) FROM subscription_events)"
+        " WHERE name = 'maintenance.shorten_ips'"
+    )
+    # Oldest first, as they come to be.
+    for age in (91, 89):
+        for ip in given:
+            stack.query(
+                "INSERT INTO subscription_events (list_id, user_id, action, actor, via, ip,"
+                " created_at) SELECT l.id, %s, 'requested', 'stranger', 'challenge', %s,"
+                " now() - make_interval(days => %s) FROM lists AS l LIMIT 1",
+                owner.user_id,
+                ip,
+                age,
+            )
+    shown = (
+        "SELECT ip FROM subscription_events WHERE user_id = %s"
+        " AND created_at < now() - make_interval(days => %s) ORDER BY id"
+    )
+    for _ in range(2):
+        run_upkeep(stack, "maintenance.shorten_ips")
+        old = [ip for (ip,) in stack.query(shown, owner.user_id, 90)]
+        every = [ip for (ip,) in stack.query(shown, owner.user_id, 0)]
+        assert old == list(given.values())
+        assert every == [*given.values(), *given]

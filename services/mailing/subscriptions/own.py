@@ -21,6 +21,7 @@ class OwnSubscriptionState(StrEnum):
     PENDING = "pending"
     LEFT = "left"  # by the person's own act, with or without a record of them
     ABSENT = "absent"
+    UNTOLD = "untold"  # the one who asks may leave, and learns no more
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,11 @@ class OwnSubscription:
 
 
 def read(
-    uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User
+    uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User | None
 ) -> OwnSubscription:
-    """The person's state on the list."""
+    """The person's state on the list; ``None`` stands for a person who was purged."""
+    if person is None:
+        return OwnSubscription(OwnSubscriptionState.ABSENT, None)
     record = changes.find(uow, mailing_list.id, person.id)
     refused = opt_outs.kinds_of(uow, keyring, mailing_list.id, person)
     if record is not None:
@@ -49,6 +52,15 @@ def read(
     else:
         state = OwnSubscriptionState.ABSENT
     return OwnSubscription(state, None if record is None else record.email)
+
+
+_LEFT_STATES = (OwnSubscriptionState.LEFT, OwnSubscriptionState.WITHOUT_MAIL)
+
+
+def without_what_identifies(subscription: OwnSubscription) -> OwnSubscription:
+    """What a revoked trace id shows: that its own click had an effect."""
+    has_left = subscription.state in _LEFT_STATES
+    return OwnSubscription(subscription.state if has_left else OwnSubscriptionState.UNTOLD, None)
 
 
 def get(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription:

@@ -4,7 +4,8 @@ A trace id goes into mail to that person and nowhere else, so a request that car
 that person. It is written ``1<payload>.<key id>.<mac>``, at most 80 characters of
 ``[A-Za-z0-9_.-]``. The payload is list, user (7 bytes each: ids are below 2**53) and delivery
 (8 bytes) in base64url. The MAC is the first 16 bytes of an HMAC-SHA256 of version and payload as
-they are written. A trace id does not expire, because people read mail late.
+they are written. A trace id does not expire, because people read mail late. The owner of a list may
+revoke those of the deliveries so far: they still leave the list, and open nothing else.
 """
 
 import base64
@@ -12,8 +13,12 @@ import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sqlalchemy import text
+
 from core.keyring import Keyring
 from core.refusals.mailing import TRACE_INVALID
+from models import MailingList
+from storage.unit_of_work import UnitOfWork
 
 _PURPOSE = "trace"
 _VERSION = "1"
@@ -22,14 +27,32 @@ _ID_BYTES = 7
 _DELIVERY_BYTES = 8
 _PAYLOAD_CHARACTERS = 30  # 22 bytes in base64
 MAX_TRACE_ID_CHARACTERS = 80
+_NEXT_DELIVERY = text("SELECT nextval(pg_get_serial_sequence('jobs', 'id'))")
 
 
 @dataclass(frozen=True)
 class Trace:
     list_id: int
     user_id: int
-    # The delivery in which it was mailed: the id of the job that made the roster, or 0.
+    # The delivery in which it was mailed: the id of the job that made the roster or sent the mail,
+    # a number from ``new_delivery``, or 0 from a release that gave none.
     delivery: int = 0
+
+
+def new_delivery(uow: UnitOfWork) -> int:
+    """A number behind those of all deliveries so far."""
+    # Jobs and deliveries share their numbers, so that none is a table of its own.
+    return int(uow.session.execute(_NEXT_DELIVERY).scalar_one())
+
+
+def revoke(uow: UnitOfWork, mailing_list: MailingList) -> None:
+    """From now on the trace ids that were mailed so far only leave the list."""
+    mailing_list.traces_revoked_through = new_delivery(uow)
+
+
+def is_revoked(mailing_list: MailingList, delivery: int) -> bool:
+    last = mailing_list.traces_revoked_through
+    return last is not None and delivery <= last
 
 
 def make(keyring: Keyring, trace: Trace) -> str:

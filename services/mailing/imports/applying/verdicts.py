@@ -10,7 +10,7 @@ from sqlalchemy import select
 from core.refusals.imports import IMPORT_ERRORS_GONE
 from models import ImportChunk, MemberImport
 from services.mailing.imports.chunks import JudgedRow
-from services.mailing.spreadsheets import escape_foreign_cell
+from services.mailing.spreadsheets import guard_foreign_cell
 from storage.resources import Resources
 
 ADDED, ALREADY, OPTED_OUT, LEFT = "added", "already", "opted_out", "left"
@@ -32,21 +32,23 @@ def rejects_csv(rows: Sequence[JudgedRow], found: Sequence[str], width: int) -> 
         width: the number of columns in the header. Cells beyond it come after the added columns.
     """
     text = io.StringIO()
-    writer = csv.writer(text)
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
     for row, verdict in zip(rows, found, strict=True):
         if verdict == ADDED:
             continue
         code, reason = REASONS[verdict] if row.code is None else (row.code, row.reason or "")
-        cells = [*map(escape_foreign_cell, row.cells)]
+        cells = [*map(guard_foreign_cell, row.cells)]
         cells += [""] * (width - len(cells))
-        added = (row.line, code, escape_foreign_cell(reason))
+        added = (row.line, code, guard_foreign_cell(reason))
         writer.writerow([*cells[:width], *added, *cells[width:]])
     return zlib.compress(text.getvalue().encode(errors="replace"), level=1)
 
 
 def header_line(header: Sequence[str]) -> bytes:
     text = io.StringIO()
-    csv.writer(text).writerow([*map(escape_foreign_cell, header), *ADDED_COLUMNS])
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerow(
+        [*map(guard_foreign_cell, header), *ADDED_COLUMNS]
+    )
     return text.getvalue().encode(errors="replace")
 
 

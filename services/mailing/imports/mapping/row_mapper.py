@@ -10,12 +10,11 @@ from services.mailing.imports.mapping import header_words
 from services.mailing.imports.mapping.columns import ColumnLayout
 from services.mailing.imports.mapping.marks import MarkReader
 from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord
+from services.mailing.spreadsheets import bare_cell
 
 MAX_MEMBER_NAME_CHARACTERS = 200
 _OTHER_DATES = ("%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%b %d, %Y", "%d %b %Y")
 
-# Our exports put an apostrophe before a cell that a spreadsheet would run as a formula.
-_ESCAPED_FORMULA = re.compile(r"'+[=+\-@\t\r]")
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
 # These join letters in Persian and Indic names, and people in emoji.
 _JOINERS = "\u200c\u200d"
@@ -78,13 +77,9 @@ class RowMapper:
         return MemberRow(line, email, name, marks.tier, expiry, marks.suppression, cells)
 
 
-def _unescaped(cell: str) -> str:
-    return cell[1:] if _ESCAPED_FORMULA.match(cell) else cell
-
-
 def _tidy_email(email: str) -> str:
     """The address without what copying leaves around it: brackets and invisible characters."""
-    email = _unescaped(email).strip(BLANKS)
+    email = bare_cell(email).strip(BLANKS)
     if found := _IN_BRACKETS.match(email):
         email = found[2]
     if email.isascii():
@@ -98,18 +93,20 @@ def _tidy_email(email: str) -> str:
 
 
 def tidy_name(name: str) -> str:
-    if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS and name[:1] != "'":
+    if "'" in name:
+        name = bare_cell(name)
+    if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS:
         return name.strip()
     shown = (
         c if c.isprintable() or c in _JOINERS else " " if c.isspace() else ""
-        for c in _unescaped(name)[: 10 * MAX_MEMBER_NAME_CHARACTERS]
+        for c in name[: 10 * MAX_MEMBER_NAME_CHARACTERS]
     )
     return " ".join("".join(shown).split())[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
 
 
 def _expiry(cell: str) -> datetime | None:
     """A time with its zone, UTC if it names none; raises ``ValueError``."""
-    text = _unescaped(cell).strip()
+    text = bare_cell(cell).strip()
     if header_words.is_no(text):
         return None
     found = _time(text) if len(text) <= header_words.MAX_WORD_CHARACTERS else None

@@ -1,0 +1,93 @@
+"""A mail that was passed on, or a roster in wrong hands, tells little of the person and leaves."""
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from services.mailing.subscriptions import trace_ids
+from services.mailing.subscriptions.trace_ids import Trace
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import Reader, a_reader, new_list, trace_for
+from tests.contract.test_commands import printed
+from tests.stack import Stack
+
+OPPONENT = "/subscriptions/opponent"
+
+
+@pytest.fixture
+def list_id(client: httpx.Client) -> int:
+    found: int = new_list(client)["id"]
+    return found
+
+
+@pytest.fixture
+def reader(stack: Stack, list_id: int) -> Iterator[Reader]:
+    with a_reader(stack) as reader:
+        yield reader.joins(list_id)
+
+
+def test_a_trace_id_shows_a_masked_address_and_no_name(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    gold = {"type": "gold", "paid_expiry": "2031-05-06T00:00:00Z"}
+    data(client.patch(f"/lists/{list_id}/members/{reader.user_id}", json=gold))
+    trace_id = trace_for(stack, list_id, reader.user_id)
+    shown = data(stranger.get(OPPONENT, params={"trace_id": trace_id}))["sub"]
+    hidden = ("email", "name", "user_id", "paid_expiry")
+    assert [shown[each] for each in hidden] == [f"{reader.email[0]}…@example.com", None, None, None]
+    assert (shown["type"], shown["status"]) == ("gold", "active")
+    own = data(reader.client.get(OPPONENT, params={"list_id": list_id}))["sub"]
+    assert (own["email"], own["user_id"]) == (reader.email, reader.user_id)
+    assert own["paid_expiry"]
+
+
+def test_revoked_trace_ids_leave_and_do_nothing_else(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    old = {"trace_id": printed(stack, "trace", str(list_id), reader.email)["trace_id"]}
+    page = f"/unsubscribe?trace_id={old['trace_id']}"
+    assert reader.email.partition("@")[2] in stranger.get(page).text
+    assert data(client.delete(f"/lists/{list_id}/traces")) == 1
+    problem(stranger.get(OPPONENT, params=old), 403, "trace.invalid")
+    email = f"/subscriptions/{list_id}/email"
+    problem(stranger.put(email, json={**old, "enabled": True}), 403, "trace.invalid")
+    shown = stranger.get(page).text
+    assert "Leave this list" in shown
+    assert "@" not in re.sub(r"<style>.*?</style>", "", shown, flags=re.DOTALL)
+    assert data(stranger.put(email, json={**old, "enabled": False})) == 1
+    assert reader.stands(list_id) == ("active", False)
+    one_click = {"List-Unsubscribe": "One-Click"}
+    assert stranger.post(page, data=one_click).status_code == 200
+    assert data(stranger.post(f"/subscriptions/{list_id}/delete", json=old)) == 1
+    assert stranger.post(page, data={"action": "leave"}).status_code == 303
+    assert reader.stands(list_id)[0] == "unsubscribed"
+    left = stranger.get(page).text
+    assert "You have unsubscribed" in left
+    assert 'value="undo"' not in left
+    for action in ("undo", "resume_mail"):
+        assert stranger.post(page, data={"action": action}).status_code == 403
+    assert reader.stands(list_id)[0] == "unsubscribed"
+    assert data(stranger.delete(f"/subscriptions/{list_id}", params=old)) == 1
+
+
+def test_trace_ids_of_later_deliveries_and_other_lists_hold(
+    stack: Stack, client: httpx.Client, stranger: httpx.Client, reader: Reader, list_id: int
+) -> None:
+    other = new_list(client)["id"]
+    reader.joins(other)
+    elsewhere = trace_for(stack, other, reader.user_id)
+    data(client.delete(f"/lists/{list_id}/traces"))
+    keyring = stack.resources.keyring
+    with stack.resources.unit_of_work() as uow:
+        later = trace_ids.new_delivery(uow)
+    fresh = trace_ids.make(keyring, Trace(list_id, reader.user_id, later))
+    for trace_id in (fresh, elsewhere):
+        assert data(stranger.get(OPPONENT, params={"trace_id": trace_id}))["sub"]
+
+
+def test_only_the_owner_revokes(stack: Stack, client: httpx.Client, list_id: int) -> None:
+    with stack.client(stack.new_owner().key) as other:
+        problem(other.delete(f"/lists/{list_id}/traces"), 403, "list.not_owner")
+        problem(other.delete("/lists/1/traces"), 404, "list.not_found")

@@ -1,0 +1,234 @@
+"""What strangers make goes, and nothing that anybody relies on."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg2
+import psycopg2.extensions
+import pytest
+
+from core.ids import random_id
+from tests.contract.replies import data
+from tests.contract.subscribers import new_address, new_list, subscribe, trace_for
+from tests.stack import Owner, Stack, eventually
+from tests.upkeep import run_upkeep
+
+STATUSES = ("active", "pending", "unsubscribed", "removed")
+PURGE = "maintenance.purge_strangers"
+Cursor = psycopg2.extensions.cursor
+ORDER = (
+    "INSERT INTO payment_orders (id, user_id, status, changed_via, channel, currency, amount,"
+    " amount_minor, credit_amount, credits_per_usd, units_per_usd, expires_at, created_at)"
+    " VALUES (%s, %s, 'created', 'request', 'sandbox', 'USD', 5, 500, 500, 100, 1, now(),"
+    " now() - make_interval(days => %s))"
+)
+EVENT = (
+    "INSERT INTO payment_events (channel, event_id, type, order_id, facts, happened_at)"
+    " VALUES ('sandbox', %s, 'x', %s, '{}', now())"
+)
+
+
+def new_person(stack: Stack, *, days: int = 31, **columns: object) -> int:
+    """A person without an account, whom some form or import made so many days ago."""
+    user_id = random_id()
+    stack.query(
+        "INSERT INTO users (id, email, created_at)"
+        " VALUES (%s, %s, now() - make_interval(days => %s))",
+        user_id,
+        new_address(),
+        days,
+    )
+    for name, value in columns.items():
+        stack.query(f"UPDATE users SET {name} = %s WHERE id = %s", value, user_id)
+    return user_id
+
+
+def new_order(stack: Stack, *steps: str, days: int = 31, user_id: int | None = None) -> int:
+    order_id = random_id()
+    stack.query(ORDER, order_id, user_id, days)
+    for step in steps:
+        stack.query(f"UPDATE payment_orders SET {step} WHERE id = %s", order_id)
+    stack.query(EVENT, f"evt-{order_id}", order_id)
+    return order_id
+
+
+def there(stack: Stack, table: str, ids: dict[str, int]) -> set[str]:
+    """The names of the rows that exist."""
+    query = f"SELECT id FROM {table} WHERE id = ANY(%s)"
+    found = {each for (each,) in stack.query(query, list(ids.values()))}
+    return {name for name, each in ids.items() if each in found}
+
+
+@contextmanager
+def transaction(stack: Stack) -> Iterator[Cursor]:
+    link = psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])
+    try:
+        with link, link.cursor() as cursor:
+            yield cursor
+    finally:
+        link.close()
+
+
+def test_people_without_a_trace_go_after_30_days(stack: Stack, owner: Owner) -> None:
+    with stack.client(owner.key) as client:
+        list_id = new_list(client)["id"]
+    gone = {
+        "nothing": new_person(stack),
+        "moved": new_person(stack, email=f"moved-{random_id()}@moved.invalid"),
+    }
+    kept = {
+        "young": new_person(stack, days=29),
+        "account": new_person(stack, password_hash="x"),
+        "paid plan": new_person(stack, plan="paid"),
+        "erased": new_person(stack, erased_at="2020-01-01"),
+        "opt-out": new_person(stack),
+        "credits": new_person(stack),
+        "order": new_person(stack),
+        "mailed token": new_person(stack),
+        **{status: new_person(stack) for status in STATUSES},
+    }
+    stack.query(
+        "INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)"
+        " VALUES (%s, %s, sha256(%s), 'list', 'page')",
+        list_id,
+        kept["opt-out"],
+        str(kept["opt-out"]).encode(),
+    )
+    stack.query(
+        "INSERT INTO credit_accounts (user_id, last_hash) VALUES (%s, sha256(''))", kept["credits"]
+    )
+    new_order(stack, "status = 'failed'", user_id=kept["order"])
+    stack.query(
+        "INSERT INTO mailed_links (purpose, user_id, secret_hmac, expires_at)"
+        " VALUES ('confirm', %s, sha256(%s), now() + interval '1 hour')",
+        kept["mailed token"],
+        str(kept["mailed token"]).encode(),
+    )
+    for status in STATUSES:
+        stack.query(
+            "INSERT INTO subscriptions (list_id, user_id, status, email, source)"
+            " VALUES (%s, %s, %s, %s, 'challenge')",
+            list_id,
+            kept[status],
+            status,
+            new_address(),
+        )
+    run_upkeep(stack, PURGE)
+    assert there(stack, "users", gone) == set()
+    assert there(stack, "users", kept) == set(kept)
+
+
+def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, owner: Owner) -> None:
+    with stack.client(owner.key) as client:
+        list_id = new_list(client)["id"]
+    person = new_person(stack)
+    with transaction(stack) as cursor:
+        cursor.execute(
+            "INSERT INTO subscriptions (list_id, user_id, status, source)"
+            " VALUES (%s, %s, 'active', 'challenge')",
+            (list_id, person),
+        )
+        run_upkeep(stack, PURGE)
+    assert there(stack, "users", {"person": person}) == {"person"}
+
+
+def test_a_person_who_subscribes_while_they_are_purged_is_made_anew(
+    stack: Stack, owner: Owner
+) -> None:
+    person, email = new_person(stack), new_address()
+    stack.query("UPDATE users SET email = %s WHERE id = %s", email, person)
+    answers: list[int] = []
+    with stack.client(owner.key) as client, stack.client() as stranger:
+        list_id = new_list(client)["id"]
+
+        def ask() -> None:
+            answers.append(subscribe(stranger, list_id, email).status_code)
+
+        asking = threading.Thread(target=ask)
+        with transaction(stack) as cursor:
+            cursor.execute("DELETE FROM users WHERE id = %s", (person,))
+            asking.start()
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            eventually(lambda: bool(stack.query(waiting)), what="a call that waits for the purge")
+        asking.join(30)
+        assert answers == [200]
+        found = (
+            "SELECT u.id FROM users u JOIN subscriptions s ON s.user_id = u.id WHERE u.email = %s"
+        )
+        [(new_id,)] = stack.query(found, email)
+        assert new_id != person
+
+
+def test_the_link_of_a_person_who_was_purged_is_no_error(stack: Stack, owner: Owner) -> None:
+    with stack.client(owner.key) as client, stack.client() as stranger:
+        list_id = new_list(client)["id"]
+        trace_id = trace_for(stack, list_id, random_id())
+        page = f"/unsubscribe?trace_id={trace_id}"
+        assert "<button" not in stranger.get(page).text
+        assert stranger.post(page, data={"action": "leave"}).status_code == 303
+        one_click = {"List-Unsubscribe": "One-Click"}
+        assert stranger.post(page, data=one_click).status_code == 200
+        path, query = f"/subscriptions/{list_id}", {"trace_id": trace_id}
+        assert data(stranger.delete(path, params=query)) == 1
+        assert data(stranger.post(f"{path}/delete", params=query)) == 1
+        assert data(stranger.put(f"{path}/email", params=query, json={"enabled": False})) == 1
+
+
+def test_orders_that_nobody_paid_or_claimed_go_after_30_days(stack: Stack, owner: Owner) -> None:
+    gone = {
+        "never opened": new_order(stack),
+        "failed": new_order(stack, "status = 'failed'"),
+        "expired": new_order(stack, "status = 'pending'", "status = 'expired'"),
+    }
+    kept = {
+        "young": new_order(stack, days=29),
+        "owned": new_order(stack, user_id=owner.user_id),
+        "claimed": new_order(stack, f"user_id = {owner.user_id}, claimed_at = now()"),
+        "asked about": new_order(stack, "next_check_at = now() + interval '1 day'"),
+        "paid": new_order(
+            stack, "paid_at = now()", "status = 'pending'", "status = 'paid_unclaimed'"
+        ),
+        "review": new_order(stack, "mismatch = 'x'", "status = 'pending'", "status = 'review'"),
+    }
+    run_upkeep(stack, PURGE)
+    assert there(stack, "payment_orders", gone) == set()
+    assert there(stack, "payment_orders", kept) == set(kept)
+    for table in ("payment_order_changes", "payment_events"):
+        [(left,)] = stack.query(
+            f"SELECT count(DISTINCT order_id) FROM {table} WHERE order_id = ANY(%s)",
+            [*gone.values(), *kept.values()],
+        )
+        assert left == len(kept)
+
+
+def test_an_order_that_is_claimed_in_that_moment_stays(stack: Stack, owner: Owner) -> None:
+    order_id = new_order(stack)
+    with transaction(stack) as cursor:
+        claim = "UPDATE payment_orders SET user_id = %s, claimed_at = now() WHERE id = %s"
+        cursor.execute(claim, (owner.user_id, order_id))
+        run_upkeep(stack, PURGE)
+    assert there(stack, "payment_orders", {"claimed": order_id}) == {"claimed"}
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "paid_at = now()",
+        "claimed_at = now()",
+        "refunded_minor = 5",
+        "dispute = 'open'",
+        "mismatch = 'x'",
+        "credited = 500",
+        "next_check_at = now()",
+    ],
+)
+def test_the_database_loses_no_order_that_matters(stack: Stack, why: str) -> None:
+    order_id = new_order(stack, why)
+    for table, column in (
+        ("payment_events", "order_id"),
+        ("payment_order_changes", "order_id"),
+        ("payment_orders", "id"),
+    ):
+        with pytest.raises(psycopg2.errors.RestrictViolation):
+            stack.query(f"DELETE FROM {table} WHERE {column} = %s", order_id)
