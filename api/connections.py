@@ -1,8 +1,10 @@
 """Bounds on connections that the server itself doesn't have: silent ones are closed."""
 
 import asyncio
+import fcntl
 import resource
-import socket
+import sys
+import termios
 from collections import Counter
 from typing import ClassVar
 
@@ -42,7 +44,8 @@ class BoundedConnection(HttpToolsProtocol):
     """
 
     _of_address: ClassVar[Counter[str]] = Counter()
-    _deadline: asyncio.TimerHandle | None = None
+    _head_timer: asyncio.TimerHandle | None = None
+    _stall_timer: asyncio.TimerHandle | None = None
     _is_in_head = False
     _head_bytes = 0
 
@@ -53,7 +56,6 @@ class BoundedConnection(HttpToolsProtocol):
         if self._of_address[self._address] > max_connections_of_an_address():
             transport.abort()
             return
-        _close_when_stalled(transport)
         self._close_in(MAX_HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -61,7 +63,9 @@ class BoundedConnection(HttpToolsProtocol):
         if not self._of_address[self._address]:
             del self._of_address[self._address]
         self._keep()
+        # Also ends the watch for a stall.
         super().connection_lost(exc)
+        self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -69,8 +73,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too long.")
-        is_idle = self.cycle is None or self.cycle.response_complete
-        if is_idle and self._deadline is None:
+        if self.cycle is None or self.cycle.response_complete:
             # Otherwise it is the rest of a body that was answered before its end.
             self._close_in(MAX_HEAD_SECONDS if self._is_in_head else KEEP_ALIVE_SECONDS)
 
@@ -83,22 +86,41 @@ class BoundedConnection(HttpToolsProtocol):
         self._keep()
         super().on_headers_complete()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_in_head:
+            # It came with the request before it.
+            self._close_in(MAX_HEAD_SECONDS)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_for_stall(before=None)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
     def _close_in(self, seconds: float) -> None:
-        self._deadline = self.loop.call_later(seconds, self.transport.close)
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(seconds, self.transport.close)
 
     def _keep(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _watch_for_stall(self, before: int | None) -> None:
+        unread = self.transport.get_write_buffer_size() + _bytes_in_system(self.transport)
+        if before is not None and unread >= before:
+            self.transport.abort()
+            return
+        self._stall_timer = self.loop.call_later(MAX_STALL_SECONDS, self._watch_for_stall, unread)
 
 
-def _close_when_stalled(transport: asyncio.Transport) -> None:
-    """Let the system end the connection once the client has taken no byte for so long.
-
-    The system alone sees that a slow client reads: megabytes of an answer wait in its own buffer.
-    """
+def _bytes_in_system(transport: asyncio.Transport) -> int:
+    """What the client's side has not taken yet of what we gave the system: up to megabytes."""
     connection = transport.get_extra_info("socket")
-    # Not on every system on which people develop.
-    option = getattr(socket, "TCP_USER_TIMEOUT", None)
-    if option is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
-        connection.setsockopt(socket.IPPROTO_TCP, option, round(MAX_STALL_SECONDS * 1000))
+    answer = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+    return int.from_bytes(answer, sys.byteorder)

@@ -85,14 +85,23 @@ class HeldBody:
         """Count these bytes too, or return why not."""
         size = self._bytes + count
         if self._reserve is self._budget.small and size > MAX_SMALL_BODY_BYTES:
-            refusal = self._budget.large.take(self._holders, size)
-            if refusal is None:
-                self._reserve.give_back(self._holders, self._bytes)
-                self._reserve = self._budget.large
-        else:
-            refusal = self._reserve.take(self._holders, count)
+            return self._count_as_large(size)
+        refusal = self._reserve.take(self._holders, count)
         if refusal is None:
             self._bytes = size
+        return refusal
+
+    def keep(self) -> Refusal | None:
+        """Leave the reserve for small bodies, or return why not: this one stays for long."""
+        if self._reserve is self._budget.small:
+            return self._count_as_large(self._bytes)
+        return None
+
+    def _count_as_large(self, size: int) -> Refusal | None:
+        refusal = self._budget.large.take(self._holders, size)
+        if refusal is None:
+            self._reserve.give_back(self._holders, self._bytes)
+            self._reserve, self._bytes = self._budget.large, size
         return refusal
 
     def end(self) -> None:

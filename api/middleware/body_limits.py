@@ -138,6 +138,14 @@ class BoundedBody:
             held.end()
         return message
 
+    def keep(self) -> None:
+        """Count the body among the large ones: its caller waits, and small bodies must find room.
+
+        Raises ``body.too_many_unfinished`` and ``service.busy``.
+        """
+        if self._held is not None and (refusal := self._held.keep()):
+            raise refusal()
+
     def release(self) -> None:
         """Give the body's bytes back to the budget: nothing holds them in memory any more."""
         self._held_until = asyncio.get_running_loop().time() + MAX_HELD_SECONDS

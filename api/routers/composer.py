@@ -8,6 +8,7 @@ from pydantic import AfterValidator
 from api.access.requirements import requires_scope
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import REQUESTS
+from api.middleware.body_limits import body_of
 from api.openapi import WAIT_PARAMETER, Responses, refuses
 from api.parameters import Preference, PreferenceOf, StateOf
 from api.schemas import composer as schemas
@@ -131,6 +132,7 @@ async def _ask_worker(
     *,
     same: str | None = None,
 ) -> dict[str, Any]:
+    body_of(request.scope).keep()
     seconds = preference.seconds_at_most(asked.max_seconds)
     call = state.worker_calls.call(
         asked.kind,

@@ -1,6 +1,7 @@
 """Connections of one address that hold what they can get, written by hand."""
 
 import re
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,12 @@ def attacking(port: int, address: str) -> Iterator[Attacker]:
         yield attacker
     finally:
         attacker.close()
+
+
+def first_answer(connections: list[socket.socket]) -> tuple[int, str]:
+    """Of the request that is answered before the others: they needn't be served in their order."""
+    [answered, *_], _, _ = select.select(connections, [], [], 30)
+    return answer_of(answered)
 
 
 def answer_of(connection: socket.socket) -> tuple[int, str]:

@@ -29,7 +29,7 @@ from devstack.supervisor.processes.ports import PortPicker
 from services.people import accounts
 from tests.contract.credits import grant
 from tests.pictures import photo
-from tests.security.attackers import Attacker, answer_of, attacking
+from tests.security.attackers import Attacker, answer_of, attacking, first_answer
 from tests.stack import Owner, Stack, eventually, plain_client
 from tests.visiting import PASSWORD, Visitor
 from tests.visiting import new_address as new_email
@@ -134,19 +134,22 @@ def test_an_account_that_holds_all_it_can_get_refuses_no_other(
 def test_an_owner_holds_no_more_by_calling_from_many_addresses(stack: Stack, port: int) -> None:
     key = stack.new_owner().key
     with attacking(port, new_address()) as first, attacking(port, new_address()) as second:
-        for _ in range(MAX_UNFINISHED_BODIES):
-            first.begins("POST /lists", declares=1024, key=key)
-        beyond = second.begins("POST /lists", declares=1024, key=key)
-        assert answer_of(beyond) == (429, "body.too_many_unfinished")
+        begun = [
+            attacker.begins("POST /lists", declares=1024, key=key)
+            for attacker in (first, second)
+            for _ in range(MAX_UNFINISHED_BODIES // 2 + 1)
+        ]
+        assert first_answer(begun) == (429, "body.too_many_unfinished")
 
 
 def test_what_was_held_is_given_back(stack: Stack, port: int, neighbour: Neighbour) -> None:
-    address, key = new_address(), stack.new_owner().key
-    with attacking(port, address) as attacker:
-        for _ in range(MAX_UNFINISHED_BODIES):
+    key = stack.new_owner().key
+    with attacking(port, neighbour.address) as attacker:
+        begun = [
             attacker.begins("POST /lists", declares=1024, key=key)
-        assert answer_of(attacker.begins("POST /lists", declares=9, key=key))[0] == 429
-    neighbour.address = address
+            for _ in range(MAX_UNFINISHED_BODIES + 1)
+        ]
+        assert first_answer(begun) == (429, "body.too_many_unfinished")
     eventually(neighbour.is_served, what="the room that the others left")
 
 
@@ -184,17 +187,13 @@ def test_every_route_for_strangers_counts_their_address_before_the_body(port: in
     with attacking(port, address) as spent:
         for _ in range(MOST_LOGINS):
             spent.begins("POST /login", declares=1024)
-        beyond = spent.begins("POST /login", declares=1024)
-        assert answer_of(beyond) == (429, "rate.limited")
         for operation in operations(lambda access: access.stranger is RateLimitName.LOGIN):
-            refused = answer_of(spent.begins(operation, declares=1024))
-            assert refused == (429, "rate.limited"), operation
+            assert answer_of(spent.begins(operation, declares=1024))[0] == 429, operation
     with attacking(port, address) as spent:
         for _ in range(MOST_STRANGERS):
             spent.begins("GET /login", declares=0)
         for operation in operations(is_for_strangers):
-            refused = answer_of(spent.begins(operation, declares=1024))
-            assert refused == (429, "rate.limited"), operation
+            assert answer_of(spent.begins(operation, declares=1024))[0] == 429, operation
 
 
 def is_for_strangers(access: Access) -> bool:

@@ -52,6 +52,18 @@ def test_a_body_that_grows_leaves_the_reserve_for_small_ones(budget: BodyBudget)
     assert HeldBody(budget, "anna").take(1) is None
 
 
+def test_a_body_that_stays_leaves_the_reserve_too(budget: BodyBudget) -> None:
+    waiting = [HeldBody(budget, "anna") for _ in range(8)]
+    for body in waiting:
+        assert body.take(MAX_SMALL_BODY_BYTES) is None
+        assert body.keep() is None
+    another = HeldBody(budget, "anna")
+    assert another.take(1) is None
+    assert another.keep() is BODY_TOO_MANY_UNFINISHED
+    waiting[0].release()
+    assert another.keep() is None
+
+
 def test_unfinished_bodies_are_counted_however_small(
     budget: BodyBudget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
