@@ -4,18 +4,25 @@ import re
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 from pydantic.networks import IPvAnyNetwork
-from pydantic_settings import NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode
 
 from core.keyring import Keyring
 from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
+from core.settings.given_settings import read_settings
 from core.settings.notations import COMMA_SEPARATED, readable_by
 from core.settings.origins import Origins
-from core.settings.provider_settings import PREFIX, BaseUrl, ProviderSettings
+from core.settings.provider_settings import ProviderSettings
 from core.settings.rate_notation import RateLimits
+from core.settings.store_settings import (
+    BaseUrl,
+    DatabaseSettings,
+    FlowerSettings,
+    ObjectStorageSettings,
+)
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 
@@ -25,32 +32,9 @@ MAY_BE_EMPTY = ("rate_limit_default", "rate_limit_anonymous", "rate_limit_login"
 Keys = Annotated[SecretStr, readable_by(Keyring.parse)]
 
 
-class SettingsError(Exception):
-    """Raised for unusable settings; the message names each one, never its value."""
-
-
-class Settings(ProviderSettings):
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True
-    )
-
-    database_url: SecretStr
-    """Postgres: postgresql://user:password@host:port/db"""
-
-    redis_url: SecretStr
-    """Redis or Valkey, broker and cache: redis://:password@host:port/0"""
-
-    s3_endpoint: BaseUrl
-    """S3-compatible storage, such as http://host:9000"""
-
-    s3_access_key: str
-    """Access key of the object storage"""
-
-    s3_secret_key: SecretStr
-    """Secret key of the object storage"""
-
-    s3_bucket: str = "pressroom"
-    """Bucket that holds every object"""
+class Settings(DatabaseSettings, ObjectStorageSettings, FlowerSettings, ProviderSettings):
+    """Every setting. The API and the workers read all of them; ``core.settings.process_settings``
+    says which ones a deployment hands to which process."""
 
     public_url: BaseUrl
     """URL of the API for its callers, without a final slash"""
@@ -115,35 +99,6 @@ class Settings(ProviderSettings):
     patience: float = Field(default=86_400.0, ge=0)
     """Seconds for which a job is tried while a server that it needs fails; a day by default"""
 
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe level that is logged"""
-
-    log_format: Literal["auto", "json", "pretty"] = "auto"
-    """Log format; auto is pretty on a terminal, JSON elsewhere"""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _empty_is_unset(cls, values: dict[str, Any]) -> dict[str, Any]:
-        # So an empty line in an environment file leaves a setting as it is by default.
-        return {
-            name: value for name, value in values.items() if value != "" or name in MAY_BE_EMPTY
-        }
-
-    @field_validator("database_url")
-    @classmethod
-    def _postgres_only(cls, value: SecretStr) -> SecretStr:
-        scheme, separator, rest = value.get_secret_value().partition("://")
-        if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg2"}:
-            raise ValueError("must begin with postgresql://")
-        return SecretStr(f"postgresql+psycopg2://{rest}")
-
-    @field_validator("redis_url")
-    @classmethod
-    def _redis_only(cls, value: SecretStr) -> SecretStr:
-        if not value.get_secret_value().startswith(("redis://", "rediss://")):
-            raise ValueError("must begin with redis:// or rediss://")
-        return value
-
     @field_validator("api_key_header")
     @classmethod
     def _header_name(cls, value: str) -> str:
@@ -170,12 +125,5 @@ class Settings(ProviderSettings):
 
 @lru_cache(maxsize=1)
 def load_settings() -> Settings:
-    """Read the environment, once; raises ``SettingsError``, which names every wrong setting."""
-    try:
-        return Settings()
-    except ValidationError as error:
-        lines = [
-            f"{PREFIX}{str(problem['loc'][0]).upper()}: {problem['msg']}"
-            for problem in error.errors(include_input=False, include_url=False)
-        ]
-        raise SettingsError("\n".join(lines)) from None
+    """Read all settings from the environment, once; raises ``SettingsError``."""
+    return read_settings(Settings)

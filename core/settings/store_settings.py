@@ -1,0 +1,64 @@
+"""Settings of the stores, each group by itself: few processes need all of them."""
+
+from typing import Annotated, Literal
+
+from pydantic import AnyHttpUrl, PlainSerializer, SecretStr, field_validator
+
+from core.settings.given_settings import GivenSettings
+
+BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
+
+
+class DatabaseSettings(GivenSettings):
+    database_url: SecretStr
+    """Postgres: postgresql://user:password@host:port/db"""
+
+    @field_validator("database_url")
+    @classmethod
+    def _postgres_only(cls, value: SecretStr) -> SecretStr:
+        scheme, separator, rest = value.get_secret_value().partition("://")
+        if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg2"}:
+            raise ValueError("must begin with postgresql://")
+        return SecretStr(f"postgresql+psycopg2://{rest}")
+
+
+class ObjectStorageSettings(GivenSettings):
+    s3_endpoint: BaseUrl
+    """S3-compatible storage, such as http://host:9000"""
+
+    s3_access_key: str
+    """Access key of the object storage"""
+
+    s3_secret_key: SecretStr
+    """Secret key of the object storage"""
+
+    s3_bucket: str = "pressroom"
+    """Bucket that holds every object"""
+
+
+class BrokerSettings(GivenSettings):
+    """What any process with an application of Celery's needs."""
+
+    redis_url: SecretStr
+    """Redis or Valkey, broker and cache: redis://:password@host:port/0"""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe level that is logged"""
+
+    log_format: Literal["auto", "json", "pretty"] = "auto"
+    """Log format; auto is pretty on a terminal, JSON elsewhere"""
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_only(cls, value: SecretStr) -> SecretStr:
+        if not value.get_secret_value().startswith(("redis://", "rediss://")):
+            raise ValueError("must begin with redis:// or rediss://")
+        return value
+
+
+class FlowerSettings(BrokerSettings):
+    flower_user: str = "operator"
+    """User name that Flower asks for"""
+
+    flower_password: SecretStr | None = None
+    """Password that Flower asks for; without it Flower doesn't start"""
