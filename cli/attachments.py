@@ -5,7 +5,8 @@ import typer
 from cli.connection import connected
 from cli.output import Json, group, show, show_all
 from core import clock
-from services.media.attachments import rotation, strays
+from services import rotation
+from services.media.attachments import strays
 
 attachments = group("Uploaded images.")
 encryption = group("Encryption keys.")
@@ -38,7 +39,7 @@ def sweep(
 
 @encryption.command("rotate")
 def rotate(as_json: Json = False) -> None:
-    """Wrap every attachment's key under the first of PRESSROOM_ENCRYPTION_KEYS."""
+    """Wrap every encrypted file's key under the first of PRESSROOM_ENCRYPTION_KEYS."""
     with connected() as resources:
         rewrapped = sum(rotation.rotate(resources))
         current = resources.key_wrapper.current

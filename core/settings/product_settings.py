@@ -48,8 +48,8 @@ class Settings(DatabaseSettings, ObjectStorageSettings, FlowerSettings, Provider
     them verify"""
 
     encryption_keys: Keys
-    """Keys that encrypt attachments, written like the secret keys; losing a key loses every file
-    that it encrypted"""
+    """Keys that encrypt attachments and the files of imports and exports, written like the secret
+    keys; losing a key loses every file that it encrypted"""
 
     api_key_header: str = "X-API-Key"
     """Header that may carry an API key"""
