@@ -57,6 +57,7 @@ from api.routers import (
     subscriptions,
     topups,
     webhooks,
+    well_known,
 )
 from api.state import State
 from api.waiting import finished_jobs
@@ -109,6 +110,7 @@ _RESOURCES = (
     key_pages,
     consent,
     operations,
+    well_known,
 )
 
 # HTML pages for browsers.

@@ -51,6 +51,8 @@ _API = (
         "currencies",
         "redirect_origins",
         "metrics_token",
+        "security_contacts",
+        "security_policy",
     }
 )
 _OF_LANES: dict[Lane, Names] = {

@@ -25,11 +25,10 @@ from core.settings.store_settings import (
 )
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
-
-# For these settings an empty value means: no limit.
-MAY_BE_EMPTY = ("rate_limit_default", "rate_limit_anonymous", "rate_limit_login")
+_CONTACT = re.compile(r"(?:mailto:|https://|tel:)[!-~]+\Z")
 
 Keys = Annotated[SecretStr, readable_by(Keyring.parse)]
+Contacts = Annotated[tuple[str, ...], NoDecode, COMMA_SEPARATED]
 
 
 class Settings(DatabaseSettings, ObjectStorageSettings, FlowerSettings, ProviderSettings):
@@ -81,11 +80,12 @@ class Settings(DatabaseSettings, ObjectStorageSettings, FlowerSettings, Provider
     metrics_token: SecretStr | None = None
     """Bearer token for /metrics; without it /metrics is closed"""
 
-    flower_user: str = "operator"
-    """User name that Flower asks for"""
+    security_contacts: Contacts = ()
+    """Where people report a hole in security, as /.well-known/security.txt says: mailto:, https: or
+    tel: URIs, comma separated; without one there is no such page"""
 
-    flower_password: SecretStr | None = None
-    """Password that Flower asks for; without it Flower doesn't start"""
+    security_policy: BaseUrl | None = None
+    """URL of the page that says how reports of a hole are dealt with, for the same page"""
 
     ready_file: Path | None = None
     """File that a worker touches once it takes jobs"""
@@ -104,6 +104,13 @@ class Settings(DatabaseSettings, ObjectStorageSettings, FlowerSettings, Provider
     def _header_name(cls, value: str) -> str:
         if not _TOKEN.match(value) or value.lower() == "authorization":
             raise ValueError("must be the name of a header, and not Authorization")
+        return value
+
+    @field_validator("security_contacts")
+    @classmethod
+    def _contact_uris(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(map(_CONTACT.match, value)):
+            raise ValueError("must be URIs that begin with mailto:, https:// or tel:")
         return value
 
     @property

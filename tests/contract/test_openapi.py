@@ -271,6 +271,8 @@ def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
         *("/account", "/account/password", "/account/email", "/account/email/confirm"),
         *("/account/email/undo", "/account/keys", "/account/keys/new"),
         *("/account/sessions", "/account/grants", "/oauth/authorize"),
+        # And what programs find by its fixed address alone.
+        *("/.well-known/security.txt", "/.well-known/change-password"),
     }
 
 
