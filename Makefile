@@ -12,7 +12,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test unit check faults bench house audit requirements format
+.PHONY: help run test unit check faults bench house audit sbom requirements format
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -54,6 +54,12 @@ audit: $(VENV)/.dev ## Look up known vulnerabilities of all pinned dependencies
 		echo "The database of vulnerabilities can't be reached: nothing was audited."; exit 2; \
 	fi; \
 	exit $$code
+
+# The same pins give the same file, to the byte.
+sbom: $(VENV)/.dev ## List all that the product is made of, in CycloneDX (build/sbom.cdx.json)
+	@mkdir -p build
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+		--output-file build/sbom.cdx.json requirements.txt
 
 format: $(VENV)/.dev ## Bring the code into its one form
 	$(BIN)/ruff check --fix .

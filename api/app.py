@@ -66,6 +66,7 @@ from api.routers import (
     subscriptions,
     topups,
     webhooks,
+    well_known,
 )
 from api.state import State
 from api.waiting import finished_jobs
@@ -121,6 +122,7 @@ _RESOURCES = (
     own_factors,
     consent,
     operations,
+    well_known,
 )
 
 # HTML pages for browsers.

@@ -5,7 +5,8 @@ import typer
 from cli.connection import connected
 from cli.output import Json, group, show, show_all
 from core import clock
-from services.media.attachments import rotation, strays
+from services import rotation
+from services.media.attachments import strays
 from services.people.factors import totp
 
 attachments = group("Uploaded images.")
@@ -39,7 +40,7 @@ def sweep(
 
 @encryption.command("rotate")
 def rotate(as_json: Json = False) -> None:
-    """Wrap the keys of attachments and authenticator apps under the first encryption key."""
+    """Wrap each file's key and each app's secret under the first of PRESSROOM_ENCRYPTION_KEYS."""
     with connected() as resources:
         rewrapped = sum(rotation.rotate(resources))
         with resources.unit_of_work() as uow:

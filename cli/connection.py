@@ -16,7 +16,8 @@ from storage.resources import Resources, open_resources
 
 def use_running_stack() -> None:
     """Take the settings of the running development stack unless the environment names services."""
-    if "PRESSROOM_DATABASE_URL" not in os.environ and find_spec("devstack") is not None:
+    names_services = {"PRESSROOM_DATABASE_URL", "PRESSROOM_DATABASE_URL_FILE"} & os.environ.keys()
+    if not names_services and find_spec("devstack") is not None:
         from devstack.supervisor import run_settings
         from devstack.supervisor.home import home_folder
 

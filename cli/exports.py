@@ -8,7 +8,6 @@ from cli.output import Json, show, written
 from cli.progress import result_of, wait_for
 from services.mailing import exports, lists
 from services.mailing.exports import ExportKind
-from storage.parts import StoredFile
 
 app = typer.Typer(add_completion=False)
 
@@ -35,8 +34,6 @@ def export_list(
         result = result_of(job)
         with resources.unit_of_work() as uow:
             export, _ = exports.get_finished(uow, result["export_id"])
-        assert export.size is not None
         with written(target) as out:
-            stored = StoredFile(resources.objects, export.object_prefix, export.size)
-            out.writelines(stored.stream())
+            out.writelines(exports.open_file(resources, export).stream())
     show({"job_id": job.id, "file": str(target), "rows": result["rows"]}, as_json=as_json)

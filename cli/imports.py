@@ -13,7 +13,6 @@ from services.mailing import lists
 from services.mailing.imports import accept
 from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
-from storage.parts import PartWriter
 from storage.resources import Resources
 
 NOT_ALL_VALID = 3
@@ -63,24 +62,22 @@ def import_members(
 def _begin(resources: Resources, list_name: str, file: Path, options: ImportOptions) -> int:
     with resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name)
-    prefix, is_stdin = accept.new_prefix(), str(file) == "-"
-    stored = PartWriter(resources.objects, prefix)
+    stored, is_stdin = accept.new_file(resources), str(file) == "-"
     try:
         source: BinaryIO = sys.stdin.buffer if is_stdin else file.open("rb")
     except OSError as error:
         raise IMPORT_FILE(file=file, reason=error.strerror) from None
     with source:
-        shutil.copyfileobj(source, cast("BinaryIO", stored), 1024 * 1024)
-    stored.close()
-    if not stored.size:
+        shutil.copyfileobj(source, cast("BinaryIO", stored.writer), 1024 * 1024)
+    stored.writer.close()
+    if not stored.writer.size:
         raise IMPORT_EMPTY_FILE()
     return accept.accept_file(
         resources,
         mailing_list.user_id,
         mailing_list.id,
-        prefix=prefix,
+        file=stored,
         filename=None if is_stdin else file.name,
-        size=stored.size,
         options=options,
         request_id=None,
     ).job_id

@@ -91,20 +91,23 @@ def flower(
     as_json: Json = False,
 ) -> None:
     """Run Flower, the page that shows workers and tasks, behind its password."""
-    from core.settings import load_settings
+    from core.settings import read_settings
+    from core.settings.store_settings import FlowerSettings
     from workers.monitor import run
 
-    run(load_settings(), host, port)
+    run(read_settings(FlowerSettings), host, port)
 
 
 def migrate(as_json: Json = False) -> None:
     """Bring the database to the newest revision."""
     from cli.connection import database_errors
-    from core.settings import load_settings
+    from core.settings import read_settings
+    from core.settings.store_settings import DatabaseSettings
     from storage.database import open_database
     from storage.migrations.run import migrate as run
 
-    database = open_database(load_settings(), pool_size=1, application_name="pressroom-migrate")
+    settings = read_settings(DatabaseSettings)
+    database = open_database(settings, pool_size=1, application_name="pressroom-migrate")
     try:
         with database_errors():
             show({"revision": run(database.engine)}, as_json=as_json)
@@ -114,9 +117,10 @@ def migrate(as_json: Json = False) -> None:
 
 def bucket(as_json: Json = False) -> None:
     """Make the bucket that holds every object, unless it exists."""
-    from core.settings import load_settings
+    from core.settings import read_settings
+    from core.settings.store_settings import ObjectStorageSettings
     from storage.objects import ObjectStore
 
-    settings = load_settings()
+    settings = read_settings(ObjectStorageSettings)
     ObjectStore(settings, connections=1).make_bucket()
     show({"bucket": settings.s3_bucket}, as_json=as_json)

@@ -4,10 +4,10 @@ from typing import Any
 
 import structlog
 
-from core.settings import Settings
+from core.settings.store_settings import BrokerSettings
 
 
-def configure_logging(settings: Settings) -> None:
+def configure_logging(settings: BrokerSettings) -> None:
     """Write records of structlog and the standard library to stderr, as JSON or pretty lines."""
     pretty = settings.log_format == "pretty" or (
         settings.log_format == "auto" and sys.stderr.isatty()

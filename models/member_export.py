@@ -21,6 +21,10 @@ class MemberExport(Model):
     kind: Mapped[str]
     # The file is numbered objects under this prefix.
     object_prefix: Mapped[str] = mapped_column(unique=True)
+    # The file's own data key, wrapped under the one of ENCRYPTION_KEYS named `wrapped_by`. None: in
+    # plain, as the release before this one wrote it, or removed.
+    wrapped_key: Mapped[bytes | None]
+    wrapped_by: Mapped[str | None]
     size: Mapped[int | None]
     rows: Mapped[int | None]
     files_removed_at: Mapped[datetime | None]

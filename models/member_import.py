@@ -31,6 +31,10 @@ class MemberImport(Model):
     filename: Mapped[str | None]
     # The bytes are numbered objects of one size under this prefix.
     object_prefix: Mapped[str] = mapped_column(unique=True)
+    # The file's own data key, wrapped under the one of ENCRYPTION_KEYS named `wrapped_by`. None: in
+    # plain, as the release before this one wrote it, or removed.
+    wrapped_key: Mapped[bytes | None]
+    wrapped_by: Mapped[str | None]
     size: Mapped[int]
     mapping: Mapped[dict[str, Any] | None]
     dry_run: Mapped[bool] = mapped_column(default=False, server_default=text("false"))

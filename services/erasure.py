@@ -167,7 +167,8 @@ def _delete_attachments(uow: UnitOfWork, person: models.User) -> int:
 def _remove_bulk_files(uow: UnitOfWork, person: models.User) -> None:
     """End the person's imports and exports, and remove files with other people's addresses."""
     is_own = models.MemberImport.user_id == person.id
-    ended = {"filename": None, "description": None, "mapping": None}
+    keys = {"wrapped_key": None, "wrapped_by": None}
+    ended = {"filename": None, "description": None, "mapping": None, **keys}
     imports = uow.session.scalars(
         update(models.MemberImport)
         .where(is_own)
@@ -187,7 +188,10 @@ def _remove_bulk_files(uow: UnitOfWork, person: models.User) -> None:
     exports = uow.session.scalars(
         update(models.MemberExport)
         .where(models.MemberExport.user_id == person.id)
-        .values(files_removed_at=func.coalesce(models.MemberExport.files_removed_at, func.now()))
+        .values(
+            **keys,
+            files_removed_at=func.coalesce(models.MemberExport.files_removed_at, func.now()),
+        )
         .returning(models.MemberExport.object_prefix)
     ).all()
     removals.forget(uow, *(f"{prefix}/" for prefix in (*imports, *exports)))

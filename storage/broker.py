@@ -13,7 +13,7 @@ from kombu.transport import memory
 
 from core.calls.breaker import Breaker
 from core.lanes import Lane
-from core.settings import Settings
+from core.settings.store_settings import BrokerSettings
 
 # Redis delivers a message again when it is not acknowledged within this time, which must be above
 # every task's hard time limit: a slow task would run twice. A lost job does not wait for it: its
@@ -34,7 +34,7 @@ def queue_name(lane: Lane) -> str:
     return f"pressroom.{lane}"
 
 
-def celery_app(settings: Settings) -> Celery:
+def celery_app(settings: BrokerSettings) -> Celery:
     """A Celery application with the settings that producer and worker must share."""
     return _app(settings.redis_url.get_secret_value())
 
@@ -94,7 +94,7 @@ def _form(task: str, lane: Lane) -> dict[str, Any]:
 
 
 class Broker:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BrokerSettings) -> None:
         self._app = celery_app(settings)
         self._app.conf.broker_transport_options |= _SENDER_TIMEOUTS
         self._breaker = Breaker("Redis", OperationalError)

@@ -13,7 +13,7 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
-from core.settings import Settings
+from core.settings.store_settings import DatabaseSettings
 from storage.connections import TRUSTED_IDLE_SECONDS, ConnectionPool, answers, peer_closed
 
 # Bounds for each statement of a request or task step: a stuck statement fails instead of piling up.
@@ -64,7 +64,7 @@ class Database:
         self.engine.dispose()
 
 
-def open_database(settings: Settings, *, pool_size: int, application_name: str) -> Database:
+def open_database(settings: DatabaseSettings, *, pool_size: int, application_name: str) -> Database:
     """A database whose transactions share at most ``pool_size`` connections.
 
     Single statements have connections of their own, one for each thread that runs one at the same

@@ -16,6 +16,9 @@ from core.keyring import Keyring
 
 NONCE_BYTES = 12
 KEY_BYTES = 32
+_TAG_BYTES = 16
+# How much longer encrypted bytes are than plain ones.
+SEALED_BYTES_MORE = NONCE_BYTES + _TAG_BYTES
 
 
 class Tampered(Exception):
@@ -59,7 +62,7 @@ class KeyWrapper:
 
 
 def encrypt(plain: bytes, key: bytes, context: str) -> bytes:
-    """Nonce, ciphertext and tag: 28 bytes longer than ``plain``."""
+    """Nonce, ciphertext and tag."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, plain, context.encode())
 
@@ -70,3 +73,13 @@ def decrypt(sealed: bytes, key: bytes, context: str) -> bytes:
         return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], context.encode())
     except (InvalidTag, ValueError) as error:
         raise Tampered("the object's bytes fail their check") from error
+
+
+def seal(plain: bytes, key: bytes | None, object_key: str) -> bytes:
+    """An object as it is stored: in plain without a key."""
+    return plain if key is None else encrypt(plain, key, object_key)
+
+
+def unseal(stored: bytes, key: bytes | None, object_key: str) -> bytes:
+    """The plain bytes of an object; raises ``Tampered``."""
+    return stored if key is None else decrypt(stored, key, object_key)

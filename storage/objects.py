@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ from urllib3.exceptions import HTTPError
 from core.calls.breaker import Breaker
 from core.calls.time_limits import limited, time_limit, tls_context
 from core.errors import ServerFailed, TransientError
-from core.settings import Settings
+from core.settings.store_settings import ObjectStorageSettings
 
 STREAM_BYTES = 128 * 1024
 # A call, both of its tries together: an object of a few megabytes, or the next piece of a large
@@ -44,7 +44,7 @@ class StoredObject:
 class ObjectStore:
     """One bucket of S3-compatible storage. Every failure of the service is a ``TransientError``."""
 
-    def __init__(self, settings: Settings, *, connections: int) -> None:
+    def __init__(self, settings: ObjectStorageSettings, *, connections: int) -> None:
         self._bucket = settings.s3_bucket
         self._breaker = Breaker(_SERVER)
         endpoint = settings.s3_endpoint
@@ -68,7 +68,7 @@ class ObjectStore:
         with time_limit(MAX_CALL_SECONDS):
             return b"".join(self.stream(key))
 
-    def stream(self, key: str, offset: int = 0, length: int = 0) -> Iterator[bytes]:
+    def stream(self, key: str, offset: int = 0, length: int = 0) -> Generator[bytes, None, None]:
         """``length`` bytes from ``offset`` (0: to the end) in chunks; raises ``ObjectMissing``."""
         with self._call(key):
             response = self._client.get_object(self._bucket, key, offset=offset, length=length)

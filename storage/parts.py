@@ -1,51 +1,93 @@
 """A file in object storage as numbered parts of one size.
 
-It is written part by part, read from any offset, and never held whole in memory.
+It is written part by part, read from any offset, and never held whole in memory. A part of an
+encrypted file is a row of blocks, each encrypted by itself, so that a few bytes can be read without
+the rest of their part. A block opens only at its own place in its own part.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 
+from storage.encryption import SEALED_BYTES_MORE, decrypt, encrypt
 from storage.objects import ObjectStore
 
 PART_BYTES = 8 * 1024 * 1024
+BLOCK_BYTES = 128 * 1024
+_SEALED_BLOCK_BYTES = BLOCK_BYTES + SEALED_BYTES_MORE
 
 
-def part_key(prefix: str, number: int) -> str:
-    return f"{prefix}/file/{number:05}"
+def part_key(prefix: str, number: int, *, is_sealed: bool) -> str:
+    # Under a name of its own, so that a release that knows no encrypted parts finds nothing rather
+    # than takes them for the file.
+    return f"{prefix}/{'sealed' if is_sealed else 'file'}/{number:05}"
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """Reads parts of ``PART_BYTES`` each, the last one shorter."""
+    """Reads parts of ``PART_BYTES`` each, the last one shorter; encrypted ones with their key."""
 
     objects: ObjectStore
     prefix: str
     size: int
+    key: bytes | None = field(repr=False)
 
     def read_at(self, offset: int, count: int, /) -> bytes:
         """Up to ``count`` bytes from ``offset``; fewer at the end of a part or of the file."""
-        if offset >= self.size:
-            return b""
         number, within = divmod(offset, PART_BYTES)
         count = min(count, PART_BYTES - within, self.size - offset)
-        return b"".join(
-            self.objects.stream(part_key(self.prefix, number), offset=within, length=count)
-        )
+        if count <= 0:
+            return b""
+        return b"".join(self._read(number, within, count))
 
     def stream(self) -> Iterator[bytes]:
-        """The whole file in order; raises ``ObjectMissing``, also after the first piece."""
-        for number in range(-(-self.size // PART_BYTES)):
-            yield from self.objects.stream(part_key(self.prefix, number))
+        """The whole file in order.
+
+        Raises ``ObjectMissing`` and, for bytes that differ from what was encrypted, ``Tampered``,
+        also after the first piece.
+        """
+        for offset in range(0, self.size, PART_BYTES):
+            number, length = offset // PART_BYTES, min(PART_BYTES, self.size - offset)
+            yield from self._read(number, 0, length)
+
+    def _read(self, number: int, within: int, count: int) -> Iterator[bytes]:
+        """``count`` bytes of one part from ``within``, in pieces."""
+        name = part_key(self.prefix, number, is_sealed=self.key is not None)
+        if self.key is None:
+            yield from self.objects.stream(name, offset=within, length=count)
+            return
+        part_length = min(PART_BYTES, self.size - number * PART_BYTES)
+        first, skipped = divmod(within, BLOCK_BYTES)
+        last = (within + count - 1) // BLOCK_BYTES
+        blocks = range(first, last + 1)
+        lengths = [min(BLOCK_BYTES, part_length - block * BLOCK_BYTES) for block in blocks]
+        sealed_length = sum(lengths) + len(lengths) * SEALED_BYTES_MORE
+        held = bytearray()
+        offset = first * _SEALED_BLOCK_BYTES
+        with closing(self.objects.stream(name, offset=offset, length=sealed_length)) as pieces:
+            for block, length in zip(blocks, lengths, strict=True):
+                needed = length + SEALED_BYTES_MORE
+                while len(held) < needed and (piece := next(pieces, b"")):
+                    held += piece
+                plain = decrypt(bytes(held[:needed]), self.key, _context(name, block))
+                del held[:needed]
+                yield plain[skipped : skipped + count]
+                count -= len(plain) - skipped
+                skipped = 0
+
+
+def _context(part: str, block: int) -> str:
+    return f"{part}#{block}"
 
 
 class PartWriter:
-    """A writable file that stores its bytes a part at a time."""
+    """A writable file that stores its bytes a part at a time, encrypted under the key."""
 
-    def __init__(self, objects: ObjectStore, prefix: str) -> None:
+    def __init__(self, objects: ObjectStore, prefix: str, key: bytes) -> None:
+        self.prefix = prefix
         self.size = 0
         self._objects = objects
-        self._prefix = prefix
+        self._key = key
         self._held = bytearray()
 
     def write(self, data: bytes) -> int:
@@ -63,10 +105,17 @@ class PartWriter:
             self._store(len(self._held))
 
     def _store(self, count: int) -> None:
-        part = bytes(self._held[:count])
+        name = part_key(self.prefix, self.size // PART_BYTES, is_sealed=True)
+        sealed = b"".join(
+            encrypt(
+                bytes(self._held[start : min(start + BLOCK_BYTES, count)]),
+                self._key,
+                _context(name, start // BLOCK_BYTES),
+            )
+            for start in range(0, count, BLOCK_BYTES)
+        )
         del self._held[:count]
-        key = part_key(self._prefix, self.size // PART_BYTES)
-        self._objects.put(key, part, "application/octet-stream")
+        self._objects.put(name, sealed, "application/octet-stream")
         self.size += count
 
 

@@ -18,7 +18,6 @@ from services.mailing.imports import accept, import_jobs, records, undo
 from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
 from services.mailing.subscriptions import unsubscribe
-from storage.parts import PartWriter
 from storage.resources import Resources
 from tests.stack import Owner, Stack, eventually
 
@@ -46,17 +45,15 @@ class Importing:
         self, owner: Owner, list_id: int, file: bytes, *, name: str = "members.csv", **options: Any
     ) -> int:
         """Store the file and enqueue its import; returns the job."""
-        prefix = accept.new_prefix()
-        parts = PartWriter(self.resources.objects, prefix)
-        parts.write(file)
-        parts.close()
+        stored = accept.new_file(self.resources)
+        stored.writer.write(file)
+        stored.writer.close()
         return accept.accept_file(
             self.resources,
             owner.user_id,
             list_id,
-            prefix=prefix,
+            file=stored,
             filename=name,
-            size=len(file),
             options=ImportOptions(**options),
             request_id=None,
         ).job_id

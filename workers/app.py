@@ -40,12 +40,11 @@ _CONFIGURATION = {
 }
 
 
-def build_app(settings: Settings, *more: TaskTable, serves: Serving | None = None) -> Celery:
+def build_app(settings: Settings, *more: TaskTable, serves: Serving) -> Celery:
     """The application with the product's tasks, and with ``more`` that tests or benchmarks add."""
     app = celery_app(settings)
     app.conf.update(_CONFIGURATION)
-    if serves is not None:
-        app.amqp_cls = partial(LaneQueues, limits=serves.limits)
+    app.amqp_cls = partial(LaneQueues, limits=serves.limits)
     process = ProcessContext(settings, serves)
     for tasks in (TASKS, *more):
         tasks.bind(app, process)

@@ -74,12 +74,9 @@ def _connections(serves: Serving) -> int:
 
 
 class ProcessContext:
-    """Gives each process its own context, made at the first use and so after any fork.
+    """Gives each process its own context, made at the first use and so after any fork."""
 
-    Beat and Flower serve no lane: they know the tasks and run none.
-    """
-
-    def __init__(self, settings: Settings, serves: Serving | None) -> None:
+    def __init__(self, settings: Settings, serves: Serving) -> None:
         self.serves = serves
         self.settings = settings
         self._lock = Lock()
@@ -88,12 +85,11 @@ class ProcessContext:
 
     @property
     def threads(self) -> bool:
-        return self.serves is not None and self.serves.pool is Pool.THREADS
+        return self.serves.pool is Pool.THREADS
 
     def get(self) -> WorkerContext:
         with self._lock:
             if self._context is None or self._pid != os.getpid():
-                assert self.serves is not None
                 self._context = WorkerContext(self.settings, self.serves)
                 self._pid = os.getpid()
             return self._context

@@ -1,5 +1,6 @@
 import sys
 
+from core.lanes import Lane
 from core.linux import hide_memory
 from core.settings import load_settings
 from storage.broker import queue_name
@@ -18,6 +19,9 @@ def run(serves: Serving, *more: TaskTable) -> None:
     options += ["--hostname", f"{'+'.join(serves.limits)}@%h"]
     # Gossip and mingle are messages between workers, and no worker here uses them.
     options += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
+    settings = load_settings()
+    if Lane.REQUEST in serves.limits:
+        settings.require_model_key()
     transport.install()
-    build_app(load_settings(), *more, serves=serves).worker_main(["worker", *options])
+    build_app(settings, *more, serves=serves).worker_main(["worker", *options])
     sys.exit(0)

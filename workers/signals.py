@@ -8,14 +8,13 @@ from celery import signals
 
 from core.lanes import Lane
 from core.logging import configure_logging, get_logger
-from core.settings import load_settings
 from workers.context import ProcessContext
 
 _log = get_logger(__name__)
 
 
 def connect(process: ProcessContext) -> None:
-    signals.setup_logging.connect(lambda **_: configure_logging(load_settings()), weak=False)
+    signals.setup_logging.connect(lambda **_: configure_logging(process.settings), weak=False)
     signals.worker_before_create_process.connect(_keep_shared)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
     signals.worker_ready.connect(partial(_say_ready, process), weak=False)
@@ -42,7 +41,7 @@ def _warm_up(process: ProcessContext, **_: Any) -> None:
 
 
 def _say_ready(process: ProcessContext, **_: Any) -> None:
-    served = process.serves.limits if process.serves else {}
+    served = process.serves.limits
     if Lane.MEDIA in served:
         # Imported here, since workers of other lanes don't need the library behind it.
         from services.media.images.confinement import filter_refusal
@@ -52,6 +51,6 @@ def _say_ready(process: ProcessContext, **_: Any) -> None:
     if Lane.REQUEST in served:
         # Not at the first request, which would wait for the writers' libraries.
         process.get().writer()
-    ready_file = load_settings().ready_file
+    ready_file = process.settings.ready_file
     if ready_file:
         ready_file.touch()

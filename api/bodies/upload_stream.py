@@ -16,39 +16,36 @@ from api.middleware.deadlines import extend_deadline
 from core.refusals import imports as refusals
 from core.refusals.requests import BODY_CUT_SHORT, BODY_MALFORMED_UPLOAD
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
-from storage.objects import ObjectStore
 from storage.parts import PART_BYTES, PartWriter
 
 
 @dataclass
 class ReceivedFile:
-    prefix: str
     filename: str | None
     size: int = 0
 
 
 async def store_upload(
     request: Request,
-    objects: ObjectStore,
-    prefix: str,
+    writer: PartWriter,
     filename: str | None,
     forget: Callable[[str], None],
 ) -> ReceivedFile:
-    """Store the body, or its part `file`, as numbered objects; `forget` the prefix if that fails.
+    """Write the body, or its part `file`; `forget` the writer's prefix if that fails.
 
     Raises ``body.malformed``, ``import.file_missing``, ``import.several_files``, ``import.empty``,
     ``import.too_large``.
     """
-    arrived = ReceivedFile(prefix, filename)
+    arrived = ReceivedFile(filename)
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     content: AsyncIterator[bytes] = request.stream()
     if kind == b"multipart/form-data":
         content = _part(content, options.get(b"boundary", b""), arrived)
     try:
-        await _store(content, request.scope, PartWriter(objects, prefix), arrived)
+        await _store(content, request.scope, writer, arrived)
     except BaseException:
         # BaseException: a sender who hangs up cancels this.
-        await RECORDS.run(forget, prefix)
+        await RECORDS.run(forget, writer.prefix)
         raise
     return arrived
 

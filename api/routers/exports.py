@@ -24,7 +24,6 @@ from core.scopes import Scope
 from services.access.caller import Caller
 from services.mailing import exports
 from services.mailing.exports import ExportKind
-from storage.parts import StoredFile
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
@@ -80,7 +79,7 @@ async def export_list(
     response_class=StreamingResponse,
     responses={
         200: {"content": {"application/gzip": {}}, "description": "The file"},
-        **refuses(media.SIGNED_LINK_INVALID, mailing.EXPORT_NOT_FOUND),
+        **refuses(media.SIGNED_LINK_INVALID, mailing.EXPORT_NOT_FOUND, media.MEDIA_DAMAGED),
     },
 )
 @STORAGE.threaded
@@ -89,10 +88,9 @@ def read_export(request: Request, state: StateOf, export_id: PathId) -> Streamin
     require_signed_url(request)
     with state.resources.unit_of_work() as uow:
         export, mailing_list = exports.get_finished(uow, export_id)
-    assert export.size is not None
+    stored = exports.open_file(state.resources, export)
     headers = download_headers(f"{mailing_list.slug}-{export.kind}.csv.gz")
     headers["Content-Length"] = str(export.size)
-    stored = StoredFile(state.resources.objects, export.object_prefix, export.size)
     content = iter(()) if is_head(request.scope) else stored.stream()
     pieces = SLOW_DOWNLOADS.watched(client_address(request), STORAGE.iterate(content))
     return StreamingResponse(pieces, HTTPStatus.OK, headers, media_type="application/gzip")

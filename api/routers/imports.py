@@ -107,16 +107,15 @@ async def import_file(
     options = ImportOptions(dry_run, on_existing, columns)
     state.lane_ages.check(Lane.BULK, waits=False)
     await state.in_unit_of_work(partial(accept.check_owner, caller=caller, list_id=list_id))
-    objects, forget = state.resources.objects, partial(accept.forget_file, state.resources)
-    received = await store_upload(request, objects, accept.new_prefix(), filename, forget)
+    file, forget = accept.new_file(state.resources), partial(accept.forget_file, state.resources)
+    received = await store_upload(request, file.writer, filename, forget)
     accepted = await RECORDS.run(
         accept.accept_file,
         state.resources,
         caller.user_id,
         list_id,
-        prefix=received.prefix,
+        file=file,
         filename=received.filename,
-        size=received.size,
         options=options,
         request_id=current_request_id(),
     )

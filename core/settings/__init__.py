@@ -1,5 +1,6 @@
 """Every setting, and the notations in which an operator writes them."""
 
-from core.settings.product_settings import MAY_BE_EMPTY, Settings, SettingsError, load_settings
+from core.settings.given_settings import MAY_BE_EMPTY, SettingsError, read_settings
+from core.settings.product_settings import Settings, load_settings
 
-__all__ = ["MAY_BE_EMPTY", "Settings", "SettingsError", "load_settings"]
+__all__ = ["MAY_BE_EMPTY", "Settings", "SettingsError", "load_settings", "read_settings"]

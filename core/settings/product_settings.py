@@ -4,63 +4,37 @@ import re
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 from pydantic.networks import IPvAnyNetwork
-from pydantic_settings import NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode
 
 from core.keyring import Keyring
 from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
+from core.settings.given_settings import read_settings
 from core.settings.notations import COMMA_SEPARATED, readable_by
 from core.settings.origins import Origins
-from core.settings.provider_settings import PREFIX, BaseUrl, ProviderSettings
+from core.settings.provider_settings import ProviderSettings
 from core.settings.rate_notation import RateLimits
-
-# Nothing slows down guesses at these.
-MIN_OPERATOR_SECRET_CHARACTERS = 20
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
-
-# For these settings an empty value means: no limit.
-MAY_BE_EMPTY = (
-    "rate_limit_default",
-    "rate_limit_anonymous",
-    "rate_limit_login",
-    "mail_limit_mailbox",
-    "mail_limit_domain",
-    "mail_limit_list",
-    "mail_limit_source",
+from core.settings.store_settings import (
+    BaseUrl,
+    DatabaseSettings,
+    FlowerSettings,
+    ObjectStorageSettings,
+    require_operator_secret,
 )
 
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
+_CONTACT = re.compile(r"(?:mailto:|https://|tel:)[!-~]+\Z")
+
 Keys = Annotated[SecretStr, readable_by(Keyring.parse)]
+Contacts = Annotated[tuple[str, ...], NoDecode, COMMA_SEPARATED]
 
 
-class SettingsError(Exception):
-    """Raised for unusable settings; the message names each one, never its value."""
-
-
-class Settings(ProviderSettings):
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True
-    )
-
-    database_url: SecretStr
-    """Postgres: postgresql://user:password@host:port/db"""
-
-    redis_url: SecretStr
-    """Redis or Valkey, broker and cache: redis://:password@host:port/0"""
-
-    s3_endpoint: BaseUrl
-    """S3-compatible storage, such as http://host:9000"""
-
-    s3_access_key: str
-    """Access key of the object storage"""
-
-    s3_secret_key: SecretStr
-    """Secret key of the object storage"""
-
-    s3_bucket: str = "pressroom"
-    """Bucket that holds every object"""
+class Settings(DatabaseSettings, ObjectStorageSettings, FlowerSettings, ProviderSettings):
+    """Every setting. The API and the workers read all of them; ``core.settings.process_settings``
+    says which ones a deployment hands to which process."""
 
     public_url: BaseUrl
     """URL of the API for its callers, without a final slash"""
@@ -74,8 +48,8 @@ class Settings(ProviderSettings):
     them verify"""
 
     encryption_keys: Keys
-    """Keys that encrypt attachments, written like the secret keys; losing a key loses every file
-    that it encrypted"""
+    """Keys that encrypt attachments and the files of imports and exports, written like the secret
+    keys; losing a key loses every file that it encrypted"""
 
     api_key_header: str = "X-API-Key"
     """Header that may carry an API key"""
@@ -129,14 +103,12 @@ class Settings(ProviderSettings):
     metrics_token: SecretStr | None = None
     """Bearer token for /metrics, at least 20 characters; without it /metrics is closed"""
 
-    flower_user: str = "operator"
-    """User name that Flower asks for"""
+    security_contacts: Contacts = ()
+    """Where people report a hole in security, as /.well-known/security.txt says: mailto:, https: or
+    tel: URIs, comma separated; without one there is no such page"""
 
-    flower_password: SecretStr | None = None
-    """Password that Flower asks for, at least 20 characters; without it Flower doesn't start"""
-
-    flower_read_only: bool = True
-    """Whether Flower only shows workers and tasks, and can't stop or change them"""
+    security_policy: BaseUrl | None = None
+    """URL of the page that says how reports of a hole are dealt with, for the same page"""
 
     ready_file: Path | None = None
     """File that a worker touches once it takes jobs"""
@@ -150,35 +122,6 @@ class Settings(ProviderSettings):
     patience: float = Field(default=86_400.0, ge=0)
     """Seconds for which a job is tried while a server that it needs fails; a day by default"""
 
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe level that is logged"""
-
-    log_format: Literal["auto", "json", "pretty"] = "auto"
-    """Log format; auto is pretty on a terminal, JSON elsewhere"""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _empty_is_unset(cls, values: dict[str, Any]) -> dict[str, Any]:
-        # So an empty line in an environment file leaves a setting as it is by default.
-        return {
-            name: value for name, value in values.items() if value != "" or name in MAY_BE_EMPTY
-        }
-
-    @field_validator("database_url")
-    @classmethod
-    def _postgres_only(cls, value: SecretStr) -> SecretStr:
-        scheme, separator, rest = value.get_secret_value().partition("://")
-        if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg2"}:
-            raise ValueError("must begin with postgresql://")
-        return SecretStr(f"postgresql+psycopg2://{rest}")
-
-    @field_validator("redis_url")
-    @classmethod
-    def _redis_only(cls, value: SecretStr) -> SecretStr:
-        if not value.get_secret_value().startswith(("redis://", "rediss://")):
-            raise ValueError("must begin with redis:// or rediss://")
-        return value
-
     @field_validator("api_key_header")
     @classmethod
     def _header_name(cls, value: str) -> str:
@@ -186,11 +129,16 @@ class Settings(ProviderSettings):
             raise ValueError("must be the name of a header, and not Authorization")
         return value
 
-    @field_validator("metrics_token", "flower_password")
+    @field_validator("metrics_token")
     @classmethod
     def _not_guessable(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and len(value.get_secret_value()) < MIN_OPERATOR_SECRET_CHARACTERS:
-            raise ValueError(f"must have at least {MIN_OPERATOR_SECRET_CHARACTERS} characters")
+        return require_operator_secret(value)
+
+    @field_validator("security_contacts")
+    @classmethod
+    def _contact_uris(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(map(_CONTACT.match, value)):
+            raise ValueError("must be URIs that begin with mailto:, https:// or tel:")
         return value
 
     @property
@@ -220,12 +168,5 @@ class Settings(ProviderSettings):
 
 @lru_cache(maxsize=1)
 def load_settings() -> Settings:
-    """Read the environment, once; raises ``SettingsError``, which names every wrong setting."""
-    try:
-        return Settings()
-    except ValidationError as error:
-        lines = [
-            f"{PREFIX}{str(problem['loc'][0]).upper()}: {problem['msg']}"
-            for problem in error.errors(include_input=False, include_url=False)
-        ]
-        raise SettingsError("\n".join(lines)) from None
+    """Read all settings from the environment, once; raises ``SettingsError``."""
+    return read_settings(Settings)

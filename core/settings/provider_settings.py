@@ -3,13 +3,14 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AnyHttpUrl, Field, PlainSerializer, SecretStr, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import AnyHttpUrl, Field, SecretStr, ValidationInfo, field_validator
+from pydantic_settings import NoDecode
 
+from core.settings.given_settings import PREFIX, GivenSettings, SettingsError, variable_of
 from core.settings.mail_server import MailSender, MailServer
 from core.settings.notations import COMMA_SEPARATED, readable_by
+from core.settings.store_settings import BaseUrl
 
-PREFIX = "PRESSROOM_"
 _HOSTNAME = re.compile(r"[a-z0-9._-]+\Z")
 _THIS_MACHINE = frozenset({"127.0.0.1", "[::1]", "localhost"})
 # The model's name goes into the header Pressroom-Source, where a semicolon would end it.
@@ -25,13 +26,9 @@ _TOGETHER = {
     "payments_sandbox_webhook_secret": ["payments_sandbox_url", "payments_sandbox_secret_key"],
 }
 
-BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 
-
-class ProviderSettings(BaseSettings):
-    """The providers' part of ``core.settings.Settings``, which says how all of it is read."""
-
-    model_config = SettingsConfigDict(use_attribute_docstrings=True)
+class ProviderSettings(GivenSettings):
+    """The providers' part of ``core.settings.Settings``."""
 
     mail_url: Annotated[SecretStr | None, readable_by(MailServer.parse)] = None
     """Server that sends our mail: smtp://, smtps:// (TLS) or smtp+starttls://, then
@@ -147,7 +144,7 @@ class ProviderSettings(BaseSettings):
     def _all_or_none(cls, value: Any, info: ValidationInfo) -> Any:
         others = _TOGETHER[info.field_name or ""]
         if any(bool(value) != bool(info.data.get(name)) for name in others):
-            named = " and ".join(PREFIX + name.upper() for name in others)
+            named = " and ".join(map(variable_of, others))
             every = "both" if len(others) == 1 else "all three"
             raise ValueError(f"goes together with {named}: set {every}, or none")
         return value
@@ -169,14 +166,9 @@ class ProviderSettings(BaseSettings):
 
     @field_validator("llm_api_key")
     @classmethod
-    def _key_of_a_model(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
-        key = value.get_secret_value() if value else ""
-        if not all("!" <= each <= "~" for each in key):
+    def _printable_key(cls, value: SecretStr | None) -> SecretStr | None:
+        if value and not all("!" <= each <= "~" for each in value.get_secret_value()):
             raise ValueError("must be printable ASCII without spaces")
-        url = info.data.get("llm_base_url")
-        is_used = info.data.get("llm_provider") == "openai"
-        if is_used and not key and url is not None and url.host == _KEYED_HOST:
-            raise ValueError(f"is needed for {_KEYED_HOST}")
         return value
 
     @field_validator("llm_model")
@@ -187,3 +179,12 @@ class ProviderSettings(BaseSettings):
         if value is not None and not _MODEL.match(value):
             raise ValueError("must be at most 100 printable ASCII characters, without space and ;")
         return value
+
+    def require_model_key(self) -> None:
+        """For the process that asks the language model; raises ``SettingsError``.
+
+        The API knows the model too, whose name is part of what it looks up, and has no key.
+        """
+        is_keyed = self.llm_provider == "openai" and self.llm_base_url.host == _KEYED_HOST
+        if is_keyed and not self.llm_api_key:
+            raise SettingsError(f"{variable_of('llm_api_key')}: is needed for {_KEYED_HOST}")

@@ -27,6 +27,8 @@ WEBHOOK_PATH = "/webhooks/stripe"
 _STRIPE_URL = "PRESSROOM_PAYMENTS_SANDBOX_URL"
 _STRIPE_SECRET_KEY = "PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY"  # noqa: S105
 _STRIPE_WEBHOOK_SECRET = "PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"  # noqa: S105
+# The settings that the stand-in for Stripe reads itself.
+STRIPE_KEYS = frozenset({"payments_sandbox_secret_key", "payments_sandbox_webhook_secret"})
 
 UNSPLASH_PREFIX = "/unsplash"
 OPENVERSE_PREFIX = "/openverse"

@@ -2,19 +2,23 @@
 
 import http.client
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from core.lanes import Lane
+from core.settings.process_settings import settings_of
 from devstack import LOOPBACK
-from devstack.sandbox.sandbox_settings import WEBHOOK_PATH
+from devstack.sandbox.sandbox_settings import STRIPE_KEYS, WEBHOOK_PATH
+from devstack.supervisor.home.environment import restricted
 from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.processes.program import Program
 
 # One process for the lanes that wait for other servers, and one for those that compute.
 WORKERS = {
-    "worker-waiting": ("request", "photos", "money", "mail", "upkeep"),
-    "worker-computing": ("media", "export", "bulk"),
+    "worker-waiting": (Lane.REQUEST, Lane.PHOTOS, Lane.MONEY, Lane.MAIL, Lane.UPKEEP),
+    "worker-computing": (Lane.MEDIA, Lane.EXPORT, Lane.BULK),
 }
 
 # The order of a stop: first the programs that take requests, last those that keep data.
@@ -43,28 +47,29 @@ def mail_settings(ports: Ports) -> dict[str, str]:
 
 
 def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]:
-    """Every program of ours, in the order of their start."""
-
-    def program(name: str, *words: str, module: str = "cli.main", **more: str) -> Program:
-        # -P: a folder called `cli` in the current directory must not be taken for ours.
-        argv = (sys.executable, "-P", "-m", module, *words)
-        return Program(name, argv, log=home.log(name), environment={**environment, **more})
+    """Every program of ours, in the order of their start, each with its own settings alone."""
+    program = partial(_program, home, environment)
 
     def worker(name: str) -> Program:
         lanes = [word for lane in WORKERS[name] for word in ("--lane", lane)]
-        return _worker(program(name, "worker", *lanes), home.work)
+        settings = settings_of("worker", WORKERS[name])
+        return _worker(program(name, settings, "worker", *lanes), home.work)
 
     prepare = program(
-        "prepare", module="devstack.supervisor.prepare", PRESSROOM_HOME=str(home.path)
+        "prepare",
+        settings_of("serve"),
+        module="devstack.supervisor.prepare",
+        PRESSROOM_HOME=str(home.path),
     )
     api = replace(
-        program("api", "serve", "--host", LOOPBACK, "--port", str(ports.api)),
+        program("api", settings_of("serve"), *_listening("serve", ports.api)),
         ready=lambda: answers(ports.api, "/readyz"),
         alive=lambda: answers(ports.api, "/healthz"),
     )
-    flower = program("flower", "flower", "--host", LOOPBACK, "--port", str(ports.flower))
+    flower = program("flower", settings_of("flower"), *_listening("flower", ports.flower))
     sandbox = program(
         "sandbox",
+        STRIPE_KEYS,
         *("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp)),
         *("--webhook-url", f"http://{LOOPBACK}:{ports.api}{WEBHOOK_PATH}"),
         module="devstack.sandbox",
@@ -76,6 +81,25 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
         replace(flower, ready=lambda: answers(ports.flower, "/healthcheck"), needs=_NEEDS),
         replace(sandbox, ready=lambda: answers(ports.sandbox, "/healthz"), grace=5.0),
     ]
+
+
+def _program(
+    home: Home,
+    environment: Mapping[str, str],
+    name: str,
+    settings: Collection[str],
+    *words: str,
+    module: str = "cli.main",
+    **more: str,
+) -> Program:
+    # -P: a folder called `cli` in the current directory must not be taken for ours.
+    argv = (sys.executable, "-P", "-m", module, *words)
+    own = {**restricted(environment, settings), **more}
+    return Program(name, argv, log=home.log(name), environment=own)
+
+
+def _listening(command: str, port: int) -> tuple[str, ...]:
+    return command, "--host", LOOPBACK, "--port", str(port)
 
 
 def _worker(plain: Program, directory: Path) -> Program:

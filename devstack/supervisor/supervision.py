@@ -8,7 +8,7 @@ import os
 import time
 from contextlib import closing
 
-from core.settings.provider_settings import PREFIX
+from core.settings.given_settings import PREFIX
 from devstack import LOOPBACK
 from devstack.sandbox import sandbox_settings
 from devstack.supervisor import programs

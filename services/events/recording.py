@@ -62,7 +62,7 @@ def record_hourly(uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: D
         RecordedEvent.occurred_at > func.now() - func.make_interval(0, 0, 0, 0, 1),
     )
     if uow.session.scalar(lately.limit(1)) is None:
-        record(uow, user_id, kind, **detail)
+        record(uow, user_id, kind, credential=None, **detail)
 
 
 def _storable(user_agent: str | None) -> str | None:

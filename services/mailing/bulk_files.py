@@ -11,8 +11,7 @@ from core.lanes import Lane
 from models import ImportChunk, MemberExport, MemberImport
 from services import removals
 from services.jobs import upkeep
-from services.mailing.exports import EXPORTS
-from services.mailing.imports.accept import IMPORTS
+from services.mailing.sealed_files import EXPORTS, IMPORTS
 from storage.parts import remove_all
 from storage.resources import Resources
 
@@ -42,7 +41,10 @@ def _remove_oldest(
     query = (
         select(kind)
         .where(
-            kind.files_removed_at.is_(None), kind.created_at < before, kind.finished_at.is_not(None)
+            # The second condition finds them in the index; the job may have ended much later.
+            kind.files_removed_at.is_(None),
+            kind.created_at < before,
+            kind.finished_at < before,
         )
         .order_by(kind.created_at)
         .limit(1)
@@ -55,6 +57,8 @@ def _remove_oldest(
         if isinstance(found, MemberImport):
             uow.session.execute(delete(ImportChunk).where(ImportChunk.import_id == found.id))
         found.files_removed_at = func.now()
+        # A copy of the file that was kept elsewhere opens no more.
+        found.wrapped_key = found.wrapped_by = None
         removals.forget(uow, f"{found.object_prefix}/")
     return True
 

@@ -19,6 +19,7 @@ from core import clock, ids
 from core.errors import TransientError
 from core.lanes import Lane
 from core.refusals.mailing import EXPORT_NOT_FOUND, LIST_EMAIL_CHANNEL_DISABLED
+from core.refusals.media import MEDIA_DAMAGED
 from core.scopes import Scope
 from models import Job, MailingList, MemberExport, OptOut, Subscription, SubscriptionStatus
 from services import removals
@@ -29,14 +30,15 @@ from services.events.recording import record
 from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
-from services.mailing import lists
+from services.mailing import lists, sealed_files
+from services.mailing.sealed_files import EXPORTS, NewFile
 from services.mailing.spreadsheets import guard_cell
 from services.mailing.subscriptions import mail_urls, opt_outs, trace_ids
-from storage.parts import PartWriter
+from storage.encryption import Tampered
+from storage.parts import StoredFile
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-EXPORTS = "exports/"
 AnyRow = Row[*tuple[Any, ...]]
 AnySelect = Select[*tuple[Any, ...]]
 # Rows that are fetched, written and compressed together.
@@ -105,9 +107,9 @@ def enqueue_export(
     """Start an export for a user whose rights were checked."""
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise LIST_EMAIL_CHANNEL_DISABLED()
-    export = MemberExport(
-        list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=_new_prefix()
-    )
+    # The first attempt names its own file.
+    prefix = EXPORTS + ids.random_hash_id(20)
+    export = MemberExport(list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix)
     uow.session.add(export)
     uow.session.flush()
     record(
@@ -131,6 +133,14 @@ def get_finished(uow: UnitOfWork, export_id: int) -> tuple[MemberExport, Mailing
     return export, uow.session.get_one(MailingList, export.list_id)
 
 
+def open_file(resources: Resources, export: MemberExport) -> StoredFile:
+    """The file of a finished export; raises ``media.damaged``."""
+    try:
+        return sealed_files.stored_file(resources, export)
+    except Tampered as error:
+        raise MEDIA_DAMAGED() from error
+
+
 def run(resources: Resources, lease: Lease) -> None:
     """Write the file, and finish the job with its id."""
     with resources.unit_of_work() as uow:
@@ -138,7 +148,7 @@ def run(resources: Resources, lease: Lease) -> None:
         if export is None:
             raise JobCancelled
         mailing_list = uow.session.get_one(MailingList, export.list_id)
-    parts = PartWriter(resources.objects, _begin_file(resources, lease, export.id))
+    parts = _begin_file(resources, lease, export.id).writer
     if export.kind == ExportKind.MEMBERS:
         sheet = _Sheet(_MEMBERS_HEADER, _members(mailing_list.id), _members_line)
     else:
@@ -160,21 +170,17 @@ def run(resources: Resources, lease: Lease) -> None:
         leases.succeed(uow, lease, {"export_id": export.id, "rows": rows})
 
 
-def _begin_file(resources: Resources, lease: Lease, export_id: int) -> str:
-    """The prefix for the file of this attempt, which is removed unless the attempt ends well."""
-    prefix = _new_prefix()
+def _begin_file(resources: Resources, lease: Lease, export_id: int) -> NewFile:
+    """The file of this attempt, which is removed unless the attempt ends well."""
+    file = sealed_files.new_file(resources, EXPORTS)
     with resources.unit_of_work() as uow:
         leases.renew(uow, lease)
         export = uow.session.get_one(MemberExport, export_id)
         # An earlier attempt, which may still be writing, has a prefix of its own.
         removals.forget(uow, f"{export.object_prefix}/")
-        removals.forget(uow, f"{prefix}/", after=_UNFINISHED_FOR)
-        export.object_prefix = prefix
-    return prefix
-
-
-def _new_prefix() -> str:
-    return EXPORTS + ids.random_hash_id(20)
+        removals.forget(uow, f"{file.prefix}/", after=_UNFINISHED_FOR)
+        file.name_in(export)
+    return file
 
 
 class _Sheet(NamedTuple):

@@ -6,7 +6,7 @@ import redis.asyncio.retry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from core.settings import Settings
+from core.settings.store_settings import BrokerSettings
 
 # Commands fail fast and idle connections are pinged, so that a dead connection is noticed.
 _OPTIONS: dict[str, Any] = {
@@ -24,14 +24,14 @@ _ASYNC_TURN_SECONDS = 5
 _ONCE_MORE = (1, (redis.ConnectionError,))
 
 
-def open_redis(settings: Settings, **options: float) -> redis.Redis:
+def open_redis(settings: BrokerSettings, **options: float) -> redis.Redis:
     """With these options instead of our usual ones."""
     once_more = Retry(NoBackoff(), *_ONCE_MORE)
     url = settings.redis_url.get_secret_value()
     return redis.Redis.from_url(url, retry=once_more, **(_OPTIONS | options))
 
 
-def open_async_redis(settings: Settings) -> redis.asyncio.Redis:
+def open_async_redis(settings: BrokerSettings) -> redis.asyncio.Redis:
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         settings.redis_url.get_secret_value(),
         max_connections=_ASYNC_CONNECTIONS,

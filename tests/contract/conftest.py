@@ -15,13 +15,20 @@ from tests.stack import Owner, Stack
 
 KEY_HEADER = "X-Newsroom-Key"
 CDN = "https://cdn.example.com"
+CONTACTS = ("mailto:security@news.example", "https://news.example/report")
+POLICY = "https://news.example/security"
 
 
 @pytest.fixture(scope="session")
 def quiet(make_stack: Callable[[str], Stack]) -> Stack:
     """A stack without workers, where every job stays queued; some settings are its own."""
     stack = make_stack("quiet")
-    stack.start_api(PRESSROOM_API_KEY_HEADER=KEY_HEADER, PRESSROOM_MEDIA_BASE_URL=CDN)
+    stack.start_api(
+        PRESSROOM_API_KEY_HEADER=KEY_HEADER,
+        PRESSROOM_MEDIA_BASE_URL=CDN,
+        PRESSROOM_SECURITY_CONTACTS=", ".join(CONTACTS),
+        PRESSROOM_SECURITY_POLICY=POLICY,
+    )
     return stack
 
 

@@ -8,6 +8,9 @@ import pytest
 from PIL import Image
 
 from core.scopes import Scope
+from tests.contract.bulk import addresses, export, imported, of_addresses, unpacked
+from tests.contract.replies import data
+from tests.contract.subscribers import new_list
 from tests.pictures import photo
 from tests.stack import Owner, Stack
 
@@ -142,6 +145,9 @@ def test_rotation_rewraps_keys_and_rewrites_no_object(
     stack: Stack, client: httpx.Client, record: dict[str, object]
 ) -> None:
     before = stack.resources.objects.get(stored_key(record))
+    list_id = new_list(client)["id"]
+    imported(client, list_id, of_addresses(*addresses(2)))
+    export_url = data(export(client, list_id, "members"))["result"]["url"]
     old = stack.environment["PRESSROOM_ENCRYPTION_KEYS"]
     new = "rotated:" + "b" * 43
     rotate = stack.start(
@@ -155,8 +161,9 @@ def test_rotation_rewraps_keys_and_rewrites_no_object(
     done = json.loads(rotate.log.read_text().splitlines()[-1])
     assert done["key"] == "rotated"
     assert done["rewrapped"] >= 1
-    rows = stack.query("SELECT DISTINCT wrapped_by FROM attachments WHERE encrypted")
-    assert rows == [("rotated",)]
+    for table in ("attachments", "imports", "exports"):
+        rows = stack.query(f"SELECT DISTINCT wrapped_by FROM {table} WHERE wrapped_by IS NOT NULL")
+        assert rows == [("rotated",)]
     assert stack.resources.objects.get(stored_key(record)) == before
     # The API knows only the old key until it is told of the new one; put things back for it.
     back = stack.start(
@@ -167,3 +174,4 @@ def test_rotation_rewraps_keys_and_rewrites_no_object(
     )
     assert back.process.wait(30) == 0, back.log.read_text()
     assert client.get(str(record["view_url"])).status_code == 200
+    assert len(unpacked(export_url)) == 2

@@ -239,6 +239,40 @@ def stop_after_a_part(stack: Stack, lease: leases.Lease) -> None:
     lease.check_cancelled()
 
 
+# -- what rests in storage ---------------------------------------------------------------------
+
+
+def test_a_file_that_was_changed_in_storage_is_never_sent_whole(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    imported(client, list_id, of_addresses(*addresses(3)))
+    job = data(export(client, list_id, "members"))
+    url, export_id = job["result"]["url"], job["result"]["export_id"]
+    [(prefix,)] = stack.query("SELECT object_prefix FROM exports WHERE id = %s", export_id)
+    [name] = stack.stored(f"{prefix}/")
+    sealed = stack.resources.objects.get(name)
+    stack.resources.objects.put(name, sealed[:-1] + bytes([sealed[-1] ^ 1]), "text/plain")
+    with pytest.raises(httpx.RemoteProtocolError):
+        httpx.get(url)
+    stack.resources.objects.put(name, sealed, "text/plain")
+    assert len(unpacked(url)) == 3
+    stack.query("UPDATE exports SET wrapped_by = 'gone' WHERE id = %s", export_id)
+    problem(httpx.get(url), 500, "media.damaged")
+
+
+def test_a_plain_export_of_the_release_before_is_sent(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    imported(client, list_id, of_addresses(*addresses(3)))
+    job = data(export(client, list_id, "members"))
+    url, export_id = job["result"]["url"], job["result"]["export_id"]
+    plain = httpx.get(url).content
+    [(prefix,)] = stack.query("SELECT object_prefix FROM exports WHERE id = %s", export_id)
+    stack.resources.objects.put(f"{prefix}/file/00000", plain, "text/plain")
+    stack.query("UPDATE exports SET wrapped_key = NULL, wrapped_by = NULL WHERE id = %s", export_id)
+    assert httpx.get(url).content == plain
+
+
 # -- who may -------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from api.middleware.body_limits import (
 from api.middleware.deadlines import DeadlineMiddleware, extend_deadline
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from storage.objects import ObjectStore
-from storage.parts import PART_BYTES
+from storage.parts import PART_BYTES, PartWriter
 from tests.contract.bulk import (
     addresses,
     counts,
@@ -217,9 +217,9 @@ def arrive(store: Store, pieces: list[bytes]) -> None:
     async def run() -> None:
         scope = {"type": "http", "headers": [], "pressroom.extend_deadline": lambda: None}
         scope["pressroom.body"] = BoundedBody(LIMITS[0], receive, BodyBudget())
-        stored = cast("ObjectStore", store)
+        writer = PartWriter(cast("ObjectStore", store), "imports/x", b"k" * 32)
         forget = store.forgotten.append
-        await store_upload(Request(scope, receive), stored, "imports/x", None, forget)
+        await store_upload(Request(scope, receive), writer, None, forget)
 
     asyncio.run(run())
 

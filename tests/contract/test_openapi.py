@@ -274,6 +274,8 @@ def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
         *("/account/sessions", "/account/grants", "/oauth/authorize"),
         *("/login/factor", "/login/passkey", "/account/factors", "/account/factors/app"),
         *("/account/factors/passkey", "/account/factors/codes"),
+        # And what programs find by its fixed address alone.
+        *("/.well-known/security.txt", "/.well-known/change-password"),
     }
 
 

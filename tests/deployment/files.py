@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from core.settings import Settings
-from core.settings.provider_settings import PREFIX
+from core.settings.given_settings import PREFIX
 
 ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"

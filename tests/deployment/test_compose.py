@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from core.lanes import Lane
+from core.settings import Settings
+from core.settings.given_settings import is_secret, variable_of
+from core.settings.process_settings import settings_of
 from tests.command_line import option, options, require_accepted
 from tests.deployment import files
 from workers.queues.serving import serving
@@ -49,22 +52,25 @@ def test_api_flower_and_both_preparations_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", files.ours())
-def test_every_setting_it_gives_exists_and_none_that_is_required_is_missing(name: str) -> None:
+def test_each_process_gets_the_settings_that_it_needs_and_no_others(name: str) -> None:
+    words = files.ours()[name]["command"]
+    needed = settings_of(words[1], [Lane(lane) for lane in options(words, "--lane")])
+    # Payments that move no money have no place in production, and no process waits for a file.
+    left_out = {each for each in needed if each.startswith("payments_sandbox_")} | {"ready_file"}
     given = set(files.ours()[name]["environment"])
-    assert given <= set(files.setting_names())
-    assert files.required_names() <= given
+    assert given == {variable_of(each) for each in needed - left_out}
 
 
-def test_every_setting_reaches_the_process_that_it_concerns() -> None:
-    special = {"PRESSROOM_READY_FILE", "PRESSROOM_ALIVE_FILE", "PRESSROOM_FLOWER_PASSWORD"}
-    # Payments that move no money have no place in production.
-    sandbox = {name for name in files.setting_names() if "_PAYMENTS_SANDBOX_" in name}
-    for each in files.ours().values():
-        assert set(files.setting_names()) - special - sandbox <= set(each["environment"])
-        assert sandbox.isdisjoint(each["environment"])
-    for each in files.workers().values():
-        assert "PRESSROOM_ALIVE_FILE" in each["environment"]
-    assert "PRESSROOM_FLOWER_PASSWORD" in files.services()["flower"]["environment"]
+def test_every_setting_is_one_that_some_process_needs() -> None:
+    needed = settings_of("serve") | settings_of("worker", list(Lane)) | settings_of("flower")
+    assert needed == set(Settings.model_fields)
+
+
+def test_a_process_that_decodes_files_holds_no_key_to_money_mail_or_figures() -> None:
+    secrets = {name for name, field in Settings.model_fields.items() if is_secret(field)}
+    held = secrets & settings_of("worker", [Lane.MEDIA, Lane.EXPORT, Lane.BULK])
+    stores = {"database_url", "redis_url", "s3_secret_key"}
+    assert held == stores | {"secret_keys", "encryption_keys"}
 
 
 def test_what_has_no_default_stops_compose_with_a_message() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from core.keyring import Keyring
 from core.settings import Settings, load_settings
-from core.settings.provider_settings import PREFIX
+from core.settings.given_settings import PREFIX
 from tests.deployment import files
 
 pytestmark = pytest.mark.check

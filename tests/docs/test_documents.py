@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.settings import Settings
-from core.settings.provider_settings import PREFIX
+from core.settings.given_settings import FILE_SUFFIX, PREFIX, is_secret, variable_of
 from tests.command_line import require_accepted, require_known
 from tests.docs import markdown
 from tests.house.source import ROOMS
@@ -101,7 +101,10 @@ def test_every_room_is_on_the_contributors_map() -> None:
 
 
 def _settings() -> set[str]:
-    return {PREFIX + name.upper() for name in Settings.model_fields}
+    """The variables of all settings, and those that name the files of secrets."""
+    fields = Settings.model_fields
+    in_files = {variable_of(name) + FILE_SUFFIX for name in fields if is_secret(fields[name])}
+    return in_files | set(map(variable_of, fields))
 
 
 def _make_targets() -> set[str]:

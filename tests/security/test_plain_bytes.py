@@ -2,11 +2,20 @@
 
 import io
 import os
+import secrets
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
+import httpx
+import pytest
 from PIL import Image
 
+from core.scopes import Scope
+from tests.contract.bulk import add, addresses, errors, export, finished, imported, of_addresses
+from tests.contract.replies import data
+from tests.contract.subscribers import new_list
 from tests.pictures import photo
 from tests.stack import Stack
 
@@ -35,6 +44,46 @@ def test_no_object_temp_file_or_redis_key_has_bytes_of_an_encrypted_upload(
         plain[at : at + 24] for plain in (original, stored) for at in (0, 900, len(plain) // 2)
     ]
 
+    _require_nowhere(stack, traces, temporary)
+
+
+def test_no_object_or_temp_file_has_bytes_of_an_import_or_an_export(
+    make_stack: Callable[[str], Stack], tmp_path: Path
+) -> None:
+    stack = make_stack("sealedlists")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    stack.start_api(TMPDIR=str(temporary))
+    stack.start_worker("bulk", "export", concurrency=1, TMPDIR=str(temporary))
+    owner = stack.new_owner()
+    sender = stack.new_key(owner.user_id, Scope.DELIVERY)
+    people = addresses(50)
+    rejected = f"not an address {secrets.token_hex(8)}"
+    file = of_addresses(*people, rejected)
+    with stack.client(owner.key) as client, stack.client(sender) as sending:
+        list_id = new_list(client)["id"]
+        result = imported(client, list_id, file)
+        added = addresses(50)
+        job = data(add(client, list_id, *added), 202)
+        assert finished(client, job["id"])["status"] == "succeeded"
+        sheets = [
+            httpx.get(data(export(asking, list_id, kind))["result"]["url"]).content
+            for asking, kind in ((client, "members"), (sending, "delivery"))
+        ]
+        assert [each["Email"] for each in errors(result["errors_url"])] == [rejected]
+    traces = [each[at : at + 24] for each in sheets for at in (20, len(each) // 2)]
+    traces += [each.encode() for each in (*people, *added, rejected)]
+    _require_nowhere(stack, traces, temporary)
+    # Nor can the rows that were not added be read in the database.
+    [(kept,)] = stack.query(
+        "SELECT not_added FROM import_chunks WHERE import_id = %s", result["import_id"]
+    )
+    with pytest.raises(zlib.error):
+        zlib.decompress(bytes(cast("memoryview", kept)))
+
+
+def _require_nowhere(stack: Stack, traces: list[bytes], temporary: Path) -> None:
+    """Require that no object, Redis key, temporary file or disk of the store has these bytes."""
     objects = [stack.resources.objects.get(item.key) for item in stack.resources.objects.stored()]
     redis = stack.resources.redis
     values = [value for key in redis.scan_iter() if isinstance(value := redis.dump(key), bytes)]
@@ -43,7 +92,9 @@ def test_no_object_temp_file_or_redis_key_has_bytes_of_an_encrypted_upload(
     for resting in (*objects, *values, *files):
         assert not any(trace in resting for trace in traces)
     # The bucket's volumes in the store itself, where a deleted object's bytes stay for a while.
-    volumes = [file for file in files_below(stack.home / "s3") if file.name.startswith("sealed_")]
+    volumes = [
+        file for file in files_below(stack.home / "s3") if file.name.startswith(f"{stack.name}_")
+    ]
     assert volumes
     for file in volumes:
         content = file.read_bytes()

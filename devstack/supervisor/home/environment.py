@@ -1,10 +1,11 @@
 """The environments that the stack's programs get."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from core.settings import MAY_BE_EMPTY
-from core.settings.provider_settings import PREFIX
+from core.settings import MAY_BE_EMPTY, Settings, SettingsError
+from core.settings.given_settings import FILE_SUFFIX, PREFIX, secrets_in_files, variable_of
+from devstack.supervisor.errors import StackError
 
 # Each of these changes what an embedded server or its clients do: a second S3 login, another
 # database host, an SSL mode that a loopback server can't meet.
@@ -21,18 +22,38 @@ def cleaned() -> dict[str, str]:
 
 
 # An empty value switches these off. Any other setting that is empty counts as not set.
-_MAY_BE_EMPTY = frozenset(PREFIX + name.upper() for name in MAY_BE_EMPTY)
+_MAY_BE_EMPTY = frozenset(map(variable_of, MAY_BE_EMPTY))
 
 
 def own_settings() -> dict[str, str]:
-    """The PRESSROOM_ settings that the user has set."""
-    return {
+    """The PRESSROOM_ settings that the user has set; raises ``StackError`` for a wrong file.
+
+    A secret in a file is among them by its own name, as if it were in a variable.
+    """
+    try:
+        secrets = secrets_in_files(Settings)
+    except SettingsError as error:
+        raise StackError(f"Settings are wrong:\n{error}", exit_code=2) from None
+    in_files = {variable_of(name): value for name, value in secrets.items()}
+    return in_files | {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(PREFIX) and (value or name in _MAY_BE_EMPTY)
+        if name.startswith(PREFIX)
+        and (value or name in _MAY_BE_EMPTY)
+        and name.removesuffix(FILE_SUFFIX) not in in_files
     }
 
 
 def for_programs(chosen: Mapping[str, str]) -> dict[str, str]:
     """What our programs see: the chosen settings, where the user's own do not win over them."""
     return {**cleaned(), "PYTHONUNBUFFERED": "1", **chosen, **own_settings()}
+
+
+def restricted(environment: Mapping[str, str], settings: Collection[str]) -> dict[str, str]:
+    """The environment of a process that needs these settings and no others."""
+    needed = set(map(variable_of, settings))
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in needed or not name.startswith(PREFIX)
+    }

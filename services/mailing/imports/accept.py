@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import orjson
 
-from core import ids
 from core.errors import DomainError
 from core.refusals.mailing import PLAN_REQUIRED
 from core.refusals.refusal import Refusal
@@ -14,16 +13,15 @@ from services import removals
 from services.access.caller import Caller
 from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
-from services.mailing import lists
+from services.mailing import lists, sealed_files
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
+from services.mailing.sealed_files import IMPORTS, NewFile
 from services.people import accounts
-from storage.parts import PartWriter
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 MAX_MEMBERS_PER_REQUEST = 100_000
 MAX_IMPORT_FILENAME_CHARACTERS = 255
-IMPORTS = "imports/"
 
 
 @dataclass(frozen=True)
@@ -62,9 +60,9 @@ def display_filename(filename: str | None) -> str | None:
     return "".join(filter(str.isprintable, name))[-MAX_IMPORT_FILENAME_CHARACTERS:] or None
 
 
-def new_prefix() -> str:
-    """The prefix for the objects of a new import."""
-    return IMPORTS + ids.random_hash_id(20)
+def new_file(resources: Resources) -> NewFile:
+    """Where the file of a new import is stored."""
+    return sealed_files.new_file(resources, IMPORTS)
 
 
 def forget_file(resources: Resources, prefix: str) -> None:
@@ -97,21 +95,17 @@ def accept_members(
         check_owner(uow, caller, list_id, paid=True)
 
     def store() -> Job:
-        prefix = new_prefix()
-        stored = PartWriter(resources.objects, prefix)
-        stored.write(body)
-        stored.close()
+        file = new_file(resources)
+        file.writer.write(body)
+        file.writer.close()
         task = MemberImport(
-            list_id=list_id,
-            user_id=caller.user_id,
-            source="members",
-            object_prefix=prefix,
-            size=len(body),
+            list_id=list_id, user_id=caller.user_id, source="members", size=len(body)
         )
+        file.name_in(task)
         try:
             return idempotency.commit(resources, task, ADD_MEMBERS, key, request_id)
         except (EqualRequestCommitted, DomainError):
-            forget_file(resources, prefix)
+            forget_file(resources, file.prefix)
             raise
 
     return idempotency.once(resources, key, store)
@@ -122,24 +116,23 @@ def accept_file(
     user_id: int,
     list_id: int,
     *,
-    prefix: str,
+    file: NewFile,
     filename: str | None,
-    size: int,
     options: ImportOptions,
     request_id: str | None,
 ) -> AcceptedJob:
-    """Accept a file that is stored under ``prefix``, for a user whose rights were checked."""
+    """Accept a file that was written, for a user whose rights were checked."""
     task = MemberImport(
         list_id=list_id,
         user_id=user_id,
         source="file",
         filename=display_filename(filename),
-        object_prefix=prefix,
-        size=size,
+        size=file.writer.size,
         mapping=dict(options.mapping) if options.mapping else None,
         dry_run=options.dry_run,
         on_existing=options.on_existing,
     )
+    file.name_in(task)
     return idempotency.once(
         resources, None, lambda: idempotency.commit(resources, task, IMPORT_FILE, None, request_id)
     )

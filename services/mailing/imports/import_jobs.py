@@ -18,12 +18,13 @@ from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
-from services.mailing import lists
-from services.mailing.imports.applying import apply
+from services.mailing import lists, sealed_files
+from services.mailing.imports.applying import apply, verdicts
 from services.mailing.imports.applying.apply import PreparedChunk
 from services.mailing.imports.chunks import chunk_key
 from services.mailing.imports.prefetch import Prefetch
 from services.mailing.imports.splitting import split as splitting
+from storage.encryption import seal, unseal
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -122,7 +123,7 @@ class Turn:
 
 
 def _split(resources: Resources, lease: Lease, task: MemberImport, turn: Turn) -> MemberImport:
-    split = splitting.take_split(resources.objects, task)
+    split = splitting.take_split(resources, task)
     # Bounded by the turn too: reading again what was stored before a restart may take minutes.
     while split.number < task.chunks and not turn.is_over():
         lease.check_cancelled()
@@ -153,14 +154,15 @@ def _split(resources: Resources, lease: Lease, task: MemberImport, turn: Turn) -
 
 
 def _apply(resources: Resources, lease: Lease, task: MemberImport, turn: Turn) -> MemberImport:
-    prefix = task.object_prefix
+    prefix, key = task.object_prefix, sealed_files.data_key(resources, task)
     numbers = iter(range(task.applied, task.chunks))
 
     def prepare_next() -> PreparedChunk:
         number = next(numbers, None)
         if number is None:
             return PreparedChunk([], "")
-        return apply.prepare(resources.objects.get(chunk_key(prefix, number)))
+        name = chunk_key(prefix, number)
+        return apply.prepare(unseal(resources.objects.get(name), key, name))
 
     with closing(Prefetch(prepare_next)) as chunks:
         for number in range(task.applied, task.chunks):
@@ -180,7 +182,8 @@ def _apply(resources: Resources, lease: Lease, task: MemberImport, turn: Turn) -
                 done = sum(getattr(task, verdict) for verdict in _VERDICTS) + len(chunk.rows)
                 leases.progress(uow, lease, done=done, total=task.received)
                 # A chunk has one such row: a second application fails here, in any worker.
-                row = ImportChunk(import_id=task.id, number=number, not_added=applied.not_added)
+                not_added = seal(applied.not_added, key, verdicts.rejects_name(prefix, number))
+                row = ImportChunk(import_id=task.id, number=number, not_added=not_added)
                 uow.session.add(row)
                 for verdict, rows in applied.counts.items():
                     setattr(task, verdict, getattr(task, verdict) + rows)

@@ -7,10 +7,10 @@ from models import Attachment, AttachmentStatus
 from services import removals
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
-from services.media.attachments.files import data_key, media_key, original_key, seal, unseal
+from services.media.attachments.files import data_key, media_key, original_key
 from services.media.images.converter import ConverterProcess
 from services.media.images.outcome import UnreadableImage
-from storage.encryption import Tampered
+from storage.encryption import Tampered, seal, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 

@@ -9,9 +9,9 @@ from services import removals
 from services.access.caller import Caller
 from services.jobs import records
 from services.jobs.idempotency import AcceptedJob
-from services.media.attachments.files import data_key, media_key, original_key, unseal
+from services.media.attachments.files import data_key, media_key, original_key
 from services.media.attachments.upload import PROCESS_ATTACHMENT
-from storage.encryption import Tampered
+from storage.encryption import Tampered, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork

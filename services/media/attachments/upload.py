@@ -15,8 +15,9 @@ from services.access.caller import Caller
 from services.jobs import idempotency, kinds
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
-from services.media.attachments.files import original_key, seal
+from services.media.attachments.files import original_key
 from services.media.images.image_type import ALLOWED_EXTENSIONS, ImageType, sniff
+from storage.encryption import seal
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 

@@ -6,6 +6,7 @@ import pytest
 from core.keyring import Keyring
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home import secrets_file
+from devstack.supervisor.home.environment import for_programs, own_settings
 from devstack.supervisor.home.home_folder import Home, Lock, from_environment, supervisor_pid
 from devstack.supervisor.home.private_files import write_private, write_private_json
 
@@ -86,3 +87,18 @@ def test_the_home_is_named_by_the_environment(
     assert from_environment().path == tmp_path / ".pressroom"
     monkeypatch.setenv("PRESSROOM_HOME", "elsewhere")
     assert from_environment().path == tmp_path / "elsewhere"
+
+
+def test_secrets_in_files_of_the_users_count_as_their_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mail"
+    file.write_text("smtp://mail.example.com\n")
+    monkeypatch.setenv("PRESSROOM_MAIL_URL_FILE", str(file))
+    given = for_programs({"PRESSROOM_MAIL_URL": "smtp://127.0.0.1:1"})
+    assert given["PRESSROOM_MAIL_URL"] == "smtp://mail.example.com"
+    # Both of them would be refused.
+    assert "PRESSROOM_MAIL_URL_FILE" not in given
+    file.unlink()
+    with pytest.raises(StackError, match=r"PRESSROOM_MAIL_URL_FILE: the file .* No such file"):
+        own_settings()

@@ -18,7 +18,10 @@ import psutil
 import psycopg2
 import pytest
 
+from core.settings.given_settings import variable_of
 from core.settings.mail_server import MailSender, MailServer
+from core.settings.process_settings import settings_of
+from devstack.supervisor.programs import WORKERS
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
@@ -131,12 +134,68 @@ def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
     assert set(run["s3"]) == {"endpoint", "access_key", "secret_key", "bucket"}
 
 
+def test_each_process_has_its_own_settings_in_its_environment_and_no_others(stack: Stack) -> None:
+    worker_files = {"PRESSROOM_READY_FILE", "PRESSROOM_ALIVE_FILE"}
+    needs = {
+        "api": settings_of("serve"),
+        "flower": settings_of("flower"),
+        **{name: settings_of("worker", lanes) for name, lanes in WORKERS.items()},
+    }
+    for name, needed in needs.items():
+        process = psutil.Process(stack.run["pids"][name])
+        expected = set(map(variable_of, needed)) & (set(stack.run["settings"]) | worker_files)
+        for each in (process, *process.children(recursive=True)):
+            given = {word for word in each.environ() if word.startswith("PRESSROOM_")}
+            assert given == expected, each
+
+
+def test_what_decodes_files_holds_no_key_to_money_mail_or_figures(stack: Stack) -> None:
+    settings = stack.run["settings"]
+    named = ("MAIL_URL", "METRICS_TOKEN", "FLOWER_PASSWORD", "UNSPLASH_ACCESS_KEY")
+    keys = [f"PAYMENTS_SANDBOX_{each}" for each in ("SECRET_KEY", "WEBHOOK_SECRET")]
+    challenges = [f"{each}_SECRET" for each in ("TURNSTILE", "HCAPTCHA", "RECAPTCHA")]
+    foreign = {settings[f"PRESSROOM_{name}"] for name in (*named, *keys, *challenges)}
+    worker = psutil.Process(stack.run["pids"]["worker-computing"])
+    for process in (worker, *worker.children(recursive=True)):
+        environment = Path(f"/proc/{process.pid}/environ").read_text()
+        assert not [secret for secret in foreign if secret in environment]
+
+
+def test_every_lane_does_its_work_with_its_own_settings(stack: Stack) -> None:
+    demo, url = stack.run["demo"], stack.run["api_url"]
+    waits = {"X-API-Key": demo["api_key"], "Prefer": "wait=30"}
+    with httpx.Client(base_url=url, headers=waits, timeout=60.0) as client:
+        lists = f"/lists/{demo['list_id']}"
+        photo = (stack.home / "sample.jpg").read_bytes()
+        calls = {
+            "media": client.post("/attachments", files={"file": ("p.jpg", photo)}),
+            "bulk": client.post(f"{lists}/imports", files={"file": ("m.csv", b"a@example.com\n")}),
+            "export": client.post(f"{lists}/exports", json={"kind": "members"}),
+            "request": client.get("/composer/stockphoto/photos/search", params={"query": "tree"}),
+            "money": client.post(
+                "/auxilia/credits/topup",
+                json={"amount": 5, "redirect_url": "http://localhost/done"},
+            ),
+            "mail": client.post("/apikeys", json={"name": "one more"}),
+        }
+        assert {lane: reply.status_code for lane, reply in calls.items()} == dict.fromkeys(
+            calls, 200
+        )
+        for lane in ("bulk", "export"):
+            assert calls[lane].json()["data"]["status"] == "succeeded"
+        assert client.get(calls["export"].json()["data"]["result"]["url"]).status_code == 200
+        assert calls["money"].json()["data"]["payment_url"].startswith(stack.run["sandbox_url"])
+        mailbox = f"{stack.run['mailbox_url']}/messages"
+        until(lambda: client.get(mailbox, params={"to": demo["email"]}).json())
+
+
 def test_mail_of_the_stack_lands_in_its_mailbox(stack: Stack) -> None:
     worker = psutil.Process(stack.run["pids"]["worker-waiting"]).environ()
     server = MailServer.parse(worker["PRESSROOM_MAIL_URL"])
     sender = MailSender.parse(worker["PRESSROOM_MAIL_FROM"])
     SmtpMailer(server, sender).send(Mail("reader@example.com", "Hello", "Text", "<p>Html"))
-    [mail] = httpx.get(stack.run["mailbox_url"] + "/messages").json()
+    sent = {"to": "reader@example.com"}
+    [mail] = httpx.get(stack.run["mailbox_url"] + "/messages", params=sent).json()
     assert (mail["to"], mail["subject"]) == ("reader@example.com", "Hello")
 
 

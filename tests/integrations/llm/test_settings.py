@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from core.settings import Settings
+from core.settings import Settings, SettingsError
 from devstack.sandbox.sandbox_settings import LLM_API_KEY, llm_settings
 from devstack.supervisor.home.environment import for_programs
 from integrations.llm.registry import language_model
@@ -47,7 +47,6 @@ def test_all_threads_of_a_process_share_what_was_learnt(run: Run) -> None:
         ("llm_model", {"llm_model": "gpt; fallback"}),
         ("llm_model", {"llm_model": "gpt\r\nSet-Cookie: a"}),
         ("llm_model", {"llm_model": "g" * 101}),
-        ("llm_api_key", {"llm_api_key": None}),
         ("llm_api_key", {"llm_api_key": "two words"}),
         ("llm_api_key", {"llm_api_key": "clé"}),
         ("llm_base_url", {"llm_base_url": "https://user:secret@models.example/v1"}),
@@ -65,8 +64,17 @@ def test_what_can_not_work_is_named_at_the_start(wrong: str, given: dict[str, ob
     assert "secret" not in str(raised.value)
 
 
+def test_the_process_that_asks_a_server_with_accounts_needs_a_key() -> None:
+    # The API needs none: it looks for results that are there.
+    given = openai(llm_api_key=None)
+    with pytest.raises(SettingsError, match=r"^PRESSROOM_LLM_API_KEY: is needed for api.openai"):
+        given.require_model_key()
+    openai().require_model_key()
+
+
 def test_a_server_of_ones_own_needs_no_key() -> None:
     given = openai(llm_base_url="http://models.internal:8000/v1", llm_api_key=None)
+    given.require_model_key()
     assert language_model(given, ignore_usage) is not None
 
 

@@ -9,8 +9,10 @@ from sqlalchemy import select
 
 from core.refusals.imports import IMPORT_ERRORS_GONE
 from models import ImportChunk, MemberImport
+from services.mailing import sealed_files
 from services.mailing.imports.chunks import JudgedRow
 from services.mailing.spreadsheets import guard_foreign_cell
+from storage.encryption import unseal
 from storage.resources import Resources
 
 ADDED, ALREADY, OPTED_OUT, LEFT = "added", "already", "opted_out", "left"
@@ -44,6 +46,11 @@ def rejects_csv(rows: Sequence[JudgedRow], found: Sequence[str], width: int) -> 
     return zlib.compress(text.getvalue().encode(errors="replace"), level=1)
 
 
+def rejects_name(prefix: str, number: int) -> str:
+    """The name with which the rows of one chunk that were not added are encrypted."""
+    return f"{prefix}/not-added/{number}"
+
+
 def header_line(header: Sequence[str]) -> bytes:
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL).writerow(
@@ -69,6 +76,8 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
     if task is None or task.files_removed_at is not None:
         raise IMPORT_ERRORS_GONE()
 
+    prefix, key = task.object_prefix, sealed_files.data_key(resources, task)
+
     def pieces() -> Iterator[bytes]:
         yield header_line(header_of(task))
         chunks = select(ImportChunk).where(ImportChunk.import_id == import_id)
@@ -80,6 +89,6 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
             if chunk is None:
                 return
             number = chunk.number
-            yield zlib.decompress(chunk.not_added)
+            yield zlib.decompress(unseal(chunk.not_added, key, rejects_name(prefix, number)))
 
     return pieces()

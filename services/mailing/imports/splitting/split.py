@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import orjson
 
 from models import MemberImport
+from services.mailing import sealed_files
 from services.mailing.imports.chunks import ROWS_PER_CHUNK, JudgedRow, chunk_key, encode
 from services.mailing.imports.mapping.row_mapper import tidy_name
 from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord, SuppressionStatus
@@ -19,8 +20,8 @@ from services.mailing.imports.prefetch import Prefetch
 from services.mailing.imports.reading.reader import open_rows
 from services.mailing.imports.reading.sources import RangedFile
 from services.mailing.imports.splitting.judge import MAX_BATCH_ROWS, SeenAddresses, judge_rows
-from storage.objects import ObjectStore
-from storage.parts import StoredFile
+from storage.encryption import seal
+from storage.resources import Resources
 
 # Unfinished files that one process keeps open; each holds a reader and a set of addresses.
 MAX_OPEN_FILES = 4
@@ -38,16 +39,17 @@ class _Chunk:
 class FileSplit:
     """One file that is being split into chunks."""
 
-    def __init__(self, objects: ObjectStore, task: MemberImport) -> None:
-        self._objects = objects
+    def __init__(self, resources: Resources, task: MemberImport) -> None:
+        self._objects = resources.objects
         self._prefix = task.object_prefix
+        self._key = sealed_files.data_key(resources, task)
         self._seen = SeenAddresses()
         self.number = 0
         self.is_complete = False
         rows: Iterator[MemberRow | RejectedRecord]
         if task.source == "members":
             # The body of one request, which was checked when it arrived.
-            body = b"".join(StoredFile(objects, task.object_prefix, task.size).stream())
+            body = b"".join(sealed_files.stored_file(resources, task).stream())
             rows = (
                 MemberRow(
                     line=line,
@@ -62,7 +64,7 @@ class FileSplit:
             )
             self.header, self.description = ["email", "name"], {"format": "request"}
         else:
-            stored = RangedFile(StoredFile(objects, task.object_prefix, task.size))
+            stored = RangedFile(sealed_files.stored_file(resources, task))
             reader = open_rows(stored, task.filename, task.mapping)
             rows, self.header = iter(reader), reader.header
             self.description = dataclasses.asdict(reader.description)
@@ -78,7 +80,8 @@ class FileSplit:
         chunk = self._chunks.take()
         if chunk.rows and store:
             key = chunk_key(self._prefix, self.number)
-            self._objects.put(key, chunk.encoded, "application/json")
+            sealed = seal(chunk.encoded, self._key, key)
+            self._objects.put(key, sealed, "application/octet-stream")
         self.number += bool(chunk.rows)
         self.is_complete = chunk.is_last
         return chunk.rows
@@ -102,7 +105,7 @@ class FileSplit:
 _open: dict[int, FileSplit] = {}
 
 
-def take_split(objects: ObjectStore, task: MemberImport) -> FileSplit:
+def take_split(resources: Resources, task: MemberImport) -> FileSplit:
     """The split that this process kept, or a new one: at the first chunk not stored, or before it.
 
     Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read.
@@ -111,7 +114,7 @@ def take_split(objects: ObjectStore, task: MemberImport) -> FileSplit:
     if split is not None and split.number > task.chunks:
         split.close()
         split = None
-    return split or FileSplit(objects, task)
+    return split or FileSplit(resources, task)
 
 
 def kept_splits() -> list[int]:

@@ -7,6 +7,7 @@ from services import erasure
 from services.mailing import lists
 from services.mailing.imports import import_jobs
 from services.mailing.imports.splitting import split
+from storage.encryption import Tampered
 from tests.importing import Importing, csv_of
 from tests.stack import Owner
 
@@ -80,9 +81,40 @@ def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
     with importing.resources.unit_of_work() as uow:
         erasure.erase(uow, importing.resources.keyring, owner.email)
     ended = importing.stack.query(
-        "SELECT status, filename, finished_at IS NOT NULL, files_removed_at IS NOT NULL"
-        " FROM imports WHERE id = %s",
+        "SELECT status, filename, wrapped_key, finished_at IS NOT NULL,"
+        " files_removed_at IS NOT NULL FROM imports WHERE id = %s",
         task.id,
     )
-    assert ended == [("cancelled", None, True, True)]
+    assert ended == [("cancelled", None, None, True, True)]
     assert not importing.stack.stored(prefix)
+
+
+def test_a_plain_file_that_the_release_before_accepted_is_imported(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    file = file_of(41) + b"nobody,No address\n"
+    job_id = importing.begin(owner, list_id, file)
+    task = importing.of_job(job_id)
+    importing.resources.objects.remove(*importing.stack.stored(f"{task.object_prefix}/"))
+    importing.resources.objects.put(f"{task.object_prefix}/file/00000", file, "text/csv")
+    importing.stack.query(
+        "UPDATE imports SET wrapped_key = NULL, wrapped_by = NULL WHERE id = %s", task.id
+    )
+    importing.work(job_id)
+    task = importing.of_job(job_id)
+    assert (task.status, task.added, task.invalid) == ("succeeded", 41, 1)
+    assert [code for *_, code, _ in importing.not_added(task.id)] == ["email.invalid"]
+
+
+def test_an_import_whose_file_was_changed_in_storage_fails_and_keeps_what_it_has(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    job_id = importing.begin(owner, list_id, file_of(41))
+    prefix = importing.of_job(job_id).object_prefix
+    [name] = importing.stack.stored(f"{prefix}/")
+    sealed = bytearray(importing.resources.objects.get(name))
+    sealed[-1] ^= 1
+    importing.resources.objects.put(name, bytes(sealed), "application/octet-stream")
+    with pytest.raises(Tampered):
+        importing.work(job_id)
+    assert importing.of_job(job_id).added == 0

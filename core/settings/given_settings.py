@@ -1,0 +1,111 @@
+"""How settings are read: from environment variables, and secrets from files too."""
+
+import os
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import SecretStr, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PREFIX = "PRESSROOM_"
+# The variable PRESSROOM_X_FILE names a file that holds the secret PRESSROOM_X.
+FILE_SUFFIX = "_FILE"
+MAX_SECRET_BYTES = 64 * 1024
+
+# For these settings an empty value means: no limit.
+MAY_BE_EMPTY = (
+    "rate_limit_default",
+    "rate_limit_anonymous",
+    "rate_limit_login",
+    "mail_limit_mailbox",
+    "mail_limit_domain",
+    "mail_limit_list",
+    "mail_limit_source",
+)
+
+
+class SettingsError(Exception):
+    """Raised for unusable settings; the message names each one, never its value."""
+
+
+class GivenSettings(BaseSettings):
+    """Settings that ``read_settings`` reads; a process reads the class that has what it needs."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_unset(cls, values: dict[str, Any]) -> dict[str, Any]:
+        # So an empty line in an environment file leaves a setting as it is by default.
+        return {
+            name: value for name, value in values.items() if value != "" or name in MAY_BE_EMPTY
+        }
+
+
+S = TypeVar("S", bound=GivenSettings)
+
+
+def read_settings(kind: type[S]) -> S:
+    """Read the environment; raises ``SettingsError``, which names every wrong setting."""
+    try:
+        return kind.model_validate(secrets_in_files(kind))
+    except ValidationError as error:
+        lines = [
+            f"{variable_of(str(problem['loc'][0]))}: {problem['msg']}"
+            for problem in error.errors(include_input=False, include_url=False)
+        ]
+        raise SettingsError("\n".join(lines)) from None
+
+
+def variable_of(setting: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + setting.upper()
+
+
+def is_secret(field: FieldInfo) -> bool:
+    return SecretStr in (field.annotation, *get_args(field.annotation))
+
+
+def secrets_in_files(kind: type[GivenSettings]) -> dict[str, str]:
+    """The secrets that variables with ``FILE_SUFFIX`` name; raises ``SettingsError``."""
+    found: dict[str, str] = {}
+    problems: list[str] = []
+    for name, field in kind.model_fields.items():
+        variable = variable_of(name)
+        path = os.environ.get(variable + FILE_SUFFIX) if is_secret(field) else None
+        if not path:
+            continue
+        if os.environ.get(variable):
+            problems.append(f"{variable} and {variable}{FILE_SUFFIX} are both set: set one of them")
+            continue
+        try:
+            found[name] = _secret_in(Path(path))
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            problems.append(f"{variable}{FILE_SUFFIX}: the file {path} can't be used: {reason}")
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return found
+
+
+def _secret_in(path: Path) -> str:
+    """The text of the file without the end of its last line."""
+    with path.open("rb") as file:
+        content = file.read(MAX_SECRET_BYTES + 1)
+    if len(content) > MAX_SECRET_BYTES:
+        raise ValueError(f"it has more than {MAX_SECRET_BYTES} bytes")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise ValueError("it is no UTF-8 text") from None
+    secret = text.removesuffix("\n").removesuffix("\r")
+    if not secret:
+        raise ValueError("it is empty")
+    return secret

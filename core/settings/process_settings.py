@@ -1,0 +1,90 @@
+"""Which settings each process needs. A deployment hands each process these and no others.
+
+A process that decodes what strangers send must not hold the keys to money and mail: code that an
+upload smuggles into it finds in its environment what it was handed.
+"""
+
+from collections.abc import Collection
+
+from core.lanes import Lane
+from core.settings.product_settings import Settings
+from core.settings.store_settings import (
+    BrokerSettings,
+    DatabaseSettings,
+    FlowerSettings,
+    ObjectStorageSettings,
+)
+
+Names = frozenset[str]
+
+
+def _of(*kinds: type[DatabaseSettings | ObjectStorageSettings | BrokerSettings]) -> Names:
+    return frozenset(name for kind in kinds for name in kind.model_fields)
+
+
+def _beginning(*prefixes: str) -> Names:
+    return frozenset(name for name in Settings.model_fields if name.startswith(prefixes))
+
+
+# The API, the workers and the operator's commands.
+_ALL = _of(DatabaseSettings, ObjectStorageSettings, BrokerSettings) | {
+    "public_url",
+    "secret_keys",
+    "encryption_keys",
+}
+_WORKER = _ALL | {"ready_file", "alive_file", "worker_grace", "patience"}
+_PAYMENTS = _beginning("stripe_", "payments_sandbox_")
+_PHOTOS = _beginning("stock_photo_", "unsplash_", "openverse_")
+_MODEL = _beginning("llm_")
+# What the API answers with and checks; it sends no mail and asks no language model.
+_API = (
+    _ALL
+    | _PAYMENTS
+    | _PHOTOS
+    | (_MODEL - {"llm_api_key", "llm_fallback"})
+    | _beginning(
+        "turnstile_", "hcaptcha_", "recaptcha_", "challenge_", "rate_limit_", "mail_limit_"
+    )
+    | {
+        "account_challenge",
+        "require_second_factor",
+        "api_docs",
+        "hsts_subdomains",
+        "media_base_url",
+        "api_key_header",
+        "trusted_proxies",
+        "credits_per_usd",
+        "currencies",
+        "redirect_origins",
+        "metrics_token",
+        "security_contacts",
+        "security_policy",
+    }
+)
+_OF_LANES: dict[Lane, Names] = {
+    Lane.REQUEST: _MODEL,
+    Lane.PHOTOS: _PHOTOS,
+    Lane.MONEY: _PAYMENTS,
+    Lane.MAIL: frozenset({"mail_url", "mail_from"}),
+    Lane.EXPORT: frozenset(),
+    Lane.MEDIA: frozenset(),
+    Lane.BULK: frozenset(),
+}
+# The lane `io` was every lane of today whose work waits, and exports. The workers of the upkeep
+# lane do what is left in it.
+_OF_LANES[Lane.IO] = _OF_LANES[Lane.UPKEEP] = frozenset().union(*_OF_LANES.values())
+
+_OF_COMMANDS = {
+    "serve": _API,
+    "flower": _of(FlowerSettings),
+    "migrate": _of(DatabaseSettings),
+    "bucket": _of(ObjectStorageSettings),
+    "beat": frozenset[str](),
+}
+
+
+def settings_of(command: str, lanes: Collection[Lane] = ()) -> Names:
+    """The names of the settings that `pressroom <command>` needs, a worker for these lanes."""
+    if command == "worker":
+        return _WORKER.union(*(_OF_LANES[lane] for lane in lanes))
+    return _OF_COMMANDS[command]

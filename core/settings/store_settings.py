@@ -1,0 +1,81 @@
+"""Settings of the stores, each group by itself: few processes need all of them."""
+
+from typing import Annotated, Literal
+
+from pydantic import AnyHttpUrl, PlainSerializer, SecretStr, field_validator
+
+from core.settings.given_settings import GivenSettings
+
+MIN_OPERATOR_SECRET_CHARACTERS = 20
+
+BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
+
+
+class DatabaseSettings(GivenSettings):
+    database_url: SecretStr
+    """Postgres: postgresql://user:password@host:port/db"""
+
+    @field_validator("database_url")
+    @classmethod
+    def _postgres_only(cls, value: SecretStr) -> SecretStr:
+        scheme, separator, rest = value.get_secret_value().partition("://")
+        if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg2"}:
+            raise ValueError("must begin with postgresql://")
+        return SecretStr(f"postgresql+psycopg2://{rest}")
+
+
+class ObjectStorageSettings(GivenSettings):
+    s3_endpoint: BaseUrl
+    """S3-compatible storage, such as http://host:9000"""
+
+    s3_access_key: str
+    """Access key of the object storage"""
+
+    s3_secret_key: SecretStr
+    """Secret key of the object storage"""
+
+    s3_bucket: str = "pressroom"
+    """Bucket that holds every object"""
+
+
+class BrokerSettings(GivenSettings):
+    """What any process with an application of Celery's needs."""
+
+    redis_url: SecretStr
+    """Redis or Valkey, broker and cache: redis://:password@host:port/0"""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe level that is logged"""
+
+    log_format: Literal["auto", "json", "pretty"] = "auto"
+    """Log format; auto is pretty on a terminal, JSON elsewhere"""
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_only(cls, value: SecretStr) -> SecretStr:
+        if not value.get_secret_value().startswith(("redis://", "rediss://")):
+            raise ValueError("must begin with redis:// or rediss://")
+        return value
+
+
+class FlowerSettings(BrokerSettings):
+    flower_user: str = "operator"
+    """User name that Flower asks for"""
+
+    flower_password: SecretStr | None = None
+    """Password that Flower asks for, at least 20 characters; without it Flower doesn't start"""
+
+    flower_read_only: bool = True
+    """Whether Flower only shows workers and tasks, and can't stop or change them"""
+
+    @field_validator("flower_password")
+    @classmethod
+    def _not_guessable(cls, value: SecretStr | None) -> SecretStr | None:
+        return require_operator_secret(value)
+
+
+def require_operator_secret(value: SecretStr | None) -> SecretStr | None:
+    """The value, long enough to withstand guesses that nothing slows down."""
+    if value is not None and len(value.get_secret_value()) < MIN_OPERATOR_SECRET_CHARACTERS:
+        raise ValueError(f"must have at least {MIN_OPERATOR_SECRET_CHARACTERS} characters")
+    return value

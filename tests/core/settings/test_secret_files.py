@@ -1,0 +1,120 @@
+"""Secrets that are given as files, and settings of processes that need few of them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from core.settings import Settings, SettingsError, load_settings, read_settings
+from core.settings.given_settings import MAX_SECRET_BYTES, is_secret, variable_of
+from core.settings.store_settings import DatabaseSettings, FlowerSettings, ObjectStorageSettings
+from tests.deployment.files import required_names
+
+URL = "postgresql://u:p@localhost/db"
+
+
+@pytest.fixture(autouse=True)
+def nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("PRESSROOM_")]:
+        monkeypatch.delenv(name)
+
+
+def test_every_secret_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    values = {
+        "database_url": URL,
+        "redis_url": "redis://localhost/0",
+        "secret_keys": "k1:" + "A" * 43,
+        "encryption_keys": "k1:" + "A" * 43,
+        "mail_url": "smtp://mail.example.com",
+    }
+    secrets = [name for name, field in Settings.model_fields.items() if is_secret(field)]
+    assert values.keys() <= set(secrets)
+    for name in secrets:
+        file = tmp_path / name
+        file.write_text(values.get(name, name) + "\n")
+        monkeypatch.setenv(f"{variable_of(name)}_FILE", str(file))
+    others = {
+        "S3_ENDPOINT": "http://localhost",
+        "S3_ACCESS_KEY": "a",
+        "PUBLIC_URL": "http://localhost",
+        # What goes together with a secret.
+        "TURNSTILE_SITE_KEY": "site",
+        "HCAPTCHA_SITE_KEY": "site",
+        "RECAPTCHA_SITE_KEY": "site",
+        "PAYMENTS_SANDBOX_URL": "http://127.0.0.1:1",
+    }
+    for name, value in others.items():
+        monkeypatch.setenv(f"PRESSROOM_{name}", value)
+    found = load_settings.__wrapped__()
+    for name in secrets:
+        secret = getattr(found, name).get_secret_value()
+        assert secret.rpartition("://")[2] == values.get(name, name).rpartition("://")[2]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "No such file or directory"),
+        (b"", "it is empty"),
+        (b"\n", "it is empty"),
+        (b"\xff\xfe", "it is no UTF-8 text"),
+        (b"x" * (MAX_SECRET_BYTES + 1), "it has more than 65536 bytes"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, reason: str
+) -> None:
+    file = tmp_path / "database"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setenv("PRESSROOM_DATABASE_URL_FILE", str(file))
+    with pytest.raises(SettingsError) as raised:
+        read_settings(DatabaseSettings)
+    expected = f"PRESSROOM_DATABASE_URL_FILE: the file {file} can't be used: {reason}"
+    assert str(raised.value) == expected
+
+
+def test_a_secret_that_is_given_twice_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "database"
+    file.write_text(URL)
+    monkeypatch.setenv("PRESSROOM_DATABASE_URL", URL)
+    monkeypatch.setenv("PRESSROOM_DATABASE_URL_FILE", str(file))
+    with pytest.raises(SettingsError, match="are both set: set one of them") as raised:
+        read_settings(DatabaseSettings)
+    assert "u:p" not in str(raised.value)
+    # An empty variable counts as not set, as everywhere.
+    monkeypatch.setenv("PRESSROOM_DATABASE_URL", "")
+    assert (
+        read_settings(DatabaseSettings)
+        .database_url.get_secret_value()
+        .endswith("//u:p@localhost/db")
+    )
+
+
+@pytest.mark.parametrize(("ending", "kept"), [("\n", ""), ("\r\n", ""), ("\n\n", "\n"), (" ", " ")])
+def test_one_end_of_line_is_cut_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ending: str, kept: str
+) -> None:
+    file = tmp_path / "database"
+    file.write_bytes((URL + ending).encode())
+    monkeypatch.setenv("PRESSROOM_DATABASE_URL_FILE", str(file))
+    assert read_settings(DatabaseSettings).database_url.get_secret_value().endswith("/db" + kept)
+
+
+def test_a_process_that_needs_few_settings_starts_with_these_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PRESSROOM_DATABASE_URL", URL)
+    assert read_settings(DatabaseSettings)
+    monkeypatch.setenv("PRESSROOM_REDIS_URL", "redis://localhost/0")
+    assert read_settings(FlowerSettings).flower_password is None
+    with pytest.raises(SettingsError) as raised:
+        read_settings(ObjectStorageSettings)
+    missing = {line.partition(":")[0] for line in str(raised.value).splitlines()}
+    assert missing == {f"PRESSROOM_S3_{name}" for name in ("ENDPOINT", "ACCESS_KEY", "SECRET_KEY")}
+    with pytest.raises(SettingsError) as raised:
+        read_settings(Settings)
+    missing = {line.partition(":")[0] for line in str(raised.value).splitlines()}
+    assert missing == required_names() - {"PRESSROOM_DATABASE_URL", "PRESSROOM_REDIS_URL"}

@@ -1,0 +1,115 @@
+"""Files in parts: what is written comes back, from any place, and nothing else ever does."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage import parts
+from storage.encryption import SEALED_BYTES_MORE, Tampered
+from storage.objects import ObjectMissing, ObjectStore
+from storage.parts import PartWriter, StoredFile, part_key
+
+KEY = b"k" * 32
+_PIECE_BYTES = 13
+
+
+class Bucket:
+    """Objects in memory, which come in small pieces."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    def put(self, key: str, data: bytes, _: str) -> None:
+        self.objects[key] = data
+
+    def stream(self, key: str, offset: int = 0, length: int = 0) -> Iterator[bytes]:
+        if key not in self.objects:
+            raise ObjectMissing(key)
+        found = self.objects[key][offset : offset + length if length else None]
+        for start in range(0, len(found), _PIECE_BYTES):
+            yield found[start : start + _PIECE_BYTES]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_parts() -> Iterator[None]:
+    """Parts of three blocks, so that few bytes make many of both."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "BLOCK_BYTES", 10)
+        patch.setattr(parts, "_SEALED_BLOCK_BYTES", 10 + SEALED_BYTES_MORE)
+        patch.setattr(parts, "PART_BYTES", 30)
+        yield
+
+
+def written(content: bytes, bucket: Bucket, prefix: str = "p") -> StoredFile:
+    objects = cast("ObjectStore", bucket)
+    writer = PartWriter(objects, prefix, KEY)
+    writer.write(content)
+    writer.close()
+    assert writer.size == len(content)
+    return StoredFile(objects, prefix, writer.size, KEY)
+
+
+@given(st.binary(max_size=100), st.lists(st.tuples(st.integers(0, 110), st.integers(0, 60))))
+def test_what_is_written_is_read_from_any_place(
+    content: bytes, reads: list[tuple[int, int]]
+) -> None:
+    bucket = Bucket()
+    file = written(content, bucket)
+    assert b"".join(file.stream()) == content
+    for offset, count in reads:
+        end_of_part = offset - offset % 30 + 30
+        assert file.read_at(offset, count) == content[offset : min(offset + count, end_of_part)]
+    assert not any(content[:30] in stored for stored in bucket.objects.values() if len(content) > 9)
+
+
+@given(st.binary(max_size=100))
+def test_a_plain_file_of_the_release_before_is_read(content: bytes) -> None:
+    bucket = Bucket()
+    for start in range(0, len(content), 30):
+        bucket.put(f"p/file/{start // 30:05}", content[start : start + 30], "")
+    file = StoredFile(cast("ObjectStore", bucket), "p", len(content), None)
+    assert b"".join(file.stream()) == content
+    assert file.read_at(5, 7) == content[5:12]
+
+
+def test_a_release_that_knows_no_encrypted_parts_finds_no_file() -> None:
+    bucket = Bucket()
+    written(b"x" * 40, bucket)
+    with pytest.raises(ObjectMissing):
+        list(StoredFile(cast("ObjectStore", bucket), "p", 40, None).stream())
+
+
+def test_no_change_of_what_is_stored_goes_unnoticed() -> None:
+    bucket = Bucket()
+    file = written(bytes(range(65)), bucket)
+    first, second = (part_key("p", number, is_sealed=True) for number in (0, 1))
+    before = dict(bucket.objects)
+    sealed = 10 + SEALED_BYTES_MORE
+    one, two, three = (before[first][at : at + sealed] for at in range(0, 3 * sealed, sealed))
+    changes = [
+        {first: before[second], second: before[first]},
+        {first: two + one + three},
+        {first: one + one + three},
+        {first: one + two},
+        {first: before[first][:-1]},
+        {first: b""},
+        *({first: _flipped(before[first], at)} for at in range(0, 3 * sealed, 7)),
+    ]
+    for change in changes:
+        bucket.objects = {**before, **change}
+        with pytest.raises(Tampered):
+            list(file.stream())
+    # Another file's part of the same place.
+    bucket.objects = dict(before)
+    other = written(bytes(65), bucket, prefix="q")
+    bucket.objects[first] = bucket.objects[part_key("q", 0, is_sealed=True)]
+    with pytest.raises(Tampered):
+        file.read_at(0, 5)
+    assert other.read_at(0, 5) == bytes(5)
+
+
+def _flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
