@@ -64,12 +64,7 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     for kind in (models.MailedLink, models.AccountMail):
         is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
         uow.session.execute(delete(kind).where(is_about_person))
-    person.email = f"erased-{person.id}@erased.invalid"
-    person.name = None
-    person.password_hash = None
-    person.erased_at = func.now()
-    uow.session.flush()
-    _blank_events(uow, person)
+    _blank_account(uow, person)
     return erased
 
 
@@ -179,12 +174,17 @@ def _remove_bulk_files(uow: UnitOfWork, person: models.User) -> None:
     removals.forget(uow, *(f"{prefix}/" for prefix in (*imports, *exports)))
 
 
-def _blank_events(uow: UnitOfWork, person: models.User) -> None:
-    """Blank where the events of an erased person came from; the database allows it for them alone.
+def _blank_account(uow: UnitOfWork, person: models.User) -> None:
+    """Blank the person, and where the events of their account came from.
 
     The events stay for their year, as proof of what became of the account: what is left of them are
-    ids, a type and a time.
+    ids, a type and a time. The database allows that for people who are erased alone.
     """
+    person.email = f"erased-{person.id}@erased.invalid"
+    person.name = None
+    person.password_hash = None
+    person.erased_at = func.now()
+    uow.session.flush()
     event = models.RecordedEvent
     blanked = update(event).where(event.user_id == person.id).values(ip=None, user_agent=None)
     uow.session.execute(blanked)

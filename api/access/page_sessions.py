@@ -27,7 +27,7 @@ from models import User
 from services.access import sessions
 from services.access.caller import Caller
 from services.access.recent_logins import require_recent_login
-from services.events import origins
+from services.events import event_origins
 from services.people import logins, passwords
 from services.people.page_urls import LOGIN_PATH
 from storage.unit_of_work import UnitOfWork
@@ -71,7 +71,7 @@ def page_session(request: Request, state: State) -> PageSession | None:
         caller = sessions.authenticate(resources.database, resources.keyring, cookie)
     except DomainError:
         return None
-    origins.current().credential = caller.credential
+    event_origins.current().credential = caller.credential
     return PageSession(caller, cookie)
 
 
