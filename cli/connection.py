@@ -9,8 +9,8 @@ from sqlalchemy.exc import OperationalError
 from core.logging import configure_logging
 from core.refusals.requests import DATABASE_UNUSABLE
 from core.settings import load_settings
-from services.events import origins
-from services.events.origins import Credential, CredentialKind, Origin
+from services.events import event_origins
+from services.events.event_origins import Credential, CredentialKind, Origin
 from storage.resources import Resources, open_resources
 
 
@@ -32,7 +32,7 @@ def connected() -> Iterator[Resources]:
     settings = load_settings()
     # Scripts read what a command prints, so the log must not mix with it.
     configure_logging(settings.model_copy(update={"log_level": "error"}))
-    origins.begin(Origin(credential=Credential(CredentialKind.COMMAND)))
+    event_origins.begin(Origin(credential=Credential(CredentialKind.COMMAND)))
     resources = open_resources(settings, concurrency=2, name="cli")
     try:
         with database_errors():

@@ -16,8 +16,8 @@ class UserSession(Model):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     # Only the cookie has the secret itself.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
-    # What a person recognises a session by, such as "Firefox on Linux". Where it came from is in
-    # the event of its login.
+    # What a person recognises a session by, such as "Firefox on Linux". The event of its login says
+    # from where it came.
     browser: Mapped[str | None]
     created_at: Mapped[CreatedAt]
     # When the person last showed that it is they: acts that outlast a session ask for it anew.

@@ -58,13 +58,7 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     )
     _delete_owned(uow, models.IdempotencyRecord.caller_id, person)
     _delete_logins(uow, person)
-    person.email = f"erased-{person.id}@erased.invalid"
-    person.name = None
-    person.password_hash = None
-    person.is_operator = False
-    person.erased_at = func.now()
-    uow.session.flush()
-    _blank_events(uow, person)
+    _blank_account(uow, person)
     return erased
 
 
@@ -197,12 +191,18 @@ def _remove_bulk_files(uow: UnitOfWork, person: models.User) -> None:
     removals.forget(uow, *(f"{prefix}/" for prefix in (*imports, *exports)))
 
 
-def _blank_events(uow: UnitOfWork, person: models.User) -> None:
-    """Blank where the events of an erased person came from; the database allows it for them alone.
+def _blank_account(uow: UnitOfWork, person: models.User) -> None:
+    """Blank the person, and where the events of their account came from.
 
     The events stay for their year, as proof of what became of the account: what is left of them are
-    ids, a type and a time.
+    ids, a type and a time. The database allows that for people who are erased alone.
     """
+    person.email = f"erased-{person.id}@erased.invalid"
+    person.name = None
+    person.password_hash = None
+    person.is_operator = False
+    person.erased_at = func.now()
+    uow.session.flush()
     event = models.RecordedEvent
     blanked = update(event).where(event.user_id == person.id).values(ip=None, user_agent=None)
     uow.session.execute(blanked)

@@ -7,7 +7,7 @@ from datetime import datetime
 from api.access.browsers import browser_name
 from models import RecordedEvent
 from services.events.catalogue import EventType
-from services.events.origins import CredentialKind
+from services.events.event_origins import CredentialKind
 
 _WORDS = {
     EventType.LOGIN_SUCCEEDED: "Logged in",

@@ -11,7 +11,7 @@ from core.refusals.access import AUTH_CREDENTIALS_DISAGREE, AUTH_SCHEME_UNKNOWN
 from core.secret_form import ACCESS_TOKEN
 from services.access import api_keys, sessions
 from services.access.caller import Caller
-from services.events import origins
+from services.events import event_origins
 from services.mailing.subscriptions import trace_ids
 from services.oauth import tokens
 
@@ -35,7 +35,7 @@ def identify_and_count(
     if caller is None:
         count_anonymous(request, stranger)
     else:
-        origins.current().credential = caller.credential
+        event_origins.current().credential = caller.credential
         rates = state_of(request).rate_limiter
         rates.count(request.scope, RateLimitName.DEFAULT, rate_key_of_caller(caller))
     return caller

@@ -21,7 +21,7 @@ from core.refusals.requests import BODY_CHARACTER_INVALID, BODY_NO_FORM_TYPE
 from services.access import sessions
 from services.access.caller import Caller
 from services.access.recent_logins import require_recent_login
-from services.events import origins
+from services.events import event_origins
 from services.people.page_urls import FACTORS_PATH, LOGIN_PATH
 from storage.unit_of_work import UnitOfWork
 
@@ -71,7 +71,7 @@ def page_session(request: Request, state: State) -> PageSession | None:
         )
     except DomainError:
         return None
-    origins.current().credential = found.caller.credential
+    event_origins.current().credential = found.caller.credential
     return PageSession(found.caller, cookie, found.lacks_factor)
 
 

@@ -10,7 +10,7 @@ from api.state import state_of
 from core.errors import DomainError
 from core.logging import get_logger
 from core.refusals.mailing import PLAN_REQUIRED
-from services.events import origins
+from services.events import event_origins
 from services.events.catalogue import EventType
 from services.events.recording import record_hourly
 
@@ -24,7 +24,7 @@ EVENTS = {
 
 async def answer_refusal(request: Request, error: DomainError) -> Response:
     """Answer a refusal. One of the plan is recorded first, since its transaction was undone."""
-    kind, credential = EVENTS.get(error.code), origins.current().credential
+    kind, credential = EVENTS.get(error.code), event_origins.current().credential
     if kind is not None and credential is not None and credential.user_id is not None:
         user_id, state = credential.user_id, state_of(request)
         try:

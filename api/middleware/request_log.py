@@ -10,8 +10,8 @@ from api.metrics.requests import observe_request
 from api.request_ids import adopt_request_id
 from api.waiting.disconnects import CallerDisconnected
 from core.logging import get_logger
-from services.events import origins
-from services.events.origins import Origin
+from services.events import event_origins
+from services.events.event_origins import Origin
 
 log = get_logger("api.access")
 
@@ -26,7 +26,7 @@ class RequestMiddleware:
         headers = Headers(scope=scope)
         request_id = adopt_request_id(headers.get("x-request-id"))
         client = scope.get("client")
-        origins.begin(Origin(client[0] if client else None, headers.get("user-agent")))
+        event_origins.begin(Origin(client[0] if client else None, headers.get("user-agent")))
         scope["pressroom.headers"].append((b"x-request-id", request_id.encode()))
         began = time.perf_counter()
         # Until an answer begins: nginx's status for a caller who left before it.

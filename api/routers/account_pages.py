@@ -33,7 +33,7 @@ from core.errors import DomainError, Kind
 from core.refusals.access import SESSION_NOT_FOUND
 from services import recovery
 from services.access import sessions
-from services.events import reading
+from services.events import event_reading
 from services.oauth import grants
 from services.people import account_mails, accounts, email_addresses, logins, page_urls, passwords
 from services.people import registration as service
@@ -61,6 +61,7 @@ _NOTES = {
 def show_account(state: StateOf, member: Member, done: Note = None) -> Response:
     with state.resources.unit_of_work() as uow:
         person = accounts.get(uow, member.user_id)
+        lately = event_reading.page(uow, member.user_id, limit=EVENTS_ON_ACCOUNT)
         return session_page(
             member,
             state,
@@ -69,7 +70,7 @@ def show_account(state: StateOf, member: Member, done: Note = None) -> Response:
             email=person.email,
             sessions=sessions.list_of(uow, member.user_id),
             own_session=member.caller.session_id,
-            events=event_lines(reading.page(uow, member.user_id, limit=EVENTS_ON_ACCOUNT).events),
+            events=event_lines(lately.events),
             notice=_NOTES.get(done or ""),
         )
 

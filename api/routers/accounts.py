@@ -24,7 +24,7 @@ from core.refusals.access import (
 )
 from core.refusals.requests import CURSOR_INVALID
 from services.access import api_keys
-from services.events import reading
+from services.events import event_reading
 from services.people import accounts, own_keys
 
 router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
@@ -46,7 +46,7 @@ def list_security_events(
     """What happened to the account in the last year, newest first: logins and failed logins,
     credentials that were made or ended, exports, and what the plan refused."""
     with state.resources.unit_of_work() as uow:
-        found = reading.page(uow, caller.user_id, limit=limit, cursor=cursor)
+        found = event_reading.page(uow, caller.user_id, limit=limit, cursor=cursor)
     pagination = EventsPagination(limit=limit, next_cursor=found.next_cursor)
     items = [SecurityEvent.of(event) for event in found.events]
     return envelope(SecurityEventsPage(pagination=pagination, items=items))

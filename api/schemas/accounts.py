@@ -6,7 +6,7 @@ from api.schemas.envelope import Body, Moment, Schema, Timestamp
 from core.scopes import Scope
 from models import RecordedEvent
 from services.events.catalogue import EventType
-from services.events.origins import CredentialKind
+from services.events.event_origins import CredentialKind
 
 # In strict mode, an enum accepts only its members, which JSON can't express.
 ScopeName = Annotated[Scope, Field(strict=False)]

@@ -19,7 +19,7 @@ from models import User, UserSession
 from services.access.caller import Caller
 from services.access.required_factors import lacks_factor
 from services.events.catalogue import EventType
-from services.events.origins import Credential, CredentialKind
+from services.events.event_origins import Credential, CredentialKind
 from services.events.recording import record
 from storage.database import Database, Statement
 from storage.moments import note_once

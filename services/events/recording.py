@@ -7,9 +7,9 @@ from sqlalchemy import func, select
 
 from core.logging import get_logger
 from models import RecordedEvent
-from services.events import origins
+from services.events import event_origins
 from services.events.catalogue import EventType
-from services.events.origins import MAX_USER_AGENT_CHARACTERS, Credential
+from services.events.event_origins import MAX_USER_AGENT_CHARACTERS, Credential
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
@@ -34,7 +34,7 @@ def record(
         credential: by which it happened, instead of the one that the request carries.
         detail: ids and numbers, at most 2,000 bytes; no names, addresses or other people's words.
     """
-    origin = origins.current()
+    origin = event_origins.current()
     credential = credential or origin.credential
     # A browser may still be in as another person.
     if credential is not None and credential.user_id not in (None, user_id):
