@@ -130,7 +130,8 @@ def send_passkey(visitor: Visitor, page: httpx.Response, answer: object) -> http
 
 
 def log_in_by_passkey(visitor: Visitor, device: Device) -> httpx.Response:
-    shown = visitor.get("/login")
+    # Also of a visitor who is logged in.
+    shown = visitor.get("/login?again=yes")
     answer = device.sign(options_of(shown))
     form = {**hidden(shown, 1), "passkey": json.dumps(answer)}
     return visitor.client.post("/login/passkey", data=form)

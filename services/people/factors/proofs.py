@@ -8,6 +8,7 @@ import hashlib
 import secrets
 from datetime import UTC, datetime, timedelta
 
+from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 
 from core import clock
@@ -36,11 +37,20 @@ def is_valid(keyring: Keyring, about: str, proof: str) -> bool:
 def spend(uow: UnitOfWork, proof: str) -> bool:
     """Use a valid proof up; whether this was its first use, also of two at the same moment."""
     stem, _ = _parts(proof)
-    # Of the random part alone, and without a key: processes may sign with different keys.
-    digest = hashlib.sha256(stem.encode()).digest()
-    spent = insert(SpentProof).values(proof_hash=digest, expires_at=_expiry(stem))
+    spent = insert(SpentProof).values(proof_hash=_hash(stem), expires_at=_expiry(stem))
     made = uow.session.execute(spent.on_conflict_do_nothing().returning(SpentProof.proof_hash))
     return made.first() is not None
+
+
+def is_spent(uow: UnitOfWork, proof: str) -> bool:
+    stem, _ = _parts(proof)
+    spent = select(SpentProof.proof_hash).where(SpentProof.proof_hash == _hash(stem))
+    return uow.session.scalar(spent) is not None
+
+
+def _hash(stem: str) -> bytes:
+    # Without the signature and without a key: processes may sign with different ones.
+    return hashlib.sha256(stem.encode()).digest()
 
 
 def _parts(proof: str) -> tuple[str, str]:

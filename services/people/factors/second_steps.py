@@ -73,7 +73,7 @@ def begin(keyring: Keyring, person: User, form_cookie: str) -> str:
 
 
 def read(uow: UnitOfWork, keyring: Keyring, first_step: str, form_cookie: str) -> User:
-    """The person of such a cookie; raises ``auth.second_factor``."""
+    """The person whose second step such a cookie waits for; raises ``auth.second_factor``."""
     user_id, _, proof = first_step.partition(".")
     person = None
     if user_id.isascii() and user_id.isdigit() and len(user_id) <= len(str(ids.MAX_ID)):
@@ -82,6 +82,9 @@ def read(uow: UnitOfWork, keyring: Keyring, first_step: str, form_cookie: str) -
         person is None
         or person.password_hash is None
         or not proofs.is_valid(keyring, _about(person, form_cookie), proof)
+        or proofs.is_spent(uow, proof)
+        # Whose factors were removed since is asked for the password once more.
+        or not required_factors.is_asked(uow, person.id)
     ):
         raise AUTH_SECOND_FACTOR()
     return person
@@ -102,9 +105,6 @@ def finish(
     Raises what ``read`` and ``require`` raise.
     """
     person = read(uow, resources.keyring, first_step, shown.form_cookie)
-    # Whose factors were removed since is asked for the password once more.
-    if not required_factors.is_asked(uow, person.id):
-        raise AUTH_SECOND_FACTOR()
     require(uow, resources, person, shown, request_id=request_id)
     if not proofs.spend(uow, first_step.partition(".")[2]):
         raise AUTH_SECOND_FACTOR()
