@@ -34,14 +34,16 @@ class JsonRoute(APIRoute):
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
         first = [
-            each.call for each in self.dependant.dependencies if isinstance(each.call, BeforeBody)
+            call.pass_before_body
+            for each in self.dependant.dependencies
+            if isinstance(call := each.call, BeforeBody)
         ]
 
         async def handle_json(request: Request) -> Response:
             strict = JsonRequest(request.scope, request.receive)
             if takes_body:
-                for dependency in first:
-                    await dependency.pass_before_body(strict)
+                for check in first:
+                    await check(strict)
                 if not is_json(request.headers.get("content-type", "")) and await strict.body():
                     raise BODY_NO_JSON_TYPE()
             return await handle(strict)

@@ -5,7 +5,7 @@ Each slow reader holds a connection to the object storage, or an open query.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from api.limits.body_budgets import holder_of_address
 from api.waiting.disconnects import CallerDisconnected
@@ -24,7 +24,7 @@ class SlowDownloads:
 
     async def watched(
         self, address: str | None, content: AsyncIterator[bytes]
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         """The content. A caller who reads too many slowly already is cut off in the middle."""
         caller = holder_of_address(address)
         clock = asyncio.get_running_loop().time
