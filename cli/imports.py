@@ -83,4 +83,5 @@ def _begin(resources: Resources, list_name: str, file: Path, options: ImportOpti
         size=stored.size,
         options=options,
         request_id=None,
+        by_operator=True,
     ).job_id

@@ -37,9 +37,9 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     the ledger) stay without name, address and origin.
     """
     person = _lock_person(uow, email)
-    attachments = _delete_attachments(uow, person)
-    # Jobs before imports, as a worker locks them: no import continues without its job.
+    # Jobs before their subjects, as a worker locks them: no import continues without its job.
     jobs = _delete_owned(uow, models.Job.user_id, person)
+    attachments = _delete_attachments(uow, person)
     _remove_bulk_files(uow, person)
     # The payer's URLs and claim token go; the order and the payment stay.
     uow.session.execute(
@@ -58,6 +58,8 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     )
     _delete_owned(uow, models.IdempotencyRecord.caller_id, person)
     _delete_owned(uow, models.UserSession.user_id, person)
+    _delete_owned(uow, models.StorageUse.user_id, person)
+    _delete_owned(uow, models.ComposerUse.user_id, person)
     # The grant's codes and tokens go with it.
     _delete_owned(uow, models.OAuthGrant.user_id, person)
     # Mails and their tokens, recent ones and unsent ones.

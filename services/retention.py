@@ -1,6 +1,6 @@
 """How long each kind of record is kept. Upkeep purges expired records each hour."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import ColumnElement
 
@@ -37,6 +37,8 @@ def purge_outlived(resources: Resources, *, now: datetime) -> int:
         (models.UserSession, models.UserSession.expires_at < now),
         (models.UserSession, models.UserSession.ended_at < now),
         (models.LoginAttempts, models.LoginAttempts.tried_at < now - ATTEMPT_RETENTION),
+        # Only the present day counts.
+        (models.ComposerUse, models.ComposerUse.day < now.astimezone(UTC).date()),
         (models.OAuthCode, models.OAuthCode.expires_at < now - CODE_RETENTION),
         (models.OAuthToken, models.OAuthToken.expires_at < now),
     ]

@@ -43,7 +43,14 @@ class Importing:
     # -- asking ------------------------------------------------------------------------------
 
     def begin(
-        self, owner: Owner, list_id: int, file: bytes, *, name: str = "members.csv", **options: Any
+        self,
+        owner: Owner,
+        list_id: int,
+        file: bytes,
+        *,
+        name: str = "members.csv",
+        by_operator: bool = False,
+        **options: Any,
     ) -> int:
         """Store the file and enqueue its import; returns the job."""
         prefix = accept.new_prefix()
@@ -59,6 +66,7 @@ class Importing:
             size=len(file),
             options=ImportOptions(**options),
             request_id=None,
+            by_operator=by_operator,
         ).job_id
 
     def caller(self, owner: Owner) -> Caller:

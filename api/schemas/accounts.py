@@ -3,10 +3,16 @@ from typing import Annotated
 from pydantic import Field
 
 from api.schemas.envelope import Body, Moment, Schema, Timestamp
+from core.quotas import Quota
 from core.scopes import Scope
 
 # In strict mode, an enum accepts only its members, which JSON can't express.
 ScopeName = Annotated[Scope, Field(strict=False)]
+
+
+class QuotaRecord(Schema):
+    used: int
+    limit: int | None = Field(description="null: no limit")
 
 
 class UserRecord(Schema):
@@ -14,6 +20,7 @@ class UserRecord(Schema):
     email: str
     name: str | None
     plan: str = Field(description="free or paid")
+    quotas: dict[Quota, QuotaRecord] = Field(description="By name; storage_mb is 1,048,576 bytes")
     created_at: Timestamp
     updated_at: Timestamp
 

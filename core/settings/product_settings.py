@@ -11,6 +11,7 @@ from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from core.keyring import Keyring
+from core.quotas import DEFAULT_QUOTA_FREE, DEFAULT_QUOTA_PAID, Quotas
 from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
 from core.settings.notations import COMMA_SEPARATED, readable_by
 from core.settings.origins import Origins
@@ -20,7 +21,13 @@ from core.settings.rate_notation import RateLimits
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 
 # For these settings an empty value means: no limit.
-MAY_BE_EMPTY = ("rate_limit_default", "rate_limit_anonymous", "rate_limit_login")
+MAY_BE_EMPTY = (
+    "rate_limit_default",
+    "rate_limit_anonymous",
+    "rate_limit_login",
+    "quota_free",
+    "quota_paid",
+)
 
 Keys = Annotated[SecretStr, readable_by(Keyring.parse)]
 
@@ -85,7 +92,7 @@ class Settings(ProviderSettings):
     the word loopback stands for every port of the same machine"""
 
     rate_limit_default: RateLimits = "30000/minute"
-    """How often each credential may call, such as 600/minute; empty: no limit"""
+    """How often each user may call, such as 600/minute; empty: no limit"""
 
     rate_limit_anonymous: RateLimits = "1200/minute"
     """How often each IP address may call without credentials; empty: no limit"""
@@ -93,6 +100,13 @@ class Settings(ProviderSettings):
     rate_limit_login: RateLimits = "60/minute"
     """How often each IP address may log in, register, ask for a new password or order without
     credentials; empty: no limit"""
+
+    quota_free: Quotas = Field(default=DEFAULT_QUOTA_FREE, validate_default=True)
+    """What an owner on the free plan may have, each as quota=number, comma separated; what is not
+    named has no limit"""
+
+    quota_paid: Quotas = Field(default=DEFAULT_QUOTA_PAID, validate_default=True)
+    """What an owner on the paid plan may have, written like that of the free plan"""
 
     metrics_token: SecretStr | None = None
     """Bearer token for /metrics; without it /metrics is closed"""

@@ -32,6 +32,7 @@ class MailKind(StrEnum):
     NEW_KEY = "new_key"
     NEW_PROGRAM = "new_program"
     NEW_BROWSER = "new_browser"
+    MEMBERS_OVER_QUOTA = "members_over_quota"
 
 
 # A stranger can enter another person's address, so the mails to an address are limited.

@@ -219,7 +219,7 @@ def arrive(store: Store, pieces: list[bytes]) -> None:
         scope["pressroom.body"] = BoundedBody(LIMITS[0], receive, BodyMemoryBudget(2**40))
         stored = cast("ObjectStore", store)
         forget = store.forgotten.append
-        await store_upload(Request(scope, receive), stored, "imports/x", None, forget)
+        await store_upload(Request(scope, receive), stored, "imports/x", None, forget, caller_id=1)
 
     asyncio.run(run())
 

@@ -43,6 +43,8 @@ class FileSplit:
         self._prefix = task.object_prefix
         self._seen = SeenAddresses()
         self.number = 0
+        # Of the chunk that was read last.
+        self.chunk_bytes = 0
         self.is_complete = False
         rows: Iterator[MemberRow | RejectedRecord]
         if task.source == "members":
@@ -79,6 +81,7 @@ class FileSplit:
         if chunk.rows and store:
             key = chunk_key(self._prefix, self.number)
             self._objects.put(key, chunk.encoded, "application/json")
+        self.chunk_bytes = len(chunk.encoded) if chunk.rows else 0
         self.number += bool(chunk.rows)
         self.is_complete = chunk.is_last
         return chunk.rows
