@@ -1,8 +1,9 @@
 """Domain errors to problem+json (RFC 9457): the one place where a kind becomes a status."""
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -61,7 +62,14 @@ def problem_response(error: DomainError) -> Response:
         elif error.code == AUTH_INVALID_API_KEY.code:
             challenge += ', error="invalid_token"'
         headers["WWW-Authenticate"] = challenge
-    return _Problem(STATUS_OF[error.kind], error.code, error.message, headers, error.problems)
+    return _Problem(
+        STATUS_OF[error.kind],
+        error.code,
+        error.message,
+        headers,
+        problems=error.problems,
+        facts=error.facts,
+    )
 
 
 def internal_error() -> Response:
@@ -79,7 +87,9 @@ class _Problem(Response):
         code: str,
         message: str,
         headers: dict[str, str],
+        *,
         problems: tuple[FieldProblem, ...] = (),
+        facts: Mapping[str, str | int] = MappingProxyType({}),
     ) -> None:
         self._page = (status, code, headers, current_request_id())
         body: dict[str, Any] = {
@@ -91,6 +101,7 @@ class _Problem(Response):
             "message": message,
             "ts": int(time.time()),
             "request_id": current_request_id(),
+            **facts,
         }
         if problems:
             body["errors"] = list(problems)

@@ -36,7 +36,13 @@ def refusal_of(job: Job) -> DomainError:
     assert job.error is not None
     kind = Kind(job.error["kind"]) if "kind" in job.error else _kind_before(job)
     retry_after = _RETRY_SECONDS if kind is Kind.UNAVAILABLE else None
-    return DomainError(kind, job.error["code"], job.error["message"], retry_after=retry_after)
+    return DomainError(
+        kind,
+        job.error["code"],
+        job.error["message"],
+        retry_after=retry_after,
+        facts=job.error.get("facts", {}),
+    )
 
 
 # The previous release stored no kind with an error. Remove this table and ``_kind_before`` one

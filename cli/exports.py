@@ -28,7 +28,8 @@ def export_list(
     with connected() as resources:
         with resources.unit_of_work() as uow:
             mailing_list = lists.get_named(uow, list_name)
-            job_id = exports.enqueue_export(uow, mailing_list.user_id, mailing_list, kind).id
+            owner_id = mailing_list.user_id
+            job_id = exports.enqueue_export(uow, owner_id, mailing_list, kind, by_operator=True).id
         job = wait_for(resources, job_id, what=f"export of {list_name}", quiet=as_json)
         target = output or Path(f"{mailing_list.slug}-{kind}.csv.gz")
         result = result_of(job)

@@ -80,4 +80,5 @@ def _begin(resources: Resources, list_name: str, file: Path, options: ImportOpti
         filename=None if is_stdin else file.name,
         options=options,
         request_id=None,
+        by_operator=True,
     ).job_id

@@ -5,7 +5,8 @@ of HTTP; ``api.errors`` is the only place that turns a kind into a status. What 
 declared in ``core.refusals``.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -49,6 +50,8 @@ class DomainError(Exception):
     problems: tuple[FieldProblem, ...] = ()
     # What a credential would need for it not to be refused.
     needed_scope: str | None = None
+    # Values of the sentence that programs read by their names, beside the code.
+    facts: Mapping[str, str | int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.message

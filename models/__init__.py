@@ -25,9 +25,15 @@ from models.payment import (
     PaymentOrderTransition,
     Resolution,
 )
+from models.quota_use import ComposerUse, StorageUse
 from models.recorded_event import RecordedEvent
 from models.second_factor import Passkey, RecoveryCode, SpentProof, TotpSecret
-from models.subscriber_count import SubscriberCount, SubscriberDelta
+from models.subscriber_count import (
+    COUNTS_AND_DELTAS,
+    SubscriberCount,
+    SubscriberDelta,
+    active_count,
+)
 from models.subscription import Subscription, SubscriptionStatus, Tier
 from models.subscription_event import SubscriptionEvent
 from models.upkeep import Upkeep

@@ -22,6 +22,7 @@ class MailingList(Model):
             "NOT challenge_enabled OR challenge_provider IS NOT NULL", name="challenge_has_provider"
         ),
         Index("ix_lists_user_id_created_at", "user_id", text("created_at DESC"), text("id DESC")),
+        Index("ix_lists_open", "user_id", postgresql_where="archived_at IS NULL"),
     )
 
     id: Mapped[RandomId]

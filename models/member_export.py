@@ -1,6 +1,6 @@
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index
+from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, known
@@ -19,6 +19,8 @@ class MemberExport(Model):
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), index=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     kind: Mapped[str]
+    # Made by a command of the operator, which no quota bounds.
+    by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The file is numbered objects under this prefix.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     # The file's own data key, wrapped under the one of ENCRYPTION_KEYS named `wrapped_by`. None: in

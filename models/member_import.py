@@ -39,17 +39,22 @@ class MemberImport(Model):
     mapping: Mapped[dict[str, Any] | None]
     dry_run: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     on_existing: Mapped[str] = mapped_column(default="skip", server_default="skip")
+    # Made by a command of the operator, which no quota bounds.
+    by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
     status: Mapped[str] = mapped_column(default="running", server_default="running")
     error: Mapped[dict[str, Any] | None]
     # The detected format of the file, and its header.
     description: Mapped[dict[str, Any] | None]
-    # Chunks of rows: how many are stored, whether those are all of them, how many are applied.
+    # Chunks of rows: how many are stored, of how many bytes, whether those are all of them, and
+    # how many are applied.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")
+    chunk_bytes: Mapped[int] = mapped_column(default=0, server_default="0")
     is_split: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     applied: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # Every row has one of five verdicts. `updated` counts the rows of `already` that were changed.
+    # Every row has one of six verdicts, the last being `over_quota`. `updated` counts the rows of
+    # `already` that were changed.
     received: Mapped[int] = mapped_column(default=0, server_default="0")
     added: Mapped[int] = mapped_column(default=0, server_default="0")
     already: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -57,6 +62,8 @@ class MemberImport(Model):
     invalid: Mapped[int] = mapped_column(default=0, server_default="0")
     duplicate: Mapped[int] = mapped_column(default=0, server_default="0")
     updated: Mapped[int] = mapped_column(default=0, server_default="0")
+    # Rows that would have been added, but for the plan: once there is one, the import adds nobody.
+    over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
 
     # The undo: its job and its counts.
     undo_job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))

@@ -37,9 +37,9 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
     the ledger) stay without name, address and origin.
     """
     person = _lock_person(uow, email)
-    attachments = _delete_attachments(uow, person)
-    # Jobs before imports, as a worker locks them: no import continues without its job.
+    # Jobs before their subjects, as a worker locks them: no import continues without its job.
     jobs = _delete_owned(uow, models.Job.user_id, person)
+    attachments = _delete_attachments(uow, person)
     _remove_bulk_files(uow, person)
     # The payer's URLs and claim token go; the order and the payment stay.
     uow.session.execute(
@@ -57,6 +57,8 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
         jobs=jobs,
     )
     _delete_owned(uow, models.IdempotencyRecord.caller_id, person)
+    _delete_owned(uow, models.StorageUse.user_id, person)
+    _delete_owned(uow, models.ComposerUse.user_id, person)
     _delete_logins(uow, person)
     _blank_account(uow, person)
     return erased

@@ -4,7 +4,7 @@ Of a subscriber's IP address the network stays after a while: enough to show fro
 agreed, and too little to find them.
 """
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import ColumnElement, text
 
@@ -66,6 +66,8 @@ def purge_outlived(resources: Resources, *, now: datetime) -> int:
         (models.UserSession, models.UserSession.ended_at < now),
         (models.SpentProof, models.SpentProof.expires_at < now),
         (models.LoginAttempts, models.LoginAttempts.tried_at < now - ATTEMPT_RETENTION),
+        # Only the present day counts.
+        (models.ComposerUse, models.ComposerUse.day < now.astimezone(UTC).date()),
         (models.OAuthCode, models.OAuthCode.expires_at < now - CODE_RETENTION),
         (models.OAuthToken, models.OAuthToken.expires_at < now),
     ]

@@ -42,7 +42,14 @@ class Importing:
     # -- asking ------------------------------------------------------------------------------
 
     def begin(
-        self, owner: Owner, list_id: int, file: bytes, *, name: str = "members.csv", **options: Any
+        self,
+        owner: Owner,
+        list_id: int,
+        file: bytes,
+        *,
+        name: str = "members.csv",
+        by_operator: bool = False,
+        **options: Any,
     ) -> int:
         """Store the file and enqueue its import; returns the job."""
         stored = accept.new_file(self.resources)
@@ -56,6 +63,7 @@ class Importing:
             filename=name,
             options=ImportOptions(**options),
             request_id=None,
+            by_operator=by_operator,
         ).job_id
 
     def caller(self, owner: Owner) -> Caller:

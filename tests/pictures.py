@@ -23,6 +23,14 @@ def photo(width: int = 640, height: int = 480, *, quality: int = 85) -> bytes:
 
 
 @lru_cache
+def noise() -> bytes:
+    """A JPEG of such low quality that its conversion, which keeps its noise, is larger."""
+    buffer = io.BytesIO()
+    Image.effect_noise((300, 200), 90).save(buffer, "JPEG", quality=5)
+    return buffer.getvalue()
+
+
+@lru_cache
 def encoded(file_format: str, mode: str = "RGB", size: tuple[int, int] = (64, 48)) -> bytes:
     """A small still picture in any format and mode that Pillow writes."""
     picture = Image.linear_gradient("L").resize(size).convert(mode)

@@ -33,11 +33,8 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
-        first = [
-            call.pass_before_body
-            for each in self.dependant.dependencies
-            if isinstance(call := each.call, BeforeBody)
-        ]
+        calls: list[object] = [each.call for each in self.dependant.dependencies]
+        first = [call.pass_before_body for call in calls if isinstance(call, BeforeBody)]
 
         async def handle_json(request: Request) -> Response:
             strict = JsonRequest(request.scope, request.receive)

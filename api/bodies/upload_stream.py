@@ -10,7 +10,8 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import parse_options_header
 from starlette.types import Scope
 
-from api.limits.bulkheads import RECORDS, STORAGE
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.middleware.deadlines import extend_deadline
 from core.refusals import imports as refusals
@@ -30,6 +31,8 @@ async def store_upload(
     writer: PartWriter,
     filename: str | None,
     forget: Callable[[str], None],
+    *,
+    caller_id: int,
 ) -> ReceivedFile:
     """Write the body, or its part `file`; `forget` the writer's prefix if that fails.
 
@@ -42,7 +45,7 @@ async def store_upload(
     if kind == b"multipart/form-data":
         content = _part(content, options.get(b"boundary", b""), arrived)
     try:
-        await _store(content, request.scope, writer, arrived)
+        await _store(content, request.scope, writer, arrived, caller_id)
     except BaseException:
         # BaseException: a sender who hangs up cancels this.
         await RECORDS.run(forget, writer.prefix)
@@ -51,7 +54,11 @@ async def store_upload(
 
 
 async def _store(
-    content: AsyncIterator[bytes], scope: Scope, writer: PartWriter, arrived: ReceivedFile
+    content: AsyncIterator[bytes],
+    scope: Scope,
+    writer: PartWriter,
+    arrived: ReceivedFile,
+    caller_id: int,
 ) -> None:
     held = bytearray()
     async for data in content:
@@ -61,13 +68,13 @@ async def _store(
         if arrived.size > MAX_IMPORT_FILE_BYTES:
             raise refusals.IMPORT_TOO_LARGE()
         if len(held) >= PART_BYTES:
-            await STORAGE.run(writer.write, bytes(held))
+            await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(held))
             held.clear()
         if not held:
             # Bytes outside of the file are not held.
             release_body(scope)
-    await STORAGE.run(writer.write, bytes(held))
-    await STORAGE.run(writer.close)
+    await UPLOADS_BY_CALLER.run(caller_id, writer.write, bytes(held))
+    await UPLOADS_BY_CALLER.run(caller_id, writer.close)
     if not arrived.size:
         raise refusals.IMPORT_EMPTY_FILE()
 

@@ -1,4 +1,6 @@
-"""Rate limits of calls: by credential, or by address for a call without one.
+"""Rate limits of calls: by user, or by address for a call without credentials.
+
+All credentials of a user count together: keys are free, and each could have had the whole limit.
 
 While Redis is away, calls are not counted, except at the routes where a caller could guess
 passwords or open orders as a stranger: there each process counts by itself, with half the limit.
@@ -70,10 +72,6 @@ class RateLimiter:
 
 
 def rate_key_of_caller(caller: Caller) -> str:
-    ids = {"key": caller.key_id, "session": caller.session_id, "grant": caller.grant_id}
-    for kind, found in ids.items():
-        if found is not None:
-            return f"{kind}-{found}"
     return f"user-{caller.user_id}"
 
 

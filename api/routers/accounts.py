@@ -21,9 +21,10 @@ from core.refusals.access import (
     API_KEY_NOT_FOUND,
     AUTH_LOGIN_AGAIN,
     AUTH_SCOPE_NOT_GRANTABLE,
+    QUOTA_EXCEEDED,
 )
 from core.refusals.requests import CURSOR_INVALID
-from services.access import api_keys
+from services.access import api_keys, quotas
 from services.events import event_reading
 from services.people import accounts, own_keys
 
@@ -33,9 +34,11 @@ router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 @router.get("/users/me")
 @RECORDS.threaded
 def read_me(state: StateOf, caller: AnyCaller) -> Envelope[UserRecord]:
-    """The user to whom the credentials belong."""
+    """The user to whom the credentials belong, and how much of their plan's quotas is used."""
     with state.resources.unit_of_work() as uow:
-        return envelope(UserRecord.model_validate(accounts.get(uow, caller.user_id)))
+        user = accounts.get(uow, caller.user_id)
+        used = quotas.uses(uow, state.resources.settings, user)
+        return envelope(UserRecord.of_row(user, quotas=used))
 
 
 @router.get("/users/me/security-events", responses=refuses(CURSOR_INVALID))
@@ -53,7 +56,8 @@ def list_security_events(
 
 
 @router.post(
-    "/apikeys", responses=refuses(AUTH_SCOPE_NOT_GRANTABLE, AUTH_LOGIN_AGAIN, API_KEY_EXPIRY)
+    "/apikeys",
+    responses=refuses(AUTH_SCOPE_NOT_GRANTABLE, AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED, API_KEY_EXPIRY),
 )
 @RECORDS.threaded
 def create_api_key(
@@ -66,7 +70,7 @@ def create_api_key(
     with state.resources.unit_of_work() as uow:
         key, secret = own_keys.make(
             uow,
-            state.resources.keyring,
+            state.resources.settings,
             caller,
             name=body.name,
             scopes=body.scopes,

@@ -23,6 +23,7 @@ from core import clock
 from core.errors import DomainError
 from core.lanes import Lane
 from core.refusals import media, requests
+from core.refusals.access import QUOTA_EXCEEDED
 from core.scopes import Scope
 from models import AttachmentStatus
 from services.access.caller import Caller
@@ -78,6 +79,7 @@ _UPLOAD: dict[str, Any] = {
             requests.BODY_MALFORMED_MULTIPART,
             requests.IDEMPOTENCY_KEY_INVALID,
             media.ATTACHMENT_GONE,
+            QUOTA_EXCEEDED,
             requests.IDEMPOTENCY_IN_PROGRESS,
             requests.BODY_TOO_SLOW,
             media.ATTACHMENT_TOO_LARGE,

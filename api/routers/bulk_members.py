@@ -18,7 +18,7 @@ from api.schemas.envelope import Envelope
 from api.schemas.imports import MembersInput
 from api.state import State
 from core.lanes import Lane
-from core.refusals import imports, mailing, requests
+from core.refusals import access, imports, mailing, requests
 from services.access.caller import Caller
 from services.jobs.idempotency import AcceptedJob
 from services.mailing.imports import accept
@@ -61,6 +61,7 @@ _MEMBERS_SCHEMA = {
             requests.BODY_NOT_JSON,
             requests.IDEMPOTENCY_KEY_INVALID,
             mailing.PLAN_REQUIRED,
+            access.QUOTA_EXCEEDED,
             requests.IDEMPOTENCY_IN_PROGRESS,
             imports.MEMBERS_TOO_MANY,
             requests.BODY_NO_JSON_TYPE,

@@ -7,7 +7,7 @@ from pydantic import AfterValidator
 
 from api.access.requirements import requires_scope
 from api.bodies.json_route import JsonRoute
-from api.limits.bulkheads import REQUESTS
+from api.limits.bulkheads import RECORDS, REQUESTS
 from api.middleware.body_limits import body_of
 from api.openapi import WAIT_PARAMETER, Responses, refuses
 from api.parameters import Preference, PreferenceOf, StateOf
@@ -17,7 +17,9 @@ from api.state import State
 from api.waiting.disconnects import while_connected
 from core import ids
 from core.refusals import composer, requests
+from core.refusals.access import QUOTA_EXCEEDED
 from core.scopes import Scope
+from services.access import quotas
 from services.access.caller import Caller
 from services.composer.metadata_requests import MetadataRequest, MetadataResult
 from services.composer.photos import PhotoSearch, PhotoSearchResult, PhotoUse
@@ -55,6 +57,7 @@ def _answers(source: str) -> Responses:
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},
         **refuses(
+            QUOTA_EXCEEDED,
             *_QUEUE_REFUSALS,
             requests.REQUEST_TOO_SLOW.filled(seconds=45),
         ),
@@ -115,12 +118,20 @@ async def _written(
     asked: MetadataRequest,
     preference: Preference,
 ) -> Response:
+    await _count_call(state, caller)
     key, result = await REQUESTS.run(state.metadata_cache.look_up, asked)
     if result is None:
         answer = await _ask_worker(request, state, caller, asked, preference, same=key)
         result = MetadataResult.from_payload(answer)
     body = envelope(result.fields).model_dump()
     return JSONResponse(body, headers={_SOURCE: result.source})
+
+
+async def _count_call(state: State, caller: Caller) -> None:
+    resources = state.resources
+    await RECORDS.run(
+        quotas.count_composer_call, resources.database, resources.settings, caller.user_id
+    )
 
 
 async def _ask_worker(
@@ -175,6 +186,7 @@ async def search_photos(
 
     Openverse gives at most 20 photos on a page.
     """
+    await _count_call(state, caller)
     search = PhotoSearch(provider.named(state.photos.providers.default), query, page, limit)
     key, result = await REQUESTS.run(state.photos.look_up, search)
     if result is None:
@@ -189,6 +201,7 @@ async def search_photos(
     "/composer/{provider}/photos/download_url",
     openapi_extra=_PREFER,
     responses=refuses(
+        QUOTA_EXCEEDED,
         composer.STOCKPHOTO_ENDPOINT_NOT_ALLOWED,
         composer.STOCKPHOTO_NOT_FOUND,
         *_PHOTO_REFUSALS,
@@ -211,6 +224,7 @@ async def locate_download(
     """Tell the provider that a photo is used, and learn the address of its file."""
     chosen = provider.named(state.photos.providers.default)
     use = PhotoUse(chosen, state.photos.providers.named(chosen).photo_at(endpoint))
+    await _count_call(state, caller)
     answer = await _ask_worker(request, state, caller, use, preference)
     return envelope(schemas.PhotoFile(url=answer["url"]))
 

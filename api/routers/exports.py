@@ -44,6 +44,7 @@ class NewExport(Body):
             mailing.LIST_NOT_OWNER,
             mailing.LIST_NOT_FOUND,
             access.AUTH_LOGIN_AGAIN,
+            access.QUOTA_EXCEEDED,
             access.AUTH_INSUFFICIENT_SCOPE.filled(scope=Scope.DELIVERY),
             mailing.LIST_EMAIL_CHANNEL_DISABLED,
             requests.QUEUE_OVERLOADED,
@@ -67,7 +68,16 @@ async def export_list(
     seconds, request_id = preference.seconds(WAIT_SECONDS), current_request_id()
     state.lane_ages.check(Lane.EXPORT, waits=seconds > 0)
     job_id = await state.in_unit_of_work(
-        lambda uow: exports.begin(uow, caller, list_id, body.kind, request_id).id
+        lambda uow: (
+            exports.begin(
+                uow,
+                state.resources.settings,
+                caller,
+                list_id,
+                body.kind,
+                request_id=request_id,
+            ).id
+        )
     )
     job = await wait_for_job(request, state, job_id, seconds)
     return job_response(state, job)

@@ -23,7 +23,7 @@ from api.signed_files import download_headers, import_errors_url, require_signed
 from api.state import State
 from api.waiting.downloads import SLOW_DOWNLOADS
 from core.lanes import Lane
-from core.refusals import imports, mailing, media, requests
+from core.refusals import access, imports, mailing, media, requests
 from models import MemberImport
 from services.mailing.imports import accept, records
 from services.mailing.imports.accept import ImportOptions
@@ -74,6 +74,8 @@ _FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
         **refuses(
             mailing.LIST_NOT_OWNER,
             mailing.LIST_NOT_FOUND,
+            mailing.PLAN_REQUIRED,
+            access.QUOTA_EXCEEDED,
             requests.BODY_MALFORMED_UPLOAD,
             imports.IMPORT_FILE_MISSING,
             imports.IMPORT_SEVERAL_FILES,
@@ -97,18 +99,28 @@ async def import_file(
     on_existing: OnExisting = "skip",
     mapping: Mapping = None,
 ) -> JSONResponse:
-    """Import members from a file of up to 2 GB: CSV, TSV, JSON Lines, also as .gz or .zip.
+    """Import members from a file of up to 2 GB, on the paid plan; a dry run needs none.
 
-    Send the file as the part `file` of a form, or as the body itself. Exports of Mailchimp,
-    Substack, Ghost, Buttondown, Kit and beehiiv need no changes. Answers 202 with the job once the
+    CSV, TSV and JSON Lines, also as .gz or .zip. Send the file as the part `file` of a form, or as
+    the body itself. Exports of Mailchimp, Substack, Ghost, Buttondown, Kit and beehiiv need no
+    changes. An import that meets the plan's quota of members still notes every opt-out of the file,
+    and fails then; what it added stays. Answers 202 with the job once the
     file is stored; `Prefer: wait=N` waits for the job's end.
     """
     columns = accept.read_mapping(mapping, imports.IMPORT_MAPPING)
     options = ImportOptions(dry_run, on_existing, columns)
     state.lane_ages.check(Lane.BULK, waits=False)
-    await state.in_unit_of_work(partial(accept.check_owner, caller=caller, list_id=list_id))
+    await state.in_unit_of_work(
+        partial(
+            accept.check_upload,
+            settings=state.resources.settings,
+            caller=caller,
+            list_id=list_id,
+            dry_run=dry_run,
+        )
+    )
     file, forget = accept.new_file(state.resources), partial(accept.forget_file, state.resources)
-    received = await store_upload(request, file.writer, filename, forget)
+    received = await store_upload(request, file.writer, filename, forget, caller_id=caller.user_id)
     accepted = await RECORDS.run(
         accept.accept_file,
         state.resources,

@@ -18,7 +18,7 @@ from api.schemas.jobs import JobRecord
 from api.signed_files import result_with_links
 from api.state import State
 from api.waiting.event_streams import EventStream
-from core.refusals.access import AUTH_INSUFFICIENT_SCOPE
+from core.refusals.access import AUTH_INSUFFICIENT_SCOPE, QUOTA_EXCEEDED
 from core.refusals.jobs import JOB_NOT_FOUND, JOB_NOT_RETRYABLE, JOBS_TOO_MANY_STREAMS
 from models import FINISHED, Job
 from services.access.caller import Caller
@@ -65,12 +65,15 @@ def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[in
         return envelope(records.cancel(uow, caller, job_id))
 
 
-@router.post("/jobs/{job_id}/retry", responses={**_NOT_FOUND, **refuses(JOB_NOT_RETRYABLE)})
+@router.post(
+    "/jobs/{job_id}/retry",
+    responses={**_NOT_FOUND, **refuses(JOB_NOT_RETRYABLE, QUOTA_EXCEEDED)},
+)
 @RECORDS.threaded
 def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, if its kind allows that."""
     with state.resources.unit_of_work() as uow:
-        return envelope(records.retry(uow, caller, job_id))
+        return envelope(records.retry(uow, caller, job_id, settings=state.resources.settings))
 
 
 @router.get(

@@ -25,7 +25,7 @@ from api.request_ids import current_request_id
 from api.state import State
 from core import clock, ids
 from core.errors import DomainError, Kind
-from core.refusals.access import API_KEY_NOT_FOUND
+from core.refusals.access import API_KEY_NOT_FOUND, QUOTA_EXCEEDED
 from core.refusals.requests import BODY_INVALID
 from core.scopes import EXPLANATIONS, Scope
 from services.access import api_keys
@@ -95,10 +95,10 @@ def make_key(state: StateOf, member: RecentFormMember, form: FormOf) -> Response
     )
     try:
         with state.resources.unit_of_work() as uow:
-            key, secret = make(uow, state.resources.keyring, member.caller)
+            key, secret = make(uow, state.resources.settings, member.caller)
             name = key.name
     except DomainError as error:
-        if error.kind is not Kind.INVALID:
+        if error.kind is not Kind.INVALID and error.code != QUOTA_EXCEEDED.code:
             raise
         return _form(state, member, form, error.message)
     return session_page(member, state, "key_made.html", name=name, secret=secret)

@@ -10,6 +10,7 @@ from api.parameters import Limit, Offset, PathId, StateOf
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.lists import Channel, ListChanges, NewList
 from core.refusals import mailing as refusals
+from core.refusals.access import QUOTA_EXCEEDED
 from services.mailing import lists
 from services.mailing.subscriptions import trace_ids
 
@@ -25,14 +26,15 @@ _RULES = (
 )
 
 
-@router.post("/lists", responses=refuses(*_RULES))
+@router.post("/lists", responses=refuses(QUOTA_EXCEEDED, *_RULES))
 @RECORDS.threaded
 def create_list(state: StateOf, caller: ListEditor, body: NewList) -> Envelope[Channel]:
     """Create a list that the caller owns."""
     with state.resources.unit_of_work() as uow:
-        made = lists.create(
+        made = lists.create_own(
             uow,
-            owner_id=caller.user_id,
+            state.resources.settings,
+            caller,
             title=body.title,
             slug=body.slug,
             fields=body.sent(),

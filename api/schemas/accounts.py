@@ -3,6 +3,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from api.schemas.envelope import Body, Moment, Schema, Timestamp
+from core.quotas import Quota
 from core.scopes import Scope
 from models import RecordedEvent
 from services.events.catalogue import EventType
@@ -12,11 +13,17 @@ from services.events.event_origins import CredentialKind
 ScopeName = Annotated[Scope, Field(strict=False)]
 
 
+class QuotaRecord(Schema):
+    used: int
+    limit: int | None = Field(description="null: no limit")
+
+
 class UserRecord(Schema):
     id: int
     email: str
     name: str | None
     plan: str = Field(description="free or paid")
+    quotas: dict[Quota, QuotaRecord] = Field(description="By name; storage_mb is 1,048,576 bytes")
     created_at: Timestamp
     updated_at: Timestamp
 

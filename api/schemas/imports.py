@@ -36,6 +36,7 @@ class ImportRecord(Schema):
     invalid: int
     duplicate: int = Field(description="Came before in the same file")
     updated: int = Field(description="Of the already ones: got another name or tier")
+    over_quota: int = Field(description="Not added, since the plan has no room for more members")
     undone: int = Field(description="Taken back by an undo")
     kept: int = Field(
         description="Left alone by the undo, since they were changed after the import"

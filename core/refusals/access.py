@@ -55,6 +55,14 @@ AUTH_CSRF = forbidden(
     header="X-CSRF-Token",
 )
 
+QUOTA_EXCEEDED = forbidden(
+    "quota.exceeded",
+    "Your plan has no room for this: of {quota}, {used} of {limit} are used.",
+    quota="lists",
+    used=5,
+    limit=5,
+)
+
 API_KEY_NAME = invalid("api_key.name", "A key's name has 1 to {most} characters.", most=200)
 API_KEY_EXPIRY = invalid_at("expires_at", "api_key.expiry", "must lie in the future.")
 API_KEY_NOT_FOUND = not_found("api_key.not_found", "There is no such API key.")

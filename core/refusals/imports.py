@@ -34,6 +34,9 @@ IMPORT_JSON_ARRAY = invalid(
 IMPORT_EXPANDS_TOO_MUCH = invalid(
     "import.expands_too_much", "The file expands to {how}.", how="more than 200 times its size"
 )
+IMPORT_TOO_MANY_ADDRESSES = invalid(
+    "import.too_many_addresses", "The file has more addresses than fit here. Send it in parts."
+)
 IMPORT_DAMAGED = invalid("import.damaged", "The {container} file is damaged.", container="gzip")
 IMPORT_TRUNCATED = invalid(
     "import.truncated", "The {container} file ends too early.", container="zip"

@@ -35,6 +35,7 @@ class Refusal:
         retry_after: int | None = None,
         problems: tuple[FieldProblem, ...] = (),
         needed_scope: str | None = None,
+        facts: Mapping[str, str | int] | None = None,
         **values: object,
     ) -> DomainError:
         """The error, with ``values`` filled into its sentence.
@@ -43,13 +44,14 @@ class Refusal:
             retry_after: instead of the entry's own, where it is known only now.
             problems: instead of that of the entry's ``field``, where there are several.
             needed_scope: what a credential would need for it not to be refused.
+            facts: values that programs read by their names.
         """
         refusal = self.filled(**values) if values else self
         message = refusal.sentence
         if refusal.field is not None:
             problems = problems or (FieldProblem(refusal.field, self.code, message),)
         wait = self.retry_after if retry_after is None else retry_after
-        return DomainError(self.kind, self.code, message, wait, problems, needed_scope)
+        return DomainError(self.kind, self.code, message, wait, problems, needed_scope, facts or {})
 
     def filled(self, **values: object) -> Self:
         """The same refusal with ``values`` in its sentence for good: a route's own limit, say."""

@@ -22,6 +22,8 @@ MAY_BE_EMPTY = (
     "mail_limit_domain",
     "mail_limit_list",
     "mail_limit_source",
+    "quota_free",
+    "quota_paid",
 )
 
 

@@ -36,11 +36,13 @@ _WORKER = _ALL | {"ready_file", "alive_file", "worker_grace", "patience"}
 _PAYMENTS = _beginning("stripe_", "payments_sandbox_")
 _PHOTOS = _beginning("stock_photo_", "unsplash_", "openverse_")
 _MODEL = _beginning("llm_")
+_QUOTAS = _beginning("quota_")
 # What the API answers with and checks; it sends no mail and asks no language model.
 _API = (
     _ALL
     | _PAYMENTS
     | _PHOTOS
+    | _QUOTAS
     | (_MODEL - {"llm_api_key", "llm_fallback"})
     | _beginning(
         "turnstile_", "hcaptcha_", "recaptcha_", "challenge_", "rate_limit_", "mail_limit_"
@@ -66,9 +68,9 @@ _OF_LANES: dict[Lane, Names] = {
     Lane.PHOTOS: _PHOTOS,
     Lane.MONEY: _PAYMENTS,
     Lane.MAIL: frozenset({"mail_url", "mail_from"}),
-    Lane.EXPORT: frozenset(),
+    Lane.EXPORT: _QUOTAS,
     Lane.MEDIA: frozenset(),
-    Lane.BULK: frozenset(),
+    Lane.BULK: _QUOTAS,
 }
 # The lane `io` was every lane of today whose work waits, and exports. The workers of the upkeep
 # lane do what is left in it.

@@ -11,6 +11,7 @@ from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import NoDecode
 
 from core.keyring import Keyring
+from core.quotas import DEFAULT_QUOTA_FREE, DEFAULT_QUOTA_PAID, Quotas
 from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
 from core.settings.given_settings import read_settings
 from core.settings.notations import COMMA_SEPARATED, readable_by
@@ -69,7 +70,7 @@ class Settings(DatabaseSettings, ObjectStorageSettings, FlowerSettings, Provider
     the word loopback stands for every port of the same machine"""
 
     rate_limit_default: RateLimits = "30000/minute"
-    """How often each credential may call, such as 600/minute; empty: no limit"""
+    """How often each user may call, such as 600/minute; empty: no limit"""
 
     rate_limit_anonymous: RateLimits = "1200/minute"
     """How often each IP address may call without credentials; empty: no limit"""
@@ -93,6 +94,13 @@ class Settings(DatabaseSettings, ObjectStorageSettings, FlowerSettings, Provider
     mail_limit_source: RateLimits = "200/hour"
     """How many mails the strangers of one network (IPv4 /24, IPv6 /64) may have sent; empty: no
     limit"""
+
+    quota_free: Quotas = Field(default=DEFAULT_QUOTA_FREE, validate_default=True)
+    """What an owner on the free plan may have, each as quota=number, comma separated; what is not
+    named has no limit"""
+
+    quota_paid: Quotas = Field(default=DEFAULT_QUOTA_PAID, validate_default=True)
+    """What an owner on the paid plan may have, written like that of the free plan"""
 
     api_docs: bool = True
     """Whether /docs and /openapi.json are served"""

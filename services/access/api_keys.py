@@ -117,7 +117,7 @@ def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[ApiKey]
 
 def live_of(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
     """The user's keys that open something, newest first."""
-    query = select(ApiKey).where(ApiKey.user_id == user_id, *_is_live(clock.now()))
+    query = select(ApiKey).where(ApiKey.user_id == user_id, *is_live(clock.now()))
     return list(uow.session.scalars(query.order_by(ApiKey.id.desc())))
 
 
@@ -151,7 +151,7 @@ def revoke_all(uow: UnitOfWork, user_id: int, *, but: Collection[int]) -> None:
         record(uow, user_id, EventType.KEY_ENDED, keys=revoked)
 
 
-def _is_live(now: datetime | BindParameter[datetime]) -> tuple[ColumnElement[bool], ...]:
+def is_live(now: datetime | BindParameter[datetime]) -> tuple[ColumnElement[bool], ...]:
     not_expired = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now)
     return ApiKey.revoked_at.is_(None), not_expired
 
@@ -161,7 +161,7 @@ _CREDENTIAL = Statement(
     .join(User, User.id == ApiKey.user_id)
     .where(
         ApiKey.secret_hmac == any_(bindparam("digests")),
-        *_is_live(bindparam("now")),
+        *is_live(bindparam("now")),
         User.erased_at.is_(None),
     )
 )

@@ -8,15 +8,19 @@ rollback never wrote one.
 After draft-ietf-httpapi-idempotency-key-header.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
+from core.errors import DomainError
+from core.quotas import Quota
 from core.refusals.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
+from core.settings import Settings
 from models import Attachment, IdempotencyRecord, Job, MemberImport, PaymentOrder
+from services.access import quotas
 from services.jobs import outbox
 from services.jobs.kinds import JobKind
 from storage.resources import Resources
@@ -81,9 +85,15 @@ def commit(
     kind: JobKind,
     key: IdempotencyKey | None,
     request_id: str | None,
+    *,
+    takes: Mapping[Quota, int] | None = None,
 ) -> Job:
-    """Store what was accepted with its job, and bind the key to the job, in one transaction."""
+    """Store what was accepted with its job, and bind the key to the job, in one transaction.
+
+    Raises ``quota.exceeded`` when the plan of the subject's user has no room for what it ``takes``.
+    """
     with resources.unit_of_work() as uow:
+        _take(uow, resources.settings, subject.user_id, key, takes or {})
         uow.session.add(subject)
         uow.session.flush()
         job = outbox.enqueue(
@@ -92,6 +102,24 @@ def commit(
         if key is not None:
             record(uow, key, job_id=job.id)
     return job
+
+
+def _take(
+    uow: UnitOfWork,
+    settings: Settings,
+    user_id: int | None,
+    key: IdempotencyKey | None,
+    takes: Mapping[Quota, int],
+) -> None:
+    for quota, more in takes.items():
+        assert user_id is not None
+        try:
+            quotas.require(uow, settings, user_id, quota, more=more)
+        except DomainError:
+            # An equal request, for which this one waited, took the last of it.
+            if key is not None and find_record(uow, key) is not None:
+                raise EqualRequestCommitted(key.key) from None
+            raise
 
 
 def find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:

@@ -9,8 +9,11 @@ from sqlalchemy import any_, bindparam, func, select
 
 from core import clock
 from core.errors import DomainError
+from core.quotas import Quota
 from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_RETRYABLE
+from core.settings import Settings
 from models import FINISHED, Job, JobStatus
+from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.jobs.kinds import kind_named
 from services.jobs.lease import WORKS
@@ -82,10 +85,18 @@ def end_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
     transition(uow, Job.id == job.id, to=cancelled, error=reason, ends_subject=False)
 
 
-def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
-    """Start a failed or cancelled job again; raises ``job.not_retryable``."""
+def retry(uow: UnitOfWork, caller: Caller, job_id: int, *, settings: Settings) -> int:
+    """Start a failed or cancelled job again; raises ``job.not_retryable``, ``quota.exceeded``."""
     job = get(uow, caller, job_id, lock=True)
+    is_bounded = job.kind in quotas.BOUNDED_KINDS
+    taken = [Quota.UNFINISHED_JOBS] * is_bounded + [Quota.STORAGE_MB]
+    # Before the rows that are counted, as all acts take them.
+    for quota in taken:
+        quotas.hold(uow, settings, caller.user_id, quota)
     restart(uow, job)
+    for quota in taken:
+        # What the job takes is counted already.
+        quotas.require(uow, settings, caller.user_id, quota, more=0)
     return 1
 
 

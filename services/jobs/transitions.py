@@ -16,7 +16,6 @@ from services.jobs.outbox import in_turn, send_in_turn
 from storage.redis.notifications import job_topic
 from storage.unit_of_work import UnitOfWork
 
-_STORED = ("kind", "code", "message")
 LEASE = timedelta(seconds=5)
 
 
@@ -39,7 +38,7 @@ def transition(
         changes["status"] = to
         changes["lease_expires_at"] = lease_end() if to == JobStatus.RUNNING else None
         changes["finished_at"] = func.now() if to in FINISHED else None
-        changes["error"] = error and {name: getattr(error, name) for name in _STORED}
+        changes["error"] = error and _stored(error)
     statement = (
         update(Job)
         .where(*fence)
@@ -57,6 +56,11 @@ def transition(
             on_abandoned(uow, job)
         uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))
     return job
+
+
+def _stored(error: DomainError) -> dict[str, Any]:
+    stored: dict[str, Any] = {"kind": error.kind, "code": error.code, "message": error.message}
+    return {**stored, "facts": dict(error.facts)} if error.facts else stored
 
 
 def requeue(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) -> Job | None:

@@ -18,11 +18,14 @@ from sqlalchemy import Connection, Row, Select, and_, case, exists, func, not_, 
 from core import clock, ids
 from core.errors import TransientError
 from core.lanes import Lane
+from core.quotas import Quota
 from core.refusals.mailing import EXPORT_NOT_FOUND, LIST_EMAIL_CHANNEL_DISABLED
 from core.refusals.media import MEDIA_DAMAGED
 from core.scopes import Scope
+from core.settings import Settings
 from models import Job, MailingList, MemberExport, OptOut, Subscription, SubscriptionStatus
 from services import removals
+from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.access.recent_logins import require_recent_login
 from services.events.catalogue import EventType
@@ -81,18 +84,26 @@ EXPORT_JOBS = {
 
 
 def begin(
-    uow: UnitOfWork, caller: Caller, list_id: int, kind: ExportKind, request_id: str | None
+    uow: UnitOfWork,
+    settings: Settings,
+    caller: Caller,
+    list_id: int,
+    kind: ExportKind,
+    *,
+    request_id: str | None,
 ) -> Job:
     """Start an export of the list.
 
     Raises ``auth.insufficient_scope``, ``auth.login_again``, ``list.not_found``,
-    ``list.not_owner``, and ``list.email_channel_disabled`` for the roster of a list that is not
-    sent by mail.
+    ``list.not_owner``, ``quota.exceeded`` for the members, and ``list.email_channel_disabled`` for
+    the roster of a list that is not sent by mail. Quotas don't bound the sender, who gets rosters.
     """
     require_scope(caller, EXPORT_JOBS[kind].scope)
     require_recent_login(uow, caller)
     if kind is ExportKind.MEMBERS:
         lists.owned(uow, caller, list_id)
+        for quota in (Quota.UNFINISHED_JOBS, Quota.STORAGE_MB):
+            quotas.require(uow, settings, caller.user_id, quota)
     return enqueue_export(uow, caller.user_id, lists.get(uow, list_id), kind, request_id=request_id)
 
 
@@ -103,13 +114,20 @@ def enqueue_export(
     kind: ExportKind,
     *,
     request_id: str | None = None,
+    by_operator: bool = False,
 ) -> Job:
     """Start an export for a user whose rights were checked."""
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise LIST_EMAIL_CHANNEL_DISABLED()
     # The first attempt names its own file.
     prefix = EXPORTS + ids.random_hash_id(20)
-    export = MemberExport(list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix)
+    export = MemberExport(
+        list_id=mailing_list.id,
+        user_id=user_id,
+        kind=kind,
+        by_operator=by_operator,
+        object_prefix=prefix,
+    )
     uow.session.add(export)
     uow.session.flush()
     record(
@@ -142,7 +160,10 @@ def open_file(resources: Resources, export: MemberExport) -> StoredFile:
 
 
 def run(resources: Resources, lease: Lease) -> None:
-    """Write the file, and finish the job with its id."""
+    """Write the file, and finish the job with its id.
+
+    Raises ``quota.exceeded`` when the file is larger than what the plan has room for.
+    """
     with resources.unit_of_work() as uow:
         export = uow.session.get(MemberExport, lease.subject_id)
         if export is None:
@@ -164,6 +185,9 @@ def run(resources: Resources, lease: Lease) -> None:
     parts.close()
     with resources.unit_of_work() as uow:
         export = uow.session.get_one(MemberExport, export.id)
+        if export.kind == ExportKind.MEMBERS and not export.by_operator:
+            settings, storage = resources.settings, Quota.STORAGE_MB
+            quotas.require(uow, settings, export.user_id, storage, more=parts.size)
         export.rows, export.size, export.finished_at = rows, parts.size, func.now()
         if not removals.keep(uow, f"{export.object_prefix}/"):
             raise TransientError("The export took longer than an unfinished file is kept.")

@@ -9,8 +9,11 @@ from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from core.ids import MAX_ID, MAX_UINT64
+from core.quotas import Quota
 from core.refusals import mailing as refusals
+from core.settings import Settings
 from models import MailingList
+from services.access import quotas
 from services.access.caller import Caller
 from services.mailing.subscriptions.locks import waiting_briefly
 from storage.unit_of_work import UnitOfWork
@@ -23,6 +26,23 @@ _IMAGES = ("avatar_image_url", "favicon_image_url")
 _CHALLENGE = ("challenge_enabled", "challenge_provider")
 # Control characters, and the characters that end a line in Unicode.
 _LINE_ENDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def create_own(
+    uow: UnitOfWork,
+    settings: Settings,
+    caller: Caller,
+    *,
+    title: str,
+    slug: str,
+    fields: Mapping[str, Any],
+    providers: Collection[str],
+) -> MailingList:
+    """Make a list of the caller; raises ``quota.exceeded``, and what ``create`` raises."""
+    quotas.require(uow, settings, caller.user_id, Quota.LISTS)
+    return create(
+        uow, owner_id=caller.user_id, title=title, slug=slug, fields=fields, providers=providers
+    )
 
 
 def create(

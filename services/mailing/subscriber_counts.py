@@ -3,11 +3,12 @@
 from collections.abc import Collection
 from datetime import timedelta
 
-from sqlalchemy import BigInteger, ColumnElement, cast, func, select, text
+from sqlalchemy import func, select, text
 
 from core.lanes import Lane
-from models import SubscriberCount, SubscriberDelta
+from models import COUNTS_AND_DELTAS
 from services.jobs import upkeep
+from services.mailing import quota_notices
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -16,26 +17,13 @@ FOLD_COUNTS = upkeep.register(
 )
 _MAX_FOLDED_DELTAS = 10_000
 
-# One statement sees one moment: each difference is either in the count or beside it, never both.
-_BOTH = (
-    select(SubscriberCount.list_id, SubscriberCount.active)
-    .union_all(select(SubscriberDelta.list_id, SubscriberDelta.active))
-    .subquery()
-)
-
-
-def active_count(list_id: ColumnElement[int]) -> ColumnElement[int]:
-    """The number of active subscribers of a list, as part of a statement."""
-    total = func.coalesce(func.sum(_BOTH.c.active), 0)
-    return select(cast(total, BigInteger)).where(_BOTH.c.list_id == list_id).scalar_subquery()
-
 
 def count_subscribers(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, int]:
     """The number of active subscribers of each list."""
     query = (
-        select(_BOTH.c.list_id, func.sum(_BOTH.c.active))
-        .where(_BOTH.c.list_id.in_(list_ids))
-        .group_by(_BOTH.c.list_id)
+        select(COUNTS_AND_DELTAS.c.list_id, func.sum(COUNTS_AND_DELTAS.c.active))
+        .where(COUNTS_AND_DELTAS.c.list_id.in_(list_ids))
+        .group_by(COUNTS_AND_DELTAS.c.list_id)
     )
     found = {list_id: int(total) for list_id, total in uow.session.execute(query)}
     return {list_id: found.get(list_id, 0) for list_id in list_ids}
@@ -54,7 +42,8 @@ _FOLD = text(
         SELECT list_id, sum(active) FROM taken GROUP BY list_id ORDER BY list_id
         ON CONFLICT (list_id) DO UPDATE SET active = subscriber_counts.active + excluded.active
     )
-    SELECT count(*) FROM taken
+    SELECT count(*), array(SELECT list_id FROM taken GROUP BY list_id HAVING sum(active) > 0)
+    FROM taken
     """
 )
 
@@ -62,17 +51,22 @@ _FOLD = text(
 def fold_all(resources: Resources) -> int:
     """Add all differences to their lists' counts, the oldest first, one batch in a transaction.
 
-    Returns how many were added. Reading a list's count stays quick while few differences are left
-    beside it.
+    The owners of lists that have grown beyond a quota are told. Returns how many differences were
+    added. Reading a list's count stays quick while few differences are left beside it.
     """
     total, folded = 0, _MAX_FOLDED_DELTAS
     while folded == _MAX_FOLDED_DELTAS:
         with resources.unit_of_work() as uow:
-            folded = fold_deltas(uow, max_deltas=_MAX_FOLDED_DELTAS)
+            folded, grown = fold_deltas(uow, max_deltas=_MAX_FOLDED_DELTAS)
+            quota_notices.tell_owners(uow, resources.settings, grown)
         total += folded
     return total
 
 
-def fold_deltas(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add the oldest differences to their lists' counts; returns how many were added."""
-    return uow.session.scalar(_FOLD, {"max_deltas": max_deltas}) or 0
+def fold_deltas(uow: UnitOfWork, *, max_deltas: int) -> tuple[int, list[int]]:
+    """Add the oldest differences to their lists' counts.
+
+    Returns how many were added, and the lists that have more members by them.
+    """
+    folded, grown = uow.session.execute(_FOLD, {"max_deltas": max_deltas}).one()
+    return folded, grown

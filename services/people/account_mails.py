@@ -34,6 +34,7 @@ class MailKind(StrEnum):
     NEW_PROGRAM = "new_program"
     NEW_BROWSER = "new_browser"
     FACTORS_CHANGED = "factors_changed"
+    MEMBERS_OVER_QUOTA = "members_over_quota"
 
 
 # Anybody can have these sent to any address.

@@ -3,11 +3,12 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from core.keyring import Keyring
+from core.quotas import Quota
 from core.refusals.access import AUTH_SCOPE_NOT_GRANTABLE
 from core.scopes import Scope
+from core.settings import Settings
 from models import ApiKey
-from services.access import api_keys, recent_logins
+from services.access import api_keys, quotas, recent_logins
 from services.access.caller import Caller
 from services.people import account_mails, accounts
 from services.people.account_mails import MailKind
@@ -16,7 +17,7 @@ from storage.unit_of_work import UnitOfWork
 
 def make(
     uow: UnitOfWork,
-    keyring: Keyring,
+    settings: Settings,
     caller: Caller,
     *,
     name: str,
@@ -26,15 +27,16 @@ def make(
 ) -> tuple[ApiKey, str]:
     """A new key of the caller's user and its secret; a mail tells the person of it.
 
-    Raises ``auth.scope_not_grantable``, ``auth.login_again``, ``api_key.name`` and
-    ``api_key.expiry``.
+    Raises ``auth.scope_not_grantable``, ``auth.login_again``, ``quota.exceeded``, ``api_key.name``
+    and ``api_key.expiry``.
     """
     if scopes is not None and Scope.DELIVERY in scopes:
         raise AUTH_SCOPE_NOT_GRANTABLE()
     recent_logins.lock_maker(uow, caller)
+    quotas.require(uow, settings, caller.user_id, Quota.KEYS)
     key, secret = api_keys.create(
         uow,
-        keyring,
+        settings.keyring,
         user_id=caller.user_id,
         name=name,
         scopes=scopes,

@@ -219,7 +219,7 @@ def arrive(store: Store, pieces: list[bytes]) -> None:
         scope["pressroom.body"] = BoundedBody(LIMITS[0], receive, BodyBudget())
         writer = PartWriter(cast("ObjectStore", store), "imports/x", b"k" * 32)
         forget = store.forgotten.append
-        await store_upload(Request(scope, receive), writer, None, forget)
+        await store_upload(Request(scope, receive), writer, None, forget, caller_id=1)
 
     asyncio.run(run())
 

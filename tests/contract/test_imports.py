@@ -30,7 +30,7 @@ from tests.stack import Owner, Stack
 
 FIELDS = {
     *("id", "list_id", "source", "filename", "size", "dry_run", "on_existing", "status", "error"),
-    *("description", *COUNTS, "updated", "undone", "kept", "undone_at", "errors_url"),
+    *("description", *COUNTS, "updated", "over_quota", "undone", "kept", "undone_at", "errors_url"),
     *("created_at", "finished_at"),
 }
 # What every request writes of itself.

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 import orjson
 
 from core.errors import DomainError
+from core.quotas import Quota
 from core.refusals.mailing import PLAN_REQUIRED
 from core.refusals.refusal import Refusal
+from core.settings import Settings
 from models import Job, MemberImport, Plan
 from services import removals
+from services.access import quotas
 from services.access.caller import Caller
 from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
@@ -71,11 +74,24 @@ def forget_file(resources: Resources, prefix: str) -> None:
         removals.forget(uow, f"{prefix}/")
 
 
-def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, paid: bool = False) -> None:
-    """Raises ``list.not_found``, ``list.not_owner`` and, if ``paid``, ``plan.required``."""
+def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool = False) -> None:
+    """Raises ``list.not_found``, ``list.not_owner`` and, but for a dry run, ``plan.required``."""
     lists.owned(uow, caller, list_id)
-    if paid and accounts.get(uow, caller.user_id).plan != Plan.PAID:
+    if not dry_run and accounts.get(uow, caller.user_id).plan != Plan.PAID:
         raise PLAN_REQUIRED()
+
+
+def check_upload(
+    uow: UnitOfWork, settings: Settings, caller: Caller, list_id: int, *, dry_run: bool
+) -> None:
+    """Refuse before a file is read what would be refused after it.
+
+    The quota of members refuses nothing yet: the opt-outs of the file are to be kept. Raises what
+    ``check_owner`` raises, and ``quota.exceeded``.
+    """
+    check_owner(uow, caller, list_id, dry_run=dry_run)
+    for quota in (Quota.UNFINISHED_JOBS, Quota.STORAGE_MB):
+        quotas.require(uow, settings, caller.user_id, quota)
 
 
 def accept_members(
@@ -89,10 +105,10 @@ def accept_members(
 ) -> AcceptedJob:
     """Accept the members of one request, whose body has been checked.
 
-    Raises what ``check_owner`` and ``services.jobs.idempotency`` raise.
+    Raises what ``check_owner`` and ``services.jobs.idempotency`` raise, and ``quota.exceeded``.
     """
     with resources.unit_of_work() as uow:
-        check_owner(uow, caller, list_id, paid=True)
+        check_owner(uow, caller, list_id)
 
     def store() -> Job:
         file = new_file(resources)
@@ -103,7 +119,8 @@ def accept_members(
         )
         file.name_in(task)
         try:
-            return idempotency.commit(resources, task, ADD_MEMBERS, key, request_id)
+            takes = {Quota.STORAGE_MB: len(body)}
+            return idempotency.commit(resources, task, ADD_MEMBERS, key, request_id, takes=takes)
         except (EqualRequestCommitted, DomainError):
             forget_file(resources, file.prefix)
             raise
@@ -120,8 +137,12 @@ def accept_file(
     filename: str | None,
     options: ImportOptions,
     request_id: str | None,
+    by_operator: bool = False,
 ) -> AcceptedJob:
-    """Accept a file that was written, for a user whose rights were checked."""
+    """Accept a file that was written, for a user whose rights were checked.
+
+    Raises ``quota.exceeded`` unless it comes ``by_operator``; the file is forgotten then.
+    """
     task = MemberImport(
         list_id=list_id,
         user_id=user_id,
@@ -131,8 +152,17 @@ def accept_file(
         mapping=dict(options.mapping) if options.mapping else None,
         dry_run=options.dry_run,
         on_existing=options.on_existing,
+        by_operator=by_operator,
     )
     file.name_in(task)
-    return idempotency.once(
-        resources, None, lambda: idempotency.commit(resources, task, IMPORT_FILE, None, request_id)
-    )
+    size = file.writer.size
+    takes = {} if by_operator else {Quota.UNFINISHED_JOBS: 1, Quota.STORAGE_MB: size}
+
+    def store() -> Job:
+        try:
+            return idempotency.commit(resources, task, IMPORT_FILE, None, request_id, takes=takes)
+        except DomainError:
+            forget_file(resources, file.prefix)
+            raise
+
+    return idempotency.once(resources, None, store)

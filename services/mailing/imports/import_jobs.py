@@ -10,10 +10,12 @@ from sqlalchemy import func, select
 
 from core.errors import DomainError, Kind
 from core.lanes import Lane
+from core.quotas import Quota
 from core.refusals.imports import IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
 from core.scopes import Scope
 from models import ImportChunk, Job, MemberImport
 from services import removals
+from services.access import quotas
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
@@ -21,6 +23,7 @@ from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
 from services.mailing import lists, sealed_files
 from services.mailing.imports.applying import apply, verdicts
 from services.mailing.imports.applying.apply import PreparedChunk
+from services.mailing.imports.applying.verdicts import OVER_QUOTA
 from services.mailing.imports.chunks import chunk_key
 from services.mailing.imports.prefetch import Prefetch
 from services.mailing.imports.splitting import split as splitting
@@ -32,6 +35,7 @@ from storage.unit_of_work import UnitOfWork
 # longer than this for a large one.
 TURN_SECONDS = 4.0
 _VERDICTS = ("added", "already", "opted_out", "invalid", "duplicate")
+_ALL_VERDICTS = (*_VERDICTS, OVER_QUOTA)
 COUNTS = ("received", *_VERDICTS, "updated")
 
 
@@ -80,8 +84,9 @@ IMPORT_FILE = _register("members.import")
 def run(resources: Resources, lease: Lease) -> None:
     """Take one turn.
 
-    Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read, and
-    ``list.not_found`` for a list that was archived.
+    Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read,
+    ``list.not_found`` for a list that was archived, and ``quota.exceeded``: before the first row
+    if the plan has no room for the chunks, after the last if it had none for some member.
     """
     # Rows make no reference cycles, and the search for cycles among millions of rows takes a
     # quarter of the time.
@@ -105,6 +110,8 @@ def run(resources: Resources, lease: Lease) -> None:
                 raise IMPORT_NO_ROWS()
             if task.source == "members" and task.received == task.invalid:
                 raise MEMBERS_ALL_INVALID()
+            if task.over_quota:
+                raise quotas.exceeded(uow, resources.settings, task.user_id, Quota.MEMBERS)
             leases.succeed(uow, lease, result_of(task))
             task.status = "succeeded"
             _finish(uow, task)
@@ -136,6 +143,10 @@ def _split(resources: Resources, lease: Lease, task: MemberImport, turn: Turn) -
             total = task.received + rows if split.is_complete else None
             leases.progress(uow, lease, done=0, total=total)
             task = uow.session.get_one(MemberImport, task.id)
+            if not task.by_operator:
+                storage, more = Quota.STORAGE_MB, split.chunk_bytes
+                quotas.require(uow, resources.settings, task.user_id, storage, more=more)
+            task.chunk_bytes += split.chunk_bytes
             task.chunks, task.is_split = split.number, split.is_complete
             task.received += rows
             if task.description is None:
@@ -176,10 +187,10 @@ def _apply(resources: Resources, lease: Lease, task: MemberImport, turn: Turn) -
                     # A list that was archived meanwhile takes no members. Invalid, not missing: the
                     # list existed when the waiting caller named it.
                     raise DomainError(Kind.INVALID, error.code, error.message) from None
-                applied = apply.apply(uow, resources.keyring, task, chunk)
+                applied = apply.apply(uow, resources.settings, task, chunk)
                 # The job first, then the import: the order in which a transaction that ends both
                 # locks them. If another worker has the job now, this rolls the chunk back.
-                done = sum(getattr(task, verdict) for verdict in _VERDICTS) + len(chunk.rows)
+                done = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS) + len(chunk.rows)
                 leases.progress(uow, lease, done=done, total=task.received)
                 # A chunk has one such row: a second application fails here, in any worker.
                 not_added = seal(applied.not_added, key, verdicts.rejects_name(prefix, number))

@@ -16,8 +16,7 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, not_,
 
 from core import ids
 from core.errors import DomainError
-from models import Subscription, SubscriptionStatus, Tier, User
-from services.mailing import subscriber_counts
+from models import Subscription, SubscriptionStatus, Tier, User, active_count
 from services.mailing.subscriptions.changes import Via
 from services.people import email_addresses
 from storage.unit_of_work import UnitOfWork
@@ -140,7 +139,7 @@ def _count(kind: MemberFilters) -> ColumnElement[int]:
         all_tiers, paid = replace(kind, premium=None), replace(kind, premium=True)
         return _count(all_tiers) - _count(paid)
     if kind == MemberFilters():
-        return subscriber_counts.active_count(bindparam("list_id"))
+        return active_count(bindparam("list_id"))
     counted = select(func.count()).select_from(Subscription.__table__).where(*_where(kind))
     return counted.scalar_subquery()
 

@@ -2,9 +2,11 @@ import hashlib
 from datetime import timedelta
 
 from core.errors import DomainError, Kind, TransientError
+from core.quotas import Quota
 from core.refusals.media import ATTACHMENT_DAMAGED, ATTACHMENT_ORIGINAL_MISSING
 from models import Attachment, AttachmentStatus
 from services import removals
+from services.access import quotas
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.media.attachments.files import data_key, media_key, original_key
@@ -21,7 +23,8 @@ _UNNAMED_FOR = timedelta(hours=1)
 def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> None:
     """Convert one upload and make it ready, all or nothing.
 
-    Raises a ``DomainError`` with the reason if the image can't be converted.
+    Raises a ``DomainError`` with the reason if the image can't be converted, or if it grew beyond
+    what the plan has room for.
     """
     with resources.unit_of_work() as uow:
         attachment = uow.session.get(Attachment, lease.subject_id)
@@ -49,6 +52,10 @@ def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> 
     with resources.unit_of_work() as uow:
         leases.succeed(uow, lease, {"hash_id": attachment.hash_id})
         row = uow.session.get_one(Attachment, attachment.id)
+        growth = len(converted.data) - row.original_size
+        if growth > 0:
+            settings, storage = resources.settings, Quota.STORAGE_MB
+            quotas.require(uow, settings, row.user_id, storage, more=growth)
         row.status = AttachmentStatus.READY
         row.size = len(converted.data)
         row.checksum = hashlib.sha256(converted.data).hexdigest()

@@ -4,6 +4,7 @@ from sqlalchemy import delete, select
 
 from core.errors import DomainError, Kind
 from core.refusals import media as refusals
+from core.refusals.access import QUOTA_EXCEEDED
 from models import Attachment, AttachmentStatus, Job
 from services import removals
 from services.access.caller import Caller
@@ -39,7 +40,9 @@ def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
     job = uow.session.get(Job, accepted.job_id)
     if job is None or job.error is None or job.error["code"] == refusals.ATTACHMENT_DELETED.code:
         return refusals.ATTACHMENT_GONE()
-    return DomainError(Kind.INVALID, job.error["code"], job.error["message"])
+    code, facts = job.error["code"], job.error.get("facts", {})
+    kind = QUOTA_EXCEEDED.kind if code == QUOTA_EXCEEDED.code else Kind.INVALID
+    return DomainError(kind, code, job.error["message"], facts=facts)
 
 
 def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from core import ids
 from core.errors import DomainError
 from core.lanes import Lane
+from core.quotas import Quota
 from core.refusals import media as refusals
 from core.scopes import Scope
 from core.upload_limits import MAX_IMAGE_BYTES
@@ -72,8 +73,8 @@ def accept(
 ) -> AcceptedJob:
     """Refuse an upload, or store it and then queue its conversion.
 
-    Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``, and what
-    ``services.jobs.idempotency`` raises.
+    Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``,
+    ``quota.exceeded``, and what ``services.jobs.idempotency`` raises.
     """
     image_type = check(upload)
 
@@ -85,7 +86,14 @@ def accept(
         sealed = seal(upload.data, data_key, stored)
         resources.objects.put(stored, sealed, "application/octet-stream")
         try:
-            return idempotency.commit(resources, attachment, PROCESS_ATTACHMENT, key, request_id)
+            return idempotency.commit(
+                resources,
+                attachment,
+                PROCESS_ATTACHMENT,
+                key,
+                request_id,
+                takes={Quota.STORAGE_MB: len(upload.data)},
+            )
         except (EqualRequestCommitted, DomainError):
             with resources.unit_of_work() as uow:
                 removals.forget(uow, stored)

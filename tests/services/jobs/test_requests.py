@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 from sqlalchemy import func
 
@@ -75,7 +77,7 @@ def test_failed_job_of_a_retryable_kind_starts_afresh(
     with resources.unit_of_work() as uow:
         leases.fail(uow, claim(resources, job_id), DomainError(Kind.INVALID, "x.y", "z"))
     with resources.unit_of_work() as uow:
-        assert records.retry(uow, caller, job_id) == 1
+        assert records.retry(uow, caller, job_id, settings=resources.settings) == 1
     job = quiet.job(job_id)
     assert (job.status, job.error, job.finished_at) == (JobStatus.QUEUED, None, None)
     assert (job.crashes, job.retries, job.cancel_requested) == (0, 0, False)
@@ -88,7 +90,7 @@ def test_cancelled_job_can_be_started_again_and_is_not_cancelled_at_once(
     with resources.unit_of_work() as uow:
         records.cancel(uow, caller, job_id)
     with resources.unit_of_work() as uow:
-        records.retry(uow, caller, job_id)
+        records.retry(uow, caller, job_id, settings=resources.settings)
     claim(resources, job_id).check_cancelled()
 
 
@@ -104,13 +106,14 @@ def test_job_that_did_not_end_badly_is_not_retryable(
         finished_at=func.now() if status == JobStatus.SUCCEEDED else None,
     )
     with pytest.raises(DomainError) as refused, resources.unit_of_work() as uow:
-        records.retry(uow, caller, job_id)
+        records.retry(uow, caller, job_id, settings=resources.settings)
     assert refused.value.code == "job.not_retryable"
 
 
 def test_strangers_find_no_job(quiet: Bench, resources: Resources, job_id: int) -> None:
     stranger = caller_of(quiet.stack.new_owner().user_id)
-    for ask in (records.get, records.cancel, records.retry):
+    retry = partial(records.retry, settings=resources.settings)
+    for ask in (records.get, records.cancel, retry):
         with pytest.raises(DomainError) as refused, resources.unit_of_work() as uow:
             ask(uow, stranger, job_id)
         assert refused.value.code == "job.not_found"

@@ -14,10 +14,18 @@ from typing import Any
 from sqlalchemy import text
 
 from core.errors import TransientError
-from core.keyring import Keyring
+from core.quotas import Quota
+from core.settings import Settings
 from models import MemberImport
+from services.access import quotas
 from services.mailing.imports.applying import staging, verdicts
-from services.mailing.imports.applying.verdicts import ADDED, ALREADY, LEFT, OPTED_OUT
+from services.mailing.imports.applying.verdicts import (
+    ADDED,
+    ALREADY,
+    LEFT,
+    OPTED_OUT,
+    OVER_QUOTA,
+)
 from services.mailing.imports.chunks import JudgedRow, decode, verdict_of
 from services.mailing.subscriptions import locks
 from storage.unit_of_work import UnitOfWork
@@ -53,9 +61,9 @@ def prepare(encoded: bytes) -> PreparedChunk:
 
 
 def apply(
-    uow: UnitOfWork, keyring: Keyring, task: MemberImport, chunk: PreparedChunk
+    uow: UnitOfWork, settings: Settings, task: MemberImport, chunk: PreparedChunk
 ) -> AppliedChunk:
-    """Add and update members as the rows say, as far as opt-outs allow it."""
+    """Add and update members as the rows say, as far as opt-outs and the owner's plan allow it."""
     locks.lock_list(uow, task.list_id)
     # Each row's verdict. Rows that change something are in the table `judged` too.
     found = [verdict_of(row) or ALREADY for row in chunk.rows]
@@ -63,17 +71,35 @@ def apply(
     parameters: dict[str, Any] = {"list_id": task.list_id, "update": update}
     staging.copy_rows(uow, chunk.lines)
     parameters["has_opt_outs"] = _count(uow, _HAS_OPT_OUTS, parameters) > 0
-    staging.copy_digests(uow, keyring, chunk.rows, all_rows=parameters["has_opt_outs"])
+    staging.copy_digests(uow, settings.keyring, chunk.rows, all_rows=parameters["has_opt_outs"])
     for verdict, numbers in uow.session.execute(text(_JUDGE), parameters):
         for number in numbers:
             found[number] = verdict
     updated = _count(uow, _COUNT_UPDATED) if update else 0
+    if not (task.dry_run or task.by_operator):
+        _hold_to_quota(uow, settings, task, found)
     counts = Counter(found)
     if not task.dry_run and (counts[ADDED] or counts[LEFT] or updated):
         _write(uow, task, counts)
     counts[OPTED_OUT] += counts.pop(LEFT, 0)
     width = len(verdicts.header_of(task))
     return AppliedChunk(counts, updated, verdicts.rejects_csv(chunk.rows, found, width))
+
+
+def _hold_to_quota(
+    uow: UnitOfWork, settings: Settings, task: MemberImport, found: list[str]
+) -> None:
+    """Change the verdicts of the rows that the owner's plan has no room for."""
+    added = [number for number, verdict in enumerate(found) if verdict == ADDED]
+    if not added:
+        return
+    # Once a row had no room, no later row is added, so that an import has one end.
+    room = 0 if task.over_quota else quotas.hold(uow, settings, task.user_id, Quota.MEMBERS)
+    beyond = [] if room is None else added[max(room, 0) :]
+    if beyond:
+        _rows(uow, _PUT_OVER_QUOTA, {"first": beyond[0]})
+    for number in beyond:
+        found[number] = OVER_QUOTA
 
 
 def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
@@ -161,6 +187,9 @@ WITH said_no AS (
 SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
 """
 
+_PUT_OVER_QUOTA = """
+UPDATE judged SET verdict = 'over_quota' WHERE verdict = 'added' AND number >= :first
+"""
 _COUNT_UPDATED = "SELECT count(*) FROM judged WHERE is_updated"
 
 # People about whom rows are written: these locks keep an erasure from coming between.

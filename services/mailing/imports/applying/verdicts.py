@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlalchemy import select
 
+from core.refusals.access import QUOTA_EXCEEDED
 from core.refusals.imports import IMPORT_ERRORS_GONE
 from models import ImportChunk, MemberImport
 from services.mailing import sealed_files
@@ -16,12 +17,14 @@ from storage.encryption import unseal
 from storage.resources import Resources
 
 ADDED, ALREADY, OPTED_OUT, LEFT = "added", "already", "opted_out", "left"
+OVER_QUOTA = "over_quota"
 # The columns after those of the file.
 ADDED_COLUMNS = ("line", "code", "reason")
 
 REASONS = {
     ALREADY: ("member.already", "The person is an active member."),
     OPTED_OUT: ("member.opted_out", "The person opted out; only they can come back."),
+    OVER_QUOTA: (QUOTA_EXCEEDED.code, "The plan has no room for more members."),
     LEFT: ("member.left", "The file says that this person gets no mail."),
 }
 

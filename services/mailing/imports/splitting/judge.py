@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from core import clock
+from core.refusals.imports import IMPORT_TOO_MANY_ADDRESSES
 from services.mailing.imports.chunks import DUPLICATE_CODE, JudgedRow
 from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord
 from services.people import email_addresses
@@ -16,37 +17,54 @@ MAX_BATCH_ROWS = 2_000
 MAX_BATCH_CHARACTERS = 1_000_000
 # Addresses of one file that are kept in memory: some ten megabytes, and enough for any request.
 MAX_ADDRESSES_IN_MEMORY = 100_000
+# The other addresses of one file, on disk: some twenty million of the usual length. A bulk worker
+# has a few such databases at a time (``splitting.split``).
+MAX_SEEN_BYTES = 1024**3
 
 
 class SeenAddresses:
-    """The addresses of one file so far, in bounded memory.
+    """The addresses of one file so far, in bounded memory and on a bounded part of the disk.
 
     Further addresses go to a temporary SQLite database, since a set of millions would outgrow the
-    worker. Its file has no name, and the system deletes it when it is closed.
+    worker. Its file has no name, and the system deletes it when it is closed. It is in the folder
+    that ``SQLITE_TMPDIR`` or ``TMPDIR`` names.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
         self._first: set[str] = set()
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -8000"):
             self._database.execute(f"PRAGMA {setting}")
+        [(page_bytes,)] = self._database.execute("PRAGMA page_size")
+        self._database.execute(f"PRAGMA max_page_count = {max_bytes // page_bytes}")
         self._database.execute("CREATE TABLE seen (address TEXT PRIMARY KEY) WITHOUT ROWID")
         self._database.execute("BEGIN")
 
     def add(self, found: list[str]) -> set[str]:
-        """Add these addresses; returns those of them that an earlier call added."""
+        """Add these addresses; returns those of them that an earlier call added.
+
+        Raises ``import.too_many_addresses`` when there is no room for more.
+        """
         before = self._first.intersection(found)
         fresh = set(found) - before
         if len(self._first) < MAX_ADDRESSES_IN_MEMORY:
             self._first |= fresh
             return before
+        try:
+            return before | self._add_to_database(fresh)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            raise IMPORT_TOO_MANY_ADDRESSES() from error
+
+    def _add_to_database(self, fresh: set[str]) -> set[str]:
         marks = ",".join("?" * len(fresh))
         query = f"SELECT address FROM seen WHERE address IN ({marks})"  # noqa: S608 - marks alone
         stored = {address for (address,) in self._database.execute(query, list(fresh))}
         # In the order of the index, so that neighbours land on the same page.
         new = sorted(fresh - stored)
         self._database.executemany("INSERT INTO seen VALUES (?)", zip(new, strict=True))
-        return before | stored
+        return stored
 
     def close(self) -> None:
         self._database.close()

@@ -45,6 +45,8 @@ class FileSplit:
         self._key = sealed_files.data_key(resources, task)
         self._seen = SeenAddresses()
         self.number = 0
+        # Of the chunk that was read last.
+        self.chunk_bytes = 0
         self.is_complete = False
         rows: Iterator[MemberRow | RejectedRecord]
         if task.source == "members":
@@ -82,6 +84,7 @@ class FileSplit:
             key = chunk_key(self._prefix, self.number)
             sealed = seal(chunk.encoded, self._key, key)
             self._objects.put(key, sealed, "application/octet-stream")
+        self.chunk_bytes = len(chunk.encoded) if chunk.rows else 0
         self.number += bool(chunk.rows)
         self.is_complete = chunk.is_last
         return chunk.rows

@@ -1,0 +1,202 @@
+"""What a plan lets its owners have, and how much of it they have.
+
+Quotas bound what owners do, and nothing else: no opt-out, no act of a reader on their own
+subscription, no command of the operator. What an owner has above a limit stays; only more is
+refused.
+
+An act that takes more holds the owner's quota until its transaction ends, and counts after it got
+hold of it. So acts at the same moment take turns, and together they never pass a limit. It takes
+hold before it writes what is counted, so that no two acts wait for each other.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Date, Select, cast, func, literal, select, text
+
+from core import clock
+from core.errors import DomainError
+from core.lanes import Lane
+from core.quotas import Quota
+from core.refusals.access import QUOTA_EXCEEDED
+from core.settings import Settings
+from models import (
+    ApiKey,
+    ComposerUse,
+    Job,
+    JobStatus,
+    MailingList,
+    Plan,
+    StorageUse,
+    User,
+    active_count,
+)
+from services.access import api_keys
+from storage.database import Database, Statement
+from storage.unit_of_work import UnitOfWork
+
+BYTES_A_MB = 2**20
+# The kinds of jobs that are an owner's imports and exports. A roster is an act of its sender; to
+# add the members of one request is a call that its caller waits for: the lane bounds these.
+BOUNDED_KINDS = ("members.import", "export.members")
+_THEIR_LANES = (Lane.BULK, Lane.EXPORT)
+_HOLD = text("SELECT pg_advisory_xact_lock(hashtext('quota.' || :quota), hashint8(:user_id))")
+
+
+@dataclass(frozen=True)
+class QuotaUse:
+    """``limit`` is ``None`` where the plan has none."""
+
+    used: int
+    limit: int | None
+
+
+def uses(uow: UnitOfWork, settings: Settings, user: User) -> dict[Quota, QuotaUse]:
+    """How much the user has of each quota."""
+    return {
+        quota: QuotaUse(_used(uow, user.id, quota), limit_of(settings, user.plan, quota))
+        for quota in Quota
+    }
+
+
+def limit_of(settings: Settings, plan: str, quota: Quota) -> int | None:
+    """What the plan has room for in the quota's own unit; ``None`` for any number."""
+    return {Plan.FREE: settings.quota_free, Plan.PAID: settings.quota_paid}[Plan(plan)].get(quota)
+
+
+def require(
+    uow: UnitOfWork, settings: Settings, user_id: int, quota: Quota, *, more: int = 1
+) -> None:
+    """Raises ``quota.exceeded`` unless the plan has room for ``more``, of storage in bytes.
+
+    Until the transaction ends, no other act of the user takes any of it.
+    """
+    room = hold(uow, settings, user_id, quota)
+    if room is not None and room < more:
+        raise exceeded(uow, settings, user_id, quota)
+
+
+def hold(uow: UnitOfWork, settings: Settings, user_id: int, quota: Quota) -> int | None:
+    """How much more the user may have, of storage in bytes; ``None`` for any number.
+
+    Until the transaction ends, no other act of the user takes any of it. Below 0 after readers'
+    own acts, or a change of the plan.
+    """
+    limit = limit_of(settings, _plan(uow, user_id), quota)
+    if limit is None:
+        return None
+    uow.session.execute(_HOLD, {"quota": quota, "user_id": user_id})
+    return limit * _unit(quota) - _count(uow, user_id, quota)
+
+
+def exceeded(uow: UnitOfWork, settings: Settings, user_id: int, quota: Quota) -> DomainError:
+    """The refusal of an act that the plan has no room for."""
+    used, limit = _used(uow, user_id, quota), limit_of(settings, _plan(uow, user_id), quota)
+    # No limit: the operator changed the plan since.
+    return _refusal(quota, used, used if limit is None else limit)
+
+
+def count_composer_call(database: Database, settings: Settings, user_id: int) -> None:
+    """Count a call of the composer, whatever comes of it; raises ``quota.exceeded``."""
+    quota = Quota.COMPOSER_PER_DAY
+    limits = {plan.value: limit_of(settings, plan, quota) for plan in Plan}
+    [(calls, limit)] = database.rows(_COUNT_CALL, user_id=user_id, **limits)
+    if calls is None:
+        raise _refusal(quota, limit, limit)
+
+
+def _refusal(quota: Quota, used: int, limit: int) -> DomainError:
+    facts: dict[str, str | int] = {"quota": quota, "used": used, "limit": limit}
+    return QUOTA_EXCEEDED(facts=facts, quota=quota, used=used, limit=limit)
+
+
+def _plan(uow: UnitOfWork, user_id: int) -> str:
+    return uow.session.execute(select(User.plan).where(User.id == user_id)).scalar_one()
+
+
+def _unit(quota: Quota) -> int:
+    return BYTES_A_MB if quota is Quota.STORAGE_MB else 1
+
+
+def _used(uow: UnitOfWork, user_id: int, quota: Quota) -> int:
+    """In the quota's own unit, rounded up."""
+    return -(-_count(uow, user_id, quota) // _unit(quota))
+
+
+def _count(uow: UnitOfWork, user_id: int, quota: Quota) -> int:
+    return int(uow.session.scalar(_COUNTS[quota](user_id)) or 0)
+
+
+AnyCount = Select[int]
+
+
+def _members(user_id: int) -> AnyCount:
+    return select(func.sum(active_count(MailingList.id))).where(*_is_open(user_id))
+
+
+def _lists(user_id: int) -> AnyCount:
+    return select(func.count(MailingList.id)).where(*_is_open(user_id))
+
+
+def _is_open(user_id: int) -> tuple[ColumnElement[bool], ...]:
+    return MailingList.user_id == user_id, MailingList.archived_at.is_(None)
+
+
+def _stored_bytes(user_id: int) -> AnyCount:
+    return select(StorageUse.bytes).where(StorageUse.user_id == user_id)
+
+
+def _keys(user_id: int) -> AnyCount:
+    is_own = ApiKey.user_id == user_id
+    return select(func.count(ApiKey.id)).where(is_own, *api_keys.is_live(clock.now()))
+
+
+def _jobs(user_id: int) -> AnyCount:
+    unfinished = (
+        select(func.count(Job.id))
+        .where(Job.status == status, Job.lane.in_(_THEIR_LANES), Job.on_behalf_of == user_id)
+        .where(Job.kind.in_(BOUNDED_KINDS))
+        .scalar_subquery()
+        # Apart, since queued jobs and running ones have indexes of their own.
+        for status in (JobStatus.QUEUED, JobStatus.RUNNING)
+    )
+    return select(sum(unfinished, literal(0)))
+
+
+_TODAY = cast(func.timezone("UTC", func.now()), Date)
+
+
+def _composer_calls(user_id: int) -> AnyCount:
+    is_own = ComposerUse.user_id == user_id
+    return select(ComposerUse.calls).where(is_own, ComposerUse.day == _TODAY)
+
+
+_COUNTS: dict[Quota, Callable[[int], AnyCount]] = {
+    Quota.MEMBERS: _members,
+    Quota.LISTS: _lists,
+    Quota.STORAGE_MB: _stored_bytes,
+    Quota.KEYS: _keys,
+    Quota.UNFINISHED_JOBS: _jobs,
+    Quota.COMPOSER_PER_DAY: _composer_calls,
+}
+# One row a user, which each call of theirs locks for a moment. A call at midnight that began the
+# day before counts for the new day.
+_COUNT_CALL = Statement(
+    """
+    WITH plan AS (
+        SELECT CASE plan WHEN 'free' THEN CAST(:free AS bigint) ELSE CAST(:paid AS bigint) END
+            AS most
+        FROM users WHERE id = :user_id
+    ), counted AS (
+        INSERT INTO composer_uses AS uses (user_id, day, calls)
+        SELECT :user_id, CAST(timezone('UTC', now()) AS date), 1 FROM plan
+        WHERE coalesce(most > 0, true)
+        ON CONFLICT (user_id) DO UPDATE SET
+            day = greatest(uses.day, excluded.day),
+            calls = CASE WHEN uses.day < excluded.day THEN 1 ELSE uses.calls + 1 END
+        WHERE uses.day < excluded.day OR coalesce(uses.calls < (SELECT most FROM plan), true)
+        RETURNING calls
+    )
+    SELECT (SELECT calls FROM counted), most FROM plan
+    """
+)

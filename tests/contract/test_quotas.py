@@ -1,0 +1,363 @@
+"""What a plan lets its owners have: shown, refused beyond, and never in the way of a reader."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from core.scopes import Scope
+from models import Plan
+from tests.contract.bulk import OURS, add, errors, everybody, export, of_addresses, sheet, upload
+from tests.contract.composing import METADATA, ask, fresh
+from tests.contract.replies import data, problem, send
+from tests.contract.subscribers import a_reader, known_member, new_address, new_list
+from tests.pictures import noise, photo
+from tests.quotas import (
+    MB,
+    MOST_MEMBERS,
+    begin_jobs,
+    end_jobs,
+    leave_room_for_members,
+    store,
+    stored_bytes,
+)
+from tests.stack import Owner, Stack, eventually
+from tests.upkeep import run_upkeep
+from tests.visiting import a_visitor, new_account, user_id_of
+
+FREE = {
+    "members": 1000,
+    "lists": 5,
+    "storage_mb": 500,
+    "keys": 10,
+    "unfinished_jobs": 3,
+    "composer_per_day": 50,
+}
+
+
+@pytest.fixture
+def frugal(stack: Stack) -> Iterator[Owner]:
+    """An owner on the free plan, with one key."""
+    owner = stack.new_owner(plan=Plan.FREE)
+    yield owner
+    end_jobs(stack, owner.user_id)
+
+
+@pytest.fixture
+def free(stack: Stack, frugal: Owner) -> Iterator[httpx.Client]:
+    with stack.client(frugal.key) as client:
+        yield client
+
+
+def quotas(client: httpx.Client) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = data(client.get("/users/me"))["quotas"]
+    return found
+
+
+def exceeded(reply: httpx.Response, quota: str, *, used: int, limit: int) -> None:
+    body = problem(reply, 403, "quota.exceeded")
+    assert (body["quota"], body["used"], body["limit"]) == (quota, used, limit)
+    for value in (quota, used, limit):
+        assert str(value) in body["detail"]
+
+
+def set_plan(stack: Stack, owner: Owner, plan: Plan) -> None:
+    stack.query("UPDATE users SET plan = %s WHERE id = %s", plan, owner.user_id)
+
+
+# -- what is shown -------------------------------------------------------------------------------
+
+
+def test_the_free_plan_has_the_bounds_of_the_contract(free: httpx.Client) -> None:
+    me = data(free.get("/users/me"))
+    used = dict.fromkeys(FREE, 0) | {"keys": 1}
+    assert me["plan"] == "free"
+    assert me["quotas"] == {n: {"used": used[n], "limit": most} for n, most in FREE.items()}
+
+
+def test_what_a_plan_does_not_name_has_no_limit(client: httpx.Client) -> None:
+    found = quotas(client)
+    assert found.pop("members") == {"used": 0, "limit": MOST_MEMBERS}
+    assert set(found) == set(FREE) - {"members"}
+    assert {each["limit"] for each in found.values()} == {None}
+
+
+# -- lists ---------------------------------------------------------------------------------------
+
+
+def test_a_list_more_than_the_plan_allows_is_refused(free: httpx.Client) -> None:
+    made = [new_list(free) for _ in range(5)]
+    body = {"title": "One more", "slug": "one-more"}
+    exceeded(free.post("/lists", json=body), "lists", used=5, limit=5)
+    assert quotas(free)["lists"] == {"used": 5, "limit": 5}
+    # An archived list counts no more.
+    data(free.delete(f"/lists/{made[0]['id']}"))
+    new_list(free)
+    exceeded(free.post("/lists", json=body), "lists", used=5, limit=5)
+
+
+def test_a_downgrade_takes_nothing_away(stack: Stack, client: httpx.Client, owner: Owner) -> None:
+    made = [new_list(client)["id"] for _ in range(7)]
+    set_plan(stack, owner, Plan.FREE)
+    listed = [each["id"] for each in data(client.get("/lists"))["items"]]
+    assert sorted(listed) == sorted(made)
+    assert quotas(client)["lists"] == {"used": 7, "limit": 5}
+    body = {"title": "One more", "slug": "one-more"}
+    exceeded(client.post("/lists", json=body), "lists", used=7, limit=5)
+    data(client.patch(f"/lists/{made[0]}", json={"title": "Another title"}))
+
+
+# -- keys ----------------------------------------------------------------------------------------
+
+
+def test_a_key_more_than_the_plan_allows_is_refused(stack: Stack, free: httpx.Client) -> None:
+    made = [data(free.post("/apikeys", json={"name": "n"}))["id"] for _ in range(9)]
+    exceeded(free.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
+    # Neither an expired key nor a revoked one counts.
+    stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", made[0])
+    data(free.delete(f"/apikeys/{made[1]}"))
+    assert quotas(free)["keys"] == {"used": 8, "limit": 10}
+    for _ in range(2):
+        data(free.post("/apikeys", json={"name": "n"}))
+    exceeded(free.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
+
+
+def test_the_page_of_keys_says_that_the_plan_has_no_room(stack: Stack) -> None:
+    email = new_account(stack)
+    for _ in range(10):
+        # The operator's command is not bounded, and its keys count.
+        stack.new_key(user_id_of(stack, email))
+    with a_visitor(stack) as visitor:
+        visitor.log_in(email)
+        form = {"name": "n", "reach": "all", "lifetime": "90"}
+        page = visitor.fill_in("/account/keys/new", **form)
+        assert page.status_code == 422
+        assert "of keys, 10 of 10 are used" in page.text
+
+
+# -- storage -------------------------------------------------------------------------------------
+
+
+def test_stored_bytes_are_those_of_the_objects(
+    stack: Stack, frugal: Owner, free: httpx.Client
+) -> None:
+    picture = data(send(free, photo(300, 200), "p.jpg"))
+    assert stored_bytes(stack, frugal.user_id) == picture["size"] > 0
+    assert quotas(free)["storage_mb"] == {"used": 1, "limit": 500}
+    data(free.delete(f"/attachments/{picture['hash_id']}"))
+    assert stored_bytes(stack, frugal.user_id) == 0
+    assert quotas(free)["storage_mb"] == {"used": 0, "limit": 500}
+
+
+def test_an_upload_beyond_the_plan_is_refused_and_leaves_nothing(
+    stack: Stack, frugal: Owner, free: httpx.Client
+) -> None:
+    content = photo(300, 200)
+    store(stack, frugal.user_id, 500 * MB - len(content) + 1)
+    exceeded(send(free, content, "p.jpg"), "storage_mb", used=500, limit=500)
+    assert data(free.get("/attachments"))["items"] == []
+    # As much as there is room for.
+    store(stack, frugal.user_id, 500 * MB - len(content))
+    data(send(free, content, "p.jpg"))
+
+
+def test_a_picture_that_grows_beyond_the_plan_is_refused(
+    stack: Stack, frugal: Owner, free: httpx.Client
+) -> None:
+    coarse = noise()
+    assert data(send(free, coarse, "p.jpg"))["size"] > len(coarse)
+    store(stack, frugal.user_id, 500 * MB - len(coarse))
+    exceeded(send(free, coarse, "p.jpg"), "storage_mb", used=500, limit=500)
+    assert stored_bytes(stack, frugal.user_id) == 500 * MB - len(coarse)
+
+
+def test_an_export_counts_while_its_file_is_kept(
+    stack: Stack, owner: Owner, client: httpx.Client
+) -> None:
+    list_id = new_list(client)["id"]
+    data(add(client, list_id, *(new_address() for _ in range(3))))
+    data(export(client, list_id, "members"))
+    [(size,)] = stack.query("SELECT size FROM exports WHERE user_id = %s", owner.user_id)
+    assert stored_bytes(stack, owner.user_id) == size
+    set_plan(stack, owner, Plan.FREE)
+    store(stack, owner.user_id, 500 * MB)
+    exceeded(export(client, list_id, "members"), "storage_mb", used=500, limit=500)
+    # It is known only at the end how large the file is.
+    store(stack, owner.user_id, 500 * MB - 1)
+    exceeded(export(client, list_id, "members"), "storage_mb", used=500, limit=500)
+    assert stored_bytes(stack, owner.user_id) == 500 * MB - 1
+
+
+# -- imports and exports -------------------------------------------------------------------------
+
+
+def test_an_import_needs_the_paid_plan_and_a_dry_run_does_not(free: httpx.Client) -> None:
+    list_id = new_list(free)["id"]
+    file = of_addresses(new_address())
+    problem(upload(free, list_id, file), 403, "plan.required")
+    job = data(upload(free, list_id, file, dry_run="1"))
+    assert (job["status"], job["result"]["added"]) == ("succeeded", 1)
+    assert everybody(free, list_id) == {}
+
+
+def test_imports_and_exports_beyond_the_plan_wait_for_the_others(
+    stack: Stack, frugal: Owner, free: httpx.Client
+) -> None:
+    list_id = new_list(free)["id"]
+    file = of_addresses(new_address())
+    begin_jobs(stack, frugal.user_id, 3)
+    exceeded(upload(free, list_id, file, dry_run="1"), "unfinished_jobs", used=3, limit=3)
+    exceeded(export(free, list_id, "members"), "unfinished_jobs", used=3, limit=3)
+    assert quotas(free)["unfinished_jobs"] == {"used": 3, "limit": 3}
+    assert stored_bytes(stack, frugal.user_id) == 0
+    end_jobs(stack, frugal.user_id)
+    assert data(export(free, list_id, "members"))["status"] == "succeeded"
+    assert quotas(free)["unfinished_jobs"] == {"used": 0, "limit": 3}
+
+
+def test_the_sender_is_not_bounded(stack: Stack, frugal: Owner, free: httpx.Client) -> None:
+    list_id = new_list(free)["id"]
+    begin_jobs(stack, frugal.user_id, 3)
+    with stack.client(stack.new_key(frugal.user_id, Scope.DELIVERY)) as sender:
+        assert data(export(sender, list_id, "delivery"))["status"] == "succeeded"
+
+
+def test_a_job_is_started_again_only_where_there_is_room(
+    stack: Stack, frugal: Owner, free: httpx.Client
+) -> None:
+    list_id = new_list(free)["id"]
+    job = data(export(free, list_id, "members"))
+    stack.query(
+        "UPDATE jobs SET status = 'failed', error = %s WHERE id = %s",
+        '{"kind": "unavailable", "code": "job.given_up", "message": "x"}',
+        job["id"],
+    )
+    begin_jobs(stack, frugal.user_id, 3)
+    exceeded(free.post(f"/jobs/{job['id']}/retry"), "unfinished_jobs", used=4, limit=3)
+    assert data(free.get(f"/jobs/{job['id']}"))["status"] == "failed"
+
+
+# -- the composer --------------------------------------------------------------------------------
+
+
+def test_calls_of_the_composer_are_counted_by_the_day(
+    stack: Stack, frugal: Owner, free: httpx.Client
+) -> None:
+    post = fresh()
+    for used in (1, 2):
+        assert ask(free, METADATA, post).status_code == 200
+        assert quotas(free)["composer_per_day"] == {"used": used, "limit": 50}
+    mine = "WHERE user_id = %s"
+    stack.query(f"UPDATE composer_uses SET calls = 49 {mine}", frugal.user_id)
+    assert ask(free, METADATA, post).status_code == 200
+    for _ in range(2):
+        exceeded(ask(free, METADATA, post), "composer_per_day", used=50, limit=50)
+    photos = free.get("/composer/stockphoto/photos/search", params={"query": "bread"})
+    exceeded(photos, "composer_per_day", used=50, limit=50)
+    # The next day begins at nought.
+    stack.query(f"UPDATE composer_uses SET day = day - 1 {mine}", frugal.user_id)
+    assert quotas(free)["composer_per_day"] == {"used": 0, "limit": 50}
+    assert ask(free, METADATA, post).status_code == 200
+    assert quotas(free)["composer_per_day"] == {"used": 1, "limit": 50}
+
+
+# -- members -------------------------------------------------------------------------------------
+
+
+def test_an_import_that_meets_the_bound_keeps_every_opt_out_and_fails(
+    stack: Stack, client: httpx.Client
+) -> None:
+    list_id, other_id = new_list(client)["id"], new_list(client)["id"]
+    member = new_address()
+    data(add(client, list_id, member))
+    # Members count over all lists of the owner.
+    leave_room_for_members(stack, other_id, room=4)
+    new, leaving = [new_address() for _ in range(5)], new_address()
+    rows = [[each, "subscribed"] for each in new]
+    rows[1:1] = [[member, "unsubscribed"]]
+    file = sheet(["Email", "Status"], *rows, [leaving, "unsubscribed"])
+    exceeded(upload(client, list_id, file), "members", used=MOST_MEMBERS - 1, limit=MOST_MEMBERS)
+    assert set(everybody(client, list_id)) == set(new[:3])
+    assert known_member(client, list_id, member)["status"] == "unsubscribed"
+    # The last row's no holds too.
+    assert data(add(client, list_id, leaving)) == 0
+
+    task = data(client.get("/imports"))["items"][1]
+    assert (task["status"], task["error"]["code"]) == ("failed", "quota.exceeded")
+    counted = ("received", "added", "over_quota", "opted_out")
+    assert [task[name] for name in counted] == [7, 3, 2, 2]
+    refused = [row for row in errors(task["errors_url"]) if row["code"] == "quota.exceeded"]
+    assert [row["Email"] for row in refused] == new[3:]
+    assert set(OURS) <= set(refused[0])
+
+    assert data(client.delete(f"/imports/{task['id']}/members")) == 3
+    assert everybody(client, list_id) == {}
+    assert known_member(client, list_id, member)["status"] == "unsubscribed"
+
+
+def test_adding_members_fills_the_plan_and_no_more(stack: Stack, client: httpx.Client) -> None:
+    list_id = new_list(client)["id"]
+    leave_room_for_members(stack, list_id, room=2)
+    new = [new_address() for _ in range(3)]
+    refused = add(client, list_id, *new)
+    exceeded(refused, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
+    assert set(everybody(client, list_id)) == set(new[:2])
+    # Active members take no room, so a call that adds nobody is none too many.
+    assert data(add(client, list_id, *new[:2])) == 0
+
+
+def test_members_of_archived_lists_and_pending_ones_do_not_count(
+    stack: Stack, client: httpx.Client
+) -> None:
+    full_id = new_list(client)["id"]
+    list_id = new_list(client, confirm_required=True)["id"]
+    leave_room_for_members(stack, full_id, room=1)
+    with stack.client() as stranger:
+        assert data(stranger.post(f"/subscriptions/{list_id}", json={"email": new_address()})) == 1
+    assert quotas(client)["members"]["used"] == MOST_MEMBERS - 1
+    data(client.delete(f"/lists/{full_id}"))
+    assert quotas(client)["members"]["used"] == 0
+
+
+def test_a_reader_gets_in_beyond_the_bound_and_the_owner_is_told_once_a_day(
+    stack: Stack, owner: Owner, client: httpx.Client
+) -> None:
+    list_id = new_list(client)["id"]
+    leave_room_for_members(stack, list_id, room=1)
+    joins_and_folds(stack, list_id)
+    assert told(stack, owner) == []
+    joins_and_folds(stack, list_id)
+    assert quotas(client)["members"] == {"used": MOST_MEMBERS + 1, "limit": MOST_MEMBERS}
+    eventually(lambda: stack.mails(owner.email), what="the mail")
+    [mail] = stack.mails(owner.email)
+    assert mail["subject"] == "Your lists have more members than your plan"
+    joins_and_folds(stack, list_id)
+    assert len(told(stack, owner)) == 1
+    # A day later.
+    stack.query(
+        "UPDATE account_mails SET created_at = now() - interval '25 hours' WHERE user_id = %s",
+        owner.user_id,
+    )
+    joins_and_folds(stack, list_id)
+    assert len(told(stack, owner)) == 2
+    exceeded(
+        add(client, list_id, new_address()),
+        "members",
+        used=MOST_MEMBERS + 3,
+        limit=MOST_MEMBERS,
+    )
+
+
+def joins_and_folds(stack: Stack, list_id: int) -> None:
+    with a_reader(stack) as reader:
+        reader.joins(list_id)
+        assert reader.stands(list_id) == ("active", True)
+    run_upkeep(stack, "maintenance.fold_counts")
+
+
+def told(stack: Stack, owner: Owner) -> list[tuple[object, ...]]:
+    return stack.query(
+        "SELECT id FROM account_mails WHERE user_id = %s AND kind = 'members_over_quota'",
+        owner.user_id,
+    )

@@ -1,0 +1,191 @@
+"""A free account has no more than its plan, by any road, however many calls it makes at once."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Barrier
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.ids import random_hash_id
+from models import Plan
+from tests.contract.bulk import add, of_addresses, upload
+from tests.contract.composing import METADATA, ask, fresh
+from tests.contract.replies import data, problem, send
+from tests.contract.subscribers import new_address, new_list
+from tests.faults.size import sized
+from tests.pictures import encoded
+from tests.quotas import MB, begin_jobs, end_jobs, store, stored_bytes
+from tests.stack import Owner, Stack
+
+CALLERS = 8
+PICTURE = encoded("PNG", size=(32, 32))
+
+
+@dataclass(frozen=True)
+class Road:
+    """A way to have more of one quota, and the way to a free account with room for just so many."""
+
+    quota: str
+    most: int
+    fill: Callable[[Stack, httpx.Client, Owner, int], None]
+    take: Callable[[httpx.Client], httpx.Response]
+
+
+def _fill_lists(_: Stack, client: httpx.Client, __: Owner, used: int) -> None:
+    for _number in range(used):
+        new_list(client)
+
+
+def _fill_keys(stack: Stack, _: httpx.Client, owner: Owner, used: int) -> None:
+    # One is there.
+    for _number in range(used - 1):
+        stack.new_key(owner.user_id)
+
+
+def _fill_storage(stack: Stack, _: httpx.Client, owner: Owner, used: int) -> None:
+    room = (ROADS["uploads"].most - used) * len(PICTURE)
+    store(stack, owner.user_id, 500 * MB - room)
+
+
+def _fill_jobs(stack: Stack, client: httpx.Client, owner: Owner, used: int) -> None:
+    new_list(client)
+    begin_jobs(stack, owner.user_id, used)
+
+
+def _fill_composer(stack: Stack, _: httpx.Client, owner: Owner, used: int) -> None:
+    stack.query(
+        "INSERT INTO composer_uses VALUES (%s, (now() AT TIME ZONE 'UTC')::date, %s)",
+        owner.user_id,
+        used,
+    )
+
+
+def _list_id(client: httpx.Client) -> int:
+    return int(data(client.get("/lists"))["items"][0]["id"])
+
+
+POST = fresh()
+ROADS = {
+    "lists": Road(
+        "lists",
+        5,
+        _fill_lists,
+        lambda client: client.post("/lists", json={"title": "t", "slug": random_hash_id()}),
+    ),
+    "keys": Road(
+        "keys", 10, _fill_keys, lambda client: client.post("/apikeys", json={"name": "n"})
+    ),
+    "uploads": Road(
+        "storage_mb",
+        6,
+        _fill_storage,
+        lambda client: send(client, PICTURE, prefer="respond-async"),
+    ),
+    "dry runs": Road(
+        "unfinished_jobs",
+        3,
+        _fill_jobs,
+        lambda client: upload(
+            client, _list_id(client), of_addresses(new_address()), prefer=None, dry_run="1"
+        ),
+    ),
+    "exports": Road(
+        "unfinished_jobs",
+        3,
+        _fill_jobs,
+        lambda client: client.post(
+            f"/lists/{_list_id(client)}/exports",
+            json={"kind": "members"},
+            headers={"Prefer": "respond-async"},
+        ),
+    ),
+    "composer": Road(
+        "composer_per_day", 50, _fill_composer, lambda client: ask(client, METADATA, POST)
+    ),
+}
+
+
+def _at_once(
+    client: httpx.Client, take: Callable[[httpx.Client], httpx.Response], count: int
+) -> list[httpx.Response]:
+    together = Barrier(count)
+
+    def call(_: int) -> httpx.Response:
+        together.wait(30)
+        return take(client)
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(call, range(count)))
+
+
+@pytest.mark.parametrize("road", ROADS)
+@settings(max_examples=sized(2, 50), database=None)
+@given(room=st.integers(0, 3), callers=st.integers(2, CALLERS))
+def test_calls_at_once_take_what_there_is_room_for_and_no_more(
+    stack: Stack, road: str, room: int, callers: int
+) -> None:
+    way = ROADS[road]
+    owner = stack.new_owner(plan=Plan.FREE)
+    with stack.client(owner.key) as client:
+        way.fill(stack, client, owner, way.most - room)
+        replies = _at_once(client, way.take, callers)
+        used = data(client.get("/users/me"))["quotas"][way.quota]
+    end_jobs(stack, owner.user_id)
+    refused = [reply for reply in replies if reply.status_code == 403]
+    for reply in refused:
+        assert problem(reply, 403, "quota.exceeded")["quota"] == way.quota
+    accepted = callers - len(refused)
+    assert {reply.status_code for reply in replies} <= {200, 202, 403}
+    if way.quota == "unfinished_jobs":
+        # Workers end jobs meanwhile, which makes room.
+        assert accepted >= min(room, callers)
+        assert room or not accepted
+    elif way.quota == "storage_mb":
+        # So does a picture that became smaller.
+        assert stored_bytes(stack, owner.user_id) <= 500 * MB
+        assert room or not accepted
+    else:
+        assert accepted == min(room, callers)
+    assert used["used"] <= used["limit"]
+
+
+def test_a_thousand_keys_are_ten(stack: Stack) -> None:
+    owner = stack.new_owner(plan=Plan.FREE)
+    with stack.client(owner.key) as client:
+        made = [client.post("/apikeys", json={"name": "n"}) for _ in range(sized(30, 1000))]
+        assert [reply.status_code for reply in made].count(200) == 9
+        # Nor do the keys of the keys count apart.
+        with stack.client(data(made[0])["key"]) as other:
+            problem(other.post("/apikeys", json={"name": "n"}), 403, "quota.exceeded")
+        assert sum(each["revoked_at"] is None for each in data(client.get("/apikeys"))) == 10
+
+
+def test_a_free_account_adds_nobody_by_any_road(stack: Stack) -> None:
+    owner = stack.new_owner(plan=Plan.FREE)
+    with stack.client(owner.key) as client:
+        list_id = new_list(client)["id"]
+        file = of_addresses(*(new_address() for _ in range(3)))
+        problem(upload(client, list_id, file), 403, "plan.required")
+        problem(upload(client, list_id, file, on_existing="update"), 403, "plan.required")
+        problem(add(client, list_id, new_address()), 403, "plan.required")
+        bare = client.post(f"/lists/{list_id}/imports", content=file, params={"dry_run": "0"})
+        problem(bare, 403, "plan.required")
+        dry = data(upload(client, list_id, file, dry_run="1"))
+        assert dry["result"]["added"] == 3
+        # A dry run that ended badly is started again as what it was.
+        assert client.post(f"/jobs/{dry['id']}/retry").status_code == 409
+        assert data(client.get(f"/lists/{list_id}"))["subscriber_count"] == 0
+
+
+def test_equal_requests_at_the_bound_get_one_answer(stack: Stack) -> None:
+    owner = stack.new_owner(plan=Plan.FREE)
+    store(stack, owner.user_id, 500 * MB - len(PICTURE))
+    key = random_hash_id(20)
+    with stack.client(owner.key) as client:
+        replies = _at_once(client, lambda each: send(each, PICTURE, key=key), 4)
+    # The first took the last room; the others are answered as it was.
+    assert {data(reply)["hash_id"] for reply in replies} == {data(replies[0])["hash_id"]}
