@@ -510,7 +510,7 @@ def test_a_trace_id_confirms_nothing(stranger: httpx.Client, waiting: Subscriber
 # -- whatever is asked of a page, a person can read the answer -------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/unsubscribe", "/confirm"])
+@pytest.mark.parametrize("path", ["/unsubscribe", "/confirm", "/report"])
 def test_refusals_of_any_kind_are_pages(stranger: httpx.Client, path: str) -> None:
     wrong_method = stranger.put(path)
     heading(wrong_method, 405)
@@ -531,7 +531,7 @@ def test_scripts_of_other_origins_see_the_api_and_no_page(
     origin = {"Origin": "https://elsewhere.test"}
     preflight = {**origin, "Access-Control-Request-Method": "POST"}
     assert stranger.get("/healthz", headers=origin).headers["access-control-allow-origin"] == "*"
-    for path in ("/unsubscribe", "/confirm", "/unsubscribe/"):
+    for path in ("/unsubscribe", "/confirm", "/report", "/unsubscribe/"):
         for reply in (
             stranger.get(path, params={"trace_id": reader.trace_id}, headers=origin),
             stranger.options(path, headers=preflight),
@@ -562,4 +562,6 @@ def test_addresses_lead_to_the_pages(
 
 
 def test_every_page_of_mail_is_tested_here() -> None:
-    assert {route.path for route in pages.router.routes} == {"/unsubscribe", "/confirm"}  # type: ignore[attr-defined]
+    paths = {route.path for route in pages.router.routes}  # type: ignore[attr-defined]
+    # More about the last one is in test_list_reports.py.
+    assert paths == {"/unsubscribe", "/confirm", "/report"}

@@ -114,7 +114,7 @@ def test_a_stranger_s_words_lead_nowhere(mailing: Mailing) -> None:
     assert mailing.subjects(email) == [CONFIRM]
     [mail] = mailing.stack.mails(email)
     for text in (mail["text"], mail["html"]):
-        assert "“Your PayPal account is locked. Verify at … or … write to" in text
+        assert "“Your PayPal account is locked. Verify at … or … write to…”" in text
         assert "o… at example dot com" in text
         for forbidden in ("evil", "555", "\u202e"):
             assert forbidden not in text

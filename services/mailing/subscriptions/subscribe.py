@@ -1,5 +1,6 @@
 """The ways onto a list: a public request, a login, and the confirmation of a mailed token."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -22,6 +23,7 @@ from services.people import accounts, email_addresses, mailed_tokens
 from services.people.mail_jobs import mail_kind
 from services.people.mailed_tokens import Purpose
 from services.people.unasked_mails import mail_bounds
+from services.people.unasked_mails.mail_bounds import MailBound
 from storage.unit_of_work import UnitOfWork
 
 # A stranger can request any address, and must not have its owner mailed again and again.
@@ -63,15 +65,21 @@ def request(
     if locked.record is None:
         wants_mail = OptOutKind.EMAIL not in opted_out
     else:
-        # A request to subscribe is a request for the mail; a confirmation switches it on later.
-        wants_mail = locked.record.email_enabled or not must_confirm
+        # The confirmation switches it on.
+        wants_mail = locked.record.email_enabled
     record = _write(uow, locked, "requested", actor, status=status, email_enabled=wants_mail)
+    if must_confirm:
+        source = mail_bounds.source_digest(keyring, actor.ip)
+        bounds = mail_bounds.of(settings, keyring, source, email=email, list_id=mailing_list.id)
+        _mail_confirmation(uow, record, actor, bounds)
+
+
+def _mail_confirmation(
+    uow: UnitOfWork, record: Subscription, actor: Actor, bounds: Sequence[MailBound]
+) -> None:
     asked = record.confirmation_asked_at
-    if not must_confirm or (asked and clock.now() - asked < MIN_CONFIRMATION_INTERVAL):
+    if asked and clock.now() - asked < MIN_CONFIRMATION_INTERVAL:
         return
-    uow.session.flush()
-    source = mail_bounds.source_digest(keyring, actor.ip)
-    bounds = mail_bounds.of(settings, keyring, source, email=email, list_id=mailing_list.id)
     if mail_bounds.admit(uow, bounds):
         record.confirmation_asked_at = func.now()
         _mail(uow, MAIL_CONFIRMATION, record, actor)

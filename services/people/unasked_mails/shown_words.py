@@ -38,7 +38,7 @@ def quoted(text: str) -> str:
     kept = " ".join(_LEFT_OUT if _LEADS_AWAY.search(word) else word for word in words)
     shown = _LEFT_OUTS.sub(_LEFT_OUT, _NUMBER.sub(_LEFT_OUT, kept))
     if len(shown) > MAX_SHOWN_CHARACTERS:
-        shown = shown[: MAX_SHOWN_CHARACTERS - 1].rstrip() + _LEFT_OUT
+        shown = shown[: MAX_SHOWN_CHARACTERS - 1].rstrip(f" {_LEFT_OUT}") + _LEFT_OUT
     return f"“{shown or _LEFT_OUT}”"
 
 
