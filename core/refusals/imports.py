@@ -34,6 +34,11 @@ IMPORT_JSON_ARRAY = invalid(
 IMPORT_EXPANDS_TOO_MUCH = invalid(
     "import.expands_too_much", "The file expands to {how}.", how="more than 200 times its size"
 )
+IMPORT_GZIP_MEMBERS = invalid(
+    "import.expands_too_much",
+    "The gzip file has more than {most:,} members; compress it in one piece.",
+    most=1_000_000,
+)
 IMPORT_DAMAGED = invalid("import.damaged", "The {container} file is damaged.", container="gzip")
 IMPORT_TRUNCATED = invalid(
     "import.truncated", "The {container} file ends too early.", container="zip"
