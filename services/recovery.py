@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from core import clock
 from core.keyring import Keyring
 from models import User
 from services.access import api_keys
@@ -39,6 +40,7 @@ def reset(
     )
     grants.revoke_all(uow, person.id)
     api_keys.revoke_all(uow, person.id, but=keep_keys)
+    person.recovered_at = clock.now()
     return person
 
 
@@ -51,6 +53,7 @@ def undo_address(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_has
     person = registration.undo_address(uow, keyring, secret, password_hash=password_hash)
     grants.revoke_all(uow, person.id)
     api_keys.revoke_all(uow, person.id, but=())
+    person.recovered_at = clock.now()
     purpose = Purpose.RESET_PASSWORD
     return mailed_tokens.make(uow, keyring, purpose, user_id=person.id, email=person.email)
 

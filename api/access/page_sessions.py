@@ -218,7 +218,7 @@ async def begin_session(
         if before is not None and before.caller.session_id is not None:
             sessions.end(uow, before.caller.session_id)
         session = sessions.begin(uow, keyring, person.id, browser=browser)
-        return session, logins.known_browser_token(keyring, person.email)
+        return session, logins.known_browser_token(keyring, person)
 
     session, known = await state.in_unit_of_work(begin)
     reply = redirect_to_path(state, path)

@@ -12,6 +12,7 @@ from core.errors import DomainError
 from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_RETRYABLE
 from models import FINISHED, Job, JobStatus
 from services.access.caller import Caller, require_scope
+from services.access.recent_logins import require_recent_login
 from services.jobs.kinds import kind_named
 from services.jobs.lease import WORKS
 from services.jobs.transitions import requeue, transition
@@ -83,8 +84,13 @@ def end_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
 
 
 def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
-    """Start a failed or cancelled job again; raises ``job.not_retryable``."""
+    """Start a failed or cancelled job again.
+
+    Raises ``job.not_retryable``, and ``auth.login_again`` for a kind that needs a recent login.
+    """
     job = get(uow, caller, job_id, lock=True)
+    if kind_named(job.kind).needs_recent_login:
+        require_recent_login(uow, caller)
     restart(uow, job)
     return 1
 

@@ -13,7 +13,7 @@ count of its own. And a mailed link to a new password clears the counts for its 
 
 import secrets
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from ipaddress import IPv6Address, ip_address
 
 from sqlalchemy import case, delete, func, literal, select, update
@@ -66,11 +66,11 @@ def begin(
     Commit it before the password is checked. ``known`` is the browser's ``known_browser_token``.
     """
     email = _spelt(email)
-    nonce = _known_nonce(keyring, email, known)
+    person = uow.session.scalar(select(User).where(User.email == email))
+    nonce = _known_nonce(keyring, email, person.recovered_at if person else None, known)
     counted = _counted(keyring, email, client, nonce)
     for subject, throttle in counted:
         _count(uow, subject, throttle)
-    person = uow.session.scalar(select(User).where(User.email == email))
     if person is None:
         return Attempt(counted, from_known_browser=False)
     return Attempt(counted, nonce is not None, person.id, person.password_hash)
@@ -121,10 +121,14 @@ def reset_attempts(uow: UnitOfWork, keyring: Keyring, *, email: str, client: str
     _clear(uow, [subject for subject, _ in _counted(keyring, email, client, None)])
 
 
-def known_browser_token(keyring: Keyring, email: str) -> str:
-    """A token for the browser's cookie: it shows that this person logged in there before."""
+def known_browser_token(keyring: Keyring, person: User) -> str:
+    """A token for the browser's cookie: it shows that this person logged in there before.
+
+    It ends when the person takes their account back, since the browser may be an intruder's.
+    """
     nonce = secrets.token_urlsafe(16)
-    return f"{nonce}.{keyring.signer(_PURPOSE).sign(_known_message(nonce, _spelt(email)))}"
+    message = _known_message(nonce, person.email, person.recovered_at)
+    return f"{nonce}.{keyring.signer(_PURPOSE).sign(message)}"
 
 
 def _spelt(email: str) -> str:
@@ -146,15 +150,19 @@ def _counted(
     )
 
 
-def _known_nonce(keyring: Keyring, email: str, known: str | None) -> str | None:
+def _known_nonce(
+    keyring: Keyring, email: str, recovered_at: datetime | None, known: str | None
+) -> str | None:
     """The nonce of a browser in which the person logged in before."""
     nonce, _, signature = (known or "").partition(".")
-    is_known = keyring.signer(_PURPOSE).verify(_known_message(nonce, email), signature)
+    message = _known_message(nonce, email, recovered_at)
+    is_known = keyring.signer(_PURPOSE).verify(message, signature)
     return nonce if nonce and is_known else None
 
 
-def _known_message(nonce: str, email: str) -> bytes:
-    return f"known\n{nonce}\n{email}".encode("utf-8", "surrogatepass")
+def _known_message(nonce: str, email: str, recovered_at: datetime | None) -> bytes:
+    since = "" if recovered_at is None else f"\n{clock.iso(recovered_at)}"
+    return f"known\n{nonce}\n{email}{since}".encode("utf-8", "surrogatepass")
 
 
 def _subject(keyring: Keyring, kind: str, who: str, email: str) -> bytes:
