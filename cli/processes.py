@@ -86,13 +86,17 @@ def beat(as_json: Json = False) -> None:
 def flower(
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 5555,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(help="Answer to this host name alone; repeat for several."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run Flower, the page that shows workers and tasks, behind its password."""
     from core.settings import load_settings
     from workers.monitor import run
 
-    run(load_settings(), host, port)
+    run(load_settings(), host, port, host_name or ())
 
 
 def migrate(as_json: Json = False) -> None:

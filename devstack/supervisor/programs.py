@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from devstack import LOOPBACK
+from devstack import LOOPBACK, LOOPBACK_HOSTS
 from devstack.sandbox.sandbox_settings import WEBHOOK_PATH
 from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.processes.program import Program
@@ -62,7 +62,8 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
         ready=lambda: answers(ports.api, "/readyz"),
         alive=lambda: answers(ports.api, "/healthz"),
     )
-    flower = program("flower", "flower", "--host", LOOPBACK, "--port", str(ports.flower))
+    names = [word for name in LOOPBACK_HOSTS for word in ("--host-name", name)]
+    flower = program("flower", "flower", "--host", LOOPBACK, "--port", str(ports.flower), *names)
     sandbox = program(
         "sandbox",
         *("--port", str(ports.sandbox), "--smtp-port", str(ports.smtp)),
