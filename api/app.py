@@ -11,7 +11,6 @@ from types import FrameType
 
 import psycopg2
 from fastapi import FastAPI
-from fastapi_standalone_docs import StandaloneDocs
 from redis.asyncio import Redis
 from starlette.middleware import Middleware
 
@@ -37,6 +36,7 @@ from api.middleware.headers import HeadersMiddleware
 from api.middleware.layers import RequestLayers
 from api.middleware.paths import PathMiddleware
 from api.middleware.request_log import InternalErrorMiddleware, RequestMiddleware
+from api.pages.api_docs import add_docs
 from api.routers import (
     account_pages,
     accounts,
@@ -159,7 +159,10 @@ def create_app(settings: Settings) -> FastAPI:
         # Pressroom has its own metrics and logs; FastAPI's look at each request for a configured
         # tracer costs a twentieth of a small request.
         telemetry={"tracing": False, "metrics": False, "logs": False},
+        # Our own page shows the document (``api_docs``).
+        docs_url=None,
         redoc_url=None,
+        openapi_url="/openapi.json" if settings.api_docs else None,
         exception_handlers=HANDLERS
         | {
             LoginNeeded: redirect_to_login,
@@ -169,8 +172,8 @@ def create_app(settings: Settings) -> FastAPI:
     )
     for resource in _RESOURCES:
         app.include_router(resource.router)
-    # The documentation page must work on a machine without a network.
-    StandaloneDocs(app)
+    if settings.api_docs:
+        add_docs(app)
     app.openapi = lambda: openapi.document(  # type: ignore[method-assign]
         app, api_key_header=settings.api_key_header
     )

@@ -18,15 +18,21 @@ def import_errors_url(state: State, import_id: int) -> str:
     return _signed_url(state, f"/imports/{import_id}/errors.csv")
 
 
-def result_with_links(state: State, job: Job) -> dict[str, Any] | None:
-    """A job's result, with fresh signed URLs of the files that the job made."""
+def result_with_links(
+    state: State, job: Job, *, has_recent_login: bool = True
+) -> dict[str, Any] | None:
+    """A job's result, with fresh signed URLs of the files that the job made.
+
+    ``None`` stands for the URL of a file that needs a recent login, for a caller without one.
+    """
     result = job.result
     if result is None:
         return None
     if job.kind in {ADD_MEMBERS.name, IMPORT_FILE.name}:
         return {**result, "errors_url": import_errors_url(state, result["import_id"])}
     if job.kind in {kind.name for kind in exports.EXPORT_JOBS.values()}:
-        return {**result, "url": _signed_url(state, f"/exports/{result['export_id']}/file.csv.gz")}
+        path = f"/exports/{result['export_id']}/file.csv.gz"
+        return {**result, "url": _signed_url(state, path) if has_recent_login else None}
     return result
 
 

@@ -1,5 +1,6 @@
 import sys
 from dataclasses import asdict
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -105,13 +106,25 @@ def create_key(
         list[Scope] | None,
         typer.Option(help="Repeat for several. Without one, the key may do all that its user may."),
     ] = None,
+    expires_at: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
+            help="When the key ends, in UTC. Without it, the key stays until it is revoked.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Create an API key. It is shown only now."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_by_email(uow, email)
         key, secret = api_keys.create(
-            uow, resources.keyring, user_id=user.id, name=name, scopes=scope or None
+            uow,
+            resources.keyring,
+            user_id=user.id,
+            name=name,
+            scopes=scope or None,
+            expires_at=expires_at and expires_at.replace(tzinfo=UTC),
         )
         record = fields(key, _KEY) | {"key": secret}
     show(record, as_json=as_json)

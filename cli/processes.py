@@ -88,6 +88,10 @@ def beat(as_json: Json = False) -> None:
 def flower(
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 5555,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(help="Answer to this host name alone; repeat for several."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run Flower, the page that shows workers and tasks, behind its password."""
@@ -95,7 +99,7 @@ def flower(
     from core.settings.store_settings import FlowerSettings
     from workers.monitor import run
 
-    run(read_settings(FlowerSettings), host, port)
+    run(read_settings(FlowerSettings), host, port, host_name or ())
 
 
 def migrate(as_json: Json = False) -> None:

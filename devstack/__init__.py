@@ -2,3 +2,5 @@
 
 # Everything of the development stack listens here alone.
 LOOPBACK = "127.0.0.1"
+# The names under which a browser on this machine comes here.
+LOOPBACK_HOSTS = (LOOPBACK, "localhost")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from core import clock
 from core.keyring import Keyring
 from models import User
 from services.access import api_keys
@@ -55,6 +56,7 @@ def reset(
     own = {each.id for each in passkeys.list_of(uow, person.id)}
     ended = own - keep.passkey_ids
     own_factors.remove_passkeys(uow, person.id, ended, request_id=request_id)
+    person.recovered_at = clock.now()
     return person
 
 
@@ -71,6 +73,7 @@ def undo_address(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_has
     own_factors.remove_later(uow, person.id, changed_at)
     grants.revoke_all(uow, person.id)
     api_keys.revoke_all(uow, person.id, but=())
+    person.recovered_at = clock.now()
     purpose = Purpose.RESET_PASSWORD
     return mailed_tokens.make(uow, keyring, purpose, user_id=person.id, email=person.email)
 

@@ -17,7 +17,7 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 PURGE_STRANGERS = upkeep.register(
-    upkeep.UpkeepKind("maintenance.purge_strangers", every=timedelta(hours=1), lane=Lane.UPKEEP)
+    upkeep.UpkeepKind("maintenance.strangers", every=timedelta(hours=1), lane=Lane.UPKEEP)
 )
 STRANGER_RETENTION = timedelta(days=30)
 _MAX_ORDERS_AT_ONCE = 1_000

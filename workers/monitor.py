@@ -1,24 +1,53 @@
 """Flower: a page for operators that shows every worker and task."""
 
+from collections.abc import Collection
+from typing import Any
+
+import flower.command
+from flower.app import Flower
+from flower.views.error import NotFoundErrorHandler
+
 from core.logging import configure_logging
 from core.settings import SettingsError
 from core.settings.store_settings import FlowerSettings
 from storage.broker import celery_app
 
 
-def run(settings: FlowerSettings, host: str, port: int) -> None:
-    """Serve Flower until told to stop. It never runs without a password."""
+class _NamedFlower(Flower):  # type: ignore[misc]
+    """Flower that answers to some host names alone.
+
+    A foreign page may give its own host name our address (DNS rebinding), and would read what needs
+    no password.
+    """
+
+    names: Collection[str] = ()
+
+    def find_handler(self, request: Any, **more: Any) -> Any:
+        if request.host_name not in self.names:
+            return self.get_handler_delegate(request, NotFoundErrorHandler)
+        return super().find_handler(request, **more)
+
+
+def run(settings: FlowerSettings, host: str, port: int, host_names: Collection[str] = ()) -> None:
+    """Serve Flower until told to stop. It never runs without a password.
+
+    ``host_names``: the names that it answers to; without any, it answers to all.
+    """
     password = settings.flower_password and settings.flower_password.get_secret_value()
     if not password:
         raise SettingsError("PRESSROOM_FLOWER_PASSWORD: Flower does not start without a password")
     login = f"{settings.flower_user}:{password}"
     configure_logging(settings)
+    if host_names:
+        _NamedFlower.names = frozenset(host_names)
+        flower.command.Flower = _NamedFlower
     celery_app(settings).start(
         [
             "flower",
             f"--address={host}",
             f"--port={port}",
             f"--basic-auth={login}",
+            f"--read-only={settings.flower_read_only}",
             "--tasks-columns=name,uuid,state,args,kwargs,received,started,runtime,worker",
         ]
     )

@@ -124,7 +124,7 @@ async def begin_session(
         if before is not None and before.caller.session_id is not None:
             sessions.end(uow, before.caller.session_id)
         session = sessions.begin(uow, keyring, person.id, browser=browser.name)
-        return session, logins.known_browser_token(keyring, person.email)
+        return session, logins.known_browser_token(keyring, person)
 
     begun = await state.in_unit_of_work(begin)
     if isinstance(begun, _FirstStep):

@@ -26,9 +26,10 @@ class MultipartForm:
 
     def parts(self) -> list[bytes]:
         """Names and contents in order, for the fingerprint of an idempotency key."""
-        named = [(name.encode(), value) for name, value in self.fields]
-        named += [(part.name.encode(), part.data) for part in self.files]
-        return [piece for pair in named for piece in pair]
+        pieces = [piece for name, value in self.fields for piece in (name.encode(), value)]
+        for part in self.files:
+            pieces += [part.name.encode(), part.filename.encode(), part.data]
+        return pieces
 
 
 async def read_form(request: Request) -> MultipartForm:

@@ -8,12 +8,21 @@ _ALWAYS: tuple[_Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 )
+_PAGE: tuple[_Header, ...] = (
+    # No page of ours uses any of these; a script that came into one must not either.
+    (
+        b"permissions-policy",
+        b"camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
+    ),
+    # A page that opens ours in a window gets no hold on that window.
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
 # Only pages may load, run or frame anything: other answers get the strictest policy.
 _NO_PAGE: _Header = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 # For a caller's own data. Shared caches respect Authorization, but don't know which other headers
 # carry credentials.
 _PRIVATE: _Header = (b"cache-control", b"no-store")
-_HTTPS_ONLY: _Header = (b"strict-transport-security", b"max-age=31536000")
+_HSTS = b"strict-transport-security"
 
 
 class HeadersMiddleware:
@@ -23,7 +32,9 @@ class HeadersMiddleware:
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
         self._app = app
         # A browser that has reached us over TLS must use TLS from then on (HSTS).
-        self._always = _ALWAYS + ((_HTTPS_ONLY,) if settings.public_url.scheme == "https" else ())
+        hsts = b"max-age=31536000" + (b"; includeSubDomains" if settings.hsts_subdomains else b"")
+        is_https = settings.public_url.scheme == "https"
+        self._always = _ALWAYS + (((_HSTS, hsts),) if is_https else ())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         added: list[_Header] = []
@@ -33,9 +44,8 @@ class HeadersMiddleware:
             if message["type"] == "http.response.start":
                 known = dict(message["headers"])
                 kind = known.get(b"content-type", b"")
-                wanted = list(self._always)
-                if not kind.startswith(b"text/html"):
-                    wanted.append(_NO_PAGE)
+                is_page = kind.startswith(b"text/html")
+                wanted = [*self._always, *(_PAGE if is_page else (_NO_PAGE,))]
                 if kind.endswith(b"json"):
                     wanted.append(_PRIVATE)
                 missing = [header for header in wanted if header[0] not in known]

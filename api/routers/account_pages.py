@@ -176,9 +176,10 @@ def change_address(
     keyring, secret = state.resources.keyring, form.get("token") or token
     request_id = current_request_id()
     with state.resources.unit_of_work() as uow:
-        email = service.change_address(uow, keyring, secret, member.caller, request_id=request_id)
+        person = service.change_address(uow, keyring, secret, member.caller, request_id=request_id)
+        known = logins.known_browser_token(keyring, person)
     reply = _account(state, "address")
-    state.cookies.keep_known(reply, logins.known_browser_token(keyring, email))
+    state.cookies.keep_known(reply, known)
     return reply
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
+from api.access.identity import identify
 from api.access.requirements import OF_JOB_KIND
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS, STREAMS
@@ -18,18 +19,30 @@ from api.schemas.jobs import JobRecord
 from api.signed_files import result_with_links
 from api.state import State
 from api.waiting.event_streams import EventStream
-from core.refusals.access import AUTH_INSUFFICIENT_SCOPE, QUOTA_EXCEEDED
+from core.errors import DomainError
+from core.logging import get_logger
+from core.refusals.access import (
+    AUTH_CREDENTIALS_MISSING,
+    AUTH_INSUFFICIENT_SCOPE,
+    AUTH_LOGIN_AGAIN,
+    QUOTA_EXCEEDED,
+)
 from core.refusals.jobs import JOB_NOT_FOUND, JOB_NOT_RETRYABLE, JOBS_TOO_MANY_STREAMS
 from models import FINISHED, Job
 from services.access.caller import Caller
+from services.access.recent_logins import has_recent_login
 from services.jobs import kinds, records
 from storage.redis.notifications import job_topic
+
+log = get_logger(__name__)
 
 router = APIRouter(tags=["Jobs"], route_class=JsonRoute)
 
 JobCaller = Annotated[Caller, OF_JOB_KIND]
 
 HEARTBEAT_SECONDS = 15.0
+# How long a stream may outlive its credential.
+CREDENTIAL_SECONDS = 15.0
 # How long a lost notification delays an event.
 _LOOK_EVERY_SECONDS = 1.0
 
@@ -45,16 +58,19 @@ def list_jobs(
     with state.resources.unit_of_work() as uow:
         visible = kinds.names_within(caller.scopes)
         jobs = records.list_of(uow, caller, visible, offset=offset, limit=limit)
-        items = [_record(state, job) for job in jobs]
+        is_recent = has_recent_login(uow, caller)
+        items = [_record(state, job, has_recent_login=is_recent) for job in jobs]
     return envelope(page(items, offset=offset, limit=limit))
 
 
 @router.get("/jobs/{job_id}", responses=_NOT_FOUND)
 @RECORDS.threaded
 def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobRecord]:
-    """One of the caller's jobs, with its progress."""
-    with state.resources.unit_of_work() as uow:
-        return envelope(_record(state, records.get(uow, caller, job_id)))
+    """One of the caller's jobs, with its progress.
+
+    For a session whose login is older than 15 minutes the `url` of an export is null.
+    """
+    return envelope(_read(state, caller, job_id)[1])
 
 
 @router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
@@ -67,7 +83,7 @@ def cancel_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[in
 
 @router.post(
     "/jobs/{job_id}/retry",
-    responses={**_NOT_FOUND, **refuses(JOB_NOT_RETRYABLE, QUOTA_EXCEEDED)},
+    responses={**_NOT_FOUND, **refuses(JOB_NOT_RETRYABLE, AUTH_LOGIN_AGAIN, QUOTA_EXCEEDED)},
 )
 @RECORDS.threaded
 def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int]:
@@ -91,17 +107,23 @@ def retry_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[int
 async def stream_job_events(
     request: Request, state: StateOf, caller: JobCaller, job_id: PathId
 ) -> StreamingResponse:
-    """The job's state at each change, until it ends. A comment every 15 s keeps the stream open."""
-    job = await RECORDS.run(_read, state, caller, job_id)
+    """The job's state at each change, until it ends. A comment every 15 s keeps the stream open.
+
+    The stream ends with its credential, too.
+    """
+    read = await RECORDS.run(_read, state, caller, job_id)
     # A HEAD would hold its connection for as long as the job takes, and receive no event.
     sent = request.headers.get("last-event-id", "")
     last_seen = int(sent) if re.fullmatch(r"[0-9]{1,18}", sent) else None
-    events = () if is_head(request.scope) else _events(state, caller, job, last_seen)
+    events = () if is_head(request.scope) else _events(request, state, caller, read, last_seen)
     return EventStream(state.streams, caller.user_id, events)
 
 
-async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> AsyncIterator[str]:
+async def _events(
+    request: Request, state: State, caller: Caller, read: tuple[Job, JobRecord], seen: int | None
+) -> AsyncIterator[str]:
     changed = asyncio.Event()
+    job, record = read
     topic = job_topic(job.id)
 
     def listener(changed_topic: str, _: str) -> None:
@@ -109,11 +131,12 @@ async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> A
             changed.set()
 
     quiet = 0.0
+    now = asyncio.get_running_loop().time
+    checked_at = now()
     with state.subscriber.listening(listener):
         while True:
             if job.version != seen:
-                record = _record(state, job).model_dump_json()
-                yield f"id: {job.version}\nevent: job\ndata: {record}\n\n"
+                yield f"id: {job.version}\nevent: job\ndata: {record.model_dump_json()}\n\n"
                 seen, quiet = job.version, 0.0
             if job.status in FINISHED or state.streams.closing.is_set():
                 return
@@ -125,13 +148,30 @@ async def _events(state: State, caller: Caller, job: Job, seen: int | None) -> A
             if quiet >= HEARTBEAT_SECONDS:
                 yield ": still here\n\n"
                 quiet = 0.0
-            job = await STREAMS.run(_read, state, caller, job.id)
+            is_unchecked = now() - checked_at >= CREDENTIAL_SECONDS
+            try:
+                if is_unchecked:
+                    caller, checked_at = await STREAMS.run(_same_caller, request, caller), now()
+                job, record = await STREAMS.run(_read, state, caller, job.id)
+            except DomainError as ended:
+                # Too late for a status: who comes back with the credential is told.
+                log.info("stream.ended", job_id=job.id, code=ended.code)
+                return
 
 
-def _record(state: State, job: Job) -> JobRecord:
-    return JobRecord.of(job, result_with_links(state, job))
+def _same_caller(request: Request, caller: Caller) -> Caller:
+    """The caller, found anew by the credential of the request; raises when it has ended."""
+    found = identify(request)
+    if found is None or found.user_id != caller.user_id:
+        raise AUTH_CREDENTIALS_MISSING()
+    return found
 
 
-def _read(state: State, caller: Caller, job_id: int) -> Job:
+def _record(state: State, job: Job, *, has_recent_login: bool) -> JobRecord:
+    return JobRecord.of(job, result_with_links(state, job, has_recent_login=has_recent_login))
+
+
+def _read(state: State, caller: Caller, job_id: int) -> tuple[Job, JobRecord]:
     with state.resources.unit_of_work() as uow:
-        return records.get(uow, caller, job_id)
+        job = records.get(uow, caller, job_id)
+        return job, _record(state, job, has_recent_login=has_recent_login(uow, caller))

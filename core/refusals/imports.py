@@ -37,6 +37,11 @@ IMPORT_EXPANDS_TOO_MUCH = invalid(
 IMPORT_TOO_MANY_ADDRESSES = invalid(
     "import.too_many_addresses", "The file has more addresses than fit here. Send it in parts."
 )
+IMPORT_GZIP_MEMBERS = invalid(
+    "import.expands_too_much",
+    "The gzip file has more than {most:,} members; compress it in one piece.",
+    most=1_000_000,
+)
 IMPORT_DAMAGED = invalid("import.damaged", "The {container} file is damaged.", container="gzip")
 IMPORT_TRUNCATED = invalid(
     "import.truncated", "The {container} file ends too early.", container="zip"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi.responses import FileResponse, HTMLResponse
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from devstack import LOOPBACK_HOSTS
 from devstack.sandbox.providers import MAILBOX, PROVIDERS, STRIPE, SandboxProvider
 from devstack.sandbox.smtp_server import smtp_server
 from devstack.sandbox.templates import render
@@ -29,6 +31,8 @@ def create_app(
         await STRIPE.sender.close()
 
     app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None, lifespan=with_mail)
+    # A foreign page may give its own host name our address (DNS rebinding), and would read mails.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK_HOSTS))
 
     @app.get("/", response_class=HTMLResponse)
     async def overview() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from core.lanes import Lane
 from core.settings.process_settings import settings_of
-from devstack import LOOPBACK
+from devstack import LOOPBACK, LOOPBACK_HOSTS
 from devstack.sandbox.sandbox_settings import STRIPE_KEYS, WEBHOOK_PATH
 from devstack.supervisor.home.environment import restricted
 from devstack.supervisor.home.home_folder import Home
@@ -66,7 +66,8 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
         ready=lambda: answers(ports.api, "/readyz"),
         alive=lambda: answers(ports.api, "/healthz"),
     )
-    flower = program("flower", settings_of("flower"), *_listening("flower", ports.flower))
+    names = [word for name in LOOPBACK_HOSTS for word in ("--host-name", name)]
+    flower = program("flower", settings_of("flower"), *_listening("flower", ports.flower), *names)
     sandbox = program(
         "sandbox",
         STRIPE_KEYS,

@@ -22,15 +22,20 @@ RECENT_LOGIN = timedelta(minutes=15)
 
 def require_recent_login(uow: UnitOfWork, caller: Caller) -> None:
     """Raises ``auth.login_again`` for a session whose login is older than a quarter of an hour."""
+    if not has_recent_login(uow, caller):
+        raise AUTH_LOGIN_AGAIN()
+
+
+def has_recent_login(uow: UnitOfWork, caller: Caller) -> bool:
+    """Raises ``auth.invalid_credentials`` for a session that has ended."""
     if caller.session_id is None:
-        return
+        return True
     is_recent = UserSession.logged_in_at > func.now() - RECENT_LOGIN
     is_open = (UserSession.id == caller.session_id, UserSession.ended_at.is_(None))
     found = uow.session.scalar(select(is_recent).where(*is_open))
     if found is None:
         raise AUTH_INVALID_SESSION()
-    if not found:
-        raise AUTH_LOGIN_AGAIN()
+    return found
 
 
 def lock_person(uow: UnitOfWork, user_id: int) -> None:

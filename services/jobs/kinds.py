@@ -20,6 +20,8 @@ class JobKind:
     # Called in the transaction that fails or cancels a job, so that the job's subject ends with it.
     # None: the subject stays as it is.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
+    # Whether a session needs a recent login to start it, to retry it and to have what it made.
+    needs_recent_login: bool = False
     # An attempt that takes longer is taken for stuck. Bulk work counts each turn by itself.
     deadline_seconds: float = 60.0
     # Called in the transaction that starts an ended job again, so that its subject is as before.

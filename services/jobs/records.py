@@ -15,6 +15,7 @@ from core.settings import Settings
 from models import FINISHED, Job, JobStatus
 from services.access import quotas
 from services.access.caller import Caller, require_scope
+from services.access.recent_logins import require_recent_login
 from services.jobs.kinds import kind_named
 from services.jobs.lease import WORKS
 from services.jobs.transitions import requeue, transition
@@ -86,8 +87,14 @@ def end_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
 
 
 def retry(uow: UnitOfWork, caller: Caller, job_id: int, *, settings: Settings) -> int:
-    """Start a failed or cancelled job again; raises ``job.not_retryable``, ``quota.exceeded``."""
+    """Start a failed or cancelled job again.
+
+    Raises ``job.not_retryable``, ``quota.exceeded``, and ``auth.login_again`` for a kind that needs
+    a recent login.
+    """
     job = get(uow, caller, job_id, lock=True)
+    if kind_named(job.kind).needs_recent_login:
+        require_recent_login(uow, caller)
     is_bounded = job.kind in quotas.BOUNDED_KINDS
     taken = [Quota.UNFINISHED_JOBS] * is_bounded + [Quota.STORAGE_MB]
     # Before the rows that are counted, as all acts take them.

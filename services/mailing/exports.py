@@ -76,6 +76,7 @@ EXPORT_JOBS = {
             deadline_seconds=3600.0,
             scope=scope,
             retryable=True,
+            needs_recent_login=True,
             on_abandoned=_end_with_job,
         )
     )

@@ -18,7 +18,7 @@ browsers are outside of it.
 
 import secrets
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from sqlalchemy import case, delete, func, literal, select, update
@@ -91,12 +91,12 @@ def begin(
     Commit it before the password is checked. ``known`` is the browser's ``known_browser_token``.
     """
     email = _spelt(email)
-    nonce = _known_nonce(keyring, email, known)
+    person = uow.session.scalar(select(User).where(User.email == email))
+    nonce = _known_nonce(keyring, email, person.recovered_at if person else None, known)
     counted = _counted(keyring, email, client, nonce)
     numbers = [_count(uow, subject, throttle) for subject, throttle in counted]
     if nonce is None and numbers[0] == 1:
         _count_at_source(uow, keyring, counted[0][0], client)
-    person = uow.session.scalar(select(User).where(User.email == email))
     if person is None:
         return Attempt(counted, from_known_browser=False, number=numbers[-1])
     known_to_person = nonce is not None
@@ -122,7 +122,8 @@ def begin_code(uow: UnitOfWork, keyring: Keyring, *, email: str, known: str | No
     and a browser in which the person logged in before has a count of its own here too.
     """
     email = _spelt(email)
-    nonce = _known_nonce(keyring, email, known)
+    recovered_at = uow.session.scalar(select(User.recovered_at).where(User.email == email))
+    nonce = _known_nonce(keyring, email, recovered_at, known)
     kind, who = ("code", "") if nonce is None else ("code-browser", nonce)
     counted = ((_subject(keyring, kind, who, email), CLIENT_THROTTLE),)
     numbers = [_count(uow, subject, throttle) for subject, throttle in counted]
@@ -162,7 +163,7 @@ def tell_of_browser(
     uow: UnitOfWork, keyring: Keyring, person: User, browser: Browser, *, request_id: str | None
 ) -> None:
     """Mail the person that they logged in with this browser, if it is new to them."""
-    if _known_nonce(keyring, person.email, browser.known) is None:
+    if _known_nonce(keyring, person.email, person.recovered_at, browser.known) is None:
         _mail_browser(uow, person, browser.name, request_id)
 
 
@@ -187,10 +188,14 @@ def reset_attempts(uow: UnitOfWork, keyring: Keyring, *, email: str, client: str
     _clear(uow, [subject for subject, _ in _counted(keyring, email, client, None)])
 
 
-def known_browser_token(keyring: Keyring, email: str) -> str:
-    """A token for the browser's cookie: it shows that this person logged in there before."""
+def known_browser_token(keyring: Keyring, person: User) -> str:
+    """A token for the browser's cookie: it shows that this person logged in there before.
+
+    It ends when the person takes their account back, since the browser may be an intruder's.
+    """
     nonce = secrets.token_urlsafe(16)
-    return f"{nonce}.{keyring.signer(_PURPOSE).sign(_known_message(nonce, _spelt(email)))}"
+    message = _known_message(nonce, person.email, person.recovered_at)
+    return f"{nonce}.{keyring.signer(_PURPOSE).sign(message)}"
 
 
 def _spelt(email: str) -> str:
@@ -212,15 +217,19 @@ def _counted(
     )
 
 
-def _known_nonce(keyring: Keyring, email: str, known: str | None) -> str | None:
+def _known_nonce(
+    keyring: Keyring, email: str, recovered_at: datetime | None, known: str | None
+) -> str | None:
     """The nonce of a browser in which the person logged in before."""
     nonce, _, signature = (known or "").partition(".")
-    is_known = keyring.signer(_PURPOSE).verify(_known_message(nonce, email), signature)
+    message = _known_message(nonce, email, recovered_at)
+    is_known = keyring.signer(_PURPOSE).verify(message, signature)
     return nonce if nonce and is_known else None
 
 
-def _known_message(nonce: str, email: str) -> bytes:
-    return f"known\n{nonce}\n{email}".encode("utf-8", "surrogatepass")
+def _known_message(nonce: str, email: str, recovered_at: datetime | None) -> bytes:
+    since = "" if recovered_at is None else f"\n{clock.iso(recovered_at)}"
+    return f"known\n{nonce}\n{email}{since}".encode("utf-8", "surrogatepass")
 
 
 def _subject(keyring: Keyring, kind: str, who: str, email: str) -> bytes:

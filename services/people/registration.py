@@ -128,7 +128,7 @@ def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: in
 
 def change_address(
     uow: UnitOfWork, keyring: Keyring, secret: str, caller: Caller, *, request_id: str | None
-) -> str:
+) -> User:
     """Give the account its new address, end other sessions, and mail a way back to the old one.
 
     Opt-outs are also kept under the old address, and still hold for both. Raises what
@@ -150,7 +150,7 @@ def change_address(
         uow, MailKind.ADDRESS_CHANGED, old, user_id=person.id, request_id=request_id
     )
     record(uow, person.id, EventType.ADDRESS_CHANGED)
-    return email
+    return person
 
 
 def read_undo(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:

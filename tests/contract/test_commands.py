@@ -95,6 +95,14 @@ def test_keys_are_created_listed_and_revoked(
     assert printed(stack, "keys", "revoke", str(made["id"])) == {"id": made["id"], "revoked": 0}
 
 
+def test_a_key_may_end_at_a_time(stack: Stack, owner: Owner) -> None:
+    words = ("keys", "create", owner.email, "--name", "n", "--expires-at")
+    assert printed(stack, *words, "2131-02-03")["expires_at"] == "2131-02-03T00:00:00.000000Z"
+    made = printed(stack, *words, "2131-02-03T04:05:06")
+    assert made["expires_at"] == "2131-02-03T04:05:06.000000Z"
+    refused(stack, "api_key.expiry", *words, "2001-02-03")
+
+
 def test_operator_restricts_keys_and_gives_delivery(stack: Stack, owner: Owner) -> None:
     scopes = ["--scope", "delivery", "--scope", "attachment"]
     made = printed(stack, "keys", "create", owner.email, "--name", "sender", *scopes)

@@ -35,7 +35,7 @@ def test_trailing_slash_and_order_of_parameters_make_no_other_request(
     first = send(client, key=key, encrypted="0", note="x")
     again = client.post(
         "/attachments/?note=x&encrypted=0",
-        files={"file": ("renamed.png", encoded("PNG"))},
+        files={"file": ("picture.png", encoded("PNG"))},
         headers={"Idempotency-Key": key},
     )
     assert data(again) == data(first)
@@ -45,14 +45,14 @@ def test_without_a_key_each_request_is_its_own(client: httpx.Client) -> None:
     assert data(send(client))["id"] != data(send(client))["id"]
 
 
-@pytest.mark.parametrize("change", ["body", "query", "field"])
+@pytest.mark.parametrize("change", ["body", "query", "field", "filename"])
 def test_key_of_another_request_is_422(client: httpx.Client, key: str, change: str) -> None:
     data(send(client, key=key))
     file = encoded("GIF") if change == "body" else encoded("PNG")
     reply = client.post(
         "/attachments",
         params={"encrypted": "true"} if change == "query" else {},
-        files={"file": ("picture.png", file)},
+        files={"file": ("renamed.png" if change == "filename" else "picture.png", file)},
         data={"caption": "Sea"} if change == "field" else {},
         headers={"Idempotency-Key": key},
     )

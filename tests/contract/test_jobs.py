@@ -1,15 +1,21 @@
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from core.scopes import Scope
+from devstack import LOOPBACK
+from devstack.supervisor.processes.ports import PortPicker
+from devstack.supervisor.programs import answers
+from services.access import sessions
 from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_replies import TIMESTAMP
 from tests.stack import Owner, Stack, eventually
+from tests.visiting import SESSION
 
 FIELDS = {
     *("id", "kind", "status", "progress", "result", "error", "last_reason"),
@@ -187,6 +193,43 @@ def test_senseless_last_event_id_is_ignored(client: httpx.Client, sent: str) -> 
     headers = httpx.Headers({"Last-Event-ID": sent}, encoding="latin-1")
     with client.stream("GET", f"/jobs/{job['id']}/events", headers=headers) as reply:
         assert [each["data"]["status"] for each in events(reply)] == ["succeeded"]
+
+
+@pytest.fixture(scope="module")
+def checking_url(quiet: Stack, home: Path) -> str:
+    """An API that checks the credentials of its streams each second."""
+    port = PortPicker(home / "checking-port.json").pick("api")
+    quiet.start(
+        "checking-api",
+        str(port),
+        module="tests.probe.impatient_api",
+        ready=lambda: answers(port, "/healthz"),
+    )
+    return f"http://{LOOPBACK}:{port}"
+
+
+@pytest.mark.parametrize("ended", ["key", "session", "key's person", "session's person"])
+def test_events_end_with_their_credential(
+    quiet: Stack, quiet_owner: Owner, queued: dict[str, Any], checking_url: str, ended: str
+) -> None:
+    keyring, user_id = quiet.resources.keyring, quiet_owner.user_id
+    with quiet.resources.unit_of_work() as uow:
+        cookie = sessions.begin(uow, keyring, user_id)
+    by_key = {"Authorization": f"Bearer {quiet_owner.key}"}
+    headers = by_key if "key" in ended else {"Cookie": f"{SESSION}={cookie}"}
+    end = {
+        "key": "UPDATE api_keys SET revoked_at = now() WHERE user_id = %s",
+        "session": "UPDATE user_sessions SET ended_at = now() WHERE user_id = %s",
+    }
+    of_person = "UPDATE users SET erased_at = now() WHERE id = %s"
+    url = f"{checking_url}/jobs/{queued['id']}/events"
+    with httpx.stream("GET", url, headers=headers, timeout=30) as reply:
+        stream = events(reply)
+        assert next(stream)["data"]["status"] == "queued"
+        quiet.query(end.get(ended, of_person), user_id)
+        # The job is still queued: the stream would go on for as long as it is.
+        assert list(stream) == []
+    assert httpx.get(url, headers=headers).status_code == 401
 
 
 def test_head_of_events_does_not_wait_for_the_job(

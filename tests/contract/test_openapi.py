@@ -157,7 +157,7 @@ def test_no_door_is_open_beside_the_declared_ones(app: FastAPI) -> None:
         for route in iter_route_contexts(app.routes)
         if not isinstance(route.original_route, APIRoute)
     ]
-    documentation = ["/openapi.json", "/docs", "/docs/oauth2-redirect", "/docs/fastapi", "/docs"]
+    documentation = ["/openapi.json", "/docs", "/docs"]
     assert others == documentation
 
 

@@ -58,6 +58,25 @@ def test_a_session_makes_keys_and_exports_within_a_quarter_of_an_hour(
     assert ("late",) not in names
 
 
+def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
+    stack: Stack, member: Visitor, email: str
+) -> None:
+    origin = {"Origin": stack.api_url}
+    with stack.client(stack.new_key(user_id_of(stack, email))) as program:
+        list_id = new_list(program)["id"]
+        job = data(program.post(f"/lists/{list_id}/exports", json={"kind": "members"}))
+        path = f"/jobs/{job['id']}"
+        assert data(member.get(path))["result"]["url"]
+        age(stack, email, 15)
+        for shown in (data(member.get(path)), data(member.get("/jobs"))["items"][0]):
+            assert shown["result"] == {**job["result"], "url": None}
+        assert '"url":null' in member.get(f"{path}/events").text
+        assert data(program.get(path))["result"]["url"]
+        retry = member.client.post(f"{path}/retry", headers=origin)
+        problem(retry, 403, "auth.login_again")
+        problem(program.post(f"{path}/retry"), 409, "job.not_retryable")
+
+
 @pytest.mark.parametrize(
     "path",
     ["/account/password", "/account/email", "/account/keys/new", "/account/email/confirm?token=x"],

@@ -10,7 +10,7 @@ KINDS = {
     "topups.poll": 30,
     "maintenance.fold_counts": 30,
     "maintenance.purge": 3600,
-    "maintenance.purge_strangers": 3600,
+    "maintenance.strangers": 3600,
     "maintenance.shorten_ips": 3600,
     "maintenance.sweep_files": 3600,
     "maintenance.sweep_uploads": 3600,

@@ -8,6 +8,7 @@ from api import connections
 from api.app import create_app
 from api.limits import body_budgets
 from api.middleware import body_limits
+from api.routers import jobs
 from core.logging import configure_logging
 from core.settings import load_settings
 
@@ -21,6 +22,7 @@ body_budgets.MAX_HELD_SMALL_BODY_BYTES = 4 * body_budgets.MEGABYTE
 connections.MAX_HEAD_SECONDS = 2.0
 connections.MAX_STALL_SECONDS = 2.0
 connections.max_connections_of_an_address = lambda: 250
+jobs.CREDENTIAL_SECONDS = 1.0
 
 if __name__ == "__main__":
     configure_logging(load_settings())

@@ -1,11 +1,18 @@
 """What every answer tells browsers and caches."""
 
+import asyncio
+import base64
+import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import AnyUrl
+from starlette.responses import PlainTextResponse
 
+from api.middleware.headers import HeadersMiddleware
 from devstack import LOOPBACK
 from devstack.supervisor.processes.ports import PortPicker
 from tests.contract.replies import data, send
@@ -18,7 +25,12 @@ NO_PAGE = "default-src 'none'; frame-ancestors 'none'"
 @pytest.fixture(scope="module")
 def behind_tls(stack: Stack, home: Path) -> Iterator[httpx.Client]:
     port = PortPicker(home / "tls-port.json").pick("api")
-    running = stack.start_api(port, PRESSROOM_PUBLIC_URL="https://api.example.com")
+    running = stack.start_api(
+        port,
+        PRESSROOM_PUBLIC_URL="https://api.example.com",
+        PRESSROOM_HSTS_SUBDOMAINS="true",
+        PRESSROOM_API_DOCS="false",
+    )
     with httpx.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=30.0) as client:
         yield client
     running.stop()
@@ -71,7 +83,35 @@ def test_pages_and_media_keep_their_own_policies(
     assert media.headers["content-security-policy"] == "sandbox"
     assert "immutable" in media.headers["cache-control"]
     assert media.headers.get_list("x-content-type-options") == ["nosniff"]
-    assert "content-security-policy" not in stranger.get("/docs").headers
+
+
+@pytest.mark.parametrize("path", ["/unsubscribe", "/login", "/docs"])
+def test_pages_use_no_device_and_are_cut_off_from_who_opened_them(
+    stranger: httpx.Client, path: str
+) -> None:
+    headers = stranger.get(path).headers
+    assert headers["cross-origin-opener-policy"] == "same-origin"
+    assert "camera=()" in headers["permissions-policy"]
+
+
+def test_documentation_runs_its_own_scripts_alone(stranger: httpx.Client) -> None:
+    page = stranger.get("/docs")
+    rules = dict(
+        rule.strip().split(" ", 1) for rule in page.headers["content-security-policy"].split(";")
+    )
+    [script] = re.findall("<script>(.*?)</script>", page.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert rules["script-src"] == f"'self' 'sha256-{digest}'"
+    assert (rules["default-src"], rules["frame-ancestors"]) == ("'none'", "'none'")
+    assert page.headers["cache-control"] == "no-cache"
+    for path in ("/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"):
+        assert stranger.get(path).headers["content-security-policy"] == NO_PAGE
+    assert stranger.get("/openapi.json").headers["cache-control"] == "no-store"
+
+
+def test_documentation_can_be_switched_off(behind_tls: httpx.Client) -> None:
+    for path in ("/docs", "/docs/swagger-ui.css", "/openapi.json"):
+        assert behind_tls.get(path).status_code == 404
 
 
 def test_only_who_is_reached_by_https_asks_for_it(
@@ -79,5 +119,16 @@ def test_only_who_is_reached_by_https_asks_for_it(
 ) -> None:
     for path in ("/healthz", "/nowhere", "/unsubscribe"):
         asked = behind_tls.get(path).headers["strict-transport-security"]
-        assert asked == "max-age=31536000"
+        assert asked == "max-age=31536000; includeSubDomains"
         assert "strict-transport-security" not in stranger.get(path).headers
+
+
+def test_other_hosts_below_ours_are_bound_to_https_only_by_a_setting(stack: Stack) -> None:
+    public = stack.settings().model_copy(update={"public_url": AnyUrl("https://api.example.com")})
+
+    async def get() -> httpx.Response:
+        app = HeadersMiddleware(PlainTextResponse("x"), settings=public)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as client:
+            return await client.get("https://api.example.com/")
+
+    assert asyncio.run(get()).headers["strict-transport-security"] == "max-age=31536000"

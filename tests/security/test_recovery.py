@@ -18,6 +18,7 @@ from tests.oauth import Person, Program, register
 from tests.stack import Owner, Stack, eventually
 from tests.visiting import (
     PASSWORD,
+    SESSION,
     Visitor,
     a_visitor,
     hidden,
@@ -28,6 +29,7 @@ from tests.visiting import (
 
 OTHER_PASSWORD = "an altogether other one"
 FORGOTTEN = "/password/forgotten"
+KNOWN = "pressroom_known"
 
 
 @dataclass
@@ -184,6 +186,26 @@ def test_a_change_of_password_ends_no_key_of_another_person(
     assert (
         person.fill_in("/account/password", current=PASSWORD, password=PASSWORD).status_code == 303
     )
+
+
+def test_an_intruders_browser_is_a_new_one_after_a_recovery(
+    stack: Stack, intruder: Intruder, person: Visitor, email: str
+) -> None:
+    mailed = "SELECT count(*) FROM account_mails WHERE email = %s AND kind = 'new_browser'"
+    told = stack.query(mailed, email)
+    intruder.session.client.cookies.delete(SESSION)
+    assert intruder.session.log_in(email).status_code == 303
+    assert stack.query(mailed, email) == told
+    reset(person, email)
+    [(before,)] = stack.query(mailed, email)
+    assert isinstance(before, int)
+    intruder.session.client.cookies.delete(SESSION)
+    assert intruder.session.log_in(email, OTHER_PASSWORD).status_code == 303
+    assert stack.query(mailed, email) == [(before + 1,)]
+    # The browser in which the person took the account back is known.
+    person.client.cookies.delete(SESSION)
+    assert person.log_in(email, OTHER_PASSWORD).status_code == 303
+    assert stack.query(mailed, email) == [(before + 1,)]
 
 
 # -- the address ---------------------------------------------------------------------------------

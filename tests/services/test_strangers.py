@@ -15,7 +15,7 @@ from tests.stack import Owner, Stack, eventually
 from tests.upkeep import run_upkeep
 
 STATUSES = ("active", "pending", "unsubscribed", "removed")
-PURGE = "maintenance.purge_strangers"
+PURGE = "maintenance.strangers"
 Cursor = psycopg2.extensions.cursor
 ORDER = (
     "INSERT INTO payment_orders (id, user_id, status, changed_via, channel, currency, amount,"

@@ -1,3 +1,4 @@
+import re
 import struct
 import zlib
 from fractions import Fraction
@@ -14,6 +15,8 @@ from services.media.images.image_type import ImageType, sniff
 from services.media.images.outcome import ConvertedImage, refused, truncated, unreadable
 from services.media.images.still import decode_upright, open_only, upright
 
+# Pillow's messages may hold ``<_io.BytesIO object at 0x7f…>``.
+_OBJECT = re.compile(r" ?<[^<>]+ at 0x[0-9a-fA-F]+>")
 # Pillow's decoders raise these for bytes that they can't decode.
 _DECODER_ERRORS = (
     OSError,
@@ -60,7 +63,7 @@ def convert(data: bytes) -> ConvertedImage:
 
 
 def _refusal(kind: ImageType, error: Exception) -> Exception:
-    text = str(error)
+    text = _OBJECT.sub("", str(error))
     if text.startswith(("encoding error 1", "encoding error 2")):
         return refused(IMAGE_OUT_OF_MEMORY)
     if "truncated" in text.lower():

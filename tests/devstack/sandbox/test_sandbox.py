@@ -1,16 +1,17 @@
 import asyncio
 
 import httpx
+import pytest
 from fastapi import APIRouter
 
 from devstack.sandbox.app import create_app
 from devstack.sandbox.providers import SandboxProvider
 
 
-def fetch(path: str, *providers: SandboxProvider) -> httpx.Response:
+def fetch(path: str, *providers: SandboxProvider, host: str = "localhost") -> httpx.Response:
     async def get() -> httpx.Response:
         transport = httpx.ASGITransport(app=create_app(providers))
-        async with httpx.AsyncClient(transport=transport, base_url="http://sandbox") as client:
+        async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
             return await client.get(path)
 
     return asyncio.run(get())
@@ -40,6 +41,14 @@ def test_a_provider_that_moves_in_is_listed_and_mounted() -> None:
     assert "Speaks &lt;SMTP&gt;." in page
     assert "No provider has moved in yet" not in page
     assert fetch("/mail/inbox", mailbox()).json() == ["a letter"]
+
+
+@pytest.mark.parametrize("host", ["rebind.evil.example", "localhost.evil.example", "10.0.0.1"])
+def test_a_foreign_page_reads_no_mail_by_giving_its_name_our_address(host: str) -> None:
+    refused = fetch("/mail/inbox", mailbox(), host=host)
+    assert refused.status_code == 400
+    assert "letter" not in refused.text
+    assert fetch("/mail/inbox", mailbox(), host="127.0.0.1:8002").status_code == 200
 
 
 def test_it_says_when_it_is_up() -> None:

@@ -18,6 +18,12 @@ RATIO_GRACE_BYTES = 1024**2
 # Enough for some thousand entries. zipfile reads the whole directory into memory.
 MAX_DIRECTORY_BYTES = 256 * 1024
 
+# Far more than the blocks of the tools that write a file of many members. Each takes a few
+# microseconds, however short it is.
+MAX_GZIP_MEMBERS = 1_000_000
+_FIRST_BYTES = 512
+_ZEROS = re.compile(rb"\0*")
+
 _MAGIC_BYTES = 8
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 _FOREIGN = {
@@ -100,23 +106,35 @@ class _Tally:
 def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """The content of all members of a gzip file. Zeros may follow each, as gzip itself allows."""
     tally = _Tally()
-    member = None
+    member, members = None, 0
     for chunk in chunks:
         tally.taken += len(chunk)
-        data = chunk
-        while data := data if member else data.lstrip(b"\0"):
-            member = member or zlib.decompressobj(wbits=31)
+        # zlib copies what it leaves of its input. So a new member is given little, then ever more:
+        # otherwise each of many tiny members would cost a copy of the rest of the chunk.
+        at, ahead = 0, READ_BYTES
+        while (at := at if member else _after_zeros(chunk, at)) < len(chunk):
+            if member is None:
+                member, members, ahead = zlib.decompressobj(wbits=31), members + 1, _FIRST_BYTES
+                if members > MAX_GZIP_MEMBERS:
+                    raise refusals.IMPORT_GZIP_MEMBERS(most=MAX_GZIP_MEMBERS)
+            piece = memoryview(chunk)[at : at + ahead]
             try:
-                out = member.decompress(data, READ_BYTES)
+                out = member.decompress(piece, READ_BYTES)
             except zlib.error:
                 raise refusals.IMPORT_DAMAGED(container="gzip") from None
-            data = member.unconsumed_tail
-            if member.eof:
-                data, member = member.unused_data, None
+            at += len(piece) - len(member.unused_data if member.eof else member.unconsumed_tail)
+            ahead *= 2
+            member = None if member.eof else member
             if out:
                 yield tally.expanded(out)
     if member:
         raise refusals.IMPORT_TRUNCATED(container="gzip")
+
+
+def _after_zeros(chunk: bytes, at: int) -> int:
+    zeros = _ZEROS.match(chunk, at)
+    assert zeros is not None
+    return zeros.end()
 
 
 class _BoundedReads:

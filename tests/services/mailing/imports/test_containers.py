@@ -146,6 +146,16 @@ def test_gzip_of_several_members_is_one_file() -> None:
     assert len(rows(packed)) == 3001
 
 
+def test_gzip_of_many_tiny_members_is_read_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Members that begin and end anywhere in the pieces that are read, with zeros between them.
+    lines = [f"reader{number}@example.com,R\n".encode() for number in range(5_000)]
+    members = [gzip.compress(line, mtime=0) for line in (b"email,name\n", *lines)]
+    packed = b"\0\0".join(members)
+    assert len(rows(packed)) == 5_000
+    monkeypatch.setattr(containers, "MAX_GZIP_MEMBERS", 5_000)
+    refused(packed, "import.expands_too_much")
+
+
 def test_something_after_a_gzip_is_refused() -> None:
     refused(gzip.compress(FILE, mtime=0) + b"garbage", "import.damaged")
 

@@ -1,7 +1,9 @@
 import random
+import re
 import struct
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from PIL import Image
@@ -48,6 +50,24 @@ def test_file_cut_short_anywhere_is_refused(name: str) -> None:
         data = data[: data.index(b"\xff\xd9\xff\xd8") + 2]
     cuts = {len(data) - 1, len(data) - 2, 20, *random.Random(7).sample(range(16, len(data)), 40)}
     assert {refusal(data[:cut]).code for cut in cuts} == {"image.truncated"}
+
+
+def test_no_refusal_quotes_an_address_in_memory() -> None:
+    # An icon whose only image is of no format.
+    entry = struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, 64, 22)
+    found = [refusal(struct.pack("<HHH", 0, 1, 1) + entry + bytes(range(64)))]
+    for data in one_of_each().values():
+        for seed in range(30):
+            broken = bytearray(data)
+            random.Random(seed).shuffle(places := list(range(12, len(data))))
+            for place in places[:20]:
+                broken[place] ^= 0x5A
+            with suppress(UnreadableImage):
+                convert(bytes(broken))
+                continue
+            found.append(refusal(bytes(broken)))
+    assert found
+    assert [each.message for each in found if re.search("0x|<", each.message)] == []
 
 
 @pytest.mark.parametrize("name", one_of_each())
