@@ -33,7 +33,8 @@ def serve(
 
     from core.settings import load_settings
 
-    settings = load_settings()
+    # The application asks for them too, but a process of its own may start it again and again.
+    load_settings().forwarding_networks()
     # uvicorn raises the signal again once it has closed; a stop that was asked for is no failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.run(
@@ -42,8 +43,7 @@ def serve(
         port=port,
         workers=processes,
         log_config=None,
-        proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
+        proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=20,
         # Longer than clients and load balancers keep an idle connection. The side that sends must
@@ -96,25 +96,23 @@ def flower(
 
 
 def migrate(as_json: Json = False) -> None:
-    """Bring the database to the newest revision."""
+    """Bring the database to the newest revision, and let the application's role use its rows."""
     from cli.connection import database_errors
+    from core.logging import configure_logging
     from core.settings import load_settings
-    from storage.database import open_database
     from storage.migrations.run import migrate as run
 
-    database = open_database(load_settings(), pool_size=1, application_name="pressroom-migrate")
-    try:
-        with database_errors():
-            show({"revision": run(database.engine)}, as_json=as_json)
-    finally:
-        database.close()
+    settings = load_settings()
+    configure_logging(settings)
+    with database_errors():
+        show({"revision": run(settings)}, as_json=as_json)
 
 
 def bucket(as_json: Json = False) -> None:
-    """Make the bucket that holds every object, unless it exists."""
+    """Make the bucket that holds every object, and the user that may use it, unless they exist."""
     from core.settings import load_settings
-    from storage.objects import ObjectStore
+    from storage.buckets import make_bucket
 
     settings = load_settings()
-    ObjectStore(settings, connections=1).make_bucket()
+    make_bucket(settings)
     show({"bucket": settings.s3_bucket}, as_json=as_json)

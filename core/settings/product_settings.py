@@ -6,7 +6,15 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import NoDecode, SettingsConfigDict
 
@@ -22,7 +30,20 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 # For these settings an empty value means: no limit.
 MAY_BE_EMPTY = ("rate_limit_default", "rate_limit_anonymous", "rate_limit_login")
 
+# Stands for: no proxy is in front of the API.
+_NO_PROXY = "none"
+
 Keys = Annotated[SecretStr, readable_by(Keyring.parse)]
+
+
+def _unless_none(value: object) -> object:
+    return () if isinstance(value, str) and value.strip().lower() == _NO_PROXY else value
+
+
+# The last validator in the list reads first.
+TrustedProxies = Annotated[
+    tuple[IPvAnyNetwork, ...] | None, NoDecode, COMMA_SEPARATED, BeforeValidator(_unless_none)
+]
 
 
 class SettingsError(Exception):
@@ -37,8 +58,12 @@ class Settings(ProviderSettings):
     database_url: SecretStr
     """Postgres: postgresql://user:password@host:port/db"""
 
+    migration_database_url: SecretStr | None = None
+    """The same database as the owner of its tables, for pressroom migrate alone, which makes the
+    role of the database URL and lets it read and write rows; without it one role does everything"""
+
     redis_url: SecretStr
-    """Redis or Valkey, broker and cache: redis://:password@host:port/0"""
+    """Redis or Valkey, broker and cache: redis://user:password@host:port/0"""
 
     s3_endpoint: BaseUrl
     """S3-compatible storage, such as http://host:9000"""
@@ -51,6 +76,13 @@ class Settings(ProviderSettings):
 
     s3_bucket: str = "pressroom"
     """Bucket that holds every object"""
+
+    s3_admin_access_key: str | None = None
+    """Access key of an administrator of MinIO or Silo, for pressroom bucket alone, which makes the
+    user of the access key and lets it use the bucket; without it the access key makes the bucket"""
+
+    s3_admin_secret_key: SecretStr | None = None
+    """Secret key of that administrator"""
 
     public_url: BaseUrl
     """URL of the API for its callers, without a final slash"""
@@ -70,8 +102,9 @@ class Settings(ProviderSettings):
     api_key_header: str = "X-API-Key"
     """Header that may carry an API key"""
 
-    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode, COMMA_SEPARATED] = ()
-    """IP addresses or networks of proxies whose forwarded headers are trusted, comma separated"""
+    trusted_proxies: TrustedProxies = None
+    """IP addresses or networks of proxies whose forwarded headers are trusted, comma separated, or
+    the word none; the API needs it where the public URL is https"""
 
     credits_per_usd: CreditsPerUsd = Decimal(100)
     """How many credits a US dollar buys"""
@@ -129,13 +162,22 @@ class Settings(ProviderSettings):
             name: value for name, value in values.items() if value != "" or name in MAY_BE_EMPTY
         }
 
-    @field_validator("database_url")
+    @field_validator("database_url", "migration_database_url")
     @classmethod
-    def _postgres_only(cls, value: SecretStr) -> SecretStr:
+    def _postgres_only(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
         scheme, separator, rest = value.get_secret_value().partition("://")
         if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg2"}:
             raise ValueError("must begin with postgresql://")
         return SecretStr(f"postgresql+psycopg2://{rest}")
+
+    @field_validator("s3_admin_secret_key")
+    @classmethod
+    def _with_its_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if (value is None) != (info.data.get("s3_admin_access_key") is None):
+            raise ValueError(f"goes together with {PREFIX}S3_ADMIN_ACCESS_KEY: set both, or none")
+        return value
 
     @field_validator("redis_url")
     @classmethod
@@ -154,6 +196,19 @@ class Settings(ProviderSettings):
     @property
     def public_base(self) -> str:
         return str(self.public_url).rstrip("/")
+
+    def forwarding_networks(self) -> tuple[str, ...]:
+        """The proxies' networks; raises ``SettingsError`` where nobody said whether there is one.
+
+        TLS ends in a proxy. If the API did not know it, all callers would have its address, and one
+        of them could use up what an address may do.
+        """
+        if self.trusted_proxies is None and self.public_url.scheme == "https":
+            raise SettingsError(
+                f"{PREFIX}TRUSTED_PROXIES: is needed where the public URL is https: the addresses "
+                f"of the proxies in front of the API, or {_NO_PROXY}"
+            )
+        return tuple(map(str, self.trusted_proxies or ()))
 
     @property
     def media_base(self) -> str:

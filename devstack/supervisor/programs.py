@@ -8,6 +8,7 @@ from pathlib import Path
 
 from devstack import LOOPBACK
 from devstack.sandbox.sandbox_settings import WEBHOOK_PATH
+from devstack.supervisor.home.environment import without_owners
 from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.processes.program import Program
 
@@ -45,17 +46,22 @@ def mail_settings(ports: Ports) -> dict[str, str]:
 def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]:
     """Every program of ours, in the order of their start."""
 
+    serving = without_owners(environment)
+
     def program(name: str, *words: str, module: str = "cli.main", **more: str) -> Program:
         # -P: a folder called `cli` in the current directory must not be taken for ours.
         argv = (sys.executable, "-P", "-m", module, *words)
-        return Program(name, argv, log=home.log(name), environment={**environment, **more})
+        return Program(name, argv, log=home.log(name), environment={**serving, **more})
 
     def worker(name: str) -> Program:
         lanes = [word for lane in WORKERS[name] for word in ("--lane", lane)]
         return _worker(program(name, "worker", *lanes), home.work)
 
     prepare = program(
-        "prepare", module="devstack.supervisor.prepare", PRESSROOM_HOME=str(home.path)
+        "prepare",
+        module="devstack.supervisor.prepare",
+        **environment,
+        PRESSROOM_HOME=str(home.path),
     )
     api = replace(
         program("api", "serve", "--host", LOOPBACK, "--port", str(ports.api)),

@@ -18,7 +18,9 @@ NO_PAGE = "default-src 'none'; frame-ancestors 'none'"
 @pytest.fixture(scope="module")
 def behind_tls(stack: Stack, home: Path) -> Iterator[httpx.Client]:
     port = PortPicker(home / "tls-port.json").pick("api")
-    running = stack.start_api(port, PRESSROOM_PUBLIC_URL="https://api.example.com")
+    running = stack.start_api(
+        port, PRESSROOM_PUBLIC_URL="https://api.example.com", PRESSROOM_TRUSTED_PROXIES="none"
+    )
     with httpx.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=30.0) as client:
         yield client
     running.stop()
