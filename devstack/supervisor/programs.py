@@ -60,8 +60,7 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     prepare = program(
         "prepare",
         module="devstack.supervisor.prepare",
-        **environment,
-        PRESSROOM_HOME=str(home.path),
+        **{**environment, "PRESSROOM_HOME": str(home.path)},
     )
     api = replace(
         program("api", "serve", "--host", LOOPBACK, "--port", str(ports.api)),
