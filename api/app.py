@@ -32,6 +32,7 @@ from api.limits.rate_limits import RateLimiter
 from api.middleware.body_limits import BodyLimitMiddleware
 from api.middleware.cors import ApiCorsMiddleware
 from api.middleware.deadlines import DeadlineMiddleware
+from api.middleware.forwarding import ForwardingMiddleware
 from api.middleware.headers import HeadersMiddleware
 from api.middleware.layers import RequestLayers
 from api.middleware.paths import PathMiddleware
@@ -142,6 +143,7 @@ _PAGES = (
 
 def create_app(settings: Settings) -> FastAPI:
     layers = [
+        Middleware(ForwardingMiddleware, settings=settings),
         Middleware(HeadersMiddleware, settings=settings),
         Middleware(RequestMiddleware),
         Middleware(ApiCorsMiddleware, pages=[each.router for each in _PAGES]),

@@ -106,7 +106,7 @@ def bulk_bench() -> Iterator[BulkBench]:
             worker = stack.start_worker("bulk", "export", concurrency=1)
             stack.start_worker("mail", "upkeep", concurrency=2)
             owner = stack.new_owner()
-            url = stack.environment["PRESSROOM_DATABASE_URL"]
+            url = stack.owner_url
             with closing(psycopg2.connect(url)) as plain, stack.client(owner.key) as client:
                 client.timeout = httpx.Timeout(600)
                 yield BulkBench(stack, owner, client, plain, worker)

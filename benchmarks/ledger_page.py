@@ -71,7 +71,7 @@ def run() -> list[Finding]:
             stack.start_api(PRESSROOM_LOG_LEVEL="warning")
             owner = stack.new_owner()
             with (
-                closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])) as link,
+                closing(psycopg2.connect(stack.owner_url)) as link,
                 link.cursor() as running,
             ):
                 link.autocommit = True

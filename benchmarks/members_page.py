@@ -97,7 +97,7 @@ def _stack() -> Iterator[Stack]:
 
 
 def _url(stack: Stack) -> str:
-    return stack.environment["PRESSROOM_DATABASE_URL"]
+    return stack.owner_url
 
 
 @dataclass

@@ -34,7 +34,8 @@ def serve(
     from api.connections import KEEP_ALIVE_SECONDS, BoundedConnection, raise_descriptors
     from core.settings import load_settings
 
-    settings = load_settings()
+    # The application asks for them too, but a process of its own may start it again and again.
+    load_settings().forwarding_networks()
     raise_descriptors()
     # uvicorn raises the signal again once it has closed; a stop that was asked for is no failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -44,8 +45,7 @@ def serve(
         port=port,
         workers=processes,
         log_config=None,
-        proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
+        proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=20,
         http=BoundedConnection,
@@ -103,28 +103,25 @@ def flower(
 
 
 def migrate(as_json: Json = False) -> None:
-    """Bring the database to the newest revision."""
+    """Bring the database to the newest revision, and let the application's role use its rows."""
     from cli.connection import database_errors
+    from core.logging import configure_logging
     from core.settings import read_settings
-    from core.settings.store_settings import DatabaseSettings
-    from storage.database import open_database
+    from core.settings.store_settings import MigrationSettings
     from storage.migrations.run import migrate as run
 
-    settings = read_settings(DatabaseSettings)
-    database = open_database(settings, pool_size=1, application_name="pressroom-migrate")
-    try:
-        with database_errors():
-            show({"revision": run(database.engine)}, as_json=as_json)
-    finally:
-        database.close()
+    settings = read_settings(MigrationSettings)
+    configure_logging(settings)
+    with database_errors():
+        show({"revision": run(settings)}, as_json=as_json)
 
 
 def bucket(as_json: Json = False) -> None:
-    """Make the bucket that holds every object, unless it exists."""
+    """Make the bucket that holds every object, and the user that may use it, unless they exist."""
     from core.settings import read_settings
-    from core.settings.store_settings import ObjectStorageSettings
-    from storage.objects import ObjectStore
+    from core.settings.store_settings import BucketSettings
+    from storage.buckets import make_bucket
 
-    settings = read_settings(ObjectStorageSettings)
-    ObjectStore(settings, connections=1).make_bucket()
+    settings = read_settings(BucketSettings)
+    make_bucket(settings)
     show({"bucket": settings.s3_bucket}, as_json=as_json)

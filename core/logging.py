@@ -4,10 +4,10 @@ from typing import Any
 
 import structlog
 
-from core.settings.store_settings import BrokerSettings
+from core.settings.store_settings import LogSettings
 
 
-def configure_logging(settings: BrokerSettings) -> None:
+def configure_logging(settings: LogSettings) -> None:
     """Write records of structlog and the standard library to stderr, as JSON or pretty lines."""
     pretty = settings.log_format == "pretty" or (
         settings.log_format == "auto" and sys.stderr.isatty()

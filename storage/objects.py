@@ -28,7 +28,7 @@ _READ_SECONDS = 5.0
 # Deleting takes the storage some time for each object.
 _MAX_REMOVED_AT_ONCE = 100
 
-_SERVER = "object storage"
+SERVER = "object storage"
 
 
 class ObjectMissing(Exception):
@@ -46,7 +46,7 @@ class ObjectStore:
 
     def __init__(self, settings: ObjectStorageSettings, *, connections: int) -> None:
         self._bucket = settings.s3_bucket
-        self._breaker = Breaker(_SERVER)
+        self._breaker = Breaker(SERVER)
         endpoint = settings.s3_endpoint
         self._client = Minio(
             f"{endpoint.host}:{endpoint.port}",
@@ -54,7 +54,7 @@ class ObjectStore:
             secret_key=settings.s3_secret_key.get_secret_value(),
             secure=endpoint.scheme == "https",
             region="us-east-1",
-            http_client=_pool_manager(connections, is_tls=endpoint.scheme == "https"),
+            http_client=pool_manager(connections, is_tls=endpoint.scheme == "https"),
         )
 
     def put(self, key: str, data: bytes, content_type: str) -> None:
@@ -99,7 +99,7 @@ class ObjectStore:
             with self._call(keys[start]):
                 # The client sends nothing before its errors are read.
                 for refused in self._client.remove_objects(self._bucket, batch):
-                    raise TransientError(f"The {_SERVER} keeps an object: {refused.code}.")
+                    raise TransientError(f"The {SERVER} keeps an object: {refused.code}.")
 
     def stored(self, prefix: str = "") -> Iterator[StoredObject]:
         """Every object with this prefix, in the order of the keys' bytes; read a page at a time."""
@@ -137,11 +137,11 @@ def _translated(key: str) -> Iterator[None]:
         if error.code == "NoSuchKey":
             raise ObjectMissing(key) from error
         if error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            raise ServerFailed(_SERVER, str(error.code)) from error
+            raise ServerFailed(SERVER, str(error.code)) from error
         # An answer, such as AccessDenied: an operator can mend it.
-        raise TransientError(f"The {_SERVER} refuses: {error.code}.") from error
+        raise TransientError(f"The {SERVER} refuses: {error.code}.") from error
     except (MinioException, HTTPError, TimeoutError) as error:
-        raise ServerFailed(_SERVER, type(error).__name__) from error
+        raise ServerFailed(SERVER, type(error).__name__) from error
 
 
 class _Connection(HTTPConnection):
@@ -162,7 +162,7 @@ class _TlsPool(HTTPSConnectionPool):
     ConnectionCls = _TlsConnection
 
 
-def _pool_manager(connections: int, *, is_tls: bool) -> urllib3.PoolManager:
+def pool_manager(connections: int, *, is_tls: bool) -> urllib3.PoolManager:
     # Reading the system's authorities takes longer than the rest of a client.
     tls = {"ssl_context": tls_context()} if is_tls else {}
     made = urllib3.PoolManager(

@@ -10,11 +10,13 @@ from pathlib import Path
 from devstack.supervisor.embedded.stack import SERVICE_STAGE, common_settings, embed, services_lock
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home.home_folder import Home
-from devstack.supervisor.home.secrets_file import load_or_create
+from devstack.supervisor.home.secrets_file import Secrets, load_or_create
 from devstack.supervisor.processes.group import Group
 from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.processes.watcher_client import Watcher
 
+# How the names of the buckets begin that stacks may use.
+BUCKET_PREFIX = "pressroom-"
 _MAX_START_SECONDS = 60.0
 
 
@@ -24,10 +26,12 @@ class Services:
 
     Attributes:
         environment: the PRESSROOM_ settings with which a program of ours reaches them.
+        secrets: the passwords and keys of the servers' administrators among them.
     """
 
     environment: dict[str, str]
     group: Group
+    secrets: Secrets
 
     @property
     def pids(self) -> dict[str, int]:
@@ -66,14 +70,16 @@ def embedded_services(home: Path) -> Iterator[Services]:
     secrets = load_or_create(place)
     with services_lock(place) as lock:
         picker = PortPicker(place.ports_file)
-        programs, environment = embed(place, secrets, picker, lock)
+        programs, environment = embed(
+            place, secrets, picker, lock, more_buckets=f"{BUCKET_PREFIX}*"
+        )
         picker.keep()
         settings = common_settings(secrets, api_url="http://127.0.0.1:8000")
         watcher = Watcher(keep_open=(lock.descriptor,))
         group = Group(programs, watcher, say=lambda _: None)
         try:
             await_ready(group)
-            yield Services({**settings, **environment}, group)
+            yield Services({**settings, **environment}, group, secrets)
         finally:
             group.stop([SERVICE_STAGE])
             watcher.close()

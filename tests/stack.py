@@ -34,8 +34,9 @@ from services import removals
 from services.access import api_keys
 from services.people import accounts
 from storage.migrations.run import migrate
+from storage.objects import ObjectStore
 from storage.resources import Resources, open_resources
-from tests.embedded import Services
+from tests.embedded import BUCKET_PREFIX, Services
 
 _READY_WITHIN_SECONDS = 90.0
 
@@ -122,7 +123,10 @@ class Stack:
     name: str
     home: Path
     environment: dict[str, str]
+    # Of the test itself, with an administrator's Redis: it looks behind our programs.
     resources: Resources
+    # The database as the owner of its tables, who is an administrator here.
+    owner_url: str
     watcher: Watcher
     processes: list[Running] = field(default_factory=list)
     api_port: int = 0
@@ -258,7 +262,7 @@ class Stack:
     # -- looking behind ----------------------------------------------------------------------
 
     def query(self, statement: str, *parameters: object) -> list[tuple[object, ...]]:
-        """Rows of one SQL statement, which has been committed; on a connection apart from ours."""
+        """Rows of one SQL statement, which has been committed; as the owner of the tables."""
         connection = self._connected()
         try:
             with connection, connection.cursor() as cursor:
@@ -284,7 +288,7 @@ class Stack:
             if not _was_closed(connection):
                 return connection
             connection.close()
-        return psycopg2.connect(self.environment["PRESSROOM_DATABASE_URL"])
+        return psycopg2.connect(self.owner_url)
 
     def close(self) -> None:
         self.stop()
@@ -305,24 +309,24 @@ def open_stack(
 ) -> Iterator[Stack]:
     """A stack in the running services: database and bucket `name`, Redis database `number`."""
     environment = _own_namespace(services.environment, name, number)
+    owner_url = environment.pop("PRESSROOM_MIGRATION_DATABASE_URL")
     environment["PRESSROOM_REDIRECT_ORIGINS"] = "loopback,https://shop.example"
     # Replies are compared with each other; tests of limits set their own.
     environment |= dict.fromkeys(RATE_LIMITS, "")
     environment["PRESSROOM_QUOTA_PAID"] = QUOTA_PAID
     environment["PRESSROOM_PUBLIC_URL"] = f"http://{LOOPBACK}:{port}"
-    settings = Settings.model_validate(
-        {
-            key.removeprefix("PRESSROOM_").lower(): value
-            for key, value in environment.items()
-            if key.startswith("PRESSROOM_")
-        }
-    )
+    settings = _settings(environment, PRESSROOM_REDIS_URL=_as_administrator(services, environment))
     resources = open_resources(settings, concurrency=8, name="tests")
     watcher = Watcher()
     try:
-        migrate(resources.database.engine)
-        resources.objects.make_bucket()
-        stack = Stack(name, home, {**cleaned(), **environment}, resources, watcher, api_port=port)
+        migrate(_settings(environment, PRESSROOM_MIGRATION_DATABASE_URL=owner_url))
+        administrators = {
+            "PRESSROOM_S3_ACCESS_KEY": services.secrets.s3_admin_access_key,
+            "PRESSROOM_S3_SECRET_KEY": services.secrets.s3_admin_secret_key,
+        }
+        ObjectStore(_settings(environment, **administrators), connections=1).make_bucket()
+        seen = {**cleaned(), **environment}
+        stack = Stack(name, home, seen, resources, owner_url, watcher, api_port=port)
         try:
             yield stack
         finally:
@@ -332,9 +336,25 @@ def open_stack(
         watcher.close()
 
 
+def _settings(environment: dict[str, str], **more: str) -> Settings:
+    return Settings.model_validate(
+        {
+            key.removeprefix("PRESSROOM_").lower(): value
+            for key, value in {**environment, **more}.items()
+            if key.startswith("PRESSROOM_")
+        }
+    )
+
+
+def _as_administrator(services: Services, environment: dict[str, str]) -> str:
+    """The URL of Redis with which a test may empty, fill and look into it."""
+    server = environment["PRESSROOM_REDIS_URL"].rpartition("@")[2]
+    return f"redis://:{services.secrets.valkey_admin_password}@{server}"
+
+
 def _own_namespace(environment: dict[str, str], name: str, number: int) -> dict[str, str]:
-    url = environment["PRESSROOM_DATABASE_URL"]
-    link = psycopg2.connect(url)
+    owner = environment["PRESSROOM_MIGRATION_DATABASE_URL"]
+    link = psycopg2.connect(owner)
     link.autocommit = True
     with link.cursor() as cursor:
         cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
@@ -343,7 +363,12 @@ def _own_namespace(environment: dict[str, str], name: str, number: int) -> dict[
     return {
         **environment,
         "PRESSROOM_SECRET_KEYS": f"{environment['PRESSROOM_SECRET_KEYS']},{RETIRED.id}:{retired}",
-        "PRESSROOM_DATABASE_URL": url.rpartition("/")[0] + f"/{name}",
-        "PRESSROOM_REDIS_URL": environment["PRESSROOM_REDIS_URL"].rpartition("/")[0] + f"/{number}",
-        "PRESSROOM_S3_BUCKET": name,
+        "PRESSROOM_DATABASE_URL": _to(environment["PRESSROOM_DATABASE_URL"], name),
+        "PRESSROOM_MIGRATION_DATABASE_URL": _to(owner, name),
+        "PRESSROOM_REDIS_URL": _to(environment["PRESSROOM_REDIS_URL"], str(number)),
+        "PRESSROOM_S3_BUCKET": f"{BUCKET_PREFIX}{name}",
     }
+
+
+def _to(url: str, database: str) -> str:
+    return f"{url.rpartition('/')[0]}/{database}"

@@ -27,7 +27,8 @@ _HSTS = b"strict-transport-security"
 
 class HeadersMiddleware:
     """Adds the headers of every answer for browsers and caches, unless the answer has its own, and
-    the headers that inner layers put into ``scope["pressroom.headers"]``. The outermost layer."""
+    the headers that inner layers put into ``scope["pressroom.headers"]``. The outermost layer that
+    answers."""
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
         self._app = app

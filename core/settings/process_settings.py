@@ -10,8 +10,10 @@ from core.lanes import Lane
 from core.settings.product_settings import Settings
 from core.settings.store_settings import (
     BrokerSettings,
+    BucketSettings,
     DatabaseSettings,
     FlowerSettings,
+    MigrationSettings,
     ObjectStorageSettings,
 )
 
@@ -79,8 +81,8 @@ _OF_LANES[Lane.IO] = _OF_LANES[Lane.UPKEEP] = frozenset().union(*_OF_LANES.value
 _OF_COMMANDS = {
     "serve": _API,
     "flower": _of(FlowerSettings),
-    "migrate": _of(DatabaseSettings),
-    "bucket": _of(ObjectStorageSettings),
+    "migrate": _of(MigrationSettings),
+    "bucket": _of(BucketSettings),
     "beat": frozenset[str](),
 }
 

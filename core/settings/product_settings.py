@@ -6,34 +6,47 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import NoDecode
 
 from core.keyring import Keyring
 from core.quotas import DEFAULT_QUOTA_FREE, DEFAULT_QUOTA_PAID, Quotas
 from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
-from core.settings.given_settings import read_settings
+from core.settings.given_settings import PREFIX, SettingsError, read_settings
 from core.settings.notations import COMMA_SEPARATED, readable_by
 from core.settings.origins import Origins
 from core.settings.provider_settings import ProviderSettings
 from core.settings.rate_notation import RateLimits
 from core.settings.store_settings import (
     BaseUrl,
-    DatabaseSettings,
+    BucketSettings,
     FlowerSettings,
-    ObjectStorageSettings,
+    MigrationSettings,
     require_operator_secret,
 )
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 _CONTACT = re.compile(r"(?:mailto:|https://|tel:)[!-~]+\Z")
 
+# Stands for: no proxy is in front of the API.
+_NO_PROXY = "none"
+
 Keys = Annotated[SecretStr, readable_by(Keyring.parse)]
 Contacts = Annotated[tuple[str, ...], NoDecode, COMMA_SEPARATED]
 
 
-class Settings(DatabaseSettings, ObjectStorageSettings, FlowerSettings, ProviderSettings):
+def _unless_none(value: object) -> object:
+    return () if isinstance(value, str) and value.strip().lower() == _NO_PROXY else value
+
+
+# The last validator in the list reads first.
+TrustedProxies = Annotated[
+    tuple[IPvAnyNetwork, ...] | None, NoDecode, COMMA_SEPARATED, BeforeValidator(_unless_none)
+]
+
+
+class Settings(MigrationSettings, BucketSettings, FlowerSettings, ProviderSettings):
     """Every setting. The API and the workers read all of them; ``core.settings.process_settings``
     says which ones a deployment hands to which process."""
 
@@ -55,8 +68,9 @@ class Settings(DatabaseSettings, ObjectStorageSettings, FlowerSettings, Provider
     api_key_header: str = "X-API-Key"
     """Header that may carry an API key"""
 
-    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode, COMMA_SEPARATED] = ()
-    """IP addresses or networks of proxies whose forwarded headers are trusted, comma separated"""
+    trusted_proxies: TrustedProxies = None
+    """IP addresses or networks of proxies whose forwarded headers are trusted, comma separated, or
+    the word none; the API needs it where the public URL is https"""
 
     credits_per_usd: CreditsPerUsd = Decimal(100)
     """How many credits a US dollar buys"""
@@ -152,6 +166,19 @@ class Settings(DatabaseSettings, ObjectStorageSettings, FlowerSettings, Provider
     @property
     def public_base(self) -> str:
         return str(self.public_url).rstrip("/")
+
+    def forwarding_networks(self) -> tuple[str, ...]:
+        """The proxies' networks; raises ``SettingsError`` where nobody said whether there is one.
+
+        TLS ends in a proxy. If the API did not know it, all callers would have its address, and one
+        of them could use up what an address may do.
+        """
+        if self.trusted_proxies is None and self.public_url.scheme == "https":
+            raise SettingsError(
+                f"{PREFIX}TRUSTED_PROXIES: is needed where the public URL is https: the addresses "
+                f"of the proxies in front of the API, or {_NO_PROXY}"
+            )
+        return tuple(map(str, self.trusted_proxies or ()))
 
     @property
     def public_origin(self) -> str:

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AnyHttpUrl, PlainSerializer, SecretStr, field_validator
+from pydantic import AnyHttpUrl, PlainSerializer, SecretStr, ValidationInfo, field_validator
 
-from core.settings.given_settings import GivenSettings
+from core.settings.given_settings import PREFIX, GivenSettings
 
 MIN_OPERATOR_SECRET_CHARACTERS = 20
 
@@ -15,13 +15,29 @@ class DatabaseSettings(GivenSettings):
     database_url: SecretStr
     """Postgres: postgresql://user:password@host:port/db"""
 
-    @field_validator("database_url")
+    @field_validator("database_url", "migration_database_url", check_fields=False)
     @classmethod
-    def _postgres_only(cls, value: SecretStr) -> SecretStr:
+    def _postgres_only(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
         scheme, separator, rest = value.get_secret_value().partition("://")
         if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg2"}:
             raise ValueError("must begin with postgresql://")
         return SecretStr(f"postgresql+psycopg2://{rest}")
+
+
+class LogSettings(GivenSettings):
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe level that is logged"""
+
+    log_format: Literal["auto", "json", "pretty"] = "auto"
+    """Log format; auto is pretty on a terminal, JSON elsewhere"""
+
+
+class MigrationSettings(DatabaseSettings, LogSettings):
+    migration_database_url: SecretStr | None = None
+    """The same database as the owner of its tables, for pressroom migrate alone, which makes the
+    role of the database URL and lets it read and write rows; without it one role does everything"""
 
 
 class ObjectStorageSettings(GivenSettings):
@@ -38,17 +54,27 @@ class ObjectStorageSettings(GivenSettings):
     """Bucket that holds every object"""
 
 
-class BrokerSettings(GivenSettings):
+class BucketSettings(ObjectStorageSettings):
+    s3_admin_access_key: str | None = None
+    """Access key of an administrator of MinIO or Silo, for pressroom bucket alone, which makes the
+    user of the access key and lets it use the bucket; without it the access key makes the bucket"""
+
+    s3_admin_secret_key: SecretStr | None = None
+    """Secret key of that administrator"""
+
+    @field_validator("s3_admin_secret_key")
+    @classmethod
+    def _with_its_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if (value is None) != (info.data.get("s3_admin_access_key") is None):
+            raise ValueError(f"goes together with {PREFIX}S3_ADMIN_ACCESS_KEY: set both, or none")
+        return value
+
+
+class BrokerSettings(LogSettings):
     """What any process with an application of Celery's needs."""
 
     redis_url: SecretStr
-    """Redis or Valkey, broker and cache: redis://:password@host:port/0"""
-
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe level that is logged"""
-
-    log_format: Literal["auto", "json", "pretty"] = "auto"
-    """Log format; auto is pretty on a terminal, JSON elsewhere"""
+    """Redis or Valkey, broker and cache: redis://user:password@host:port/0"""
 
     @field_validator("redis_url")
     @classmethod

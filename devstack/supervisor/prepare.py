@@ -5,6 +5,7 @@ The supervisor runs this as a process of its own, so that its memory is given ba
 
 import sys
 
+from core.logging import configure_logging
 from core.settings import SettingsError, load_settings
 from devstack.sandbox.stock_photos.pictures import draw
 from devstack.supervisor.home import demo, home_folder, secrets_file
@@ -21,9 +22,11 @@ def main() -> int:
         unfinished = place.sample_photo.with_suffix(".part")
         unfinished.write_bytes(draw("sample", *_SAMPLE_PHOTO_PIXELS))
         unfinished.replace(place.sample_photo)
-    resources = open_resources(load_settings(), concurrency=2, name="prepare")
+    settings = load_settings()
+    configure_logging(settings)
+    migrate(settings)
+    resources = open_resources(settings, concurrency=2, name="prepare")
     try:
-        migrate(resources.database.engine)
         demo.ensure(place, resources, secrets_file.load_or_create(place).demo_password)
         resources.objects.make_bucket()
     finally:

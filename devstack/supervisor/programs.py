@@ -57,7 +57,8 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
 
     prepare = program(
         "prepare",
-        settings_of("serve"),
+        # It alone may change tables.
+        settings_of("serve") | settings_of("migrate") | settings_of("bucket"),
         module="devstack.supervisor.prepare",
         PRESSROOM_HOME=str(home.path),
     )

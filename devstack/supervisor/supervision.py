@@ -129,6 +129,9 @@ class _Supervisor:
             sandbox_url=self._sandbox_url,
             mailbox_url=f"{self._sandbox_url}/mail",
             database_url=settings["PRESSROOM_DATABASE_URL"],
+            migration_database_url=settings.get(
+                "PRESSROOM_MIGRATION_DATABASE_URL", settings["PRESSROOM_DATABASE_URL"]
+            ),
             redis_url=settings["PRESSROOM_REDIS_URL"],
             s3=run_file.S3Login(
                 endpoint=settings["PRESSROOM_S3_ENDPOINT"],
@@ -138,7 +141,11 @@ class _Supervisor:
             ),
             demo=run_file.DemoLogin.model_validate(read_json_object(home.demo_file) or {}),
             metrics_token=settings["PRESSROOM_METRICS_TOKEN"],
-            settings={name: value for name, value in settings.items() if name.startswith(PREFIX)},
+            settings={
+                name: value
+                for name, value in environment.without_owners(settings).items()
+                if name.startswith(PREFIX)
+            },
             pids={**pids, "supervisor": os.getpid()},
             home=home.path,
         )

@@ -5,9 +5,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import URL, Connection, Engine, make_url, text
 
+from core.settings.store_settings import MigrationSettings
 from models import Model
+from storage.database import open_database
+from storage.migrations import roles
 
 ADVISORY_LOCK = 0x50726573  # "Pres" in ASCII
 
@@ -21,11 +24,22 @@ def configuration(connection: Connection | None = None) -> Config:
     return config
 
 
-def migrate(engine: Engine) -> str:
-    """Bring the database to the newest revision and return its name.
+def migrate(settings: MigrationSettings) -> str:
+    """Bring the database to the newest revision as the owner of its tables; return its name.
 
-    Processes that migrate at the same time take turns on an advisory lock.
+    Then let the application's role in. Processes that migrate at the same time take turns on an
+    advisory lock. One that is killed half way left whole revisions, and the next goes on.
     """
+    owner = settings.migration_database_url or settings.database_url
+    as_owner = settings.model_copy(update={"database_url": owner})
+    database = open_database(as_owner, pool_size=1, application_name="pressroom-migrate")
+    try:
+        return _migrate(database.engine, make_url(settings.database_url.get_secret_value()))
+    finally:
+        database.close()
+
+
+def _migrate(engine: Engine, application: URL) -> str:
     with engine.connect() as connection:
         # Its session is given other timeouts, so it must not go back to the pool.
         connection.detach()
@@ -33,6 +47,9 @@ def migrate(engine: Engine) -> str:
             connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
         try:
             command.upgrade(configuration(connection), "head")
+            # Alembic has committed what it did, and begun to read again.
+            connection.rollback()
+            roles.let_in(connection, application)
         finally:
             connection.rollback()
             with connection.begin():

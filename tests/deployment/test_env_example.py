@@ -32,7 +32,8 @@ def test_no_secret_has_a_value() -> None:
         if "SecretStr" in str(field.annotation)
     ]
     assert secrets
-    for name in [*secrets, "POSTGRES_PASSWORD", "REDIS_PASSWORD"]:
+    passwords = ("POSTGRES_PASSWORD", "POSTGRES_APP_PASSWORD", "REDIS_PASSWORD")
+    for name in [*secrets, *passwords, "MINIO_ROOT_PASSWORD"]:
         assert files.env_example()[name].value == ""
 
 

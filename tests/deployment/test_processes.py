@@ -5,8 +5,10 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
 from storage.objects import ObjectStore
+from tests.embedded import Services
 from tests.stack import Running, Stack, eventually
 
 
@@ -69,12 +71,21 @@ def test_worker_ends_in_order_when_asked(stack: Stack) -> None:
     assert stack.start_worker("bulk", concurrency=1).stop() == 0
 
 
-def test_bucket_is_made_once_and_kept_after_that(stack: Stack) -> None:
-    name = "made-by-the-command"
-    store = ObjectStore(stack.settings().model_copy(update={"s3_bucket": name}), connections=1)
+def test_bucket_is_made_once_and_kept_after_that(stack: Stack, services: Services) -> None:
+    keys = {
+        "s3_bucket": "made-by-the-command",
+        "s3_access_key": services.secrets.s3_admin_access_key,
+        "s3_secret_key": SecretStr(services.secrets.s3_admin_secret_key),
+    }
+    store = ObjectStore(stack.settings().model_copy(update=keys), connections=1)
     assert not store.ready()
+    environment = {
+        "PRESSROOM_S3_BUCKET": "made-by-the-command",
+        "PRESSROOM_S3_ACCESS_KEY": services.secrets.s3_admin_access_key,
+        "PRESSROOM_S3_SECRET_KEY": services.secrets.s3_admin_secret_key,
+    }
     for _ in range(2):
-        made = stack.start("bucket", "bucket", environment={"PRESSROOM_S3_BUCKET": name})
+        made = stack.start("bucket", "bucket", environment=environment)
         assert made.process.wait(30) == 0
     assert store.ready()
 

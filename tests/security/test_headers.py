@@ -28,6 +28,7 @@ def behind_tls(stack: Stack, home: Path) -> Iterator[httpx.Client]:
     running = stack.start_api(
         port,
         PRESSROOM_PUBLIC_URL="https://api.example.com",
+        PRESSROOM_TRUSTED_PROXIES="none",
         PRESSROOM_HSTS_SUBDOMAINS="true",
         PRESSROOM_API_DOCS="false",
     )

@@ -2,8 +2,10 @@ import threading
 
 import psycopg2
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import text
 
+from core.settings import Settings
 from storage.migrations.run import current_revision, differences, head_revision, migrate
 from tests.stack import Stack
 
@@ -14,17 +16,22 @@ def test_migrated_database_has_what_the_models_say(stack: Stack) -> None:
     assert differences(stack.resources.database.engine) == []
 
 
+def as_owner(stack: Stack) -> Settings:
+    url = stack.owner_url.replace("postgresql:", "postgresql+psycopg2:")
+    return stack.settings().model_copy(update={"migration_database_url": SecretStr(url)})
+
+
 def test_migrating_again_changes_nothing(stack: Stack) -> None:
-    engine = stack.resources.database.engine
-    assert migrate(engine) == head_revision()
-    with engine.connect() as connection:
+    assert migrate(as_owner(stack)) == head_revision()
+    with stack.resources.database.engine.connect() as connection:
         assert current_revision(connection) == head_revision()
 
 
 def test_processes_that_migrate_at_once_take_turns(stack: Stack) -> None:
-    engine = stack.resources.database.engine
-    revisions: list[str] = []
-    threads = [threading.Thread(target=lambda: revisions.append(migrate(engine))) for _ in range(3)]
+    settings, revisions = as_owner(stack), list[str]()
+    threads = [
+        threading.Thread(target=lambda: revisions.append(migrate(settings))) for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

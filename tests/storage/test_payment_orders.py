@@ -43,7 +43,7 @@ Cursor = psycopg2.extensions.cursor
 @pytest.fixture
 def cursor(stack: Stack) -> Iterator[Cursor]:
     """A transaction that is rolled back."""
-    link = psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])
+    link = psycopg2.connect(stack.owner_url)
     try:
         with link.cursor() as opened:
             yield opened

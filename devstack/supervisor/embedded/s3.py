@@ -22,6 +22,8 @@ from devstack.supervisor.processes.program import Program
 REGION = "us-east-1"
 
 _PARTS = ("s3", "master", "volume", "filer", "admin")
+# What our programs may do in their bucket.
+_ACTIONS = ("Read", "Write", "List")
 _GRPC_OFFSET = 10_000
 _SOCKETS = Path("/tmp")  # noqa: S108 - the server puts its sockets there, come what may
 
@@ -46,13 +48,25 @@ def pick_ports(picker: PortPicker) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
+class S3Identity:
+    name: str
+    access_key: str
+    secret_key: str
+
+    def may(self, actions: list[str]) -> dict[str, object]:
+        credentials = [{"accessKey": self.access_key, "secretKey": self.secret_key}]
+        return {"name": self.name, "credentials": credentials, "actions": actions}
+
+
+@dataclass(frozen=True)
 class S3:
     home: Home
     ports: Mapping[str, int]
-    access_key: str
-    secret_key: str
+    admin: S3Identity
+    application: S3Identity
     internal_key: str
     bucket: str
+    more_buckets: str | None = None
 
     @property
     def endpoint(self) -> str:
@@ -62,16 +76,17 @@ class S3:
     def settings(self) -> dict[str, str]:
         return {
             "PRESSROOM_S3_ENDPOINT": self.endpoint,
-            "PRESSROOM_S3_ACCESS_KEY": self.access_key,
-            "PRESSROOM_S3_SECRET_KEY": self.secret_key,
+            "PRESSROOM_S3_ACCESS_KEY": self.application.access_key,
+            "PRESSROOM_S3_SECRET_KEY": self.application.secret_key,
             "PRESSROOM_S3_BUCKET": self.bucket,
         }
 
     def program(self, keep_open: tuple[int, ...]) -> Program:
         self.home.s3.mkdir(mode=0o700, exist_ok=True)
-        credentials = [{"accessKey": self.access_key, "secretKey": self.secret_key}]
-        admin = {"name": "pressroom", "credentials": credentials, "actions": ["Admin"]}
-        write_private(self.home.s3_logins, json.dumps({"identities": [admin]}))
+        buckets = [self.bucket, *([self.more_buckets] if self.more_buckets else [])]
+        allowed = [f"{action}:{bucket}" for bucket in buckets for action in _ACTIONS]
+        identities = [self.admin.may(["Admin"]), self.application.may(allowed)]
+        write_private(self.home.s3_logins, json.dumps({"identities": identities}))
         # Without these keys the filer's own port serves every object to any caller.
         kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
         filer_keys = {f"WEED_JWT_{kind}_KEY": f"{self.internal_key}-{kind}" for kind in kinds}
@@ -119,12 +134,15 @@ class S3:
         return [f"-{name}={value}" for name, value in named.items()]
 
     def is_ready(self) -> bool:
-        """Whether a real write works; makes the bucket where it is missing."""
+        """Whether a real write works; makes the bucket where it is missing.
+
+        As the administrator: our programs may not make buckets.
+        """
         pool = urllib3.PoolManager(retries=False, timeout=2)
         client = Minio(
             self.endpoint.removeprefix("http://"),
-            access_key=self.access_key,
-            secret_key=self.secret_key,
+            access_key=self.admin.access_key,
+            secret_key=self.admin.secret_key,
             secure=False,
             region=REGION,
             http_client=pool,

@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from types import MappingProxyType
 
 from devstack.supervisor.embedded.postgres import Postgres
-from devstack.supervisor.embedded.s3 import S3, pick_ports
+from devstack.supervisor.embedded.s3 import S3, S3Identity, pick_ports
 from devstack.supervisor.embedded.valkey import Valkey
 from devstack.supervisor.errors import StackError
 from devstack.supervisor.home.home_folder import MAX_STOP_SECONDS, Home, Lock
@@ -23,36 +23,52 @@ def embed(
     picker: PortPicker,
     lock: Lock,
     own: Mapping[str, str] = MappingProxyType({}),
+    *,
+    more_buckets: str | None = None,
 ) -> tuple[list[Program], dict[str, str]]:
     """Plan an embedded server for each service that the user's `own` settings do not name.
 
-    Returns the servers' programs, and the settings with which our programs reach them.
+    Returns the servers' programs, and the settings with which our programs reach them. Each server
+    inherits the lock, so it stays taken for as long as any of them runs. Tests name `more_buckets`
+    for our programs, with a `*`.
     """
     programs: list[Program] = []
     settings: dict[str, str] = {}
-    # Each server inherits the lock, so it stays taken for as long as any of them runs.
     keep_open = (lock.descriptor,)
     # In the order of their start: S3 takes longest, and initdb holds up what comes after it.
     if "PRESSROOM_S3_ENDPOINT" not in own:
-        s3 = S3(
-            home=home,
-            ports=pick_ports(picker),
-            access_key=own.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key),
-            secret_key=own.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key),
-            internal_key=secrets.s3_internal_key,
-            bucket=own.get("PRESSROOM_S3_BUCKET", BUCKET),
-        )
+        s3 = _object_storage(home, secrets, picker, own, more_buckets)
         programs.append(s3.program(keep_open))
         settings |= s3.settings
     if "PRESSROOM_REDIS_URL" not in own:
-        valkey = Valkey(home, picker.pick("valkey"), secrets.valkey_password)
+        valkey = Valkey(home, picker.pick("valkey"), secrets)
         programs.append(valkey.program(keep_open))
         settings["PRESSROOM_REDIS_URL"] = valkey.url
     if "PRESSROOM_DATABASE_URL" not in own:
-        postgres = Postgres(home, picker.pick("postgres"), secrets.postgres_password)
+        postgres = Postgres(home, picker.pick("postgres"), secrets)
         programs.append(postgres.program(keep_open))
-        settings["PRESSROOM_DATABASE_URL"] = postgres.url
+        settings |= postgres.settings
     return programs, settings
+
+
+def _object_storage(
+    home: Home,
+    secrets: Secrets,
+    picker: PortPicker,
+    own: Mapping[str, str],
+    more_buckets: str | None,
+) -> S3:
+    access_key = own.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key)
+    secret_key = own.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key)
+    return S3(
+        home=home,
+        ports=pick_ports(picker),
+        admin=S3Identity("admin", secrets.s3_admin_access_key, secrets.s3_admin_secret_key),
+        application=S3Identity("pressroom", access_key, secret_key),
+        internal_key=secrets.s3_internal_key,
+        bucket=own.get("PRESSROOM_S3_BUCKET", BUCKET),
+        more_buckets=more_buckets,
+    )
 
 
 def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:

@@ -7,26 +7,38 @@ from devstack import LOOPBACK
 from devstack.supervisor.embedded.packages import binary
 from devstack.supervisor.home import environment
 from devstack.supervisor.home.home_folder import Home
+from devstack.supervisor.home.secrets_file import Secrets
 from devstack.supervisor.processes.program import Program
+
+USER = "pressroom"
+# Keys, channels and scripts, and none of the commands that concern the whole server or everything
+# in it, such as FLUSHALL, CONFIG, KEYS or SCRIPT KILL. The Compose file has the same words.
+PERMISSIONS = (
+    "~* &* -@all +@read +@write +@pubsub +@transaction +@connection"
+    " -@admin -@dangerous -@scripting +time +eval +evalsha +script|load +script|exists"
+)
 
 
 @dataclass(frozen=True)
 class Valkey:
     home: Home
     port: int
-    password: str
+    secrets: Secrets
 
     @property
     def url(self) -> str:
-        return f"redis://:{self.password}@{LOOPBACK}:{self.port}/0"
+        return f"redis://{USER}:{self.secrets.valkey_password}@{LOOPBACK}:{self.port}/0"
 
     def program(self, keep_open: tuple[int, ...]) -> Program:
         self.home.valkey.mkdir(mode=0o700, exist_ok=True)
+        password = self.secrets.valkey_password
         settings = {
             "port": str(self.port),
             "bind": LOOPBACK,
             "dir": _quoted(str(self.home.valkey)),
-            "requirepass": _quoted(self.password),
+            # The administrator is the user `default`.
+            "requirepass": _quoted(self.secrets.valkey_admin_password),
+            "user": f"{USER} on {_quoted(f'>{password}')} {PERMISSIONS}",
             "appendonly": "yes",
             # With `everysec` a killed server lost acknowledged writes under disk load.
             "appendfsync": "always",
@@ -51,7 +63,8 @@ class Valkey:
         """Whether the server takes the password and answers a ping: it has loaded its data then."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as connection:
-                connection.sendall(f"AUTH {self.password}\r\nPING\r\nQUIT\r\n".encode())
+                login = f"AUTH {USER} {self.secrets.valkey_password}"
+                connection.sendall(f"{login}\r\nPING\r\nQUIT\r\n".encode())
                 answers = connection.makefile("rb").read()
         except OSError:
             return False

@@ -44,6 +44,14 @@ def own_settings() -> dict[str, str]:
     }
 
 
+# Only what prepares the database has these: no program that serves may change tables.
+_OWNERS = frozenset({f"{PREFIX}MIGRATION_DATABASE_URL"})
+
+
+def without_owners(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in _OWNERS}
+
+
 def for_programs(chosen: Mapping[str, str]) -> dict[str, str]:
     """What our programs see: the chosen settings, where the user's own do not win over them."""
     return {**cleaned(), "PYTHONUNBUFFERED": "1", **chosen, **own_settings()}

@@ -33,6 +33,8 @@ class Run(BaseModel):
     sandbox_url: str
     mailbox_url: str
     database_url: str
+    # As the owner of the tables.
+    migration_database_url: str
     redis_url: str
     s3: S3Login
     demo: DemoLogin

@@ -14,6 +14,10 @@ def _password() -> str:
     return secrets.token_urlsafe(24)
 
 
+def _access_key() -> str:
+    return secrets.token_hex(10)
+
+
 def _key_ring() -> str:
     """One key in the form `<id>:<base64url of 32 random bytes>`."""
     key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
@@ -24,9 +28,14 @@ def _key_ring() -> str:
 class Secrets:
     """Every password and key of one stack. Losing the encryption keys loses encrypted images."""
 
+    # Of the owner of the tables.
     postgres_password: str = field(default_factory=_password)
+    postgres_app_password: str = field(default_factory=_password)
+    valkey_admin_password: str = field(default_factory=_password)
     valkey_password: str = field(default_factory=_password)
-    s3_access_key: str = field(default_factory=lambda: secrets.token_hex(10))
+    s3_admin_access_key: str = field(default_factory=_access_key)
+    s3_admin_secret_key: str = field(default_factory=_password)
+    s3_access_key: str = field(default_factory=_access_key)
     s3_secret_key: str = field(default_factory=_password)
     s3_internal_key: str = field(default_factory=_password)
     secret_keys: str = field(default_factory=_key_ring)

@@ -62,7 +62,7 @@ def services(home: Path) -> Iterator[Services]:
 
 
 def query(services: Services, statement: str) -> list[tuple[object, ...]]:
-    session = psycopg2.connect(services.environment["PRESSROOM_DATABASE_URL"])
+    session = psycopg2.connect(services.environment["PRESSROOM_MIGRATION_DATABASE_URL"])
     try:
         with session, session.cursor() as cursor:
             cursor.execute(statement)
@@ -73,8 +73,7 @@ def query(services: Services, statement: str) -> list[tuple[object, ...]]:
 
 def valkey(services: Services, *lines: str, password: str | None = None) -> bytes:
     url = urllib3.util.parse_url(services.environment["PRESSROOM_REDIS_URL"])
-    assert url.auth is not None
-    login = password or url.auth.removeprefix(":")
+    login = password or services.secrets.valkey_admin_password
     with socket.create_connection((url.host or "", url.port or 0), timeout=5) as link:
         link.sendall("\r\n".join([f"AUTH {login}", *lines, "QUIT", ""]).encode())
         return link.makefile("rb").read()
@@ -126,9 +125,9 @@ def test_the_queue_is_durable_and_only_expiring_keys_may_be_evicted(services: Se
 
 def test_no_server_opens_without_its_login(services: Services) -> None:
     assert b"WRONGPASS" in valkey(services, "PING", password="wrong")
-    url = services.environment["PRESSROOM_DATABASE_URL"]
-    with pytest.raises(psycopg2.OperationalError, match="password"):
-        psycopg2.connect(url, password="wrong")
+    for name in ("PRESSROOM_DATABASE_URL", "PRESSROOM_MIGRATION_DATABASE_URL"):
+        with pytest.raises(psycopg2.OperationalError, match="password"):
+            psycopg2.connect(services.environment[name], password="wrong")
     for access_key, secret in [("strangers-key", "strangers-secret"), ("x" * 20, "y" * 20)]:
         with pytest.raises(S3Error, match="InvalidAccessKeyId"):
             s3(services, access_key, secret).list_buckets()

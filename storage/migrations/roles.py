@@ -1,0 +1,109 @@
+"""What the application's role may do in the database: read and write rows, and nothing else.
+
+The owner's role makes and changes tables (``pressroom migrate``). The application's role can't
+alter, truncate or drop a table, switch a trigger off, or make a table that stays; what runs SQL in
+its place can't either. Temporary tables are open to it: imports stage their rows in them.
+"""
+
+from typing import cast
+
+import psycopg2.extensions
+from sqlalchemy import URL, Connection, text
+
+from core.logging import get_logger
+from core.refusals.requests import DATABASE_UNUSABLE
+
+log = get_logger(__name__)
+
+_ROWS = "SELECT, INSERT, UPDATE, DELETE"
+# Of these tables the application may do less than that. What only grows is never rewritten, and a
+# row on which money stands is never deleted.
+_LESS = {
+    "alembic_version": "SELECT",
+    "payment_order_transitions": "SELECT",
+    "credit_entries": "SELECT, INSERT",
+    # Triggers refuse to delete what belongs to an order that was paid or claimed.
+    "payment_events": "SELECT, INSERT, DELETE",
+    "payment_order_changes": "SELECT, INSERT, DELETE",
+    "credit_accounts": "SELECT, INSERT, UPDATE",
+    # An erased person's source is blanked. A function of the owner's deletes what is old enough.
+    "events": "SELECT, INSERT, UPDATE (ip, user_agent)",
+}
+
+# Tables that an extension or another person put into the schema are left alone.
+_TABLES = text(
+    "SELECT relname, oid::regclass::text FROM pg_class"
+    " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v')"
+    " AND pg_has_role(relowner, 'USAGE')"
+    " AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'e')"
+)
+# They do with the owner's rights what the application may not do itself.
+_OWNERS_FUNCTIONS = text(
+    "SELECT oid::regprocedure::text FROM pg_proc"
+    " WHERE pronamespace = 'public'::regnamespace AND prosecdef AND pg_has_role(proowner, 'USAGE')"
+)
+_MAY_DO_MORE = text(
+    "SELECT rolsuper OR rolcreaterole OR has_schema_privilege(oid, 'public', 'CREATE') OR EXISTS ("
+    "   SELECT FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+    "   AND relkind IN ('r', 'p') AND pg_has_role(pg_roles.oid, relowner, 'MEMBER'))"
+    " FROM pg_roles WHERE rolname = :role"
+)
+
+
+def let_in(connection: Connection, login: URL) -> None:
+    """Give the role of this login what it may do, and take away the rest; make it if it is missing.
+
+    ``connection`` is the owner's. One role for everything, as in older installations, is left as it
+    is, with a warning in the log.
+    """
+    with connection.begin():
+        owner = connection.scalar(text("SELECT current_user"))
+        role = login.username or owner
+        if role != owner:
+            _make(connection, role, login.password)
+            _grant(connection, connection.dialect.identifier_preparer.quote(role))
+        if connection.scalar(_MAY_DO_MORE, {"role": role}):
+            log.warning("database.role_may_change_tables", role=role)
+
+
+def _make(connection: Connection, role: str, password: str | None) -> None:
+    if connection.scalar(text("SELECT 1 FROM pg_roles WHERE rolname = :role"), {"role": role}):
+        return
+    may_make = text("SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user")
+    if not connection.scalar(may_make):
+        raise DATABASE_UNUSABLE(
+            reason=f"there is no role {role}, and the role that migrates may not make it"
+        )
+    raw = cast("psycopg2.extensions.connection", connection.connection.dbapi_connection)
+    # The server gets the verifier: statements may be logged there.
+    verifier = password and psycopg2.extensions.encrypt_password(
+        password, role, scope=raw, algorithm="scram-sha-256"
+    )
+    quoted = connection.dialect.identifier_preparer.quote(role)
+    connection.exec_driver_sql(
+        f"CREATE ROLE {quoted} LOGIN" + (" PASSWORD %(verifier)s" if verifier else ""),
+        {"verifier": verifier} if verifier else None,
+    )
+
+
+def _grant(connection: Connection, role: str) -> None:
+    database = connection.dialect.identifier_preparer.quote(connection.engine.url.database or "")
+    statements = [
+        f"GRANT CONNECT, TEMPORARY ON DATABASE {database} TO {role}",
+        # Databases that began before Postgres 15 let every role make tables.
+        "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+        f"GRANT USAGE ON SCHEMA public TO {role}",
+        # For the tables of the next release, from when they are made.
+        f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {_ROWS} ON TABLES TO {role}",
+    ]
+    for name, table in connection.execute(_TABLES):
+        statements += [
+            f"REVOKE ALL ON {table} FROM {role}",
+            f"GRANT {_LESS.get(name, _ROWS)} ON {table} TO {role}",
+        ]
+    for (function,) in connection.execute(_OWNERS_FUNCTIONS):
+        statements += [
+            f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC",
+            f"GRANT EXECUTE ON FUNCTION {function} TO {role}",
+        ]
+    connection.exec_driver_sql(";".join(statements))

@@ -1,0 +1,308 @@
+"""What runs in the place of our programs reaches their rows, keys and objects, and nothing else."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from io import BytesIO
+
+import psycopg2
+import psycopg2.extensions
+import pytest
+import redis
+from minio import Minio
+from minio.error import S3Error
+from psycopg2 import sql
+from psycopg2.errors import InsufficientPrivilege
+from pydantic import SecretStr
+from redis.exceptions import NoPermissionError, ResponseError
+
+from core.errors import DomainError
+from core.settings import Settings
+from storage.migrations.run import migrate
+from tests.embedded import Services
+from tests.stack import Stack
+
+Cursor = psycopg2.extensions.cursor
+
+GROWING = ("credit_entries", "payment_events", "payment_order_changes")
+
+
+# -- Postgres ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cursor(stack: Stack) -> Iterator[Cursor]:
+    """The application's own login."""
+    with closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])) as link:
+        link.autocommit = True
+        with link.cursor() as opened:
+            yield opened
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "TRUNCATE jobs",
+        "TRUNCATE credit_entries",
+        "ALTER TABLE users ADD COLUMN more text",
+        "ALTER TABLE credit_entries DISABLE TRIGGER credit_entries_stay",
+        "ALTER TABLE credit_entries DISABLE TRIGGER ALL",
+        "ALTER TABLE users OWNER TO CURRENT_USER",
+        "DROP TABLE users CASCADE",
+        "DROP TRIGGER credit_entries_stay ON credit_entries",
+        "DROP FUNCTION refuse_ledger_changes() CASCADE",
+        "CREATE OR REPLACE FUNCTION refuse_ledger_changes() RETURNS trigger LANGUAGE plpgsql AS ''",
+        "CREATE TRIGGER mine BEFORE INSERT ON users EXECUTE FUNCTION refuse_ledger_changes()",
+        "CREATE RULE mine AS ON DELETE TO credit_entries DO INSTEAD NOTHING",
+        "CREATE INDEX ON users (name)",
+        "CREATE TABLE mine (word text)",
+        "CREATE UNLOGGED TABLE mine (word text)",
+        "CREATE FUNCTION mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "CREATE SCHEMA mine",
+        "CREATE EXTENSION dblink",
+        "CREATE DATABASE mine",
+        "DROP DATABASE template1",
+        "CREATE ROLE mine SUPERUSER LOGIN",
+        "ALTER ROLE CURRENT_USER SUPERUSER",
+        "SET ROLE pressroom",
+        "SET session_replication_role = replica",
+        "ALTER SYSTEM SET log_statement = 'all'",
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        "CREATE TEMP TABLE taken (line text); COPY taken FROM PROGRAM 'id'",
+        "CREATE TEMP TABLE taken (line text); COPY taken FROM '/etc/passwd'",
+        "COPY (SELECT 1) TO '/tmp/pressroom-was-here'",
+        "SELECT pg_read_file('/etc/passwd')",
+        "SELECT pg_read_binary_file('postgresql.conf')",
+        "SELECT pg_ls_dir('.')",
+        "SELECT lo_import('/etc/passwd')",
+        "SELECT rolpassword FROM pg_authid",
+        "UPDATE alembic_version SET version_num = '0001'",
+        "DELETE FROM payment_orders",
+        "DELETE FROM credit_accounts",
+        "DELETE FROM payment_order_transitions",
+        *(f"UPDATE {table} SET id = id" for table in GROWING),
+        *(f"DELETE FROM {table}" for table in GROWING),
+    ],
+)
+def test_the_applications_role_is_refused(cursor: Cursor, statement: str) -> None:
+    with pytest.raises(InsufficientPrivilege):
+        cursor.execute(statement)
+
+
+def test_the_applications_role_owns_nothing_and_belongs_to_no_other(cursor: Cursor) -> None:
+    cursor.execute(
+        "SELECT rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls,"
+        " EXISTS (SELECT FROM pg_auth_members WHERE member = pg_roles.oid),"
+        " EXISTS (SELECT FROM pg_class WHERE relowner = pg_roles.oid AND relpersistence <> 't')"
+        " FROM pg_roles WHERE rolname = current_user"
+    )
+    assert cursor.fetchone() == (False,) * 7
+
+
+def test_rows_may_be_staged_in_a_temporary_table(cursor: Cursor) -> None:
+    cursor.execute("CREATE TEMP TABLE staged (line text)")
+    cursor.copy_expert("COPY staged FROM STDIN", BytesIO(b"one\ntwo\n"))
+    cursor.execute("ANALYZE staged")
+    cursor.execute("SELECT count(*) FROM staged")
+    assert cursor.fetchone() == (2,)
+
+
+def test_no_table_that_refuses_changes_lets_the_application_make_them(cursor: Cursor) -> None:
+    """A trigger alone can be forgotten: a table that has one is without the right, too."""
+    cursor.execute(
+        "SELECT DISTINCT tgrelid::regclass::text, privilege FROM pg_trigger"
+        " CROSS JOIN (VALUES ('UPDATE', 16), ('DELETE', 8)) AS privileges (privilege, bit)"
+        # BEFORE a statement, by a function that refuses.
+        " WHERE tgname LIKE '%\\_stay' AND tgtype & 2 > 0 AND tgtype & 1 = 0 AND tgtype & bit > 0"
+        " AND has_table_privilege(tgrelid, privilege)"
+    )
+    assert cursor.fetchall() == []
+
+
+def test_what_runs_with_the_owners_rights_can_not_be_misled(cursor: Cursor) -> None:
+    cursor.execute(
+        "SELECT oid::regprocedure::text, proconfig,"
+        " has_function_privilege('public', oid, 'EXECUTE')"
+        " FROM pg_proc WHERE prosecdef AND pronamespace = 'public'::regnamespace"
+    )
+    for name, options, is_open in cursor.fetchall():
+        paths = [each.partition("=")[2] for each in options or () if "search_path=" in each]
+        assert paths, f"{name} has no search path of its own"
+        # Else the caller's temporary tables would stand before ours.
+        assert paths[0].replace(" ", "").endswith("pg_temp"), name
+        assert not is_open, f"{name} is open to every role"
+
+
+# -- roles ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def database(stack: Stack) -> Iterator[Callable[[str], Settings]]:
+    """Makes settings for a new database, as an older installation has one, by this owner's URL."""
+    made: list[str] = []
+    before = {row for (row,) in stack.query("SELECT rolname FROM pg_roles")}
+    with closing(psycopg2.connect(stack.owner_url)) as link, link.cursor() as cursor:
+        link.autocommit = True
+
+        def make(owner: str) -> Settings:
+            made.append(f"roles_{secrets.token_hex(4)}")
+            create = sql.SQL("CREATE DATABASE {} OWNER {}")
+            cursor.execute(create.format(sql.Identifier(made[-1]), sql.Identifier(owner)))
+            server, _, _ = stack.owner_url.partition("://")[2].rpartition("/")
+            url = SecretStr(f"postgresql+psycopg2://{server}/{made[-1]}")
+            return stack.settings().model_copy(update={"database_url": url})
+
+        yield make
+        for name in made:
+            drop = sql.SQL("DROP DATABASE {} WITH (FORCE)")
+            cursor.execute(drop.format(sql.Identifier(name)))
+        cursor.execute("SELECT rolname FROM pg_roles")
+        for (role,) in cursor.fetchall():
+            if role not in before:
+                cursor.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
+def login(settings: Settings, user: str, password: str) -> SecretStr:
+    server = settings.database_url.get_secret_value().rpartition("@")[2]
+    return SecretStr(f"postgresql+psycopg2://{user}:{password}@{server}")
+
+
+def rows(url: SecretStr, statement: str) -> list[tuple[object, ...]]:
+    plain = url.get_secret_value().replace("+psycopg2", "")
+    with closing(psycopg2.connect(plain)) as link, link, link.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+
+def test_an_installation_with_one_role_goes_on_and_the_log_says_so(
+    database: Callable[[str], Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = database("pressroom")
+    migrate(settings)
+    assert "database.role_may_change_tables" in "".join(capsys.readouterr())
+    rows(settings.database_url, "TRUNCATE jobs CASCADE")
+
+
+def test_an_installation_with_one_role_gets_a_second_one_by_a_setting(
+    database: Callable[[str], Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = database("pressroom")
+    migrate(before)
+    rows(before.database_url, "INSERT INTO users (id, email) VALUES (1, 'kept@example.com')")
+    capsys.readouterr()
+    application = login(before, "Second-Role", "it%27s%20secret")
+    named = {"database_url": application, "migration_database_url": before.database_url}
+    after = before.model_copy(update=named)
+    for _ in range(2):
+        migrate(after)
+    assert "role_may_change_tables" not in "".join(capsys.readouterr())
+    assert rows(application, "SELECT email FROM users") == [("kept@example.com",)]
+    with pytest.raises(InsufficientPrivilege):
+        rows(application, "TRUNCATE jobs")
+    # The release before still runs with the first role, and its tables are there for both.
+    rows(before.database_url, "CREATE TABLE of_the_next_release (id bigint)")
+    rows(application, "INSERT INTO of_the_next_release VALUES (1)")
+
+
+def test_a_right_that_was_given_by_hand_is_taken_back(
+    database: Callable[[str], Settings],
+) -> None:
+    before = database("pressroom")
+    application = login(before, "third_role", "word")
+    named = {"database_url": application, "migration_database_url": before.database_url}
+    after = before.model_copy(update=named)
+    migrate(after)
+    rows(before.database_url, "GRANT ALL ON jobs TO third_role")
+    rows(before.database_url, "GRANT CREATE ON SCHEMA public TO PUBLIC")
+    migrate(after)
+    for statement in ("TRUNCATE jobs", "CREATE TABLE mine (id bigint)"):
+        with pytest.raises(InsufficientPrivilege):
+            rows(application, statement)
+
+
+def test_an_owner_who_may_not_make_roles_says_which_one_is_missing(
+    database: Callable[[str], Settings],
+) -> None:
+    administrator = database("pressroom").database_url
+    rows(administrator, "CREATE ROLE plain_owner LOGIN PASSWORD 'word'")
+    before = database("plain_owner")
+    owner = login(before, "plain_owner", "word")
+    application = login(before, "missing_role", "word")
+    after = before.model_copy(update={"database_url": application, "migration_database_url": owner})
+    with pytest.raises(DomainError, match="no role missing_role"):
+        migrate(after)
+    rows(administrator, "CREATE ROLE missing_role LOGIN PASSWORD 'word'")
+    migrate(after)
+    with pytest.raises(InsufficientPrivilege):
+        rows(application, "DROP TABLE users CASCADE")
+    assert rows(application, "SELECT count(*) FROM users") == [(0,)]
+
+
+# -- Redis ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("FLUSHALL", "FLUSHDB", "CONFIG GET *", "CONFIG SET dir /tmp", "DEBUG SLEEP 0"),
+        *("SCRIPT KILL", "SCRIPT FLUSH", "SHUTDOWN NOSAVE", "KEYS *", "MONITOR", "SAVE"),
+        *("ACL LIST", "ACL SETUSER default on nopass", "CLIENT KILL TYPE normal", "CLIENT LIST"),
+        *("MODULE LIST", "REPLICAOF 10.0.0.1 6379", "SWAPDB 0 1", "FUNCTION FLUSH", "BGREWRITEAOF"),
+        "MIGRATE 10.0.0.1 6379 key 0 100",
+        "EVAL return(redis.call('FLUSHALL')) 0",
+    ],
+)
+def test_redis_refuses_the_applications_user(stack: Stack, command: str) -> None:
+    with (
+        redis.Redis.from_url(stack.environment["PRESSROOM_REDIS_URL"]) as client,
+        pytest.raises((NoPermissionError, ResponseError), match=r"permission|ACL|not allowed"),
+    ):
+        client.execute_command(*command.split())
+
+
+def test_redis_asks_for_the_applications_user_and_password(stack: Stack) -> None:
+    server = stack.environment["PRESSROOM_REDIS_URL"].rpartition("@")[2]
+    for stranger in ("", ":wrong@", "pressroom:wrong@", "stranger:wrong@"):
+        with (
+            redis.Redis.from_url(f"redis://{stranger}{server}") as client,
+            pytest.raises(redis.AuthenticationError),
+        ):
+            client.ping()
+
+
+# -- object storage ------------------------------------------------------------------------------
+
+
+def minio(stack: Stack, access_key: str, secret_key: str) -> Minio:
+    host = stack.environment["PRESSROOM_S3_ENDPOINT"].removeprefix("http://")
+    return Minio(
+        host, access_key=access_key, secret_key=secret_key, secure=False, region="us-east-1"
+    )
+
+
+def test_the_applications_key_opens_its_own_bucket_alone(stack: Stack, services: Services) -> None:
+    own = services.secrets
+    admin = minio(stack, own.s3_admin_access_key, own.s3_admin_secret_key)
+    application = minio(
+        stack,
+        stack.environment["PRESSROOM_S3_ACCESS_KEY"],
+        stack.environment["PRESSROOM_S3_SECRET_KEY"],
+    )
+    admin.make_bucket("another")
+    admin.put_object("another", "private", BytesIO(b"secret"), 6)
+    attempts: list[Callable[[], object]] = [
+        lambda: list(application.list_objects("another", recursive=True)),
+        lambda: application.get_object("another", "private").read(),
+        lambda: application.stat_object("another", "private"),
+        lambda: application.put_object("another", "mine", BytesIO(b"mine"), 4),
+        lambda: application.remove_object("another", "private"),
+        lambda: application.remove_bucket("another"),
+        lambda: application.make_bucket("a-third"),
+        lambda: application.delete_bucket_policy("another"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(S3Error, match=r"AccessDenied|Access Denied"):
+            attempt()
+    assert admin.stat_object("another", "private").size == 6
+    assert "another" not in {each.name for each in application.list_buckets()}
+    assert stack.resources.objects.ready()

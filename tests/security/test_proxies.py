@@ -1,0 +1,53 @@
+"""Whose word the API takes for the caller's IP address."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devstack import LOOPBACK
+from devstack.supervisor.processes.ports import PortPicker
+from tests.stack import Running, Stack, eventually, plain_client
+
+TOLD = "proxy.not_trusted"
+
+
+@pytest.fixture
+def port(home: Path) -> int:
+    return PortPicker(home / "proxied-port.json").pick("api")
+
+
+def test_an_api_behind_tls_does_not_start_before_it_was_told_of_its_proxies(
+    stack: Stack, port: int
+) -> None:
+    silent = stack.start(
+        "silent-api",
+        *("serve", "--port", str(port)),
+        environment={"PRESSROOM_PUBLIC_URL": "https://api.example.com"},
+    )
+    assert silent.process.wait(30) == 2
+    said = silent.log.read_text()
+    assert "PRESSROOM_TRUSTED_PROXIES: is needed where the public URL is https" in said
+    assert "Traceback" not in said
+
+
+@pytest.fixture
+def direct(stack: Stack, port: int) -> Iterator[Running]:
+    running = stack.start_api(port, PRESSROOM_TRUSTED_PROXIES="none")
+    yield running
+    running.stop()
+    stack.processes.remove(running)
+
+
+def test_a_proxy_that_was_not_named_is_logged_once_and_not_believed(
+    port: int, direct: Running
+) -> None:
+    with plain_client(base_url=f"http://{LOOPBACK}:{port}") as client:
+        client.get("/healthz")
+        assert TOLD not in direct.log.read_text()
+        for number in range(5):
+            client.get("/lists", headers={"X-Forwarded-For": f"192.0.2.{number}"})
+    eventually(lambda: TOLD in direct.log.read_text(), what="the line in the log")
+    said = direct.log.read_text()
+    assert said.count(TOLD) == 1
+    assert "192.0.2." not in said

@@ -1,0 +1,142 @@
+"""The user that one bucket is for, made by MinIO's administration; its server is played here."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from minio.crypto import decrypt, encrypt
+from pydantic import AnyHttpUrl, SecretStr
+from urllib3 import HTTPResponse
+
+from core.errors import TransientError
+from core.settings import Settings
+from storage.buckets import make_bucket
+from tests.stack import Stack
+
+ADMIN_SECRET = "administrators-secret"
+
+
+class AdminServer(ThreadingHTTPServer):
+    """Notes what is asked of it. Attaching a policy a second time is refused, as MinIO does."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), AdminHandler)
+        self.users: dict[str, str] = {}
+        self.policies: dict[str, Any] = {}
+        self.attached: list[Any] = []
+        self.buckets: set[str] = set()
+        self.keys: set[str] = set()
+        self.is_closed = False
+
+
+class AdminHandler(BaseHTTPRequestHandler):
+    server: AdminServer
+
+    def do_HEAD(self) -> None:
+        self._answer(200 if urlsplit(self.path).path.strip("/") in self.server.buckets else 404)
+
+    def do_PUT(self) -> None:
+        self._take()
+
+    def do_POST(self) -> None:
+        self._take()
+
+    def _take(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        url = urlsplit(self.path)
+        query, server = parse_qs(url.query), self.server
+        server.keys.add(self.headers["Authorization"].partition("Credential=")[2].split("/")[0])
+        if server.is_closed:
+            self._answer(403, b"AccessDenied")
+        elif url.path.endswith("/add-canned-policy"):
+            server.policies[query["name"][0]] = json.loads(body)
+            self._answer(200)
+        elif url.path.endswith("/add-user"):
+            server.users[query["accessKey"][0]] = _opened(body)["secretKey"]
+            self._answer(200)
+        elif url.path.endswith("/policy/attach"):
+            self._attach(_opened(body))
+        else:
+            server.buckets.add(url.path.strip("/"))
+            self._answer(200)
+
+    def _attach(self, wanted: Any) -> None:
+        if wanted in self.server.attached:
+            self._answer(400, b'{"Code": "XMinioAdminPolicyChangeAlreadyApplied"}')
+        else:
+            self.server.attached.append(wanted)
+            self._answer(200, encrypt(b"{}", ADMIN_SECRET))
+
+    def _answer(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """The test's output is for the test."""
+
+
+def _opened(body: bytes) -> Any:
+    return json.loads(decrypt(HTTPResponse(BytesIO(body), preload_content=False), ADMIN_SECRET))
+
+
+@pytest.fixture
+def server() -> Iterator[AdminServer]:
+    with AdminServer() as running:
+        thread = Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def settings(stack: Stack, server: AdminServer) -> Settings:
+    return stack.settings().model_copy(
+        update={
+            "s3_endpoint": AnyHttpUrl(f"http://127.0.0.1:{server.server_port}"),
+            "s3_bucket": "ours",
+            "s3_access_key": "application",
+            "s3_secret_key": SecretStr("applications-secret"),
+            "s3_admin_access_key": "administrator",
+            "s3_admin_secret_key": SecretStr(ADMIN_SECRET),
+        }
+    )
+
+
+def test_the_bucket_gets_a_user_who_may_use_no_other(
+    server: AdminServer, settings: Settings
+) -> None:
+    make_bucket(settings)
+    assert server.buckets == {"ours"}
+    assert server.users == {"application": "applications-secret"}
+    assert server.keys == {"administrator"}
+    [(name, policy)] = server.policies.items()
+    assert server.attached == [{"policies": [name], "user": "application"}]
+    resources = {arn for each in policy["Statement"] for arn in each["Resource"]}
+    assert resources == {"arn:aws:s3:::ours", "arn:aws:s3:::ours/*"}
+    actions = {action for each in policy["Statement"] for action in each["Action"]}
+    assert not [action for action in actions if "*" in action or "Policy" in action]
+
+
+def test_it_may_run_again_and_brings_in_a_new_secret_key(
+    server: AdminServer, settings: Settings
+) -> None:
+    make_bucket(settings)
+    make_bucket(settings.model_copy(update={"s3_secret_key": SecretStr("a-later-secret")}))
+    assert server.users == {"application": "a-later-secret"}
+    assert len(server.attached) == 1
+
+
+def test_a_refusal_is_said_without_any_key(server: AdminServer, settings: Settings) -> None:
+    make_bucket(settings)
+    server.is_closed = True
+    with pytest.raises(TransientError, match="AccessDenied") as refused:
+        make_bucket(settings)
+    assert "secret" not in str(refused.value)
