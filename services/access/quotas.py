@@ -53,9 +53,11 @@ class QuotaUse:
 
 def uses(uow: UnitOfWork, settings: Settings, user: User) -> dict[Quota, QuotaUse]:
     """How much the user has of each quota."""
+    counts = (_COUNTS[quota](user.id).scalar_subquery() for quota in Quota)
+    found = uow.session.execute(select(*counts)).one()
     return {
-        quota: QuotaUse(_used(uow, user.id, quota), limit_of(settings, user.plan, quota))
-        for quota in Quota
+        quota: QuotaUse(_in_units(quota, count or 0), limit_of(settings, user.plan, quota))
+        for quota, count in zip(Quota, found, strict=True)
     }
 
 
@@ -91,7 +93,8 @@ def hold(uow: UnitOfWork, settings: Settings, user_id: int, quota: Quota) -> int
 
 def exceeded(uow: UnitOfWork, settings: Settings, user_id: int, quota: Quota) -> DomainError:
     """The refusal of an act that the plan has no room for."""
-    used, limit = _used(uow, user_id, quota), limit_of(settings, _plan(uow, user_id), quota)
+    used = _in_units(quota, _count(uow, user_id, quota))
+    limit = limit_of(settings, _plan(uow, user_id), quota)
     # No limit: the operator changed the plan since.
     return _refusal(quota, used, used if limit is None else limit)
 
@@ -118,9 +121,9 @@ def _unit(quota: Quota) -> int:
     return BYTES_A_MB if quota is Quota.STORAGE_MB else 1
 
 
-def _used(uow: UnitOfWork, user_id: int, quota: Quota) -> int:
-    """In the quota's own unit, rounded up."""
-    return -(-_count(uow, user_id, quota) // _unit(quota))
+def _in_units(quota: Quota, count: int) -> int:
+    """The count in the quota's own unit, rounded up."""
+    return -(-int(count) // _unit(quota))
 
 
 def _count(uow: UnitOfWork, user_id: int, quota: Quota) -> int:
