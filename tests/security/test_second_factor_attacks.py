@@ -119,7 +119,7 @@ def test_of_two_requests_with_one_code_one_gets_in(
 
 def paused_by_guesses(stack: Stack, guess: Callable[[int], httpx.Response]) -> None:
     """Guess until there is a pause, which lasts from then on."""
-    statuses = []
+    statuses: list[int] = []
     while 429 not in statuses:
         reply = guess(len(statuses))
         statuses.append(reply.status_code)
