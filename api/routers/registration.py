@@ -266,7 +266,23 @@ async def _choose(
     except DomainError as error:
         if error.kind is not Kind.INVALID and not is_problem(error):
             raise
-        shows = {"name": form.get("name", ""), "problem": error.message}
-        ticked = {"ended_keys": ticked_keys(form), "ended_passkeys": ticked_passkeys(form)}
-        again = partial(_choice_page, request, state, words, status=problem_status(error))
-        return await RECORDS.run(partial(again, token=secret, email=email, **shows, **ticked))
+        shows = {"token": secret, "email": email, "name": form.get("name", "")}
+        again = partial(_choice_page_again, request, state, words, form, error)
+        return await RECORDS.run(partial(again, **shows))
+
+
+def _choice_page_again(
+    request: Request,
+    state: State,
+    words: _Words,
+    form: FormFields,
+    error: DomainError,
+    **shows: Any,
+) -> Response:
+    """The page with what was wrong, and with what the person ticked."""
+    ended = {"ended_keys": ticked_keys(form), "ended_passkeys": ticked_passkeys(form)}
+    values = {"status": problem_status(error), "problem": error.message, **shows, **ended}
+    reply = _choice_page(request, state, words, **values)
+    if error.retry_after is not None:
+        reply.headers["Retry-After"] = str(error.retry_after)
+    return reply

@@ -41,7 +41,7 @@ def told(stack: Stack, path: str, email: str, **fields: str) -> tuple[int, str, 
         reply = visitor.fill_in(path, email=email, **fields)
         names = sorted({name for name in reply.headers if name != "content-length"})
         # Forms have a token of the browser's, and say what was typed.
-        text = re.sub(r'value="[^"]*"', "", reply.text)
+        text = re.sub(r'(value|data-options)="[^"]*"', "", reply.text)
         return reply.status_code, text, names
 
 
