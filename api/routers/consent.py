@@ -4,7 +4,7 @@ Only the browser's session counts here: a token or a key must not agree to more 
 """
 
 import re
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -47,8 +47,9 @@ def show_consent(request: Request, state: StateOf) -> Response:
             member,
             state,
             "consent.html",
-            # Browsers hold the redirects after a form to the same rule.
-            form_targets=_form_target(target),
+            # Browsers hold the redirects after a form to the same rule, and a client may redirect
+            # on.
+            form_targets=f"{target.scheme}:",
             client_name=asked.client_name,
             address=accounts.get(uow, member.user_id).email,
             scopes=asked.scopes,
@@ -103,13 +104,6 @@ def take_back(state: StateOf, member: FormMember, form: FormOf) -> Response:
     with state.resources.unit_of_work() as uow:
         grants.revoke(uow, grant_id=int(grant_id), user_id=member.user_id)
     return see_other("")
-
-
-def _form_target(target: SplitResult) -> str:
-    """The redirect URI's origin, as far as a policy can name it."""
-    # A private scheme has no host, and no policy can name an IPv6 address.
-    has_name = target.scheme in {"http", "https"} and "[" not in target.netloc
-    return f"{target.scheme}://{target.netloc}" if has_name else f"{target.scheme}:"
 
 
 def _ask(request: Request, state: State, uow: UnitOfWork) -> AuthorizationRequest | OAuthResponse:
