@@ -31,7 +31,7 @@ def serve(
     """Run the API."""
     import uvicorn
 
-    from api.connections import KEEP_ALIVE_SECONDS, BoundedConnection, raise_descriptors
+    from api.client_connections import KEEP_ALIVE_SECONDS, BoundedConnection, raise_descriptors
     from core.settings import load_settings
 
     settings = load_settings()

@@ -35,8 +35,8 @@ class JsonRoute(APIRoute):
         takes_body = self.body_field is not None
         first = [
             call.pass_before_body
-            for each in self.dependant.dependencies
-            if isinstance(call := each.call, BeforeBody)
+            for call in (each.call for each in self.dependant.dependencies)
+            if isinstance(call, BeforeBody)
         ]
 
         async def handle_json(request: Request) -> Response:
