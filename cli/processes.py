@@ -31,7 +31,7 @@ def serve(
     """Run the API."""
     import uvicorn
 
-    from api.connections import KEEP_ALIVE_SECONDS, BoundedConnection, raise_descriptors
+    from api.client_connections import KEEP_ALIVE_SECONDS, BoundedConnection, raise_descriptors
     from core.settings import load_settings
 
     # The application asks for them too, but a process of its own may start it again and again.

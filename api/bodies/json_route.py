@@ -33,14 +33,14 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
-        calls: list[object] = [each.call for each in self.dependant.dependencies]
-        first = [call.pass_before_body for call in calls if isinstance(call, BeforeBody)]
+        calls: list[Any] = [each.call for each in self.dependant.dependencies]
+        first = [call for call in calls if isinstance(call, BeforeBody)]
 
         async def handle_json(request: Request) -> Response:
             strict = JsonRequest(request.scope, request.receive)
             if takes_body:
-                for check in first:
-                    await check(strict)
+                for dependency in first:
+                    await dependency.pass_before_body(strict)
                 if not is_json(request.headers.get("content-type", "")) and await strict.body():
                     raise BODY_NO_JSON_TYPE()
             return await handle(strict)

@@ -4,7 +4,7 @@ import sys
 
 import uvicorn
 
-from api import connections
+from api import client_connections
 from api.app import create_app
 from api.limits import body_budgets
 from api.middleware import body_limits
@@ -19,9 +19,9 @@ body_limits.MAX_ROOM_SECONDS = 0.3
 # A share is 4 MB of large bodies and 512 KB of small ones.
 body_budgets.MAX_HELD_LARGE_BODY_BYTES = 32 * body_budgets.MEGABYTE
 body_budgets.MAX_HELD_SMALL_BODY_BYTES = 4 * body_budgets.MEGABYTE
-connections.MAX_HEAD_SECONDS = 2.0
-connections.MAX_STALL_SECONDS = 2.0
-connections.max_connections_of_an_address = lambda: 250
+client_connections.MAX_HEAD_SECONDS = 2.0
+client_connections.MAX_STALL_SECONDS = 2.0
+client_connections.max_connections_of_an_address = lambda: 250
 jobs.CREDENTIAL_SECONDS = 1.0
 
 if __name__ == "__main__":
@@ -32,6 +32,6 @@ if __name__ == "__main__":
         host="127.0.0.1",
         port=int(sys.argv[1]),
         log_config=None,
-        http=connections.BoundedConnection,
-        timeout_keep_alive=connections.KEEP_ALIVE_SECONDS,
+        http=client_connections.BoundedConnection,
+        timeout_keep_alive=client_connections.KEEP_ALIVE_SECONDS,
     )
