@@ -56,10 +56,9 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
         keys=_delete_owned(uow, models.ApiKey.user_id, person),
         jobs=jobs,
     )
+    for kind in (models.UserSession, models.StorageUse, models.ComposerUse):
+        _delete_owned(uow, kind.user_id, person)
     _delete_owned(uow, models.IdempotencyRecord.caller_id, person)
-    _delete_owned(uow, models.UserSession.user_id, person)
-    _delete_owned(uow, models.StorageUse.user_id, person)
-    _delete_owned(uow, models.ComposerUse.user_id, person)
     # The grant's codes and tokens go with it.
     _delete_owned(uow, models.OAuthGrant.user_id, person)
     # Mails and their tokens, recent ones and unsent ones.

@@ -3,8 +3,8 @@ from typing import Annotated
 from pydantic import Field
 
 from api.schemas.envelope import Body, Moment, Schema, Timestamp
-from core.quotas import Quota
 from core.scopes import Scope
+from core.settings.plan_quotas import PlanQuota
 
 # In strict mode, an enum accepts only its members, which JSON can't express.
 ScopeName = Annotated[Scope, Field(strict=False)]
@@ -20,7 +20,9 @@ class UserRecord(Schema):
     email: str
     name: str | None
     plan: str = Field(description="free or paid")
-    quotas: dict[Quota, QuotaRecord] = Field(description="By name; storage_mb is 1,048,576 bytes")
+    quotas: dict[PlanQuota, QuotaRecord] = Field(
+        description="By name; storage_mb is 1,048,576 bytes"
+    )
     created_at: Timestamp
     updated_at: Timestamp
 

@@ -11,10 +11,10 @@ from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from core.keyring import Keyring
-from core.quotas import DEFAULT_QUOTA_FREE, DEFAULT_QUOTA_PAID, Quotas
 from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
 from core.settings.notations import COMMA_SEPARATED, readable_by
 from core.settings.origins import Origins
+from core.settings.plan_quotas import DEFAULT_QUOTA_FREE, DEFAULT_QUOTA_PAID, Quotas
 from core.settings.provider_settings import PREFIX, BaseUrl, ProviderSettings
 from core.settings.rate_notation import RateLimits
 
