@@ -56,8 +56,8 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
         keys=_delete_owned(uow, models.ApiKey.user_id, person),
         jobs=jobs,
     )
-    for kind in (models.UserSession, models.StorageUse, models.ComposerUse):
-        _delete_owned(uow, kind.user_id, person)
+    for own in (models.UserSession, models.StorageUse, models.ComposerUse):
+        _delete_owned(uow, own.user_id, person)
     _delete_owned(uow, models.IdempotencyRecord.caller_id, person)
     # The grant's codes and tokens go with it.
     _delete_owned(uow, models.OAuthGrant.user_id, person)
