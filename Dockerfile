@@ -33,6 +33,8 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
 FROM ${PYTHON_IMAGE}
 RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /nonexistent \
         --shell /usr/sbin/nologin pressroom
+# A volume that is mounted here is the user's own.
+RUN install --directory --owner 10001 --group 10001 --mode 700 /scratch
 COPY --from=build /opt/pressroom /opt/pressroom
 ENV PATH=/opt/pressroom/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001

@@ -56,9 +56,9 @@ def erase(uow: UnitOfWork, keyring: Keyring, email: str) -> ErasureSummary:
         keys=_delete_owned(uow, models.ApiKey.user_id, person),
         jobs=jobs,
     )
+    for own in (models.StorageUse, models.ComposerUse):
+        _delete_owned(uow, own.user_id, person)
     _delete_owned(uow, models.IdempotencyRecord.caller_id, person)
-    _delete_owned(uow, models.StorageUse.user_id, person)
-    _delete_owned(uow, models.ComposerUse.user_id, person)
     _delete_logins(uow, person)
     _blank_account(uow, person)
     return erased

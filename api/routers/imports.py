@@ -9,7 +9,7 @@ from api.access.callers import ListEditor, ListReader
 from api.access.requirements import UNLIMITED
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import MULTIPART
-from api.bodies.upload_stream import store_upload
+from api.bodies.upload_stream import ReceivedFile, store_upload
 from api.job_answers import GOES_ON, count_response, job_response, wait_for_job
 from api.limits.bulkheads import RECORDS
 from api.middleware.paths import is_head
@@ -25,6 +25,7 @@ from api.waiting.downloads import SLOW_DOWNLOADS
 from core.lanes import Lane
 from core.refusals import access, imports, mailing, media, requests
 from models import MemberImport
+from services.access.caller import Caller
 from services.mailing.imports import accept, records
 from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
@@ -101,26 +102,18 @@ async def import_file(
 ) -> JSONResponse:
     """Import members from a file of up to 2 GB, on the paid plan; a dry run needs none.
 
-    CSV, TSV and JSON Lines, also as .gz or .zip. Send the file as the part `file` of a form, or as
-    the body itself. Exports of Mailchimp, Substack, Ghost, Buttondown, Kit and beehiiv need no
-    changes. An import that meets the plan's quota of members still notes every opt-out of the file,
-    and fails then; what it added stays. Answers 202 with the job once the
-    file is stored; `Prefer: wait=N` waits for the job's end.
+    CSV, TSV and JSON Lines, also as .gz or .zip, as the part `file` of a form or as the body
+    itself. Exports of Mailchimp, Substack, Ghost, Buttondown, Kit and beehiiv need no changes.
+    Answers 202 with the job once the file is stored; `Prefer: wait=N` waits for the job's end.
     """
     columns = accept.read_mapping(mapping, imports.IMPORT_MAPPING)
     options = ImportOptions(dry_run, on_existing, columns)
     state.lane_ages.check(Lane.BULK, waits=False)
+    settings = state.resources.settings
     await state.in_unit_of_work(
-        partial(
-            accept.check_upload,
-            settings=state.resources.settings,
-            caller=caller,
-            list_id=list_id,
-            dry_run=dry_run,
-        )
+        lambda uow: accept.check_upload(uow, settings, caller, list_id, dry_run=dry_run)
     )
-    file, forget = accept.new_file(state.resources), partial(accept.forget_file, state.resources)
-    received = await store_upload(request, file.writer, filename, forget, caller_id=caller.user_id)
+    file, received = await _receive(request, state, caller, filename)
     accepted = await RECORDS.run(
         accept.accept_file,
         state.resources,
@@ -131,10 +124,17 @@ async def import_file(
         options=options,
         request_id=current_request_id(),
     )
-    job = await wait_for_job(
-        request, state, accepted.job_id, preference.seconds(IMPORT_WAIT_SECONDS)
-    )
+    seconds = preference.seconds(IMPORT_WAIT_SECONDS)
+    job = await wait_for_job(request, state, accepted.job_id, seconds)
     return job_response(state, job)
+
+
+async def _receive(
+    request: Request, state: State, caller: Caller, filename: str | None
+) -> tuple[NewFile, ReceivedFile]:
+    file, forget = accept.new_file(state.resources), partial(accept.forget_file, state.resources)
+    received = await store_upload(request, file.writer, filename, forget, caller_id=caller.user_id)
+    return file, received
 
 
 @router.get("/imports")

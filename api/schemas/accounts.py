@@ -3,8 +3,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from api.schemas.envelope import Body, Moment, Schema, Timestamp
-from core.quotas import Quota
 from core.scopes import Scope
+from core.settings.plan_quotas import PlanQuota
 from models import RecordedEvent
 from services.events.catalogue import EventType
 from services.events.event_origins import CredentialKind
@@ -23,7 +23,9 @@ class UserRecord(Schema):
     email: str
     name: str | None
     plan: str = Field(description="free or paid")
-    quotas: dict[Quota, QuotaRecord] = Field(description="By name; storage_mb is 1,048,576 bytes")
+    quotas: dict[PlanQuota, QuotaRecord] = Field(
+        description="By name; storage_mb is 1,048,576 bytes"
+    )
     created_at: Timestamp
     updated_at: Timestamp
 

@@ -69,7 +69,7 @@ _OF_LANES: dict[Lane, Names] = {
     Lane.REQUEST: _MODEL,
     Lane.PHOTOS: _PHOTOS,
     Lane.MONEY: _PAYMENTS,
-    Lane.MAIL: frozenset({"mail_url", "mail_from"}),
+    Lane.MAIL: _beginning("mail_"),
     Lane.EXPORT: _QUOTAS,
     Lane.MEDIA: frozenset(),
     Lane.BULK: _QUOTAS,

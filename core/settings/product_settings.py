@@ -11,11 +11,11 @@ from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import NoDecode
 
 from core.keyring import Keyring
-from core.quotas import DEFAULT_QUOTA_FREE, DEFAULT_QUOTA_PAID, Quotas
 from core.settings.currencies import DEFAULT_CURRENCIES, CreditsPerUsd, Currencies
 from core.settings.given_settings import PREFIX, SettingsError, read_settings
 from core.settings.notations import COMMA_SEPARATED, readable_by
 from core.settings.origins import Origins
+from core.settings.plan_quotas import DEFAULT_QUOTA_FREE, DEFAULT_QUOTA_PAID, Quotas
 from core.settings.provider_settings import ProviderSettings
 from core.settings.rate_notation import RateLimits
 from core.settings.store_settings import (

@@ -17,9 +17,9 @@ from sqlalchemy import ColumnElement, Date, Select, cast, func, literal, select,
 from core import clock
 from core.errors import DomainError
 from core.lanes import Lane
-from core.quotas import Quota
 from core.refusals.access import QUOTA_EXCEEDED
 from core.settings import Settings
+from core.settings.plan_quotas import PlanQuota
 from models import (
     ApiKey,
     ComposerUse,
@@ -51,23 +51,23 @@ class QuotaUse:
     limit: int | None
 
 
-def uses(uow: UnitOfWork, settings: Settings, user: User) -> dict[Quota, QuotaUse]:
+def uses(uow: UnitOfWork, settings: Settings, user: User) -> dict[PlanQuota, QuotaUse]:
     """How much the user has of each quota."""
-    counts = (_COUNTS[quota](user.id).scalar_subquery() for quota in Quota)
+    counts = (_COUNTS[quota](user.id).scalar_subquery() for quota in PlanQuota)
     found = uow.session.execute(select(*counts)).one()
     return {
         quota: QuotaUse(_in_units(quota, count or 0), limit_of(settings, user.plan, quota))
-        for quota, count in zip(Quota, found, strict=True)
+        for quota, count in zip(PlanQuota, found, strict=True)
     }
 
 
-def limit_of(settings: Settings, plan: str, quota: Quota) -> int | None:
+def limit_of(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
     """What the plan has room for in the quota's own unit; ``None`` for any number."""
     return {Plan.FREE: settings.quota_free, Plan.PAID: settings.quota_paid}[Plan(plan)].get(quota)
 
 
 def require(
-    uow: UnitOfWork, settings: Settings, user_id: int, quota: Quota, *, more: int = 1
+    uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota, *, more: int = 1
 ) -> None:
     """Raises ``quota.exceeded`` unless the plan has room for ``more``, of storage in bytes.
 
@@ -78,7 +78,7 @@ def require(
         raise exceeded(uow, settings, user_id, quota)
 
 
-def hold(uow: UnitOfWork, settings: Settings, user_id: int, quota: Quota) -> int | None:
+def hold(uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota) -> int | None:
     """How much more the user may have, of storage in bytes; ``None`` for any number.
 
     Until the transaction ends, no other act of the user takes any of it. Below 0 after readers'
@@ -91,7 +91,7 @@ def hold(uow: UnitOfWork, settings: Settings, user_id: int, quota: Quota) -> int
     return limit * _unit(quota) - _count(uow, user_id, quota)
 
 
-def exceeded(uow: UnitOfWork, settings: Settings, user_id: int, quota: Quota) -> DomainError:
+def exceeded(uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota) -> DomainError:
     """The refusal of an act that the plan has no room for."""
     used = _in_units(quota, _count(uow, user_id, quota))
     limit = limit_of(settings, _plan(uow, user_id), quota)
@@ -101,14 +101,14 @@ def exceeded(uow: UnitOfWork, settings: Settings, user_id: int, quota: Quota) ->
 
 def count_composer_call(database: Database, settings: Settings, user_id: int) -> None:
     """Count a call of the composer, whatever comes of it; raises ``quota.exceeded``."""
-    quota = Quota.COMPOSER_PER_DAY
+    quota = PlanQuota.COMPOSER_PER_DAY
     limits = {plan.value: limit_of(settings, plan, quota) for plan in Plan}
     [(calls, limit)] = database.rows(_COUNT_CALL, user_id=user_id, **limits)
     if calls is None:
         raise _refusal(quota, limit, limit)
 
 
-def _refusal(quota: Quota, used: int, limit: int) -> DomainError:
+def _refusal(quota: PlanQuota, used: int, limit: int) -> DomainError:
     facts: dict[str, str | int] = {"quota": quota, "used": used, "limit": limit}
     return QUOTA_EXCEEDED(facts=facts, quota=quota, used=used, limit=limit)
 
@@ -117,16 +117,16 @@ def _plan(uow: UnitOfWork, user_id: int) -> str:
     return uow.session.execute(select(User.plan).where(User.id == user_id)).scalar_one()
 
 
-def _unit(quota: Quota) -> int:
-    return BYTES_A_MB if quota is Quota.STORAGE_MB else 1
+def _unit(quota: PlanQuota) -> int:
+    return BYTES_A_MB if quota is PlanQuota.STORAGE_MB else 1
 
 
-def _in_units(quota: Quota, count: int) -> int:
+def _in_units(quota: PlanQuota, count: int) -> int:
     """The count in the quota's own unit, rounded up."""
     return -(-int(count) // _unit(quota))
 
 
-def _count(uow: UnitOfWork, user_id: int, quota: Quota) -> int:
+def _count(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int:
     return int(uow.session.scalar(_COUNTS[quota](user_id)) or 0)
 
 
@@ -174,13 +174,13 @@ def _composer_calls(user_id: int) -> AnyCount:
     return select(ComposerUse.calls).where(is_own, ComposerUse.day == _TODAY)
 
 
-_COUNTS: dict[Quota, Callable[[int], AnyCount]] = {
-    Quota.MEMBERS: _members,
-    Quota.LISTS: _lists,
-    Quota.STORAGE_MB: _stored_bytes,
-    Quota.KEYS: _keys,
-    Quota.UNFINISHED_JOBS: _jobs,
-    Quota.COMPOSER_PER_DAY: _composer_calls,
+_COUNTS: dict[PlanQuota, Callable[[int], AnyCount]] = {
+    PlanQuota.MEMBERS: _members,
+    PlanQuota.LISTS: _lists,
+    PlanQuota.STORAGE_MB: _stored_bytes,
+    PlanQuota.KEYS: _keys,
+    PlanQuota.UNFINISHED_JOBS: _jobs,
+    PlanQuota.COMPOSER_PER_DAY: _composer_calls,
 }
 # One row a user, which each call of theirs locks for a moment. A call at midnight that began the
 # day before counts for the new day.

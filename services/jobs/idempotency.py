@@ -16,9 +16,9 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
 from core.errors import DomainError
-from core.quotas import Quota
 from core.refusals.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
 from core.settings import Settings
+from core.settings.plan_quotas import PlanQuota
 from models import Attachment, IdempotencyRecord, Job, MemberImport, PaymentOrder
 from services.access import quotas
 from services.jobs import outbox
@@ -86,7 +86,7 @@ def commit(
     key: IdempotencyKey | None,
     request_id: str | None,
     *,
-    takes: Mapping[Quota, int] | None = None,
+    takes: Mapping[PlanQuota, int] | None = None,
 ) -> Job:
     """Store what was accepted with its job, and bind the key to the job, in one transaction.
 
@@ -109,7 +109,7 @@ def _take(
     settings: Settings,
     user_id: int | None,
     key: IdempotencyKey | None,
-    takes: Mapping[Quota, int],
+    takes: Mapping[PlanQuota, int],
 ) -> None:
     for quota, more in takes.items():
         assert user_id is not None

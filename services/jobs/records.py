@@ -9,9 +9,9 @@ from sqlalchemy import any_, bindparam, func, select
 
 from core import clock
 from core.errors import DomainError
-from core.quotas import Quota
 from core.refusals.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_RETRYABLE
 from core.settings import Settings
+from core.settings.plan_quotas import PlanQuota
 from models import FINISHED, Job, JobStatus
 from services.access import quotas
 from services.access.caller import Caller, require_scope
@@ -96,7 +96,7 @@ def retry(uow: UnitOfWork, caller: Caller, job_id: int, *, settings: Settings) -
     if kind_named(job.kind).needs_recent_login:
         require_recent_login(uow, caller)
     is_bounded = job.kind in quotas.BOUNDED_KINDS
-    taken = [Quota.UNFINISHED_JOBS] * is_bounded + [Quota.STORAGE_MB]
+    taken = [PlanQuota.UNFINISHED_JOBS] * is_bounded + [PlanQuota.STORAGE_MB]
     # Before the rows that are counted, as all acts take them.
     for quota in taken:
         quotas.hold(uow, settings, caller.user_id, quota)

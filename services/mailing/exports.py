@@ -18,11 +18,11 @@ from sqlalchemy import Connection, Row, Select, and_, case, exists, func, not_, 
 from core import clock, ids
 from core.errors import TransientError
 from core.lanes import Lane
-from core.quotas import Quota
 from core.refusals.mailing import EXPORT_NOT_FOUND, LIST_EMAIL_CHANNEL_DISABLED
 from core.refusals.media import MEDIA_DAMAGED
 from core.scopes import Scope
 from core.settings import Settings
+from core.settings.plan_quotas import PlanQuota
 from models import Job, MailingList, MemberExport, OptOut, Subscription, SubscriptionStatus
 from services import removals
 from services.access import quotas
@@ -103,7 +103,7 @@ def begin(
     require_recent_login(uow, caller)
     if kind is ExportKind.MEMBERS:
         lists.owned(uow, caller, list_id)
-        for quota in (Quota.UNFINISHED_JOBS, Quota.STORAGE_MB):
+        for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
             quotas.require(uow, settings, caller.user_id, quota)
     return enqueue_export(uow, caller.user_id, lists.get(uow, list_id), kind, request_id=request_id)
 
@@ -187,7 +187,7 @@ def run(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         export = uow.session.get_one(MemberExport, export.id)
         if export.kind == ExportKind.MEMBERS and not export.by_operator:
-            settings, storage = resources.settings, Quota.STORAGE_MB
+            settings, storage = resources.settings, PlanQuota.STORAGE_MB
             quotas.require(uow, settings, export.user_id, storage, more=parts.size)
         export.rows, export.size, export.finished_at = rows, parts.size, func.now()
         if not removals.keep(uow, f"{export.object_prefix}/"):

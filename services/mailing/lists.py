@@ -9,9 +9,9 @@ from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from core.ids import MAX_ID, MAX_UINT64
-from core.quotas import Quota
 from core.refusals import mailing as refusals
 from core.settings import Settings
+from core.settings.plan_quotas import PlanQuota
 from models import MailingList
 from services.access import quotas
 from services.access.caller import Caller
@@ -39,7 +39,7 @@ def create_own(
     providers: Collection[str],
 ) -> MailingList:
     """Make a list of the caller; raises ``quota.exceeded``, and what ``create`` raises."""
-    quotas.require(uow, settings, caller.user_id, Quota.LISTS)
+    quotas.require(uow, settings, caller.user_id, PlanQuota.LISTS)
     return create(
         uow, owner_id=caller.user_id, title=title, slug=slug, fields=fields, providers=providers
     )

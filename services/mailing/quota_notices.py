@@ -9,8 +9,8 @@ from datetime import timedelta
 
 from sqlalchemy import exists, func, select, text
 
-from core.quotas import Quota
 from core.settings import Settings
+from core.settings.plan_quotas import PlanQuota
 from models import AccountMail, MailingList, User, active_count
 from services.access import quotas
 from services.people import account_mails
@@ -41,7 +41,7 @@ def tell_owners(uow: UnitOfWork, settings: Settings, list_ids: Collection[int]) 
         return
     uow.session.execute(_ALONE)
     for owner, members in uow.session.execute(query):
-        limit = quotas.limit_of(settings, owner.plan, Quota.MEMBERS)
+        limit = quotas.limit_of(settings, owner.plan, PlanQuota.MEMBERS)
         if limit is not None and members > limit:
             account_mails.enqueue_mail(
                 uow,

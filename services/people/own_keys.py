@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from core.quotas import Quota
 from core.refusals.access import AUTH_SCOPE_NOT_GRANTABLE
 from core.scopes import Scope
 from core.settings import Settings
+from core.settings.plan_quotas import PlanQuota
 from models import ApiKey
 from services.access import api_keys, quotas, recent_logins
 from services.access.caller import Caller
@@ -33,7 +33,7 @@ def make(
     if scopes is not None and Scope.DELIVERY in scopes:
         raise AUTH_SCOPE_NOT_GRANTABLE()
     recent_logins.lock_maker(uow, caller)
-    quotas.require(uow, settings, caller.user_id, Quota.KEYS)
+    quotas.require(uow, settings, caller.user_id, PlanQuota.KEYS)
     key, secret = api_keys.create(
         uow,
         settings.keyring,

@@ -66,7 +66,7 @@ def test_each_process_gets_the_settings_that_it_needs_and_no_others(name: str) -
     needed = settings_of(words[1], [Lane(lane) for lane in options(words, "--lane")])
     # Payments that move no money have no place in production, and no process waits for a file.
     left_out = {each for each in needed if each.startswith("payments_sandbox_")} | {"ready_file"}
-    given = set(files.ours()[name]["environment"])
+    given = {each for each in files.ours()[name]["environment"] if each.startswith("PRESSROOM_")}
     assert given == {variable_of(each) for each in needed - left_out}
 
 
@@ -213,7 +213,8 @@ def test_every_container_has_no_rights_and_bounds(name: str) -> None:
 def test_ours_write_to_nothing_but_tmp() -> None:
     for each in files.ours().values():
         assert writable(each) == ["/tmp"]
-        assert "volumes" not in each
+        # What an import has seen may be larger than the memory of a /tmp.
+        assert each.get("volumes", []) in ([], ["scratch:/scratch"])
 
 
 def test_owners_and_administrators_are_known_to_what_runs_once_alone() -> None:
@@ -267,7 +268,9 @@ def test_data_is_kept_in_named_volumes() -> None:
     mounted = {
         volume.partition(":")[0] for each in _theirs().values() for volume in each["volumes"]
     }
-    assert mounted == set(files.compose()["volumes"]) == {"postgres", "minio", "redis"}
+    assert (
+        mounted == set(files.compose()["volumes"]) - {"scratch"} == {"postgres", "minio", "redis"}
+    )
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import orjson
 
 from core.errors import DomainError
-from core.quotas import Quota
 from core.refusals.mailing import PLAN_REQUIRED
 from core.refusals.refusal import Refusal
 from core.settings import Settings
+from core.settings.plan_quotas import PlanQuota
 from models import Job, MemberImport, Plan
 from services import removals
 from services.access import quotas
@@ -90,7 +90,7 @@ def check_upload(
     ``check_owner`` raises, and ``quota.exceeded``.
     """
     check_owner(uow, caller, list_id, dry_run=dry_run)
-    for quota in (Quota.UNFINISHED_JOBS, Quota.STORAGE_MB):
+    for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
         quotas.require(uow, settings, caller.user_id, quota)
 
 
@@ -119,7 +119,7 @@ def accept_members(
         )
         file.name_in(task)
         try:
-            takes = {Quota.STORAGE_MB: len(body)}
+            takes = {PlanQuota.STORAGE_MB: len(body)}
             return idempotency.commit(resources, task, ADD_MEMBERS, key, request_id, takes=takes)
         except (EqualRequestCommitted, DomainError):
             forget_file(resources, file.prefix)
@@ -156,7 +156,7 @@ def accept_file(
     )
     file.name_in(task)
     size = file.writer.size
-    takes = {} if by_operator else {Quota.UNFINISHED_JOBS: 1, Quota.STORAGE_MB: size}
+    takes = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: size}
 
     def store() -> Job:
         try:

@@ -10,9 +10,9 @@ from sqlalchemy import func, select
 
 from core.errors import DomainError, Kind
 from core.lanes import Lane
-from core.quotas import Quota
 from core.refusals.imports import IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
 from core.scopes import Scope
+from core.settings.plan_quotas import PlanQuota
 from models import ImportChunk, Job, MemberImport
 from services import removals
 from services.access import quotas
@@ -111,7 +111,7 @@ def run(resources: Resources, lease: Lease) -> None:
             if task.source == "members" and task.received == task.invalid:
                 raise MEMBERS_ALL_INVALID()
             if task.over_quota:
-                raise quotas.exceeded(uow, resources.settings, task.user_id, Quota.MEMBERS)
+                raise quotas.exceeded(uow, resources.settings, task.user_id, PlanQuota.MEMBERS)
             leases.succeed(uow, lease, result_of(task))
             task.status = "succeeded"
             _finish(uow, task)
@@ -144,7 +144,7 @@ def _split(resources: Resources, lease: Lease, task: MemberImport, turn: Turn) -
             leases.progress(uow, lease, done=0, total=total)
             task = uow.session.get_one(MemberImport, task.id)
             if not task.by_operator:
-                storage, more = Quota.STORAGE_MB, split.chunk_bytes
+                storage, more = PlanQuota.STORAGE_MB, split.chunk_bytes
                 quotas.require(uow, resources.settings, task.user_id, storage, more=more)
             task.chunk_bytes += split.chunk_bytes
             task.chunks, task.is_split = split.number, split.is_complete

@@ -2,8 +2,9 @@ import hashlib
 from datetime import timedelta
 
 from core.errors import DomainError, Kind, TransientError
-from core.quotas import Quota
 from core.refusals.media import ATTACHMENT_DAMAGED, ATTACHMENT_ORIGINAL_MISSING
+from core.settings import Settings
+from core.settings.plan_quotas import PlanQuota
 from models import Attachment, AttachmentStatus
 from services import removals
 from services.access import quotas
@@ -15,6 +16,7 @@ from services.media.images.outcome import UnreadableImage
 from storage.encryption import Tampered, seal, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
 
 # An object that no attachment names by then was written by a worker that lost its lease, or died.
 _UNNAMED_FOR = timedelta(hours=1)
@@ -23,8 +25,7 @@ _UNNAMED_FOR = timedelta(hours=1)
 def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> None:
     """Convert one upload and make it ready, all or nothing.
 
-    Raises a ``DomainError`` with the reason if the image can't be converted, or if it grew beyond
-    what the plan has room for.
+    Raises a ``DomainError`` with the reason, also when the image grew beyond the plan's room.
     """
     with resources.unit_of_work() as uow:
         attachment = uow.session.get(Attachment, lease.subject_id)
@@ -52,16 +53,17 @@ def process(resources: Resources, lease: Lease, converter: ConverterProcess) -> 
     with resources.unit_of_work() as uow:
         leases.succeed(uow, lease, {"hash_id": attachment.hash_id})
         row = uow.session.get_one(Attachment, attachment.id)
-        growth = len(converted.data) - row.original_size
-        if growth > 0:
-            settings, storage = resources.settings, Quota.STORAGE_MB
-            quotas.require(uow, settings, row.user_id, storage, more=growth)
-        row.status = AttachmentStatus.READY
+        _require_room(uow, resources.settings, row, len(converted.data) - row.original_size)
+        row.status, row.mime_type = AttachmentStatus.READY, converted.mime_type
         row.size = len(converted.data)
         row.checksum = hashlib.sha256(converted.data).hexdigest()
-        row.mime_type = converted.mime_type
         row.width, row.height = converted.width, converted.height
         row.frames, row.blurhash = converted.frames, converted.blurhash
         if not removals.keep(uow, target):
             raise TransientError("The storage still removes an earlier copy of the file.")
         removals.forget(uow, source)
+
+
+def _require_room(uow: UnitOfWork, settings: Settings, row: Attachment, growth: int) -> None:
+    if growth > 0:
+        quotas.require(uow, settings, row.user_id, PlanQuota.STORAGE_MB, more=growth)

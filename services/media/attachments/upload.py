@@ -6,9 +6,9 @@ from pathlib import PurePosixPath, PureWindowsPath
 from core import ids
 from core.errors import DomainError
 from core.lanes import Lane
-from core.quotas import Quota
 from core.refusals import media as refusals
 from core.scopes import Scope
+from core.settings.plan_quotas import PlanQuota
 from core.upload_limits import MAX_IMAGE_BYTES
 from models import Attachment, AttachmentStatus, Job
 from services import removals
@@ -92,7 +92,7 @@ def accept(
                 PROCESS_ATTACHMENT,
                 key,
                 request_id,
-                takes={Quota.STORAGE_MB: len(upload.data)},
+                takes={PlanQuota.STORAGE_MB: len(upload.data)},
             )
         except (EqualRequestCommitted, DomainError):
             with resources.unit_of_work() as uow:

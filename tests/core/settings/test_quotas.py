@@ -2,11 +2,16 @@
 
 import pytest
 
-from core.quotas import DEFAULT_QUOTA_FREE, DEFAULT_QUOTA_PAID, Quota, parse_quotas
+from core.settings.plan_quotas import (
+    DEFAULT_QUOTA_FREE,
+    DEFAULT_QUOTA_PAID,
+    PlanQuota,
+    parse_quotas,
+)
 
 
 def test_quotas_are_read_by_their_names() -> None:
-    assert parse_quotas(" lists=5 , members=0,") == {Quota.LISTS: 5, Quota.MEMBERS: 0}
+    assert parse_quotas(" lists=5 , members=0,") == {PlanQuota.LISTS: 5, PlanQuota.MEMBERS: 0}
     assert parse_quotas("") == {}
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import text
 
 from core.errors import TransientError
-from core.quotas import Quota
 from core.settings import Settings
+from core.settings.plan_quotas import PlanQuota
 from models import MemberImport
 from services.access import quotas
 from services.mailing.imports.applying import staging, verdicts
@@ -94,7 +94,7 @@ def _hold_to_quota(
     if not added:
         return
     # Once a row had no room, no later row is added, so that an import has one end.
-    room = 0 if task.over_quota else quotas.hold(uow, settings, task.user_id, Quota.MEMBERS)
+    room = 0 if task.over_quota else quotas.hold(uow, settings, task.user_id, PlanQuota.MEMBERS)
     beyond = [] if room is None else added[max(room, 0) :]
     if beyond:
         _rows(uow, _PUT_OVER_QUOTA, {"first": beyond[0]})

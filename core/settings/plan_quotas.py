@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 from pydantic_settings import NoDecode
 
 
-class Quota(StrEnum):
+class PlanQuota(StrEnum):
     """What ``services.access.quotas`` counts of each owner."""
 
     MEMBERS = "members"
@@ -32,18 +32,18 @@ def parse_quotas(value: object) -> object:
     """The limits by their quotas; raises a ``ValueError`` that names the wrong entry."""
     if not isinstance(value, str):
         return value
-    limits: dict[Quota, int] = {}
+    limits: dict[PlanQuota, int] = {}
     for entry in filter(None, map(str.strip, value.split(","))):
         name, _, number = entry.partition("=")
-        if name not in [*Quota]:
-            raise ValueError(f"{entry!r} names no quota; those are {', '.join(Quota)}")
+        if name not in [*PlanQuota]:
+            raise ValueError(f"{entry!r} names no quota; those are {', '.join(PlanQuota)}")
         if not _NUMBER.match(number):
             raise ValueError(f"{entry!r} is not written {name}=number, as {name}=10")
-        if Quota(name) in limits:
+        if PlanQuota(name) in limits:
             raise ValueError(f"{name} is given twice")
-        limits[Quota(name)] = int(number)
+        limits[PlanQuota(name)] = int(number)
     return limits
 
 
 # The type of settings. What is not named has no limit.
-Quotas = Annotated[Mapping[Quota, int], NoDecode, BeforeValidator(parse_quotas)]
+Quotas = Annotated[Mapping[PlanQuota, int], NoDecode, BeforeValidator(parse_quotas)]
