@@ -29,6 +29,7 @@ from services.access.caller import Caller
 from services.mailing.imports import accept, records
 from services.mailing.imports.accept import ImportOptions
 from services.mailing.imports.applying import verdicts
+from services.mailing.sealed_files import NewFile
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
