@@ -19,7 +19,7 @@ from core.refusals.access import AUTH_SECOND_FACTOR, LOGIN_PAUSED
 from core.refusals.people import PASSWORD_WRONG
 from models import User
 from services.access import required_factors, sessions
-from services.people import logins, passwords
+from services.people import known_browsers, logins, passwords
 from services.people.factors import passkeys, second_steps
 from services.people.logins import Browser
 from storage.unit_of_work import UnitOfWork
@@ -124,7 +124,7 @@ async def begin_session(
         if before is not None and before.caller.session_id is not None:
             sessions.end(uow, before.caller.session_id)
         session = sessions.begin(uow, keyring, person.id, browser=browser.name)
-        return session, logins.known_browser_token(keyring, person)
+        return session, known_browsers.known_browser_token(keyring, person)
 
     begun = await state.in_unit_of_work(begin)
     if isinstance(begun, _FirstStep):
@@ -133,7 +133,10 @@ async def begin_session(
         state.cookies.keep_first_step(reply, begun.cookie)
         return reply
     LOGINS.labels("succeeded").inc()
-    session, known = begun
+    return _into(state, path, *begun)
+
+
+def _into(state: State, path: str, session: str, known: str) -> Response:
     reply = redirect_to_path(state, path)
     state.cookies.keep_session(reply, session)
     state.cookies.keep_known(reply, known)

@@ -8,7 +8,7 @@ that it declares.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
@@ -205,3 +205,14 @@ def requires_scope_or_trace(scope: Scope) -> Any:
     sentence = f"Credential: a trace id, or a login. Scope: `{scope}`."
     security = [{}, *_every_scheme(scope)]
     return Depends(Access(sentence, refused, security, check=None, or_trace=True))
+
+
+# The callers of routes, by the credential that they need.
+AnyCaller = Annotated[Caller, ANY_CALLER]
+UnrestrictedCaller = Annotated[Caller, UNRESTRICTED]
+ListReader = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_READ)]
+ListEditor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
+CreditReader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
+CreditEditor = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
+# For an endpoint that calls it first thing in the thread that it works in.
+AuthoriseSpender = Annotated[Callable[[], Caller], requires_scope(Scope.CREDIT_FULL, deferred=True)]

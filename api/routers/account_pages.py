@@ -35,7 +35,15 @@ from services import recovery
 from services.access import sessions
 from services.events import event_reading
 from services.oauth import grants
-from services.people import account_mails, accounts, email_addresses, logins, page_urls, passwords
+from services.people import (
+    account_mails,
+    accounts,
+    email_addresses,
+    known_browsers,
+    logins,
+    page_urls,
+    passwords,
+)
 from services.people import registration as service
 from services.people.account_mails import MailKind
 from services.people.factors import passkeys
@@ -177,7 +185,7 @@ def change_address(
     request_id = current_request_id()
     with state.resources.unit_of_work() as uow:
         person = service.change_address(uow, keyring, secret, member.caller, request_id=request_id)
-        known = logins.known_browser_token(keyring, person)
+        known = known_browsers.known_browser_token(keyring, person)
     reply = _account(state, "address")
     state.cookies.keep_known(reply, known)
     return reply

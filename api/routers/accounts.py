@@ -1,6 +1,6 @@
 from fastapi import APIRouter
 
-from api.access.callers import AnyCaller, UnrestrictedCaller
+from api.access.requirements import AnyCaller, UnrestrictedCaller
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS
 from api.openapi import refuses

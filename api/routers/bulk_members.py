@@ -4,7 +4,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
-from api.access.callers import ListEditor
+from api.access.requirements import ListEditor
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import is_json, without_byte_order_mark
 from api.job_answers import GOES_ON, count_response, wait_for_job

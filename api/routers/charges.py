@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from api.access.callers import AuthoriseSpender
+from api.access.requirements import AuthoriseSpender
 from api.bodies import decimal_json
 from api.limits.bulkheads import MONEY
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, json_request_body, refuses

@@ -4,7 +4,7 @@ import orjson
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.access.callers import CreditReader
+from api.access.requirements import CreditReader
 from api.bodies import decimal_json
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import MONEY

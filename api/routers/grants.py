@@ -1,6 +1,6 @@
 from fastapi import APIRouter
 
-from api.access.callers import UnrestrictedCaller
+from api.access.requirements import UnrestrictedCaller
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS
 from api.openapi import refuses

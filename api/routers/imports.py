@@ -5,8 +5,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.access.browsers import client_address
-from api.access.callers import ListEditor, ListReader
-from api.access.requirements import UNLIMITED
+from api.access.requirements import UNLIMITED, ListEditor, ListReader
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import MULTIPART
 from api.bodies.upload_stream import ReceivedFile, store_upload

@@ -1,6 +1,6 @@
 from fastapi import APIRouter
 
-from api.access.callers import ListEditor, ListReader
+from api.access.requirements import ListEditor, ListReader
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS
 from api.limits.shares import ACTS_BY_LIST

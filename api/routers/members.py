@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BeforeValidator
 
 from api.access import actors
-from api.access.callers import ListEditor, ListReader
+from api.access.requirements import ListEditor, ListReader
 from api.bodies.forms import BOOLEAN_WORDS
 from api.bodies.json_route import JsonRoute
 from api.limits.bulkheads import RECORDS

@@ -5,8 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.access.callers import AnyCaller
-from api.access.requirements import PUBLIC
+from api.access.requirements import PUBLIC, AnyCaller
 from api.bodies.media_types import FORM
 from api.bodies.oauth_forms import OAuthRequestOf, oauth_response
 from api.limits.bulkheads import RECORDS

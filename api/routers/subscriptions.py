@@ -9,8 +9,7 @@ from api.access import actors
 from api.access.actors import Principal
 from api.access.answer_timing import padded_duration
 from api.access.browsers import client_address
-from api.access.callers import ListEditor, ListReader
-from api.access.requirements import PUBLIC, requires_scope_or_trace
+from api.access.requirements import PUBLIC, ListEditor, ListReader, requires_scope_or_trace
 from api.bodies.forms import FormOrJsonBody, FormOrJsonBodyOf
 from api.bodies.json_route import JsonRoute
 from api.bodies.media_types import FORM, MULTIPART

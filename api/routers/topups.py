@@ -3,8 +3,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from api.access.callers import CreditEditor, CreditReader
-from api.access.requirements import OPTIONAL, PUBLIC
+from api.access.requirements import OPTIONAL, PUBLIC, CreditEditor, CreditReader
 from api.bodies import decimal_json
 from api.bodies.json_route import JsonRoute
 from api.job_answers import wait_for_job

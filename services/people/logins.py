@@ -16,9 +16,8 @@ An account counts there once however often its person mistypes, and not once the
 browsers are outside of it.
 """
 
-import secrets
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from sqlalchemy import case, delete, func, literal, select, update
@@ -36,6 +35,7 @@ from services.events.catalogue import EventType
 from services.events.recording import record
 from services.people import account_mails, email_addresses
 from services.people.account_mails import MailKind
+from services.people.known_browsers import PURPOSE, known_nonce
 from services.people.passwords import PasswordCheck
 from storage.unit_of_work import UnitOfWork
 
@@ -43,7 +43,6 @@ log = get_logger(__name__)
 
 # After this long without an attempt the count starts again.
 ATTEMPT_RETENTION = timedelta(days=1)
-_PURPOSE = "login"
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def begin(
     """
     email = _spelt(email)
     person = uow.session.scalar(select(User).where(User.email == email))
-    nonce = _known_nonce(keyring, email, person.recovered_at if person else None, known)
+    nonce = known_nonce(keyring, email, person.recovered_at if person else None, known)
     counted = _counted(keyring, email, client, nonce)
     numbers = [_count(uow, subject, throttle) for subject, throttle in counted]
     if nonce is None and numbers[0] == 1:
@@ -123,7 +122,7 @@ def begin_code(uow: UnitOfWork, keyring: Keyring, *, email: str, known: str | No
     """
     email = _spelt(email)
     recovered_at = uow.session.scalar(select(User.recovered_at).where(User.email == email))
-    nonce = _known_nonce(keyring, email, recovered_at, known)
+    nonce = known_nonce(keyring, email, recovered_at, known)
     kind, who = ("code", "") if nonce is None else ("code-browser", nonce)
     counted = ((_subject(keyring, kind, who, email), CLIENT_THROTTLE),)
     numbers = [_count(uow, subject, throttle) for subject, throttle in counted]
@@ -163,7 +162,7 @@ def tell_of_browser(
     uow: UnitOfWork, keyring: Keyring, person: User, browser: Browser, *, request_id: str | None
 ) -> None:
     """Mail the person that they logged in with this browser, if it is new to them."""
-    if _known_nonce(keyring, person.email, person.recovered_at, browser.known) is None:
+    if known_nonce(keyring, person.email, person.recovered_at, browser.known) is None:
         _mail_browser(uow, person, browser.name, request_id)
 
 
@@ -188,16 +187,6 @@ def reset_attempts(uow: UnitOfWork, keyring: Keyring, *, email: str, client: str
     _clear(uow, [subject for subject, _ in _counted(keyring, email, client, None)])
 
 
-def known_browser_token(keyring: Keyring, person: User) -> str:
-    """A token for the browser's cookie: it shows that this person logged in there before.
-
-    It ends when the person takes their account back, since the browser may be an intruder's.
-    """
-    nonce = secrets.token_urlsafe(16)
-    message = _known_message(nonce, person.email, person.recovered_at)
-    return f"{nonce}.{keyring.signer(_PURPOSE).sign(message)}"
-
-
 def _spelt(email: str) -> str:
     """One spelling of the typed text, which is counted even when it is no address."""
     try:
@@ -217,23 +206,8 @@ def _counted(
     )
 
 
-def _known_nonce(
-    keyring: Keyring, email: str, recovered_at: datetime | None, known: str | None
-) -> str | None:
-    """The nonce of a browser in which the person logged in before."""
-    nonce, _, signature = (known or "").partition(".")
-    message = _known_message(nonce, email, recovered_at)
-    is_known = keyring.signer(_PURPOSE).verify(message, signature)
-    return nonce if nonce and is_known else None
-
-
-def _known_message(nonce: str, email: str, recovered_at: datetime | None) -> bytes:
-    since = "" if recovered_at is None else f"\n{clock.iso(recovered_at)}"
-    return f"known\n{nonce}\n{email}{since}".encode("utf-8", "surrogatepass")
-
-
 def _subject(keyring: Keyring, kind: str, who: str, email: str) -> bytes:
-    return keyring.signer(_PURPOSE).digest(
+    return keyring.signer(PURPOSE).digest(
         f"{kind}\n{who}\n{email}".encode("utf-8", "surrogatepass")
     )
 
