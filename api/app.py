@@ -21,7 +21,7 @@ from api.access.page_sessions import (
     redirect_to_factors,
     redirect_to_login,
 )
-from api.access.plan_refusals import answer_refusal
+from api.access.refused_plans import answer_refusal
 from api.cookies import cookies_of
 from api.errors import HANDLERS
 from api.health.figures import Figures

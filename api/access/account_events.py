@@ -11,7 +11,7 @@ from services.events.event_origins import CredentialKind
 
 _WORDS = {
     EventType.LOGIN_SUCCEEDED: "Logged in",
-    EventType.LOGIN_FAILED: "A login failed: the password was wrong",
+    EventType.LOGIN_FAILED: "A login failed: the password or the code was wrong",
     EventType.SESSION_ENDED: "Logged out",
     EventType.PASSWORD_CHANGED: "The password was changed",
     EventType.PASSWORD_RESET: "A new password was set by a mailed link",
@@ -29,7 +29,7 @@ _WORDS = {
 }
 # For events that have a number, by its name.
 _SEVERAL = {
-    "attempts": "{} logins in a row failed: the password was wrong",
+    "attempts": "{} logins in a row failed: the password or the code was wrong",
     "sessions": "{} browsers were logged out",
     "keys": "{} API keys were ended",
     "grants": "{} programs lost their access",

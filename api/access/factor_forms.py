@@ -5,6 +5,7 @@ from functools import partial
 from fastapi import Request
 
 from api.errors import STATUS_OF
+from api.metrics.requests import LOGINS
 from api.state import State
 from core.errors import DomainError, Kind
 from core.refusals.access import AUTH_SECOND_FACTOR, LOGIN_PAUSED
@@ -36,6 +37,13 @@ async def count_code(
     keyring = state.resources.keyring
     count = partial(logins.begin_code, keyring=keyring, email=email, known=known)
     return await state.in_unit_of_work(count)
+
+
+async def note_wrong_code(state: State, attempt: Attempt | None, error: DomainError) -> None:
+    """Tell the account's owner of a code that was wrong."""
+    if attempt is not None and error.code == SECOND_FACTOR_WRONG.code:
+        LOGINS.labels("failed").inc()
+        await state.in_unit_of_work(partial(logins.fail, attempt=attempt))
 
 
 def is_problem(error: DomainError) -> bool:

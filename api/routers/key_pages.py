@@ -29,6 +29,7 @@ from core.refusals.access import API_KEY_NOT_FOUND, QUOTA_EXCEEDED
 from core.refusals.requests import BODY_INVALID
 from core.scopes import EXPLANATIONS, Scope
 from services.access import api_keys
+from services.events.plan_refusals import is_plan_refusal, record_refusal
 from services.people import accounts, own_keys
 from services.people.page_urls import KEYS_PATH, NEW_KEY_PATH
 
@@ -100,6 +101,9 @@ def make_key(state: StateOf, member: RecentFormMember, form: FormOf) -> Response
     except DomainError as error:
         if error.kind is not Kind.INVALID and error.code != QUOTA_EXCEEDED.code:
             raise
+        if is_plan_refusal(error.code):
+            with state.resources.unit_of_work() as uow:
+                record_refusal(uow, member.user_id, error.code)
         return _form(state, member, form, error.message)
     return session_page(member, state, "key_made.html", name=name, secret=secret)
 

@@ -16,7 +16,13 @@ from api.access import page_sessions
 from api.access.answer_timing import padded_duration
 from api.access.begun_sessions import begin_session
 from api.access.browsers import client_address, form_cookie_value, mail_source
-from api.access.factor_forms import count_code, is_problem, problem_status, shown_factor
+from api.access.factor_forms import (
+    count_code,
+    is_problem,
+    note_wrong_code,
+    problem_status,
+    shown_factor,
+)
 from api.access.key_choices import keys_to_ask, ticked_keys, ticked_passkeys, unticked
 from api.access.page_challenges import require_challenge, shown_challenge
 from api.access.page_sessions import FormFields, FormOf
@@ -245,18 +251,17 @@ async def _choose(
     """
     page_sessions.require_form_csrf(request, state, form)
     secret, keyring = form.get("token") or token, state.resources.keyring
-    email, name = await state.in_unit_of_work(
-        lambda uow: _personal_words(uow, keyring, read, secret)
-    )
+    words_of = partial(_personal_words, keyring=keyring, read=read, secret=secret)
+    email, name = await state.in_unit_of_work(words_of)
     make = partial(passwords.make, form.get("password", ""), email, name, form.get("name"))
+    attempt = None
     try:
         made = await state.hashing_pool.run(make)
         attempt = await count_code(request, state, email, shown)
 
         def prove(uow: UnitOfWork) -> User:
             person = finish(uow, secret=secret, password_hash=made)
-            client = client_address(request)
-            logins.reset_attempts(uow, keyring, email=person.email, client=client)
+            logins.reset_attempts(uow, keyring, email=person.email, client=client_address(request))
             if attempt is not None:
                 logins.clear(uow, attempt)
             return person
@@ -266,6 +271,7 @@ async def _choose(
     except DomainError as error:
         if error.kind is not Kind.INVALID and not is_problem(error):
             raise
+        await note_wrong_code(state, attempt, error)
         shows = {"token": secret, "email": email, "name": form.get("name", "")}
         again = partial(_choice_page_again, request, state, words, form, error)
         return await RECORDS.run(partial(again, **shows))

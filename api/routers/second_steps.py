@@ -42,16 +42,18 @@ async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Re
     path = local_path(form.get("next")) or ACCOUNT_PATH
     shown = factor_forms.shown_factor(request, state, form)
     keyring, first_step = state.resources.keyring, _first_step(request, state)
+    attempt = None
     try:
         email = await state.in_unit_of_work(
             lambda uow: second_steps.read(uow, keyring, first_step, shown.form_cookie).email
         )
+        attempt = await factor_forms.count_code(request, state, email, shown)
         prove = partial(
             second_steps.finish,
             resources=state.resources,
             first_step=first_step,
             shown=shown,
-            attempt=await factor_forms.count_code(request, state, email, shown),
+            attempt=attempt,
             browser=browser_of(request, state),
             request_id=current_request_id(),
         )
@@ -59,6 +61,7 @@ async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Re
     except DomainError as error:
         if not factor_forms.is_problem(error):
             raise
+        await factor_forms.note_wrong_code(state, attempt, error)
         return await RECORDS.run(_page, request, state, form, error)
 
 

@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, func, update
 from core.errors import DomainError
 from core.refusals.jobs import JOB_CANCELLED
 from models import Job, JobStatus
+from services.events.plan_refusals import is_plan_refusal, record_refusal
 from services.jobs import outbox
 from services.jobs.transitions import lease_end, requeue, transition
 from storage.unit_of_work import UnitOfWork
@@ -123,6 +124,8 @@ def fail(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
     A caller who waits for the job is refused by the error's kind.
     """
     _change(uow, lease, JobStatus.FAILED, error=error)
+    if lease.user_id is not None and is_plan_refusal(error.code):
+        record_refusal(uow, lease.user_id, error.code)
 
 
 def cancel(uow: UnitOfWork, lease: Lease) -> None:

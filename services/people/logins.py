@@ -103,7 +103,7 @@ def begin(
 
 
 def fail(uow: UnitOfWork, attempt: Attempt) -> None:
-    """Record for the account's owner that the password was wrong.
+    """Record for the account's owner that the password, or a code, was wrong.
 
     Only the 1st, 2nd, 4th, 8th … in a row is an event, so that no flood fills the table.
     """
@@ -121,12 +121,15 @@ def begin_code(uow: UnitOfWork, keyring: Keyring, *, email: str, known: str | No
     and a browser in which the person logged in before has a count of its own here too.
     """
     email = _spelt(email)
-    recovered_at = uow.session.scalar(select(User.recovered_at).where(User.email == email))
-    nonce = known_nonce(keyring, email, recovered_at, known)
+    person = uow.session.scalar(select(User).where(User.email == email))
+    nonce = known_nonce(keyring, email, person.recovered_at if person else None, known)
     kind, who = ("code", "") if nonce is None else ("code-browser", nonce)
     counted = ((_subject(keyring, kind, who, email), CLIENT_THROTTLE),)
     numbers = [_count(uow, subject, throttle) for subject, throttle in counted]
-    return Attempt(counted, from_known_browser=nonce is not None, number=numbers[0])
+    number, is_known = numbers[0], nonce is not None
+    if person is None:
+        return Attempt(counted, from_known_browser=is_known, number=number)
+    return Attempt(counted, is_known, number, person.id, person.password_hash)
 
 
 def succeed(

@@ -184,7 +184,7 @@ def test_the_pages_show_what_happened(stack: Stack, visitor: Visitor, email: str
     assert "Logged in" not in page.text
     [older] = re.findall(r'href="[^"]*(/account/events\?cursor=\d+)"', page.text)
     page = visitor.get(older)
-    assert "A login failed: the password was wrong" in page.text
+    assert "A login failed: the password or the code was wrong" in page.text
     assert "Firefox on Linux, 127.0.0.1" in page.text
     assert "Older events" not in page.text
     assert visitor.get("/account/events?cursor=x").status_code == 400

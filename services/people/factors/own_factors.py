@@ -11,6 +11,8 @@ from core.refusals.people import SECOND_FACTOR_MISSING, SECOND_FACTOR_NOT_FOUND
 from models import Passkey, TotpSecret, User
 from services.access import recent_logins, required_factors
 from services.access.caller import Caller
+from services.events.catalogue import EventType
+from services.events.recording import record
 from services.people import account_mails, accounts
 from services.people.account_mails import MailKind
 from services.people.factors import passkeys, recovery_codes, totp
@@ -28,6 +30,18 @@ class FactorChange(StrEnum):
     CODES_MADE = "New recovery codes were made; the ones before work no more."
     CODE_USED = "A recovery code was used. It works no more."
     ALL_REMOVED = "The operator of this service removed all of them."
+
+
+# The event of each change, and the factor that it names.
+_EVENTS = {
+    FactorChange.APP_ADDED: (EventType.FACTOR_ADDED, "app"),
+    FactorChange.APP_REMOVED: (EventType.FACTOR_REMOVED, "app"),
+    FactorChange.PASSKEY_ADDED: (EventType.FACTOR_ADDED, "passkey"),
+    FactorChange.PASSKEY_REMOVED: (EventType.FACTOR_REMOVED, "passkey"),
+    FactorChange.CODES_MADE: (EventType.FACTOR_ADDED, "recovery codes"),
+    FactorChange.CODE_USED: (EventType.FACTOR_REMOVED, "recovery code"),
+    FactorChange.ALL_REMOVED: (EventType.FACTOR_REMOVED, "all"),
+}
 
 
 @dataclass(frozen=True)
@@ -128,9 +142,10 @@ def remove_passkeys(
 
 def remove_later(uow: UnitOfWork, user_id: int, moment: datetime) -> None:
     """Remove what was added after this moment, for a person whom the caller has locked."""
-    for kind in (TotpSecret, Passkey):
+    for kind, factor in ((TotpSecret, "app"), (Passkey, "passkey")):
         later = (kind.user_id == user_id, kind.created_at > moment)
-        uow.session.execute(delete(kind).where(*later))
+        for _ in uow.session.execute(delete(kind).where(*later).returning(kind.user_id)).all():
+            record(uow, user_id, EventType.FACTOR_REMOVED, factor=factor)
     _forget_needless_codes(uow, user_id)
 
 
@@ -149,7 +164,9 @@ def reset(uow: UnitOfWork, *, email: str) -> User:
 
 
 def tell(uow: UnitOfWork, user_id: int, change: FactorChange, request_id: str | None) -> None:
-    """Mail the person what happened to their factors. Each such fact passes through here."""
+    """Record what happened to a person's factors, and mail it to them."""
+    kind, factor = _EVENTS[change]
+    record(uow, user_id, kind, factor=factor)
     person = accounts.get(uow, user_id)
     account_mails.enqueue_mail(
         uow,
