@@ -69,6 +69,12 @@ def set_plan(stack: Stack, owner: Owner, plan: Plan) -> None:
 # -- what is shown -------------------------------------------------------------------------------
 
 
+def refusals_told(client: httpx.Client) -> int:
+    """How many refusals of a quota the account's owner sees."""
+    events = data(client.get("/users/me/security-events"))["items"]
+    return sum(each["type"] == "quota.refused" for each in events)
+
+
 def test_the_free_plan_has_the_bounds_of_the_contract(free: httpx.Client) -> None:
     me = data(free.get("/users/me"))
     used = dict.fromkeys(FREE, 0) | {"keys": 1}
@@ -134,6 +140,7 @@ def test_the_page_of_keys_says_that_the_plan_has_no_room(stack: Stack) -> None:
         page = visitor.fill_in("/account/keys/new", **form)
         assert page.status_code == 422
         assert "of keys, 10 of 10 are used" in page.text
+        assert refusals_told(visitor.client) == 1
 
 
 # -- storage -------------------------------------------------------------------------------------
@@ -278,6 +285,7 @@ def test_an_import_that_meets_the_bound_keeps_every_opt_out_and_fails(
     rows[1:1] = [[member, "unsubscribed"]]
     file = sheet(["Email", "Status"], *rows, [leaving, "unsubscribed"])
     exceeded(upload(client, list_id, file), "members", used=MOST_MEMBERS - 1, limit=MOST_MEMBERS)
+    assert refusals_told(client) == 1
     assert set(everybody(client, list_id)) == set(new[:3])
     assert known_member(client, list_id, member)["status"] == "unsubscribed"
     # The last row's no holds too.
