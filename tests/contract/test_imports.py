@@ -27,6 +27,7 @@ from tests.contract.subscribers import (
     new_list,
 )
 from tests.stack import Owner, Stack
+from tests.upkeep import resting_upkeep
 
 FIELDS = {
     *("id", "list_id", "source", "filename", "size", "dry_run", "on_existing", "status", "error"),
@@ -118,9 +119,10 @@ def mixed(client: httpx.Client, reader: Reader, list_id: int) -> bytes:
 def test_a_dry_run_changes_nothing_and_counts_what_the_real_run_then_does(
     stack: Stack, client: httpx.Client, list_id: int, mixed: bytes, on_existing: str
 ) -> None:
-    before = contents(stack)
-    tried = imported(client, list_id, mixed, dry_run="1", on_existing=on_existing)
-    assert contents(stack) == before
+    with resting_upkeep(stack):
+        before = contents(stack)
+        tried = imported(client, list_id, mixed, dry_run="1", on_existing=on_existing)
+        assert contents(stack) == before
     updated = {"updated": 1} if on_existing == "update" else {}
     assert counts(tried) == {
         "received": 10,

@@ -141,7 +141,8 @@ def test_mails_of_a_list_take_turns_as_jobs_of_its_owner(reader: Joining) -> Non
     reader.subscribe()
     reader.mails()
     jobs = (
-        "SELECT on_behalf_of FROM jobs JOIN subscriptions s ON s.id = subject_id WHERE email = %s"
+        "SELECT on_behalf_of FROM jobs JOIN subscriptions s ON s.id = subject_id"
+        " WHERE email = %s AND kind = 'subscription.mail_confirmation'"
     )
     owner = "SELECT user_id FROM lists WHERE id = %s"
     stack = reader.stack

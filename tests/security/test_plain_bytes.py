@@ -91,9 +91,9 @@ def _require_nowhere(stack: Stack, traces: list[bytes], temporary: Path) -> None
     for resting in (*objects, *values, *files):
         assert not any(trace in resting for trace in traces)
     # The bucket's volumes in the store itself, where a deleted object's bytes stay for a while.
-    volumes = [
-        file for file in files_below(stack.home / "s3") if file.name.startswith(f"{stack.name}_")
-    ]
+    collection = f"{stack.settings().s3_bucket}_"
+    below = files_below(stack.home / "s3")
+    volumes = [file for file in below if file.name.startswith(collection)]
     assert volumes
     for file in volumes:
         content = file.read_bytes()
