@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
+from devstack.supervisor.embedded.valkey import DATABASES
 from devstack.supervisor.processes.ports import PortPicker
 from tests.embedded import Services, embedded_services
 from tests.faults.size import FULL
@@ -55,6 +56,7 @@ def make_stack(services: Services, home: Path) -> Iterator[Callable[[str], Stack
         def make(name: str) -> Stack:
             made.append(name)
             # Each has its own Redis database, counted from 1.
+            assert len(made) < DATABASES
             return opened.enter_context(
                 open_stack(services, home, name, len(made), picker.pick(name))
             )

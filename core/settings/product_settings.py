@@ -151,9 +151,10 @@ class Settings(MigrationSettings, BucketSettings, FlowerSettings, ProviderSettin
             raise ValueError("must be the name of a header, and not Authorization")
         return value
 
+    # A validator of the same name as one of an inherited group's would take its place.
     @field_validator("metrics_token")
     @classmethod
-    def _not_guessable(cls, value: SecretStr | None) -> SecretStr | None:
+    def _metrics_not_guessable(cls, value: SecretStr | None) -> SecretStr | None:
         return require_operator_secret(value)
 
     @field_validator("security_contacts")

@@ -16,13 +16,16 @@ from core.refusals.requests import DATABASE_UNUSABLE
 log = get_logger(__name__)
 
 _ROWS = "SELECT, INSERT, UPDATE, DELETE"
+# To take the next number, and not to set one.
+_NUMBERS = "USAGE, SELECT"
 # Of these tables the application may do less than that. What only grows is never rewritten, and a
-# row on which money stands is never deleted.
+# row on which money stands is never deleted: by a missing right, or by a trigger.
 _LESS = {
     "alembic_version": "SELECT",
     "payment_order_transitions": "SELECT",
     "credit_entries": "SELECT, INSERT",
-    # Triggers refuse to delete what belongs to an order that was paid or claimed.
+    # Upkeep deletes orders that nobody paid or claimed, with what happened to them. Triggers refuse
+    # to delete any other order, which has all four rights too.
     "payment_events": "SELECT, INSERT, DELETE",
     "payment_order_changes": "SELECT, INSERT, DELETE",
     "credit_accounts": "SELECT, INSERT, UPDATE",
@@ -30,10 +33,10 @@ _LESS = {
     "events": "SELECT, INSERT, UPDATE (ip, user_agent)",
 }
 
-# Tables that an extension or another person put into the schema are left alone.
-_TABLES = text(
-    "SELECT relname, oid::regclass::text FROM pg_class"
-    " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v')"
+# Those that an extension or another person put into the schema are left alone.
+_TABLES_AND_SEQUENCES = text(
+    "SELECT relname, oid::regclass::text, relkind = 'S' FROM pg_class"
+    " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'S')"
     " AND pg_has_role(relowner, 'USAGE')"
     " AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'e')"
 )
@@ -93,13 +96,16 @@ def _grant(connection: Connection, role: str) -> None:
         # Databases that began before Postgres 15 let every role make tables.
         "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
         f"GRANT USAGE ON SCHEMA public TO {role}",
-        # For the tables of the next release, from when they are made.
+        # For those of the next release, from when they are made.
         f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {_ROWS} ON TABLES TO {role}",
+        f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {_NUMBERS} ON SEQUENCES TO {role}",
     ]
-    for name, table in connection.execute(_TABLES):
+    for name, quoted, is_sequence in connection.execute(_TABLES_AND_SEQUENCES):
+        thing = f"SEQUENCE {quoted}" if is_sequence else f"TABLE {quoted}"
+        rights = _NUMBERS if is_sequence else _LESS.get(name, _ROWS)
         statements += [
-            f"REVOKE ALL ON {table} FROM {role}",
-            f"GRANT {_LESS.get(name, _ROWS)} ON {table} TO {role}",
+            f"REVOKE ALL ON {thing} FROM {role}",
+            f"GRANT {rights} ON {thing} TO {role}",
         ]
     for (function,) in connection.execute(_OWNERS_FUNCTIONS):
         statements += [

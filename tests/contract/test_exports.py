@@ -256,8 +256,12 @@ def test_a_file_that_was_changed_in_storage_is_never_sent_whole(
         httpx.get(url)
     stack.resources.objects.put(name, sealed, "text/plain")
     assert len(unpacked(url)) == 3
-    stack.query("UPDATE exports SET wrapped_by = 'gone' WHERE id = %s", export_id)
+    [(key,)] = stack.query("SELECT wrapped_by FROM exports WHERE id = %s", export_id)
+    wrapped = "UPDATE exports SET wrapped_by = %s WHERE id = %s"
+    stack.query(wrapped, "gone", export_id)
     problem(httpx.get(url), 500, "media.damaged")
+    # A rotation of the keys stops at a row whose key is gone.
+    stack.query(wrapped, key, export_id)
 
 
 def test_a_plain_export_of_the_release_before_is_sent(

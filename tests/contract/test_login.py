@@ -59,7 +59,8 @@ def test_over_https_cookies_are_secure_and_this_hosts_alone(
 ) -> None:
     port = quiet.api_port + 1
     for url in ("https://news.example", "http://192.0.2.7:8000"):
-        running = quiet.start_api(port, PRESSROOM_PUBLIC_URL=url)
+        named = {"PRESSROOM_PUBLIC_URL": url, "PRESSROOM_TRUSTED_PROXIES": "none"}
+        running = quiet.start_api(port, **named)
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as client:
             cookie = set_cookies(client.get("/login"))["__Host-pressroom_form"]
         assert "Secure" in cookie

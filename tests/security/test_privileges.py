@@ -12,7 +12,7 @@ import redis
 from minio import Minio
 from minio.error import S3Error
 from psycopg2 import sql
-from psycopg2.errors import InsufficientPrivilege
+from psycopg2.errors import InsufficientPrivilege, RestrictViolation
 from pydantic import SecretStr
 from redis.exceptions import NoPermissionError, ResponseError
 
@@ -20,11 +20,18 @@ from core.errors import DomainError
 from core.settings import Settings
 from storage.migrations.run import migrate
 from tests.embedded import Services
+from tests.services.test_strangers import new_order
 from tests.stack import Stack
 
 Cursor = psycopg2.extensions.cursor
 
 GROWING = ("credit_entries", "payment_events", "payment_order_changes")
+# Upkeep deletes what belongs to orders that nobody paid or claimed; triggers refuse the rest.
+OF_ORDERS = {
+    "payment_events": "order_id",
+    "payment_order_changes": "order_id",
+    "payment_orders": "id",
+}
 
 
 # -- Postgres ------------------------------------------------------------------------------------
@@ -77,16 +84,48 @@ def cursor(stack: Stack) -> Iterator[Cursor]:
         "SELECT lo_import('/etc/passwd')",
         "SELECT rolpassword FROM pg_authid",
         "UPDATE alembic_version SET version_num = '0001'",
-        "DELETE FROM payment_orders",
+        "SELECT setval('jobs_id_seq', 1)",
         "DELETE FROM credit_accounts",
+        "DELETE FROM credit_entries",
         "DELETE FROM payment_order_transitions",
         *(f"UPDATE {table} SET id = id" for table in GROWING),
-        *(f"DELETE FROM {table}" for table in GROWING),
+        *(f"TRUNCATE {table} CASCADE" for table in OF_ORDERS),
+        *(f"ALTER TABLE {table} DISABLE TRIGGER {table}_purged" for table in OF_ORDERS),
     ],
 )
 def test_the_applications_role_is_refused(cursor: Cursor, statement: str) -> None:
     with pytest.raises(InsufficientPrivilege):
         cursor.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ("paid_at = now()", "status = 'pending'", "status = 'paid_unclaimed'"),
+        ("status = 'pending'", "status = 'paid'"),
+        ("claimed_at = now()",),
+    ],
+    ids=["paid, unclaimed", "paid", "claimed"],
+)
+def test_a_trigger_keeps_orders_that_matter_from_the_applications_role(
+    stack: Stack, cursor: Cursor, steps: tuple[str, ...]
+) -> None:
+    order_id = new_order(stack, *steps)
+    for table, column in OF_ORDERS.items():
+        for condition in (f"{column} = {order_id}", "true"):
+            with pytest.raises(RestrictViolation):
+                cursor.execute(f"DELETE FROM {table} WHERE {condition}")
+        cursor.execute(f"SELECT count(*) FROM {table} WHERE {column} = {order_id}")
+        [(left,)] = cursor.fetchall()
+        assert left
+
+
+def test_the_applications_role_takes_the_next_number_of_a_sequence(cursor: Cursor) -> None:
+    taken = []
+    for _ in range(2):
+        cursor.execute("SELECT nextval(pg_get_serial_sequence('jobs', 'id'))")
+        taken += cursor.fetchall()
+    assert taken[0] < taken[1]
 
 
 def test_the_applications_role_owns_nothing_and_belongs_to_no_other(cursor: Cursor) -> None:
@@ -200,8 +239,8 @@ def test_an_installation_with_one_role_gets_a_second_one_by_a_setting(
     with pytest.raises(InsufficientPrivilege):
         rows(application, "TRUNCATE jobs")
     # The release before still runs with the first role, and its tables are there for both.
-    rows(before.database_url, "CREATE TABLE of_the_next_release (id bigint)")
-    rows(application, "INSERT INTO of_the_next_release VALUES (1)")
+    rows(before.database_url, "CREATE TABLE of_the_next_release (id bigserial)")
+    rows(application, "INSERT INTO of_the_next_release DEFAULT VALUES")
 
 
 def test_a_right_that_was_given_by_hand_is_taken_back(

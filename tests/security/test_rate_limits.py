@@ -40,18 +40,22 @@ UNCOUNTED = {
     "GET /exports/{export_id}/file.csv.gz",
     "POST /webhooks/stripe",
 }
-# Where passwords can be guessed or people be mailed, and orders without credentials. Not
+# Where passwords and codes can be guessed or people be mailed, and orders without credentials. Not
 # /oauth/token: its secrets can't be guessed, and a program refreshes for many from one address.
 PASSWORDS = {
     f"POST {path}"
     for path in (
         "/login",
+        "/login/factor",
+        "/login/passkey",
         "/register",
         "/register/confirm",
         "/password/forgotten",
         "/password/new",
         "/account/password",
         "/account/email",
+        "/account/factors/app",
+        "/account/factors/passkey",
     )
 }
 LIKE_LOGIN = PASSWORDS | {"POST /account/email/undo", "POST /auxilia/credits/topup"}
@@ -402,7 +406,7 @@ def _accepts(read: Callable[[str], Any], written: str) -> bool:
 def test_a_limit_that_cannot_be_read_stops_the_process_and_names_the_setting(stack: Stack) -> None:
     environment = {**stack.environment, "PRESSROOM_RATE_LIMIT_LOGIN": "often"}
     ended = subprocess.run(
-        [sys.executable, "-m", "cli.main", "migrate"],
+        [sys.executable, "-m", "cli.main", "serve"],
         env=environment,
         capture_output=True,
         check=False,

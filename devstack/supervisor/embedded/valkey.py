@@ -11,6 +11,8 @@ from devstack.supervisor.home.secrets_file import Secrets
 from devstack.supervisor.processes.program import Program
 
 USER = "pressroom"
+# The stack uses the first one. Each stack of a test run has one of its own.
+DATABASES = 64
 # Keys, channels and scripts, and none of the commands that concern the whole server or everything
 # in it, such as FLUSHALL, CONFIG, KEYS or SCRIPT KILL. The Compose file has the same words.
 PERMISSIONS = (
@@ -34,6 +36,7 @@ class Valkey:
         password = self.secrets.valkey_password
         settings = {
             "port": str(self.port),
+            "databases": str(DATABASES),
             "bind": LOOPBACK,
             "dir": _quoted(str(self.home.valkey)),
             # The administrator is the user `default`.
