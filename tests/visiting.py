@@ -61,7 +61,8 @@ class Visitor:
     def mailed_path(self, email: str, subject: str, *, number: int = 1) -> str:
         """The path and query of the link in such a mail."""
         text = self.mailed(email, subject, number=number)
-        [link] = re.findall(re.escape(self.stack.api_url) + r"(/\S+\?token=\S+)", text)
+        base = re.escape(self.stack.environment["PRESSROOM_PUBLIC_URL"])
+        [link] = re.findall(base + r"(/\S+\?token=\S+)", text)
         return str(link)
 
 
