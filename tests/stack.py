@@ -42,7 +42,7 @@ _READY_WITHIN_SECONDS = 90.0
 
 # In the ring of every stack behind its own key, as after a rotation.
 RETIRED = Key("retired", b"r" * 32)
-RATE_LIMITS = tuple(f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "rate" in name)
+LIMITS = tuple(f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "_limit_" in name)
 # Tests make owners on the paid plan, some of whom have more jobs at once than people do. The free
 # plan is that of the product.
 QUOTA_PAID = "members=10000000"
@@ -311,8 +311,9 @@ def open_stack(
     environment = _own_namespace(services.environment, name, number)
     owner_url = environment.pop("PRESSROOM_MIGRATION_DATABASE_URL")
     environment["PRESSROOM_REDIRECT_ORIGINS"] = "loopback,https://shop.example"
-    # Replies are compared with each other; tests of limits set their own.
-    environment |= dict.fromkeys(RATE_LIMITS, "")
+    # Replies are compared with each other, and all callers and mailboxes have one network and one
+    # domain; tests of limits set their own.
+    environment |= dict.fromkeys(LIMITS, "")
     environment["PRESSROOM_QUOTA_PAID"] = QUOTA_PAID
     environment["PRESSROOM_PUBLIC_URL"] = f"http://{LOOPBACK}:{port}"
     settings = _settings(environment, PRESSROOM_REDIS_URL=_as_administrator(services, environment))

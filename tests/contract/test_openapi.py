@@ -271,7 +271,7 @@ def test_only_pages_for_people_are_not_in_the_document(app: FastAPI) -> None:
         *("/password/forgotten", "/password/new"),
         *("/account", "/account/password", "/account/email", "/account/email/confirm"),
         *("/account/email/undo", "/account/keys", "/account/keys/new"),
-        *("/account/sessions", "/account/grants", "/oauth/authorize"),
+        *("/account/sessions", "/account/events", "/account/grants", "/oauth/authorize"),
         *("/login/factor", "/login/passkey", "/account/factors", "/account/factors/app"),
         *("/account/factors/passkey", "/account/factors/codes"),
         # And what programs find by its fixed address alone.

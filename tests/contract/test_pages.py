@@ -400,12 +400,23 @@ def test_a_trace_id_speaks_for_its_own_person_and_list_alone(
     assert (neighbour.kept(), elsewhere.kept()) == before
 
 
-def test_lists_and_people_that_are_not_there_get_a_page(
+def test_a_list_that_is_not_there_gets_a_page(
     stack: Stack, stranger: httpx.Client, reader: Subscriber
 ) -> None:
-    for list_id, user_id in ((1, reader.user_id), (reader.list_id, 1)):
-        trace_id = make_trace(stack, list_id, user_id)
-        heading(stranger.get("/unsubscribe", params={"trace_id": trace_id}), 404)
+    trace_id = make_trace(stack, 1, reader.user_id)
+    heading(stranger.get("/unsubscribe", params={"trace_id": trace_id}), 404)
+
+
+def test_a_person_of_whom_nothing_is_left_is_on_no_list(
+    stack: Stack, stranger: httpx.Client, reader: Subscriber
+) -> None:
+    gone = {"trace_id": make_trace(stack, reader.list_id, 1)}
+    for reply in (
+        stranger.get("/unsubscribe", params=gone),
+        follow(stranger, stranger.post("/unsubscribe", params=gone, data={"action": "leave"})),
+    ):
+        assert heading(reply) == "You are not subscribed"
+        assert "<button" not in reply.text
 
 
 def test_an_erased_persons_link_names_nobody(
