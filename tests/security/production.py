@@ -11,13 +11,13 @@ import httpx
 from devstack import LOOPBACK
 from tests.contract.replies import data
 from tests.contract.test_security_events import PATH
-from tests.stack import RATE_LIMITS, Stack
+from tests.stack import LIMITS, Stack
 from tests.visiting import Visitor
 
 HOST = "news.example"
 CONTACT = "mailto:security@news.example"
 # What the stacks of other tests set, so that their many calls are not refused.
-_OF_TESTS = (*RATE_LIMITS, "PRESSROOM_QUOTA_PAID", "PRESSROOM_REDIRECT_ORIGINS")
+_OF_TESTS = (*LIMITS, "PRESSROOM_QUOTA_PAID", "PRESSROOM_REDIRECT_ORIGINS")
 _SETTINGS = {
     "PRESSROOM_PUBLIC_URL": f"https://{HOST}",
     "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,
