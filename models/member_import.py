@@ -62,7 +62,7 @@ class MemberImport(Model):
     invalid: Mapped[int] = mapped_column(default=0, server_default="0")
     duplicate: Mapped[int] = mapped_column(default=0, server_default="0")
     updated: Mapped[int] = mapped_column(default=0, server_default="0")
-    # Rows that would have been added, but for the plan: once there is one, the import adds nobody.
+    # Rows that the plan had no room for: once there is one, the import adds no person.
     over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
 
     # The undo: its job and its counts.

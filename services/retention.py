@@ -1,6 +1,6 @@
 """How long each kind of record is kept. Upkeep purges expired records each hour.
 
-Of a subscriber's IP address the network stays after a while: enough to show from where somebody
+Of a subscriber's IP address the network stays after a while: enough to show from where a person
 agreed, and too little to find them.
 """
 

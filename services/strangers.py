@@ -1,4 +1,4 @@
-"""The purge of what strangers leave behind: orders that nobody paid, and people without a trace.
+"""The purge of what strangers leave behind: unpaid orders, and people without a trace.
 
 A stranger can make both, any number of them. A person counts as without a trace when they can't log
 in and no row of any table refers to them: no subscription of any status, no opt-out, no credits.

@@ -12,8 +12,8 @@ log = get_logger(__name__)
 class ForwardingMiddleware:
     """Takes the caller's IP address and scheme from a trusted proxy's headers. The outermost layer.
 
-    A proxy that nobody named makes all of its callers one, so the log says once that there may be
-    such a proxy. Any caller can send such a header, so the log says it at most once.
+    A proxy that the settings don't name makes all of its callers one, so the log says once that
+    there may be such a proxy. Any caller can send such a header, so the log says it at most once.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:

@@ -169,7 +169,7 @@ class Settings(MigrationSettings, BucketSettings, FlowerSettings, ProviderSettin
         return str(self.public_url).rstrip("/")
 
     def forwarding_networks(self) -> tuple[str, ...]:
-        """The proxies' networks; raises ``SettingsError`` where nobody said whether there is one.
+        """The proxies' networks; raises ``SettingsError`` where none says whether there is one.
 
         TLS ends in a proxy. If the API did not know it, all callers would have its address, and one
         of them could use up what an address may do.

@@ -86,7 +86,7 @@ TASKS = TaskTable(
         SWEEP_FILES: _swept(bulk_files.sweep),
         PURGE: _swept(retention.purge_outlived),
         SHORTEN_IP_ADDRESSES: _swept(retention.shorten_ip_addresses),
-        # Deletes orders that nobody paid, and people whom no row refers to.
+        # Deletes unpaid orders, and people whom no row refers to.
         PURGE_STRANGERS: _swept(strangers.purge),
         FOLD_COUNTS: lambda worker, _: subscriber_counts.fold_all(worker.resources),
     },

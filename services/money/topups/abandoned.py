@@ -1,4 +1,4 @@
-"""Orders that strangers made and that nobody paid: anyone can make one, so they don't stay."""
+"""Unpaid orders that strangers made: anyone can make one, so they don't stay."""
 
 from datetime import datetime, timedelta
 
