@@ -7,27 +7,35 @@ from tests.stack import Stack, eventually
 
 
 def run_upkeep(stack: Stack, name: str) -> None:
-    """Make the upkeep due, and wait until a worker has begun and ended a run of it."""
+    """Make the upkeep due, and wait until a worker has begun a run of it and done the work.
+
+    A run that failed did a part of it; the product tries again later, and so does this, at once.
+    """
     [(before,)] = stack.query("SELECT now()")
 
     def has_run() -> bool:
         # Each time, since a run that is under way sets the time of the next one.
         stack.query(
-            "UPDATE upkeep SET due_at = now(), send_after = now()"
-            " WHERE name = %s AND due_at > now() AND last_started_at < %s",
+            "UPDATE upkeep SET due_at = now(), send_after = now() WHERE name = %s"
+            " AND due_at > now() AND (last_started_at < %s OR last_error IS NOT NULL)",
             name,
             before,
         )
         return bool(
             stack.query(
                 "SELECT 1 FROM upkeep WHERE name = %s AND last_started_at >= %s"
-                " AND last_finished_at > last_started_at",
+                " AND last_finished_at > last_started_at AND last_error IS NULL",
                 name,
                 before,
             )
         )
 
-    eventually(has_run, within=30, what=f"a run of {name}")
+    try:
+        eventually(has_run, within=30, what=f"a run of {name}")
+    except AssertionError as error:
+        row = "SELECT row_to_json(upkeep)::text FROM upkeep WHERE name = %s"
+        error.add_note(str(stack.query(row, name)))
+        raise
 
 
 @contextmanager
