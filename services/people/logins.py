@@ -17,7 +17,7 @@ browsers are outside of it.
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from sqlalchemy import case, delete, func, literal, select, update
@@ -59,6 +59,9 @@ ADDRESS_THROTTLE = LoginThrottle(50, timedelta(minutes=1))
 # count begins anew with the next hour.
 SOURCE_THROTTLE = LoginThrottle(50, timedelta(minutes=5))
 SOURCE_WINDOW = timedelta(hours=1)
+# Before any attempt's time: those of one moment may be counted in another order than they came in,
+# and none of them may take the time of another for the end of a pause.
+_UNPAUSED = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -254,10 +257,10 @@ def _count(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> int:
     beyond = func.least(attempts - throttle.free, 30)
     seconds = func.least(func.power(2, beyond), throttle.max_pause.total_seconds())
     later = literal(now) + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
-    paused_until = case((attempts < throttle.free, now), else_=later)
+    paused_until = case((attempts < throttle.free, kept.paused_until), else_=later)
     statement = (
         insert(kept)
-        .values(subject=subject, attempts=1, paused_until=now, tried_at=now)
+        .values(subject=subject, attempts=1, paused_until=_UNPAUSED, tried_at=now)
         .on_conflict_do_update(
             index_elements=[kept.subject],
             set_={"attempts": attempts, "paused_until": paused_until, "tried_at": now},

@@ -1,6 +1,7 @@
 """One source that tries a password at many accounts is slowed down, and no other person is."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,12 @@ def test_one_person_who_mistypes_holds_up_no_office(
     assert visitor_at("198.51.100.9").log_in(colleague).status_code == 303
     # They are in, so only the mistyper counts.
     assert stack.query(counts) == [(1,)]
+
+
+def test_colleagues_who_log_in_at_once_are_all_let_in(stack: Stack) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        through = pool.map(lambda _: spray(stack, lambda _: "198.51.100.66", 1), range(FREE - 1))
+    assert sum(through) == FREE - 1
 
 
 def test_an_account_of_their_own_clears_nothing(stack: Stack) -> None:
