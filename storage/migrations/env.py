@@ -5,8 +5,8 @@ from sqlalchemy import Connection, text
 
 from models import Model
 
-# Rather fail and be run again than queue every request behind a lock that isn't granted.
-LOCK_TIMEOUT = "5s"
+# Rather be tried again than queue every request behind a lock that isn't granted.
+LOCK_TIMEOUT = "1s"
 STATEMENT_TIMEOUT = "10min"
 
 

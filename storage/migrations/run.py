@@ -1,18 +1,31 @@
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg2.errors
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, make_url, text
+from sqlalchemy.exc import OperationalError
 
+from core.logging import get_logger
 from core.settings.store_settings import MigrationSettings
 from models import Model
 from storage.database import open_database
 from storage.migrations import roles
 
+log = get_logger(__name__)
+
 ADVISORY_LOCK = 0x50726573  # "Pres" in ASCII
+# A step that changes a table gives up after a second, so that callers don't wait behind it, and is
+# tried again for as long as a long report or a busy hour may last.
+TRY_FOR_SECONDS = 1800.0
+_PAUSE_SECONDS = 0.5
+_NOT_NOW = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected)
 
 
 def configuration(connection: Connection | None = None) -> Config:
@@ -27,8 +40,8 @@ def configuration(connection: Connection | None = None) -> Config:
 def migrate(settings: MigrationSettings) -> str:
     """Bring the database to the newest revision as the owner of its tables; return its name.
 
-    Then let the application's role in. Processes that migrate at the same time take turns on an
-    advisory lock. One that is killed half way left whole revisions, and the next goes on.
+    Then let the application's role in. Processes that migrate at the same time take turns, for as
+    long as it takes. One that is killed half way left whole steps, and the next goes on.
     """
     owner = settings.migration_database_url or settings.database_url
     as_owner = settings.model_copy(update={"database_url": owner})
@@ -41,20 +54,52 @@ def migrate(settings: MigrationSettings) -> str:
 
 def _migrate(engine: Engine, application: URL) -> str:
     with engine.connect() as connection:
-        # Its session is given other timeouts, so it must not go back to the pool.
-        connection.detach()
+        with _turn(connection):
+            _upgrade(connection)
+            roles.let_in(connection, application)
+        return current_revision(connection) or ""
+
+
+@contextmanager
+def _turn(connection: Connection) -> Iterator[None]:
+    """Keep other migrating processes out.
+
+    This process asks again and again, instead of waiting inside a statement: that has a snapshot,
+    for whose end an index waits that the other process builds beside running code.
+    """
+    asks = text("SELECT pg_try_advisory_lock(:key)").bindparams(key=ADVISORY_LOCK)
+    waits = False
+    while True:
         with connection.begin():
-            connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
+            if connection.scalar(asks):
+                break
+        if not waits:
+            log.info("migrate.waits_for_its_turn")
+        waits = True
+        time.sleep(_PAUSE_SECONDS)
+    try:
+        yield
+    finally:
+        connection.rollback()
+        with connection.begin():
+            connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": ADVISORY_LOCK})
+
+
+def _upgrade(connection: Connection) -> None:
+    """Run what is missing, again and again while callers hold what a step needs."""
+    ends = time.monotonic() + TRY_FOR_SECONDS
+    while True:
         try:
             command.upgrade(configuration(connection), "head")
+            return
+        except OperationalError as error:
+            if not isinstance(error.orig, _NOT_NOW) or time.monotonic() > ends:
+                raise
+            log.info("migrate.tries_again", reason=str(error.orig).strip())
+            time.sleep(_PAUSE_SECONDS)
+        finally:
             # Alembic has committed what it did, and begun to read again.
             connection.rollback()
-            roles.let_in(connection, application)
-        finally:
-            connection.rollback()
-            with connection.begin():
-                connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": ADVISORY_LOCK})
-        return current_revision(connection) or ""
 
 
 def current_revision(connection: Connection) -> str | None:

@@ -30,19 +30,6 @@ def upgrade() -> None:
     op.add_column(
         "jobs", sa.Column("on_behalf_of", sa.BigInteger(), server_default="0", nullable=False)
     )
-    op.drop_index("ix_jobs_send_after", "jobs")
-    op.create_index(
-        "ix_jobs_lane_send_after",
-        "jobs",
-        ["lane", "send_after"],
-        postgresql_where="status = 'queued' AND sends > 0",
-    )
-    op.create_index(
-        "ix_jobs_lane_on_behalf_of_sends_send_after",
-        "jobs",
-        ["lane", "on_behalf_of", "sends", "send_after"],
-        postgresql_where="status = 'queued'",
-    )
     # NOT VALID: it holds for every new row, and the old rows, which a narrower rule held for, are
     # not read under the lock.
     op.execute("ALTER TABLE jobs DROP CONSTRAINT ck_jobs_lane_known")
@@ -81,11 +68,6 @@ def downgrade() -> None:
     op.execute(
         "ALTER TABLE jobs ADD CONSTRAINT ck_jobs_lane_known "
         "CHECK (lane IN ('io', 'media', 'bulk')) NOT VALID"
-    )
-    op.drop_index("ix_jobs_lane_on_behalf_of_sends_send_after", "jobs")
-    op.drop_index("ix_jobs_lane_send_after", "jobs")
-    op.create_index(
-        "ix_jobs_send_after", "jobs", ["send_after"], postgresql_where="status = 'queued'"
     )
     for column in ("on_behalf_of", "waiter", "last_reason", "failing_since"):
         op.drop_column("jobs", column)
