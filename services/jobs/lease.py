@@ -68,7 +68,7 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     )
     if job is None:
         return None
-    outbox.send_next(uow, job.lane, job.on_behalf_of)
+    outbox.send_next(uow, job)
     lease = Lease(
         job_id=job.id,
         attempt=job.attempt,
