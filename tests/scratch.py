@@ -15,6 +15,9 @@ from core.settings import Settings
 from storage.migrations.run import configuration
 from tests.stack import Stack
 
+# As migrations begin with.
+MIGRATION_LOCK_TIMEOUT = "1s"
+
 
 @dataclass(frozen=True)
 class ScratchDatabase:
@@ -50,6 +53,8 @@ class ScratchDatabase:
     def step(self, step: Callable[[], None]) -> None:
         """Do a step of ``storage.migrations.online``, as a migration does it."""
         with self.engine.connect() as connection:
+            with connection.begin():
+                connection.exec_driver_sql(f"SET lock_timeout = '{MIGRATION_LOCK_TIMEOUT}'")
             context = MigrationContext.configure(
                 connection, opts={"transaction_per_migration": True}
             )
