@@ -19,7 +19,9 @@ OLDEST = "c014eceb9907917e1620b090c862e2079b7eca00"
 
 def unpack(commit: str, folder: Path) -> None:
     """Lay out the files of a commit; the test is passed over where the history ends before it."""
-    found = subprocess.run(["git", "cat-file", "-e", commit], cwd=ROOT, capture_output=True)
+    found = subprocess.run(
+        ["git", "cat-file", "-e", commit], cwd=ROOT, capture_output=True, check=False
+    )
     if found.returncode:
         pytest.skip(f"this copy of the repository does not reach back to {commit[:7]}")
     folder.mkdir()
