@@ -138,13 +138,14 @@ _HAS_OPT_OUTS = (
 
 # OFFSET 0 makes Postgres look up one row at a time. Its statistics know nothing of a list or an
 # import that is growing now: it would expect one row, and choose a plan that reads the whole list
-# for each row.
+# for each row. Of people it would rather read all of them once than look up ten thousand, while
+# they are some millions.
 #
 # Without a tier in the file the member's own tier stays; so does the name without a name.
 _JUDGE = """
 WITH said_no AS (
     SELECT s.number, o.kind FROM staged AS s
-    JOIN users AS u ON u.email = s.email
+    CROSS JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u
     CROSS JOIN LATERAL (
         SELECT kind FROM opt_outs WHERE list_id = :list_id AND user_id = u.id OFFSET 0
     ) AS o
@@ -163,7 +164,7 @@ WITH said_no AS (
                 AND (s.tier <> m.type OR s.paid_expiry IS DISTINCT FROM m.paid_expiry))
         ) AS is_updated
     FROM staged AS s
-    LEFT JOIN users AS u ON u.email = s.email
+    LEFT JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u ON true
     LEFT JOIN LATERAL (
         SELECT id, status, name, type, paid_expiry FROM subscriptions
         WHERE list_id = :list_id AND user_id = u.id OFFSET 0
@@ -196,9 +197,10 @@ _COUNT_UPDATED = "SELECT count(*) FROM judged WHERE is_updated"
 _KNOWN_PEOPLE = "NOT is_new_person AND (verdict IN ('added', 'left') OR is_updated)"
 _COUNT_KNOWN_PEOPLE = f"SELECT count(*) FROM judged WHERE {_KNOWN_PEOPLE}"  # noqa: S608
 _HOLD_KNOWN_PEOPLE = f"""
-SELECT count(*) FROM (
-    SELECT u.id FROM judged AS j JOIN users AS u ON u.id = j.user_id AND u.email = j.email
-    WHERE {_KNOWN_PEOPLE} ORDER BY u.id FOR KEY SHARE OF u
+SELECT count(*)
+FROM (SELECT user_id, email FROM judged WHERE {_KNOWN_PEOPLE} ORDER BY user_id) AS j
+CROSS JOIN LATERAL (
+    SELECT FROM users WHERE id = j.user_id AND email = j.email FOR KEY SHARE OFFSET 0
 ) AS held
 """  # noqa: S608
 _NEW_PEOPLE = "is_new_person AND verdict IN ('added', 'left')"
