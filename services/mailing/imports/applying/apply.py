@@ -104,17 +104,18 @@ def _hold_to_quota(
 
 def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
     parameters = {"list_id": task.list_id, "import_id": task.id, "user_id": task.user_id}
-    if _count(uow, _COUNT_KNOWN_PEOPLE) != _count(uow, _HOLD_KNOWN_PEOPLE):
+    known, wanted, changed = uow.session.execute(text(_COUNT_WRITES)).one()
+    if known and _count(uow, _HOLD_KNOWN_PEOPLE) != known:
         # A person was erased after the lookup; the address may now belong to a different person.
         raise TransientError("a person was erased meanwhile")
-    wanted = _count(uow, _COUNT_NEW_PEOPLE)
     # Another transaction may have made one of these people meanwhile, and erased them since.
     if wanted and _rows(uow, _ADD_PEOPLE) != wanted and _rows(uow, _FIND_PEOPLE_AGAIN) != wanted:
         raise TransientError("a person was made meanwhile, and erased")
     if counts[LEFT]:
         _rows(uow, _KEEP_OPT_OUTS, parameters)
         _rows(uow, _LEAVE, parameters)
-    if _rows(uow, _KEEP_CHANGES, parameters):
+    if changed:
+        _rows(uow, _KEEP_CHANGES, parameters)
         _rows(uow, _CHANGE, parameters)
     if counts[ADDED]:
         _rows(uow, _INSERT, parameters)
@@ -193,18 +194,22 @@ UPDATE judged SET verdict = 'over_quota' WHERE verdict = 'added' AND number >= :
 """
 _COUNT_UPDATED = "SELECT count(*) FROM judged WHERE is_updated"
 
-# People about whom rows are written: these locks keep an erasure from coming between.
-_KNOWN_PEOPLE = "NOT is_new_person AND (verdict IN ('added', 'left') OR is_updated)"
-_COUNT_KNOWN_PEOPLE = f"SELECT count(*) FROM judged WHERE {_KNOWN_PEOPLE}"  # noqa: S608
-_HOLD_KNOWN_PEOPLE = f"""
-SELECT count(*)
-FROM (SELECT user_id, email FROM judged WHERE {_KNOWN_PEOPLE} ORDER BY user_id) AS j
-CROSS JOIN LATERAL (
+# People about whom rows are written, known and new, and records that change.
+_COUNT_WRITES = """
+SELECT count(*) FILTER (WHERE NOT is_new_person), count(*) FILTER (WHERE is_new_person),
+    count(*) FILTER (WHERE subscription_id IS NOT NULL AND verdict <> 'left')
+FROM judged WHERE verdict IN ('added', 'left') OR is_updated
+"""
+# These locks keep an erasure from coming between.
+_HOLD_KNOWN_PEOPLE = """
+SELECT count(*) FROM (
+    SELECT user_id, email FROM judged
+    WHERE NOT is_new_person AND (verdict IN ('added', 'left') OR is_updated) ORDER BY user_id
+) AS j CROSS JOIN LATERAL (
     SELECT FROM users WHERE id = j.user_id AND email = j.email FOR KEY SHARE OFFSET 0
 ) AS held
-"""  # noqa: S608
+"""
 _NEW_PEOPLE = "is_new_person AND verdict IN ('added', 'left')"
-_COUNT_NEW_PEOPLE = f"SELECT count(*) FROM judged WHERE {_NEW_PEOPLE}"  # noqa: S608
 _ADD_PEOPLE = f"""
 INSERT INTO users (id, email)
 SELECT user_id, email FROM judged WHERE {_NEW_PEOPLE} ORDER BY email
@@ -229,11 +234,13 @@ ON CONFLICT DO NOTHING
 """
 _LEAVE = """
 WITH leaving AS (
-    SELECT m.id, m.status FROM judged AS j JOIN subscriptions AS m ON m.id = j.subscription_id
+    SELECT m.place, m.status FROM judged AS j CROSS JOIN LATERAL (
+        SELECT ctid AS place, status FROM subscriptions WHERE id = j.subscription_id OFFSET 0
+    ) AS m
     WHERE j.verdict = 'left' AND m.status IN ('active', 'pending')
 ), gone AS (
     UPDATE subscriptions AS m SET status = 'unsubscribed', updated_at = clock_timestamp()
-    FROM leaving WHERE m.id = leaving.id
+    FROM leaving WHERE m.ctid = leaving.place
     RETURNING m.list_id, m.user_id, leaving.status AS was, m.email_enabled
 )
 INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_before,
@@ -253,7 +260,9 @@ SELECT :import_id, m.id, j.verdict = 'added', now(), m.status,
     m.type, coalesce(j.tier, m.type),
     m.paid_expiry, CASE WHEN j.tier IS NULL THEN m.paid_expiry ELSE j.paid_expiry END,
     m.import_id, m.imported_at, m.updated_at
-FROM judged AS j JOIN subscriptions AS m ON m.id = j.subscription_id
+FROM judged AS j CROSS JOIN LATERAL (
+    SELECT * FROM subscriptions WHERE id = j.subscription_id OFFSET 0
+) AS m
 WHERE j.verdict = 'added' OR j.is_updated
 """
 _CHANGE = """
@@ -268,8 +277,10 @@ WITH changed AS (
     FROM judged AS j CROSS JOIN LATERAL (
         SELECT * FROM import_changes
         WHERE import_id = :import_id AND subscription_id = j.subscription_id OFFSET 0
-    ) AS c
-    WHERE m.id = j.subscription_id
+    ) AS c CROSS JOIN LATERAL (
+        SELECT ctid AS place FROM subscriptions WHERE id = j.subscription_id OFFSET 0
+    ) AS found
+    WHERE m.ctid = found.place
     RETURNING m.list_id, m.user_id, c.activated, c.status_before, m.email_enabled
 )
 INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_before,
