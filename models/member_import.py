@@ -74,6 +74,10 @@ class MemberImport(Model):
 
     # The undo: its job and its counts.
     undo_job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
+    # How far the undo has come: the last subscription that it restored, and the last one that it
+    # removed. NULL: none.
+    undo_restored: Mapped[int | None]
+    undo_removed: Mapped[int | None]
     undone: Mapped[int] = mapped_column(default=0, server_default="0")
     kept: Mapped[int] = mapped_column(default=0, server_default="0")
     undone_at: Mapped[datetime | None]

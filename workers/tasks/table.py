@@ -9,6 +9,8 @@ from integrations.mail.port import Mailer
 from services import removals
 from services.composer.metadata_requests import MetadataRequest
 from services.composer.photos import PhotoSearch, PhotoUse
+from services.erasure import erasing
+from services.erasure.marking import ERASE_PERSON
 from services.jobs.lease import Lease
 from services.mailing import bulk_files, exports, subscriber_counts
 from services.mailing.bulk_files import SWEEP_FILES
@@ -65,6 +67,7 @@ TASKS = TaskTable(
         UNDO_IMPORT: _alone(undo.run),
         **dict.fromkeys(EXPORT_JOBS.values(), _alone(exports.run)),
         FOLLOW_OPT_OUT: _alone(unsubscribe.follow),
+        ERASE_PERSON: _alone(erasing.run),
         OPEN_CHECKOUT: lambda worker, lease: checkout.open_checkout(
             worker.resources, worker.payments, lease
         ),
