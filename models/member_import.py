@@ -65,8 +65,8 @@ class MemberImport(Model):
     # Rows that the plan had no room for: once there is one, the import adds no person.
     over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # The undo: its job and its counts.
-    undo_job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
+    # The undo: its job, which may be past its time, and its counts.
+    undo_job_id: Mapped[int | None]
     undone: Mapped[int] = mapped_column(default=0, server_default="0")
     kept: Mapped[int] = mapped_column(default=0, server_default="0")
     undone_at: Mapped[datetime | None]

@@ -1,5 +1,7 @@
 """How long each kind of record is kept. Upkeep purges expired records each hour.
 
+Jobs and what happened to subscriptions are dropped by the partition (``services.partitions``).
+
 Of a subscriber's IP address the network stays after a while: enough to show from where a person
 agreed, and too little to find them.
 """
@@ -25,11 +27,8 @@ SHORTEN_IP_ADDRESSES = upkeep.register(
     upkeep.UpkeepKind("maintenance.shorten_ips", every=timedelta(hours=1), lane=Lane.UPKEEP)
 )
 IP_ADDRESS_RETENTION = timedelta(days=90)
-JOB_RETENTION = timedelta(days=30)
 # A code that is sent a second time within this time revokes the tokens that it gave.
 CODE_RETENTION = timedelta(days=30)
-# Deleting a job cascades to other rows, so fewer jobs go in one transaction.
-_MAX_JOBS_AT_ONCE = 5_000
 _MAX_ROWS_AT_ONCE = 10_000
 # The database itself knows how long an event is kept, by its own clock.
 _PURGE_EVENTS = text("SELECT purge_events(:most)")
@@ -56,7 +55,6 @@ def purge_outlived(resources: Resources, *, now: datetime) -> int:
     Returns how many were deleted.
     """
     outlived: list[tuple[type[Model], ColumnElement[bool]]] = [
-        (models.Job, models.Job.finished_at < now - JOB_RETENTION),
         (models.IdempotencyRecord, models.IdempotencyRecord.expires_at < now),
         (models.MailedLink, models.MailedLink.expires_at < now),
         (models.AccountMail, models.AccountMail.created_at < now - ACCOUNT_MAIL_RETENTION),
@@ -76,8 +74,7 @@ def purge_outlived(resources: Resources, *, now: datetime) -> int:
         purged = 0
         with resources.unit_of_work() as uow:
             for model, is_over in outlived:
-                limit = _MAX_JOBS_AT_ONCE if model is models.Job else _MAX_ROWS_AT_ONCE
-                purged += purge(uow, model, is_over, limit=limit)
+                purged += purge(uow, model, is_over, limit=_MAX_ROWS_AT_ONCE)
             purged += uow.session.execute(_PURGE_EVENTS, {"most": _MAX_ROWS_AT_ONCE}).scalar_one()
         total += purged
     return total

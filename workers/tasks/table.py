@@ -6,7 +6,7 @@ A job's task has the name of its kind. Messages under way carry these names: the
 from collections.abc import Callable
 
 from integrations.mail.port import Mailer
-from services import removals, retention, strangers
+from services import partitions, removals, retention, strangers
 from services.composer.metadata_requests import MetadataRequest
 from services.composer.photos import PhotoSearch, PhotoUse
 from services.jobs.lease import Lease
@@ -26,6 +26,7 @@ from services.media.attachments.upload import PROCESS_ATTACHMENT
 from services.money.topups import checkout, polling
 from services.money.topups.checkout import OPEN_CHECKOUT
 from services.money.topups.polling import POLL_ORDERS, REFRESH_ORDER
+from services.partitions import KEEP_PARTITIONS
 from services.people import account_mails
 from services.people.account_mails import SEND_ACCOUNT_MAIL
 from services.removals import REMOVE_OBJECTS
@@ -84,6 +85,8 @@ TASKS = TaskTable(
         SWEEP_UPLOADS: _swept(strays.sweep_uploads),
         # Removes files of imports and exports past their time, and files that a crash left.
         SWEEP_FILES: _swept(bulk_files.sweep),
+        # Makes partitions ahead of time, and drops those whose rows outlived theirs.
+        KEEP_PARTITIONS: lambda worker, _: partitions.keep(worker.resources),
         PURGE: _swept(retention.purge_outlived),
         SHORTEN_IP_ADDRESSES: _swept(retention.shorten_ip_addresses),
         # Deletes unpaid orders, and people whom no row refers to.
