@@ -101,12 +101,12 @@ WITH first AS (
         paid_expiry_before = CASE WHEN c.paid_expiry_before IS NOT DISTINCT FROM b.paid_expiry_after
             THEN b.paid_expiry_before ELSE c.paid_expiry_before END
     FROM batch AS b CROSS JOIN LATERAL (
-        SELECT ctid AS place FROM import_changes
+        SELECT tableoid AS part, ctid AS place FROM import_changes
         WHERE subscription_id = b.subscription_id AND import_id <> b.import_id
             AND applied_at > b.applied_at
         OFFSET 0
     ) AS l
-    WHERE c.ctid = l.place
+    WHERE c.ctid = l.place AND c.tableoid = l.part
 ), noted AS (
     INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via,
         status_before, status_after, email_enabled_before, email_enabled_after)
