@@ -22,10 +22,12 @@ def count_overdue(uow: UnitOfWork, settings: Settings) -> Mapping[str, int]:
     It costs as much as it counts: nothing, as a rule.
     """
     counts = [_count(rule, settings) for rule in RULES if rule.moment is not None]
-    return dict(uow.session.execute(union_all(*counts)).tuples().all())
+    return {found.rule: found.rows for found in uow.session.execute(union_all(*counts))}
 
 
 def _count(rule: Rule, settings: Settings) -> Select[Any]:
     rows = past(rule, rule.age(settings) + _SLACK, limit=_MAX_COUNTED)
-    query = select(literal(rule.name), func.count()).select_from(rule.model)
+    query = select(literal(rule.name).label("rule"), func.count().label("rows")).select_from(
+        rule.model
+    )
     return query.where(among(rule.model, rows.places), *rows.conditions)
