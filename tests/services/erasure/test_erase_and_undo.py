@@ -1,18 +1,21 @@
 """The erasure of people while an import that they are in is taken back."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import pytest
 
 from core.ids import random_hash_id
+from models import Job
 from services.mailing.imports import undo
+from services.mailing.subscriptions import changes
 from tests.erasing import erase
 from tests.faults.size import sized
 from tests.importing import Importing, csv_of
 from tests.services.mailing.subscriptions.racing import deadlocks
-from tests.stack import Owner
+from tests.stack import Owner, eventually
 
 ROUNDS = sized(4, 40)
 PEOPLE = 60
@@ -59,3 +62,35 @@ def test_neither_waits_for_the_other_in_a_circle_and_nothing_comes_back(
         assert quiet.stack.query("SELECT 1 FROM import_changes WHERE import_id = %s", task.id) == []
         assert quiet.count(list_id) == 0
     assert deadlocks(quiet.stack) == before
+
+
+def test_an_undo_waits_for_the_erasure_of_one_of_its_people(
+    quiet: Importing, keeper: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = [f"{number}.{random_hash_id()}@example.com" for number in range(3)]
+    list_id = quiet.new_list(keeper)
+    quiet.bring(keeper, list_id, rows(people, "Before"))
+    task = quiet.bring(keeper, list_id, rows(people, "After"), on_existing="update")
+    job_id = quiet.begin_undo(keeper, task.id)
+    before, change = deadlocks(quiet.stack), changes.change
+    waits = (
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+        " AND wait_event_type = 'Lock'"
+    )
+    with ThreadPoolExecutor(1) as thread:
+        undoing = list[Future[Job]]()
+
+        def change_while_undone(*args: Any, **values: Any) -> bool:
+            changed = change(*args, **values)
+            args[0].session.flush()
+            # The record is locked now, and the undo comes for it.
+            undoing.append(thread.submit(quiet.work, job_id))
+            eventually(lambda: quiet.stack.query(waits), within=2, what="the undo's wait")
+            return changed
+
+        monkeypatch.setattr(changes, "change", change_while_undone)
+        erase(quiet.resources, people[0])
+        assert undoing[0].result(60).status == "succeeded"
+    assert deadlocks(quiet.stack) == before
+    names = "SELECT name FROM subscriptions WHERE list_id = %s ORDER BY name"
+    assert quiet.stack.query(names, list_id) == [("Before",), ("Before",), (None,)]
