@@ -1,5 +1,6 @@
 """Taking an import back."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -162,6 +163,20 @@ def test_an_undo_that_was_cancelled_can_be_asked_for_again(
     assert data(undo(quiet_client, record["id"], Prefer="wait=0"), 202) == job_id
     assert data(quiet_client.get(f"/jobs/{job_id}"))["status"] == "queued"
     assert quiet.query("SELECT count(*) FROM jobs WHERE kind = %s", UNDO_IMPORT.name) == [(1,)]
+
+
+def test_the_record_says_until_when_and_afterwards_it_is_refused(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    import_id = imported(client, list_id, of_addresses(*addresses(2)))["import_id"]
+    shown = data(client.get(f"/imports/{import_id}"))
+    until = datetime.fromisoformat(shown["undo_until"])
+    assert until - datetime.fromisoformat(shown["finished_at"]) == timedelta(days=90)
+    age = "UPDATE imports SET finished_at = finished_at - interval '91 days' WHERE id = %s"
+    stack.query(age, import_id)
+    problem(undo(client, import_id), 409, "import.undo_over")
+    assert count(client, list_id) == 2
+    assert data(client.get("/imports"))["items"][0]["undo_until"] < shown["finished_at"]
 
 
 def test_only_the_importer_undoes(
