@@ -20,7 +20,7 @@ from core.keyring import Keyring
 from services.people import passwords
 
 # All owners have this one.
-PASSWORD = "correct horse battery staple"  # noqa: S105 - of rows that are made up
+PASSWORD = "correct horse battery staple"
 STATEMENTS = {
     **statements_of_lists.STATEMENTS,
     **statements_of_work.STATEMENTS,
