@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 from tests.stack import Stack
 
 _PLAN = re.compile(r" plan:\n((?:\t.*\n)+)")
-_SCANS = {"Index Scan", "Index Only Scan", "Bitmap Index Scan"}
+_INDEX_SCANS = {"Index Scan", "Index Only Scan", "Bitmap Index Scan"}
 _Node = dict[str, Any]
 
 
@@ -20,7 +20,8 @@ _Node = dict[str, Any]
 class WholeScan:
     """A part of a plan that reads all of a large table."""
 
-    table: str
+    # The table or the index.
+    read: str
     statement: str
 
 
@@ -46,17 +47,24 @@ def log_plans(stack: Stack) -> None:
 def pretend_growth(stack: Stack, times: int) -> set[str]:
     """Tell the planner that every table and index has so many times its rows.
 
-    Returns the tables that are large then.
+    Returns the tables and the indexes that are large then. An index of few rows of a large table,
+    such as one of unfinished jobs, is small.
     """
     tables = (
         "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
     )
     for (table,) in stack.query(tables):
         stack.query(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    # There are more lists and people too, of which a row names one.
+    stack.query(
+        "UPDATE pg_statistic SET stadistinct = -stadistinct / reltuples FROM pg_class, pg_attribute"
+        " WHERE pg_class.oid = starelid AND attrelid = starelid AND attnum = staattnum"
+        " AND stadistinct > 0 AND reltuples > 0 AND attname ~ '_id$'"
+    )
     rows = stack.query(
         "UPDATE pg_class SET reltuples = reltuples * %s WHERE relkind IN ('r', 'i')"
         " AND relnamespace = 'public'::regnamespace AND reltuples > 0"
-        " RETURNING relname, relkind = 'r' AND reltuples >= 100000",
+        " RETURNING relname, reltuples >= 100000",
         times,
     )
     return {str(name) for name, is_large in rows if is_large}
@@ -73,13 +81,13 @@ def plans_in(log: Path, start: int) -> Iterator[tuple[str, _Node]]:
 def whole_scans(statement: str, plan: _Node, large: set[str]) -> Iterator[WholeScan]:
     """Sequential scans of large tables, and scans of all of an index that no limit ends."""
     for node, is_limited in _nodes(plan, is_limited=False):
-        table = node.get("Relation Name", "")
         kind = node["Node Type"]
+        read = node.get("Relation Name") if kind == "Seq Scan" else node.get("Index Name")
         is_whole = kind == "Seq Scan" or (
-            kind in _SCANS and "Index Cond" not in node and not is_limited
+            kind in _INDEX_SCANS and "Index Cond" not in node and not is_limited
         )
-        if is_whole and table in large:
-            yield WholeScan(table, statement)
+        if is_whole and read in large:
+            yield WholeScan(read, statement)
 
 
 def _nodes(node: _Node, *, is_limited: bool) -> Iterator[tuple[_Node, bool]]:

@@ -69,7 +69,7 @@ def _add_files(world: World) -> None:
     values["import_id"] = result["import_id"]
     values["job_id"] = data(client.get("/jobs"))["items"][0]["id"]
     body = {"kind": "members"}
-    export = data(client.post(f"/lists/{values['list_id']}/exports", json=body))
+    export = data(client.post(f"/lists/{values['dst_list_id']}/exports", json=body))
     values["export_id"] = int(export["result"]["url"].split("/exports/")[1].split("/")[0])
 
 
