@@ -13,7 +13,7 @@ import httpx
 import psycopg2
 from psycopg2.extensions import connection
 
-from core.ids import random_ids
+from core.ids import neighbouring_ids
 from devstack.supervisor.processes.ports import PortPicker
 from services.mailing import lists
 from tests.embedded import embedded_services
@@ -55,7 +55,7 @@ class BulkBench:
             [(import_id,)] = cursor.fetchall()
         for start in range(0, len(people), CHUNK):
             part = people[start : start + CHUNK]
-            fresh = random_ids(len(part))
+            fresh = neighbouring_ids(len(part))
             lines = (f"{i}\t{e}\t{n}\n" for i, (e, n) in zip(fresh, part, strict=True))
             with self.plain, self.plain.cursor() as cursor:
                 cursor.copy_expert("COPY plain FROM STDIN", io.StringIO("".join(lines)))

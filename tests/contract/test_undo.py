@@ -5,7 +5,6 @@ from typing import Any
 import httpx
 import pytest
 
-from services import erasure
 from services.mailing.imports.undo import UNDO_IMPORT
 from tests.contract.bulk import (
     add,
@@ -28,6 +27,7 @@ from tests.contract.subscribers import (
     new_address,
     new_list,
 )
+from tests.erasing import erase
 from tests.stack import Stack
 
 
@@ -195,8 +195,7 @@ def test_an_undo_brings_nothing_back_of_who_was_erased(
     stack: Stack, client: httpx.Client, list_id: int, renamed: tuple[str, int]
 ) -> None:
     email, import_id = renamed
-    with stack.resources.unit_of_work() as uow:
-        erasure.erase(uow, stack.resources.keyring, email)
+    erase(stack.resources, email)
     assert stack.query("SELECT 1 FROM import_changes WHERE import_id = %s", import_id) == []
     assert data(undo(client, import_id)) == 0
     [found] = members(client, list_id, status="removed")

@@ -13,6 +13,7 @@ from models import ImportChunk, MemberImport
 from services.mailing import sealed_files
 from services.mailing.imports.chunks import JudgedRow
 from services.mailing.spreadsheets import guard_foreign_cell
+from services.people import accounts
 from storage.encryption import unseal
 from storage.resources import Resources
 
@@ -76,8 +77,10 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, import_id)
-    if task is None or task.files_removed_at is not None:
-        raise IMPORT_ERRORS_GONE()
+        if task is None or task.files_removed_at is not None:
+            raise IMPORT_ERRORS_GONE()
+        if accounts.get(uow, task.user_id).erased_at is not None:
+            raise IMPORT_ERRORS_GONE()
 
     prefix, key = task.object_prefix, sealed_files.data_key(resources, task)
 

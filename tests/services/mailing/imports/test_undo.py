@@ -6,7 +6,6 @@ import pytest
 
 from core.ids import random_hash_id
 from models import MailingList, MemberImport, User
-from services import erasure
 from services.jobs import lease as leases
 from services.jobs import records
 from services.jobs.lease import LeaseLost
@@ -17,6 +16,7 @@ from services.mailing.imports.splitting import split
 from services.mailing.subscriptions import members, transfers, unsubscribe
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
+from tests.erasing import erase
 from tests.importing import Importing, csv_of
 from tests.stack import Owner
 
@@ -85,8 +85,7 @@ def test_whom_somebody_touched_since_stays_and_is_counted(
             of, person = found(uow, list_id, moved)
             target = lists.get(uow, elsewhere)
             transfers.transfer(uow, keyring, of, target, person.id, actor=OWNER)
-        with importing.resources.unit_of_work() as uow:
-            erasure.erase(uow, keyring, erased)
+        erase(importing.resources, erased)
     result = importing.take_back(owner, task.id)
     assert result == {"import_id": task.id, "undone": 2, "kept": 10}
     # The sixth of the old ones is as before in every column, and the last of the new ones is gone.
@@ -217,9 +216,7 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
     def erase_then_write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
         # The rows are judged: whom they are about is known, and held by nobody yet.
         if not erased:
-            with importing.resources.unit_of_work() as other:
-                done = erasure.erase(other, importing.resources.keyring, people[0])
-            erased.append(done.user_id)
+            erased.append(erase(importing.resources, people[0]).user_id)
         write(uow, task, counts)
 
     monkeypatch.setattr(apply, "_write", erase_then_write)
