@@ -19,7 +19,7 @@ from storage.migrations import online
 from storage.migrations.run import configuration, differences, migrate
 from tests.stack import Stack, eventually
 
-BEFORE = "0016"
+BEFORE = "0024b"
 TABLES = ("jobs", "subscription_events", "import_changes", "idempotency_records", "imports")
 FILL = """
 INSERT INTO users (id, email) SELECT n, n || '@example.com' FROM generate_series(1, 20) AS n;
