@@ -11,7 +11,7 @@ from integrations.stock_photos.port import PhotoProviderName, Quota
 from services.composer import model_usage
 from services.composer.photos import noted_quotas
 from services.jobs import records
-from services.retention import overdue
+from services.retention.overdue import OverdueRows
 from storage.redis.canaries import Canaries
 from storage.resources import Resources
 
@@ -24,16 +24,14 @@ class Figures:
             with resources.unit_of_work() as uow:
                 return records.count_unfinished(uow)
 
-        def count_overdue() -> Mapping[str, int]:
-            with resources.unit_of_work() as uow:
-                return overdue.count_overdue(uow, resources.settings)
+        overdue = OverdueRows(resources.settings)
 
         def read_noted() -> tuple[_Quotas, language_model.Sums, dict[str, float]]:
             client = resources.redis
             return noted_quotas(client), model_usage.noted(client), Canaries(client).seconds()
 
         self._jobs = Question(count_jobs, METRICS)
-        self._overdue = Question(count_overdue, METRICS)
+        self._overdue = Question(lambda: overdue.count(resources.database), METRICS)
         self._noted = Question(read_noted, METRICS)
 
     async def refresh(self) -> None:

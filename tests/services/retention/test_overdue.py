@@ -5,7 +5,7 @@ from datetime import timedelta
 import httpx
 
 from services.retention.kept import RULES
-from services.retention.overdue import count_overdue
+from services.retention.overdue import OverdueRows
 from services.retention.purging import purge_outlived
 from tests.services.retention.aged_rows import SPANS, AgedRows
 from tests.stack import Stack, eventually
@@ -17,8 +17,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def counted(stack: Stack) -> dict[str, int]:
-    with stack.resources.unit_of_work() as uow:
-        return dict(count_overdue(uow, stack.settings()))
+    return dict(OverdueRows(stack.settings()).count(stack.resources.database))
 
 
 def test_rows_are_overdue_two_rounds_after_their_time(bare: Stack, rows: AgedRows) -> None:
