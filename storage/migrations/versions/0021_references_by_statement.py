@@ -16,12 +16,18 @@ depends_on = None
 
 KEYS = {"list_id": "lists", "user_id": "users", "import_id": "imports"}
 
+# Few lists and imports, and mostly a person a row.
+REFERRED = {
+    "list_id": "SELECT DISTINCT list_id FROM after_it",
+    "user_id": "SELECT user_id FROM after_it",
+    "import_id": "SELECT DISTINCT import_id FROM after_it WHERE import_id IS NOT NULL",
+}
 # Each look takes the lock that a foreign key takes, so a row that is referred to stays until the
 # commit. OFFSET 0 has Postgres look up one row at a time, whatever its statistics say: the plan is
 # kept, and the next statement may have one row or ten thousand.
 _LOOK_UP = """
     SELECT count(*) - count(held.id) INTO missing
-    FROM (SELECT DISTINCT {column} FROM after_it WHERE {column} IS NOT NULL) AS referred
+    FROM ({referred}) AS referred
     LEFT JOIN LATERAL (
         SELECT id FROM {table} WHERE id = referred.{column} FOR KEY SHARE OFFSET 0
     ) AS held ON true;
@@ -37,7 +43,7 @@ LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     missing bigint;
 BEGIN
-{"".join(_LOOK_UP.format(column=column, table=table) for column, table in KEYS.items())}
+{"".join(_LOOK_UP.format(column=c, table=t, referred=REFERRED[c]) for c, t in KEYS.items())}
     RETURN NULL;
 END
 $$
