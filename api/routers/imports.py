@@ -201,7 +201,8 @@ async def undo_import(
     """Undo an import; the answer is how many members are as they were before it.
 
     A member who was changed since then stays, and is counted as `kept` in the job's result. 0: the
-    import was undone before. It can be undone until `undo_until`. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
+    import was undone before. It can be undone until `undo_until`. Waits 30 s unless `Prefer` says
+    otherwise; a 202 has the job's id.
     """
     request_id = current_request_id()
     job_id = await state.in_unit_of_work(

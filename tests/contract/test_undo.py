@@ -171,12 +171,12 @@ def test_the_record_says_until_when_and_afterwards_it_is_refused(
     import_id = imported(client, list_id, of_addresses(*addresses(2)))["import_id"]
     shown = data(client.get(f"/imports/{import_id}"))
     until = datetime.fromisoformat(shown["undo_until"])
-    assert until - datetime.fromisoformat(shown["finished_at"]) == timedelta(days=90)
-    age = "UPDATE imports SET finished_at = finished_at - interval '91 days' WHERE id = %s"
+    assert until - datetime.fromisoformat(shown["created_at"]) == timedelta(days=90)
+    age = "UPDATE imports SET created_at = created_at - interval '91 days' WHERE id = %s"
     stack.query(age, import_id)
     problem(undo(client, import_id), 409, "import.undo_over")
     assert count(client, list_id) == 2
-    assert data(client.get("/imports"))["items"][0]["undo_until"] < shown["finished_at"]
+    assert data(client.get("/imports"))["items"][0]["undo_until"] < shown["created_at"]
 
 
 def test_only_the_importer_undoes(

@@ -11,8 +11,7 @@ from services.jobs import outbox, records
 from services.mailing.imports.undo import UNDO_IMPORT
 from storage.unit_of_work import UnitOfWork
 
-# How long after its end an import can be undone. What an undo needs is kept for longer than that:
-# one that is asked for on the last day takes a while.
+# What an undo needs is kept for this long after it was written, which is after `created_at`.
 UNDO_TIME = timedelta(days=90)
 
 
@@ -44,7 +43,7 @@ def undo_until(task: MemberImport) -> datetime | None:
     """Until when the import can be undone; ``None`` while it runs, and after its undo."""
     if task.finished_at is None or task.undone_at is not None:
         return None
-    return task.finished_at + UNDO_TIME
+    return task.created_at + UNDO_TIME
 
 
 def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None) -> int | None:
@@ -77,6 +76,6 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None
     return job.id
 
 
-_IS_OFFERED = select(
-    func.coalesce(MemberImport.finished_at, MemberImport.created_at) > func.now() - UNDO_TIME
-).where(MemberImport.id == bindparam("import_id"))
+_IS_OFFERED = select(MemberImport.created_at > func.now() - UNDO_TIME).where(
+    MemberImport.id == bindparam("import_id")
+)

@@ -133,10 +133,12 @@ WITH first AS (
 SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscription_id) FROM first)
 """
 
-# New records have no row in import_changes; `updated_at` of a changed one is not `imported_at`.
+# New records have no row in import_changes. A record that was there before the import stays even
+# where that row was lost, since the record is older.
 _REMOVE = """
 WITH batch AS (
-    SELECT id, updated_at = imported_at AS is_untouched FROM subscriptions
+    SELECT id, updated_at = imported_at AND created_at = imported_at AS is_untouched
+    FROM subscriptions
     WHERE import_id = :import_id AND id > :after ORDER BY id LIMIT :batch
 ), removed AS (
     DELETE FROM subscriptions AS m USING batch WHERE m.id = batch.id AND batch.is_untouched

@@ -6,8 +6,9 @@ transaction (Postgres, "Explicit Locking"). An act on one pair takes the pair's 
 the list's lock shared. A bulk act takes the list's lock exclusively, since it can't hold a lock for
 each of its rows.
 
-Both kinds of act also take shared locks on the rows of the people concerned. An erasure takes a
-person's row exclusively, so nothing is written about a person after their erasure.
+Both kinds of act also take shared locks on the rows of the people concerned. An erasure marks the
+person under an exclusive lock of their row, so nothing is written about a person afterwards. Its
+job then blanks their records under the shared locks of the lists.
 
 All acts take their locks in one order, so that no two wait for each other: lists, new people,
 pairs, the rows of people.

@@ -105,12 +105,27 @@ def test_an_undo_of_an_import_that_went_on_takes_back_what_it_added_since(
     assert importing.take_back(owner, task.id)["undone"] == PEOPLE
 
 
+def test_a_record_that_was_there_before_stays_though_what_it_was_is_lost(
+    importing: Importing, owner: Owner, list_id: int, people: list[str]
+) -> None:
+    importing.bring(owner, list_id, rows(people))
+    importing.stack.query("UPDATE subscriptions SET status = 'removed' WHERE list_id = %s", list_id)
+    task = importing.bring(owner, list_id, rows(people))
+    importing.stack.query("DELETE FROM import_changes WHERE import_id = %s", task.id)
+    assert importing.take_back(owner, task.id) == {
+        "import_id": task.id,
+        "undone": 0,
+        "kept": PEOPLE,
+    }
+    assert len(importing.records(list_id)) == PEOPLE
+
+
 # -- until when -----------------------------------------------------------------------------------
 
 
-def finished(importing: Importing, import_id: int, ago: str) -> None:
+def asked_for(importing: Importing, import_id: int, ago: str) -> None:
     importing.stack.query(
-        "UPDATE imports SET finished_at = now() - %s::interval WHERE id = %s", ago, import_id
+        "UPDATE imports SET created_at = now() - %s::interval WHERE id = %s", ago, import_id
     )
 
 
@@ -123,18 +138,17 @@ def test_an_import_is_undone_within_90_days_and_not_later(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
     task = importing.bring(owner, list_id, rows(people))
-    assert task.finished_at is not None
-    assert undo_until(importing, owner, task.id) - task.finished_at == timedelta(days=90)
-    finished(importing, task.id, "90 days")
+    assert undo_until(importing, owner, task.id) - task.created_at == timedelta(days=90)
+    asked_for(importing, task.id, "90 days")
     with pytest.raises(DomainError, match="90 days") as refusal:
         importing.begin_undo(owner, task.id)
     assert refusal.value.code == "import.undo_over"
     assert importing.active(list_id) == set(people)
-    finished(importing, task.id, "89 days 23 hours")
+    asked_for(importing, task.id, "89 days 23 hours")
     assert importing.take_back(owner, task.id)["undone"] == PEOPLE
     assert undo_until(importing, owner, task.id) is None
     # What was undone stays so.
-    finished(importing, task.id, "200 days")
+    asked_for(importing, task.id, "200 days")
     assert importing.is_undone(owner, task.id)
 
 
@@ -148,7 +162,7 @@ def test_an_undo_that_was_asked_for_in_time_goes_on(
     monkeypatch.setattr(split, "ROWS_PER_CHUNK", 20)
     task = importing.bring(owner, list_id, rows(people))
     job_id = importing.begin_undo(owner, task.id)
-    finished(importing, task.id, "91 days")
+    asked_for(importing, task.id, "91 days")
     assert importing.begin_undo(owner, task.id) == job_id
     assert importing.work(job_id).status == "succeeded"
     assert importing.active(list_id) == set()
