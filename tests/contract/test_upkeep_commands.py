@@ -10,6 +10,7 @@ KINDS = {
     "topups.poll": 30,
     "maintenance.fold_counts": 30,
     "maintenance.purge": 3600,
+    "credits.verify": 86_400,
     "maintenance.strangers": 3600,
     "maintenance.shorten_ips": 3600,
     "maintenance.sweep_files": 3600,

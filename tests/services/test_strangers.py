@@ -44,7 +44,7 @@ def new_person(stack: Stack, *, days: int = 31, **columns: object) -> int:
     return user_id
 
 
-def new_order(stack: Stack, *steps: str, days: int = 31, user_id: int | None = None) -> int:
+def new_order(stack: Stack, *steps: str, days: int = 91, user_id: int | None = None) -> int:
     order_id = random_id()
     stack.query(ORDER, order_id, user_id, days)
     for step in steps:
@@ -175,20 +175,22 @@ def test_the_link_of_a_person_who_was_purged_is_no_error(stack: Stack, owner: Ow
         assert data(stranger.put(f"{path}/email", params=query, json={"enabled": False})) == 1
 
 
-def test_orders_that_nobody_paid_or_claimed_go_after_30_days(stack: Stack, owner: Owner) -> None:
+def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner: Owner) -> None:
     gone = {
         "never opened": new_order(stack),
         "failed": new_order(stack, "status = 'failed'"),
         "expired": new_order(stack, "status = 'pending'", "status = 'expired'"),
     }
     kept = {
-        "young": new_order(stack, days=29),
+        "young": new_order(stack, days=89),
         "owned": new_order(stack, user_id=owner.user_id),
         "claimed": new_order(stack, f"user_id = {owner.user_id}, claimed_at = now()"),
         "asked about": new_order(stack, "next_check_at = now() + interval '1 day'"),
         "paid": new_order(
             stack, "paid_at = now()", "status = 'pending'", "status = 'paid_unclaimed'"
         ),
+        "disputed, before its payment is known": new_order(stack, "dispute = 'open'"),
+        "refunded, before its payment is known": new_order(stack, "refunded_minor = 5"),
         "review": new_order(stack, "mismatch = 'x'", "status = 'pending'", "status = 'review'"),
     }
     run_upkeep(stack, PURGE)
