@@ -16,6 +16,7 @@ CANARY = Gauge(
     "pressroom_canary_seconds", "Time from sending a message to doing its task", ["lane"]
 )
 JOBS = Gauge("pressroom_jobs", "Jobs that have not ended", ["lane", "status"])
+LEDGER_FAULTS = Gauge("pressroom_ledger_faults", "Faults that the last daily check found")
 
 PHOTO_LIMIT = Gauge(
     "pressroom_stock_photo_quota", "Requests that the provider grants", ["provider", "window"]
