@@ -22,6 +22,7 @@ NAMES = (
     "members-page",
     "consume",
     "ledger-page",
+    "abandoned-orders",
     "bulk-add",
     "import-1m",
     "export-1m",

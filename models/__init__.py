@@ -3,7 +3,7 @@
 from models.account_mail import AccountMail
 from models.api_key import ApiKey
 from models.attachment import Attachment, AttachmentStatus
-from models.credit import CreditAccount, CreditAction, CreditEntry
+from models.credit import CreditAccount, CreditAction, CreditCheckpoint, CreditEntry
 from models.declarative import Model
 from models.erasure import Erasure
 from models.idempotency_record import IdempotencyRecord
@@ -24,6 +24,7 @@ from models.payment import (
     PaymentEvent,
     PaymentOrder,
     PaymentOrderChange,
+    PaymentOrderCheckpoint,
     PaymentOrderTransition,
     Resolution,
 )

@@ -11,6 +11,7 @@ KINDS = {
     "maintenance.fold_counts": 30,
     "maintenance.partitions": 3600,
     "maintenance.purge": 3600,
+    "credits.verify": 86_400,
     "maintenance.strangers": 3600,
     "maintenance.shorten_ips": 3600,
     "maintenance.sweep_files": 3600,

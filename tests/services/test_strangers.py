@@ -2,13 +2,17 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from typing import Any
 
 import psycopg2
 import psycopg2.extensions
 import pytest
+from sqlalchemy import event
 
+from core import clock
 from core.ids import random_id
+from services.money.topups import abandoned
 from tests.contract.replies import data
 from tests.contract.subscribers import new_address, new_list, subscribe, trace_for
 from tests.stack import Owner, Stack, eventually
@@ -44,7 +48,7 @@ def new_person(stack: Stack, *, days: int = 31, **columns: object) -> int:
     return user_id
 
 
-def new_order(stack: Stack, *steps: str, days: int = 31, user_id: int | None = None) -> int:
+def new_order(stack: Stack, *steps: str, days: int = 91, user_id: int | None = None) -> int:
     order_id = random_id()
     stack.query(ORDER, order_id, user_id, days)
     for step in steps:
@@ -329,20 +333,22 @@ def test_the_link_of_a_person_who_was_purged_is_no_error(stack: Stack, owner: Ow
         assert data(stranger.put(f"{path}/email", params=query, json={"enabled": False})) == 1
 
 
-def test_orders_that_nobody_paid_or_claimed_go_after_30_days(stack: Stack, owner: Owner) -> None:
+def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner: Owner) -> None:
     gone = {
         "never opened": new_order(stack),
         "failed": new_order(stack, "status = 'failed'"),
         "expired": new_order(stack, "status = 'pending'", "status = 'expired'"),
     }
     kept = {
-        "young": new_order(stack, days=29),
+        "young": new_order(stack, days=89),
         "owned": new_order(stack, user_id=owner.user_id),
         "claimed": new_order(stack, f"user_id = {owner.user_id}, claimed_at = now()"),
         "asked about": new_order(stack, "next_check_at = now() + interval '1 day'"),
         "paid": new_order(
             stack, "paid_at = now()", "status = 'pending'", "status = 'paid_unclaimed'"
         ),
+        "disputed, before its payment is known": new_order(stack, "dispute = 'open'"),
+        "refunded, before its payment is known": new_order(stack, "refunded_minor = 5"),
         "review": new_order(stack, "mismatch = 'x'", "status = 'pending'", "status = 'review'"),
     }
     run_upkeep(stack, PURGE)
@@ -354,6 +360,32 @@ def test_orders_that_nobody_paid_or_claimed_go_after_30_days(stack: Stack, owner
             [*gone.values(), *kept.values()],
         )
         assert left == len(kept)
+
+
+def test_an_index_finds_the_orders_that_go(stack: Stack) -> None:
+    engine = stack.resources.database.engine
+    seen: list[tuple[str, Any]] = []
+
+    def note(_link: Any, _cursor: Any, statement: str, values: Any, *_more: Any) -> None:
+        seen.append((statement, values))
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        with stack.resources.unit_of_work() as uow:
+            abandoned.purge(uow, clock.now(), limit=10)
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    with closing(psycopg2.connect(stack.owner_url)) as link, link.cursor() as cursor:
+        # The tables of a test are too small for an index to be worth it.
+        cursor.execute(
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"
+        )
+        statement, values = seen[0]
+        cursor.execute(f"EXPLAIN {statement}", values)
+        assert "ix_payment_orders_abandoned" in str(cursor.fetchall())
+        # Each deleted order has the ledger asked for entries that name it.
+        cursor.execute("EXPLAIN SELECT 1 FROM credit_entries WHERE order_id = 1 FOR KEY SHARE")
+        assert "ix_credit_entries_order_id" in str(cursor.fetchall())
 
 
 def test_an_order_that_is_claimed_in_that_moment_stays(stack: Stack, owner: Owner) -> None:

@@ -25,6 +25,8 @@ from services.mailing.subscriptions.unsubscribe import FOLLOW_OPT_OUT
 from services.media.attachments import processing, strays
 from services.media.attachments.strays import SWEEP_UPLOADS
 from services.media.attachments.upload import PROCESS_ATTACHMENT
+from services.money.credits import verify
+from services.money.credits.verify import VERIFY_LEDGER
 from services.money.topups import checkout, polling
 from services.money.topups.checkout import OPEN_CHECKOUT
 from services.money.topups.polling import POLL_ORDERS, REFRESH_ORDER
@@ -96,6 +98,8 @@ TASKS = TaskTable(
         SHORTEN_IP_ADDRESSES: lambda worker, _: ip_addresses.shorten(worker.resources),
         # Deletes unpaid orders, requests that nobody confirmed, and people whom no row refers to.
         PURGE_STRANGERS: _swept(strangers.purge),
+        # Verifies what the ledger has got since the last time.
+        VERIFY_LEDGER: lambda worker, _: verify.verify_daily(worker.resources),
         FOLD_COUNTS: lambda worker, _: subscriber_counts.fold_all(worker.resources),
     },
 )
