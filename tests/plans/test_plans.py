@@ -21,6 +21,11 @@ from tests.stack import Stack
 VOLUME = Volume(0.01)
 # Together with what the volume has: ten times the rows of a platform with 1,000 owners.
 TIMES = 1_000
+# Statements that may read all of a table, by a part of each, and why.
+MAY_READ_ALL = {
+    "SELECT users.id FROM users WHERE users.id >": "a batch of people is a third of these few",
+    "SELECT ? FROM opt_outs WHERE list_id = ? LIMIT ?": "the first rows are of a list that has half",
+}
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +46,14 @@ def test_no_statement_reads_all_of_a_large_table(filled: Stack, home: Path) -> N
     plans = list(plans_in(log, start))
     assert len(plans) > len(calls) > 60
     found = {scan for plan in plans for scan in whole_scans(*plan, large)}
-    assert not found, _told(found)
+    refused = {f"{scan.read}: {_shape(scan.statement)}" for scan in found if not _may(scan)}
+    assert not refused, "\n\n".join(sorted(refused))
 
 
-def _told(found: set[WholeScan]) -> str:
-    """Each statement once, whatever its values."""
-    lines = {f"{scan.read}: {_shape(scan.statement)}" for scan in found}
-    return "\n\n".join(sorted(lines))
+def _may(scan: WholeScan) -> bool:
+    return any(part in _shape(scan.statement) for part in MAY_READ_ALL)
 
 
 def _shape(statement: str) -> str:
+    """The statement without its values."""
     return re.sub(r"'[^']*'|\d+", "?", " ".join(statement.split()))[:600]
