@@ -97,8 +97,17 @@ def _growth(record: dict[str, Any]) -> list[str]:
 
 def _growth_row(finding: dict[str, Any]) -> str:
     (low, high), details = finding["spread"], finding["details"]
-    growth = f"{finding['value']:.2f} × | {low:.2f} – {high:.2f}"
-    return f"| {finding['name']} | {details['size']} | {growth} | {finding['bar']} | {_is_met(finding)} | {details['ms_smallest']} | {details['ms']} |"
+    cells = [
+        finding["name"],
+        details["size"],
+        f"{finding['value']:.2f} ×",
+        f"{low:.2f} – {high:.2f}",
+        finding["bar"],
+        _is_met(finding),
+        details["ms_smallest"],
+        details["ms"],
+    ]
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _details(finding: dict[str, Any]) -> str:
