@@ -17,6 +17,7 @@ from models.member_import import ImportChange, ImportChunk, MemberImport
 from models.oauth import OAuthClient, OAuthCode, OAuthGrant, OAuthToken, TokenKind
 from models.object_removal import ObjectRemoval
 from models.opt_out import OptOut, OptOutKind
+from models.partition import Partition
 from models.payment import (
     OrderStatus,
     OrderVia,

@@ -72,8 +72,8 @@ class MemberImport(Model):
     # Rows that the plan had no room for: once there is one, the import adds no person.
     over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # The undo: its job and its counts.
-    undo_job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
+    # The undo: its job, which may be past its time, and its counts.
+    undo_job_id: Mapped[int | None]
     # How far the undo has come: the last subscription that it restored, and the last one that it
     # removed. NULL: none.
     undo_restored: Mapped[int | None]

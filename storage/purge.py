@@ -26,7 +26,9 @@ def first(
     limit: int,
 ) -> Select[Any]:
     """The places of the first rows that fit. An index must have this order and these conditions."""
-    return select(_place(model)).where(*conditions).order_by(*order).limit(limit)
+    rows = select(_place(model)).select_from(model).where(*conditions)
+    # A query of its own, inside a statement on the same table too.
+    return rows.order_by(*order).limit(limit).correlate(None)
 
 
 def among(model: type[Model], places: Select[Any]) -> ColumnElement[bool]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from core.errors import TransientError
 from models import FINISHED, Job, JobStatus
 from services.erasure import erasing, marking
 from services.jobs import lease as leases
@@ -33,7 +34,7 @@ def finish(resources: Resources, job_id: int) -> Erased:
     def ended() -> Job | None:
         lease = claim(resources, job_id)
         if lease is not None:
-            erasing.run(resources, lease)
+            take_turn(resources, lease)
         with resources.unit_of_work() as uow:
             job = uow.session.get_one(Job, job_id)
         return job if job.status in FINISHED else None
@@ -43,6 +44,15 @@ def finish(resources: Resources, job_id: int) -> Erased:
     assert job.status == JobStatus.SUCCEEDED, job.error
     assert job.result is not None
     return Erased(**job.result)
+
+
+def take_turn(resources: Resources, lease: Lease) -> None:
+    """As a worker does; what failed for a reason that passes is tried again at once."""
+    try:
+        erasing.run(resources, lease)
+    except TransientError:
+        with resources.unit_of_work() as uow:
+            leases.hand_back(uow, lease)
 
 
 def claim(resources: Resources, job_id: int) -> Lease | None:

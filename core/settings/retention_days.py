@@ -24,12 +24,12 @@ class Retained(StrEnum):
 
 
 # What the product promises needs these. Jobs: a job that failed can be retried for a week, and
-# links to files are renewed from theirs. History, changes, imports: the undo of an import, for 90
-# days. Events: a year, to which the database holds us. Exports: the file, for a week. Reports: the
+# links to files are renewed from theirs. Changes, imports: the undo of an import, for 90 days.
+# Events, those of subscriptions too: a year, to which the database holds us. Exports: the file, for a week. Reports: the
 # operator sees those of a week. Strangers: the mailed link that confirms, for a week.
 LEAST_DAYS: Mapping[Retained, int] = {
     Retained.JOBS: 7,
-    Retained.SUBSCRIPTION_EVENTS: 90,
+    Retained.SUBSCRIPTION_EVENTS: 365,
     Retained.IP_ADDRESSES: 1,
     Retained.EVENTS: 365,
     Retained.IMPORT_CHANGES: 90,

@@ -39,30 +39,32 @@ def run(resources: Resources, lease: Lease) -> None:
 
 
 def _take_step(uow: UnitOfWork, lease: Lease) -> bool:
-    """Erase one batch, or begin the next stage, or end; whether it was the end."""
+    """Erase one batch, of the next stage that finds anything, or end; whether it was the end."""
     erasure = uow.session.get_one(Erasure, lease.subject_id)
     names = list(stages.STAGES)
     # A stage that this release does not know: another release began, so begin anew.
     place = names.index(erasure.stage) if erasure.stage in names else 0
-    name = names[place]
-    rows, bookmark = stages.STAGES[name](uow, erasure.user_id, erasure.bookmark)
-    counts = {**erasure.counts, name: erasure.counts.get(name, 0) + rows}
-    is_last = bookmark is None and name == names[-1]
-    if is_last:
-        _end(uow, lease, erasure, counts)
+    rows, bookmark = 0, erasure.bookmark
+    while place < len(names):
+        rows, bookmark = stages.STAGES[names[place]](uow, erasure.user_id, bookmark)
+        if rows or bookmark is not None:
+            break
+        place += 1
     else:
-        # Fails if another worker has the job now, and takes the batch back.
-        leases.progress(uow, lease, done=sum(counts.values()))
-        erasure.stage = name if bookmark is not None else names[place + 1]
-    erasure.counts = counts
-    erasure.bookmark = bookmark
-    return is_last
+        _end(uow, lease, erasure)
+        return True
+    counts = {**erasure.counts, names[place]: erasure.counts.get(names[place], 0) + rows}
+    # Fails if another worker has the job now, and takes the batch back.
+    leases.progress(uow, lease, done=sum(counts.values()))
+    place += bookmark is None and place < len(names) - 1
+    erasure.stage, erasure.bookmark, erasure.counts = names[place], bookmark, counts
+    return False
 
 
-def _end(uow: UnitOfWork, lease: Lease, erasure: Erasure, counts: dict[str, int]) -> None:
-    told = {name: counts.get(name, 0) for name in stages.TOLD}
+def _end(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
+    told = {name: erasure.counts.get(name, 0) for name in stages.TOLD}
     leases.succeed(uow, lease, {"user_id": erasure.user_id, **told})
-    erasure.stage = erasure.address_hmac = None
+    erasure.stage = erasure.bookmark = erasure.address_hmac = None
     if erasure.finished_at is None:
         erasure.finished_at = func.now()
         marking.look_again(uow, erasure, after=LOOK_AGAIN_AFTER)

@@ -33,7 +33,6 @@ class Batch(NamedTuple):
     bookmark: int | None
 
 
-_DONE = Batch(0, None)
 # Called with the person's id and the bookmark, if any.
 Stage = Callable[[UnitOfWork, int, int | None], Batch]
 
@@ -47,7 +46,7 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
         uow.session.scalars(query.order_by(models.Subscription.list_id).limit(MAX_LISTS))
     )
     if not list_ids:
-        return _DONE
+        return Batch(0, None)
     # An import or its undo may write one of these records, and has the list to itself then.
     locks.share_lists(uow, *list_ids)
     records = uow.session.scalars(
@@ -62,7 +61,11 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     blank = {"status": models.SubscriptionStatus.REMOVED, "email_enabled": False}
     for each in records:
         changes.change(uow, each, "erased", operator, **blank, name=None, email=None)
-    return Batch(len(records), list_ids[-1])
+    return Batch(len(records), list_ids[-1] if len(list_ids) == MAX_LISTS else None)
+
+
+def _batch(ids: list[int]) -> Batch:
+    return Batch(len(ids), ids[-1] if len(ids) == MAX_ROWS else None)
 
 
 def _deleting(owner: InstrumentedAttribute[Any]) -> Stage:
@@ -75,7 +78,7 @@ def _deleting(owner: InstrumentedAttribute[Any]) -> Stage:
     def delete_batch(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         ids = _next_ids(uow, key, owner == user_id, before)
         uow.session.execute(delete(model).where(key.in_(ids)))
-        return Batch(len(ids), ids[-1] if ids else None)
+        return _batch(ids)
 
     return delete_batch
 
@@ -102,7 +105,7 @@ def _delete_idempotency(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     found = select(record.id).where(record.caller_id == user_id).limit(MAX_ROWS)
     ids = list(uow.session.scalars(found))
     uow.session.execute(delete(record).where(record.id.in_(ids)))
-    return Batch(len(ids), 0 if ids else None)
+    return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 
 def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
@@ -110,7 +113,7 @@ def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Ba
     ids = _next_ids(uow, own.id, own.user_id == user_id, before)
     for each in uow.session.scalars(delete(own).where(own.id.in_(ids)).returning(own)):
         removals.forget(uow, media_key(each), original_key(each))
-    return Batch(len(ids), ids[-1] if ids else None)
+    return _batch(ids)
 
 
 def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
@@ -129,7 +132,7 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .returning(own.object_prefix)
     )
     removals.forget(uow, *(f"{prefix}/" for prefix in prefixes))
-    return Batch(len(ids), ids[-1] if ids else None)
+    return _batch(ids)
 
 
 def _delete_chunks(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
@@ -144,7 +147,7 @@ def _delete_chunks(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
     )
     keys = [tuple(row) for row in uow.session.execute(found)]
     uow.session.execute(delete(chunk).where(tuple_(chunk.import_id, chunk.number).in_(keys)))
-    return Batch(len(keys), keys[-1][0] if keys else None)
+    return Batch(len(keys), keys[-1][0] if len(keys) == MAX_ROWS else None)
 
 
 def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
@@ -156,7 +159,7 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         blanked.values(wrapped_key=None, wrapped_by=None).returning(own.object_prefix)
     )
     removals.forget(uow, *(f"{prefix}/" for prefix in prefixes))
-    return Batch(len(ids), ids[-1] if ids else None)
+    return _batch(ids)
 
 
 def _blank_lists(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
@@ -169,7 +172,7 @@ def _blank_lists(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .where(own.id.in_(ids))
         .values(title="Erased", slug=func.concat("erased-", own.id), **dict.fromkeys(words))
     )
-    return Batch(len(ids), ids[-1] if ids else None)
+    return _batch(ids)
 
 
 def _blank_orders(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
@@ -178,7 +181,7 @@ def _blank_orders(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     ids = _next_ids(uow, own.id, own.user_id == user_id, before)
     blanked = update(own).where(own.id.in_(ids))
     uow.session.execute(blanked.values(redirect_url=None, payment_url=None, claim_token_hmac=None))
-    return Batch(len(ids), ids[-1] if ids else None)
+    return _batch(ids)
 
 
 def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
@@ -203,7 +206,9 @@ def _blanking_events(of_person: str) -> Stage:
         WHERE e.id = batch.id AND (e.ip IS NOT NULL OR e.request_id IS NOT NULL)
         RETURNING e.id
     )
-    SELECT (SELECT count(*) FROM blanked), max(id) FROM batch
+    SELECT (SELECT count(*) FROM blanked),
+        CASE WHEN count(*) = :limit THEN max(id) END
+    FROM batch
     """)  # noqa: S608
 
     def blank_batch(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
@@ -223,7 +228,7 @@ def _blank_account_events(uow: UnitOfWork, user_id: int, before: int | None) -> 
     own = models.RecordedEvent
     ids = _next_ids(uow, own.id, own.user_id == user_id, before)
     uow.session.execute(update(own).where(own.id.in_(ids)).values(ip=None, user_agent=None))
-    return Batch(len(ids), ids[-1] if ids else None)
+    return _batch(ids)
 
 
 # What mails go to comes first, then what still runs for the person. Jobs come before their
@@ -248,12 +253,13 @@ STAGES: Mapping[str, Stage] = {
     "mails": _deleting(models.AccountMail.user_id),
     "links": _deleting(models.MailedLink.user_id),
     "reports": _blank_reports,
-    "idempotency": _delete_idempotency,
     "stored_bytes": _deleting_few(models.StorageUse.user_id),
     "composer_calls": _deleting_few(models.ComposerUse.user_id),
     "events": _blanking_events("user_id = :user_id"),
     "acts": _blanking_events("actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"),
     "account_events": _blank_account_events,
+    # The last one deletes: it is looked at until it finds nothing.
+    "idempotency": _delete_idempotency,
 }
 # What the operator is told, beside the person's id.
 TOLD = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")

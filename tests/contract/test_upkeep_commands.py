@@ -9,6 +9,7 @@ KINDS = {
     "objects.remove": 5,
     "topups.poll": 30,
     "maintenance.fold_counts": 30,
+    "maintenance.partitions": 3600,
     "maintenance.purge": 3600,
     "maintenance.strangers": 3600,
     "maintenance.shorten_ips": 3600,

@@ -31,8 +31,9 @@ from services.money.topups.polling import POLL_ORDERS, REFRESH_ORDER
 from services.people import account_mails
 from services.people.account_mails import SEND_ACCOUNT_MAIL
 from services.removals import REMOVE_OBJECTS
-from services.retention import ip_addresses, purging, strangers
+from services.retention import ip_addresses, partitions, purging, strangers
 from services.retention.ip_addresses import SHORTEN_IP_ADDRESSES
+from services.retention.partitions import KEEP_PARTITIONS
 from services.retention.purging import PURGE
 from services.retention.strangers import PURGE_STRANGERS
 from storage.resources import Resources
@@ -89,6 +90,8 @@ TASKS = TaskTable(
         SWEEP_UPLOADS: _swept(strays.sweep_uploads),
         # Removes files of imports and exports past their time, and files that a crash left.
         SWEEP_FILES: _swept(bulk_files.sweep),
+        # Makes partitions ahead of time, and drops those whose rows outlived theirs.
+        KEEP_PARTITIONS: lambda worker, _: partitions.keep(worker.resources),
         PURGE: lambda worker, _: purging.purge_outlived(worker.resources),
         SHORTEN_IP_ADDRESSES: lambda worker, _: ip_addresses.shorten(worker.resources),
         # Deletes unpaid orders, requests that nobody confirmed, and people whom no row refers to.

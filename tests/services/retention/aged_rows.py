@@ -15,6 +15,8 @@ INSERTS = {
     "jobs": "jobs (kind, lane, status, finished_at) VALUES ('x', 'io', 'succeeded', {at})",
     "subscription_events": "subscription_events (list_id, user_id, action, actor, via, created_at)"
     " VALUES ({list}, {user}, 'requested', 'stranger', 'challenge', {at})",
+    "subscription_events.ip": "subscription_events (list_id, user_id, action, actor, via, ip,"
+    " created_at) VALUES ({list}, {user}, 'requested', 'stranger', 'challenge', '192.0.2.1', {at})",
     "events": "events (user_id, type, occurred_at) VALUES (1, 'x', {at})",
     "import_changes": "import_changes (import_id, subscription_id, activated, applied_at,"
     " status_before, type_before, type_after, updated_at_before)"
@@ -100,12 +102,13 @@ class AgedRows:
             "list": "lists (id, user_id, title, slug) VALUES ({user}, {user}, 'x', 's{user}')",
             "import": "imports (list_id, user_id, source, object_prefix, size)"
             " VALUES ({list}, {user}, 'file', 'parent', 1)",
+            "upkeep": "upkeep (name, every_seconds) VALUES ('maintenance.shorten_ips', 3600)",
             "client": "oauth_clients (client_id, name, redirect_uris, scopes)"
             " VALUES ('retention', 'x', '{{}}', '{{}}')",
             "grant": "oauth_grants (user_id, client_id, scopes)"
             " VALUES ({user}, '{client}', '{{}}')",
         }.items():
-            key = "client_id" if name == "client" else "id"
+            key = {"client": "client_id", "upkeep": "name"}.get(name, "id")
             [(made[name],)] = self.stack.query(f"INSERT INTO {row.format(**made)} RETURNING {key}")
         return made
 

@@ -6,6 +6,7 @@ import pytest
 
 from core.ids import random_hash_id
 from models import MailingList, MemberImport, User
+from services.erasure import marking
 from services.jobs import lease as leases
 from services.jobs import records
 from services.jobs.lease import LeaseLost
@@ -16,7 +17,7 @@ from services.mailing.imports.splitting import split
 from services.mailing.subscriptions import members, transfers, unsubscribe
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
-from tests.erasing import erase
+from tests.erasing import erase, finish
 from tests.importing import Importing, csv_of
 from tests.stack import Owner
 
@@ -211,19 +212,20 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     importing.bring(owner, list_id, rows(people[:2], "Before"))
-    write, erased = apply._write, list[int]()
+    write, begun = apply._write, list[int]()
 
     def erase_then_write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
         # The rows are judged: whom they are about is known, and held by nobody yet.
-        if not erased:
-            erased.append(erase(importing.resources, people[0]).user_id)
+        if not begun:
+            begun.append(marking.begin(importing.resources, people[0]))
         write(uow, task, counts)
 
     monkeypatch.setattr(apply, "_write", erase_then_write)
     task = importing.bring(owner, list_id, rows(people[:2], "New"), on_existing="update")
     assert (task.added, task.updated) == (1, 1)
+    erased = finish(importing.resources, begun[0])
     blank = importing.stack.query(
         "SELECT status, name, email FROM subscriptions WHERE list_id = %s AND user_id = %s",
-        *(list_id, erased[0]),
+        *(list_id, erased.user_id),
     )
     assert blank == [("removed", None, None)]
