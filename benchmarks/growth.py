@@ -52,23 +52,22 @@ def _compare(sized: Sequence[SizedStack]) -> list[Finding]:
                 times[name] += [each] * (number > 0)
         print(f"round {number} of {ROUNDS}", flush=True)
     names = sorted(groups, key=lambda name: [*Group].index(groups[name]))
-    factors = [each.volume.factor for each in sized]
     return [
-        _finding(groups[name], name, (factors[0], took[0][name]), (factors[size], took[size][name]))
-        for size in range(1, len(sized))
+        _finding(groups[name], name, each.volume.factor, took[0][name], times[name])
+        for each, times in list(zip(sized, took, strict=True))[1:]
         for name in names
     ]
 
 
 def _finding(
-    group: Group, name: str, small: tuple[float, list[float]], large: tuple[float, list[float]]
+    group: Group, name: str, size: float, before: list[float], after: list[float]
 ) -> Finding:
-    (smallest, before), (size, after) = small, large
     growth, spread = median_and_spread([b / a for a, b in zip(before, after, strict=True)])
     details = {
         "group": group.value,
-        f"ms_at_{smallest:g}": _milliseconds(before),
-        f"ms_at_{size:g}": _milliseconds(after),
+        "size": f"{size:g} ×",
+        "ms_smallest": _milliseconds(before),
+        "ms": _milliseconds(after),
     }
     return Finding(name, growth, "×", BAR, growth <= MOST_TIMES, spread, details)
 

@@ -56,6 +56,11 @@ def sized_stack(
 def running(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
     """All processes of a stack whose database is filled; their upkeep rests."""
     _rest_upkeep(stack)
+    # What a run left that was ended half way would go first.
+    stack.query(
+        "UPDATE jobs SET status = 'cancelled', finished_at = now(), lease_expires_at = NULL"
+        " WHERE status IN ('queued', 'running') AND run_at < now()"
+    )
     stack.environment |= _ENVIRONMENT
     stack.start_sandbox()
     stack.start_api(PRESSROOM_LOG_LEVEL="warning")

@@ -26,6 +26,7 @@ INSERT INTO jobs (kind, lane, status, created_at, finished_at)
 SELECT 'members.add', 'bulk', 'succeeded', now() - interval '40 days', now() - interval '40 days'
 FROM n
 """,
+    "maintenance.partitions": None,
     "maintenance.shorten_ips": None,
     "maintenance.strangers": None,
     "maintenance.sweep_files": """
