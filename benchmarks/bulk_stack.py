@@ -33,6 +33,16 @@ class BulkBench:
     plain: connection
     worker: Running
 
+    @contextmanager
+    def more_workers(self, count: int) -> Iterator[None]:
+        """So many more processes for bulk work."""
+        started = [self.stack.start_worker("bulk", concurrency=1) for _ in range(count)]
+        try:
+            yield
+        finally:
+            for running in started:
+                running.stop()
+
     def new_list(self) -> int:
         slug = f"list-{next(_numbers)}"
         with self.stack.resources.unit_of_work() as uow:

@@ -13,7 +13,7 @@ from models.mail_count import MailCount
 from models.mailed_link import MailedLink
 from models.mailing_list import MailingList
 from models.member_export import MemberExport
-from models.member_import import ImportChange, ImportChunk, MemberImport
+from models.member_import import ImportChange, ImportChunk, MemberImport, WaitingChunk
 from models.oauth import OAuthClient, OAuthCode, OAuthGrant, OAuthToken, TokenKind
 from models.object_removal import ObjectRemoval
 from models.opt_out import OptOut, OptOutKind

@@ -59,6 +59,8 @@ class MemberImport(Model):
     chunk_bytes: Mapped[int] = mapped_column(default=0, server_default="0")
     is_split: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     applied: Mapped[int] = mapped_column(default=0, server_default="0")
+    # Its chunks are applied at the same time, as those of one import into a list may be.
+    side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
     # Every row has one of six verdicts, the last being `over_quota`. `updated` counts the rows of
     # `already` that were changed.
@@ -101,6 +103,20 @@ class ImportChunk(Model):
     number: Mapped[int] = mapped_column(primary_key=True)
     # The rows that were not added, as CSV lines compressed by zlib.
     not_added: Mapped[bytes]
+
+
+class WaitingChunk(Model):
+    """A stored chunk that the helpers of an import are to apply, and which of them has taken it.
+
+    A helper that does not run any more, or runs in another attempt, has lost it.
+    """
+
+    __tablename__ = "waiting_chunks"
+
+    import_id: Mapped[_ImportId]
+    number: Mapped[int] = mapped_column(primary_key=True)
+    job_id: Mapped[int | None]
+    attempt: Mapped[int | None]
 
 
 class ImportChange(Model):

@@ -16,6 +16,8 @@ from services.mailing import bulk_files, exports, subscriber_counts
 from services.mailing.bulk_files import SWEEP_FILES
 from services.mailing.exports import EXPORT_JOBS
 from services.mailing.imports import import_jobs, undo
+from services.mailing.imports.applying import helpers
+from services.mailing.imports.applying.helpers import APPLY_CHUNKS
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
 from services.mailing.imports.undo import UNDO_IMPORT
 from services.mailing.subscriber_counts import FOLD_COUNTS
@@ -40,12 +42,12 @@ from services.retention.purging import PURGE
 from services.retention.strangers import PURGE_STRANGERS
 from storage.resources import Resources
 from workers.declaration import TaskTable
-from workers.running.job_runner import JobWork
+from workers.running.attempts import JobWork
 from workers.running.upkeep_runner import PeriodicWork
 from workers.tasks import composer
 
 
-def _alone(run: Callable[[Resources, Lease], None]) -> JobWork:
+def _alone(run: Callable[[Resources, Lease], bool | None]) -> JobWork:
     return lambda worker, lease: run(worker.resources, lease)
 
 
@@ -67,6 +69,7 @@ TASKS = TaskTable(
         MAIL_WELCOME: _mailing(mails.send_welcome),
         ADD_MEMBERS: _alone(import_jobs.run),
         IMPORT_FILE: _alone(import_jobs.run),
+        APPLY_CHUNKS: _alone(helpers.run),
         UNDO_IMPORT: _alone(undo.run),
         **dict.fromkeys(EXPORT_JOBS.values(), _alone(exports.run)),
         FOLLOW_OPT_OUT: _alone(unsubscribe.follow),

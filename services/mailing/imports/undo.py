@@ -13,7 +13,7 @@ from models import MemberImport
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
-from services.mailing.imports.import_jobs import Turn
+from services.mailing.imports.turns import Turn
 from services.mailing.subscriptions import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork

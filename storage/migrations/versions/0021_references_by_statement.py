@@ -10,7 +10,7 @@ Safe under running code: the keys change hands in one transaction, which scans n
 from alembic import op
 
 revision = "0021"
-down_revision = "0017b"
+down_revision = "0020"
 branch_labels = None
 depends_on = None
 

@@ -1,4 +1,4 @@
-"""Indexes for what purges and verifies orders, and a rule for refunds that failed.
+"""An index for what purges orders, and a rule for refunds that failed.
 
 Built beside running code, so apart from the migration before it.
 """
@@ -12,10 +12,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # Without it, each order that is deleted has the whole ledger read for entries that name it.
-    online.create_index(
-        "ix_credit_entries_order_id", "credit_entries", "order_id", where="order_id IS NOT NULL"
-    )
     online.create_index(
         "ix_payment_orders_abandoned",
         "payment_orders",
@@ -31,4 +27,3 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     online.drop_index("ix_payment_orders_abandoned")
-    online.drop_index("ix_credit_entries_order_id")

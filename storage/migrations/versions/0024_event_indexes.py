@@ -3,7 +3,7 @@
 from storage.migrations import online
 
 revision = "0024"
-down_revision = "0021"
+down_revision = "0023b"
 branch_labels = None
 depends_on = None
 

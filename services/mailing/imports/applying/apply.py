@@ -3,21 +3,22 @@
 The rows are copied into a temporary table and judged there against people, subscriptions and
 opt-outs. Then a few statements write the consequences for all rows at once. The list's lock
 (``services.mailing.subscriptions.locks``) keeps every other act on the list out until the commit,
-so that a verdict still holds when it is written. People are inserted in the order of their
-addresses, so that two imports can't wait for each other.
+so that a verdict still holds when it is written; only other chunks of the same import may come in,
+whose people are others. People are inserted in the order of their addresses, so that two imports
+can't wait for each other.
 """
 
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import exists, select, text
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import TransientError
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
-from models import MemberImport
+from models import MemberImport, WaitingChunk
 from services.access import quotas
 from services.mailing.imports.applying import consequences, staging, verdicts
 from services.mailing.imports.applying.verdicts import (
@@ -27,9 +28,13 @@ from services.mailing.imports.applying.verdicts import (
     OPTED_OUT,
     OVER_QUOTA,
 )
-from services.mailing.imports.chunks import JudgedRow, decode, verdict_of
+from services.mailing.imports.chunks import ROWS_PER_CHUNK, JudgedRow, decode, verdict_of
 from services.mailing.subscriptions import locks
 from storage.unit_of_work import UnitOfWork
+
+
+class NotInTurn(Exception):
+    """The plan is nearly full, so chunks go in their order, and an earlier one is not applied."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +56,25 @@ class AppliedChunk:
 class PreparedChunk:
     """Rows of which all is prepared that needs no database."""
 
+    number: int
     rows: list[JudgedRow]
     lines: str
 
 
-def prepare(encoded: bytes) -> PreparedChunk:
+def prepare(number: int, encoded: bytes) -> PreparedChunk:
     """Decode a stored chunk, and write its lines for COPY."""
     rows = decode(encoded)
-    return PreparedChunk(rows, staging.copy_lines(rows))
+    return PreparedChunk(number, rows, staging.copy_lines(rows))
 
 
 def apply(
     uow: UnitOfWork, settings: Settings, task: MemberImport, chunk: PreparedChunk
 ) -> AppliedChunk:
-    """Add and update members as the rows say, as far as opt-outs and the owner's plan allow it."""
-    locks.lock_list(uow, task.list_id)
+    """Add and update members as the rows say, as far as opt-outs and the owner's plan allow it.
+
+    Raises ``NotInTurn``, ``TransientError``.
+    """
+    (locks.lock_list_as_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
     # Each row's verdict. Rows that change something are in the table `judged` too.
     found = [verdict_of(row) or ALREADY for row in chunk.rows]
     update = task.on_existing == "update"
@@ -78,7 +87,7 @@ def apply(
             found[number] = verdict
     updated = _count(uow, _COUNT_UPDATED) if update else 0
     if not (task.dry_run or task.by_operator):
-        _hold_to_quota(uow, settings, task, found)
+        _hold_to_quota(uow, settings, task, chunk.number, found)
     counts = Counter(found)
     if not task.dry_run and (counts[ADDED] or counts[LEFT] or updated):
         _write(uow, task, counts)
@@ -88,19 +97,33 @@ def apply(
 
 
 def _hold_to_quota(
-    uow: UnitOfWork, settings: Settings, task: MemberImport, found: list[str]
+    uow: UnitOfWork, settings: Settings, task: MemberImport, number: int, found: list[str]
 ) -> None:
     """Change the verdicts of the rows that the owner's plan has no room for."""
-    added = [number for number, verdict in enumerate(found) if verdict == ADDED]
+    added = [place for place, verdict in enumerate(found) if verdict == ADDED]
     if not added:
         return
-    # Once a row had no room, no later row is added, so that an import has one end.
-    room = 0 if task.over_quota else quotas.hold(uow, settings, task.user_id, PlanQuota.MEMBERS)
+    room = _room(uow, settings, task, number)
     beyond = [] if room is None else added[max(room, 0) :]
     if beyond:
         _rows(uow, _PUT_OVER_QUOTA, {"first": beyond[0]})
-    for number in beyond:
-        found[number] = OVER_QUOTA
+    for place in beyond:
+        found[place] = OVER_QUOTA
+
+
+def _room(uow: UnitOfWork, settings: Settings, task: MemberImport, number: int) -> int | None:
+    """How many members the chunk of this ``number`` may add; ``None`` for all of its rows."""
+    members, most = PlanQuota.MEMBERS, ROWS_PER_CHUNK
+    room = None
+    if not quotas.share(uow, settings, task.user_id, members, most=most):
+        room = quotas.hold(uow, settings, task.user_id, members)
+        earlier = exists().where(WaitingChunk.import_id == task.id, WaitingChunk.number < number)
+        if uow.session.scalar(select(earlier)):
+            raise NotInTurn
+    # Once a row had no room, no row is added any more, so that an import has one end. Read after
+    # the quota's lock: a chunk beside this one may have found no room.
+    over_quota = select(MemberImport.over_quota).where(MemberImport.id == task.id)
+    return 0 if uow.session.scalar(over_quota) else room
 
 
 def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
