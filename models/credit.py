@@ -60,6 +60,7 @@ class CreditEntry(Model):
             unique=True,
             postgresql_where="action = 'topup'",
         ),
+        Index("ix_credit_entries_order_id", "order_id", postgresql_where="order_id IS NOT NULL"),
     )
 
     id: Mapped[SerialId]

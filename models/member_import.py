@@ -21,6 +21,13 @@ class MemberImport(Model):
         Index("ix_imports_user_id_id", "user_id", text("id DESC")),
         Index("ix_imports_list_id", "list_id"),
         Index("ix_imports_with_files", "created_at", postgresql_where="files_removed_at IS NULL"),
+        Index("ix_imports_undo_job_id", "undo_job_id", postgresql_where="undo_job_id IS NOT NULL"),
+        # Of imports by which no member came, which are kept for a time.
+        Index(
+            "ix_imports_finished_at",
+            "finished_at",
+            postgresql_where="(added = undone OR dry_run) AND files_removed_at IS NOT NULL",
+        ),
     )
 
     id: Mapped[SerialId]
@@ -67,6 +74,10 @@ class MemberImport(Model):
 
     # The undo: its job, which may be past its time, and its counts.
     undo_job_id: Mapped[int | None]
+    # How far the undo has come: the last subscription that it restored, and the last one that it
+    # removed. NULL: none.
+    undo_restored: Mapped[int | None]
+    undo_removed: Mapped[int | None]
     undone: Mapped[int] = mapped_column(default=0, server_default="0")
     kept: Mapped[int] = mapped_column(default=0, server_default="0")
     undone_at: Mapped[datetime | None]

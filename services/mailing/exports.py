@@ -37,6 +37,7 @@ from services.mailing import lists, sealed_files
 from services.mailing.sealed_files import EXPORTS, NewFile
 from services.mailing.spreadsheets import guard_cell
 from services.mailing.subscriptions import mail_urls, opt_outs, trace_ids
+from services.people import accounts
 from storage.encryption import Tampered
 from storage.parts import StoredFile
 from storage.resources import Resources
@@ -148,6 +149,8 @@ def get_finished(uow: UnitOfWork, export_id: int) -> tuple[MemberExport, Mailing
     """Raises ``export.not_found``, also when the file was removed."""
     export = uow.session.get(MemberExport, export_id)
     if export is None or export.size is None or export.files_removed_at is not None:
+        raise EXPORT_NOT_FOUND()
+    if accounts.get(uow, export.user_id).erased_at is not None:
         raise EXPORT_NOT_FOUND()
     return export, uow.session.get_one(MailingList, export.list_id)
 

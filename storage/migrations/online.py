@@ -15,7 +15,9 @@ _FIND_INDEX = sa.text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_reg
 _FIND_CONSTRAINT = sa.text(
     "SELECT 1 FROM pg_constraint WHERE conrelid = to_regclass(:table) AND conname = :name"
 )
-_IS_PARTITIONED = sa.text("SELECT relkind IN ('p', 'I') FROM pg_class WHERE oid = to_regclass(:name)")
+_IS_PARTITIONED = sa.text(
+    "SELECT relkind IN ('p', 'I') FROM pg_class WHERE oid = to_regclass(:name)"
+)
 _WITHOUT_INDEX = sa.text(
     "SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid"
     " WHERE inhparent = to_regclass(:table) AND NOT EXISTS ("

@@ -91,12 +91,13 @@ def _upgrade(connection: Connection) -> None:
     while True:
         try:
             command.upgrade(configuration(connection), "head")
-            return
         except OperationalError as error:
             if not isinstance(error.orig, _NOT_NOW) or time.monotonic() > ends:
                 raise
             log.info("migrate.tries_again", reason=str(error.orig).strip())
             time.sleep(_PAUSE_SECONDS)
+        else:
+            return
         finally:
             # Alembic has committed what it did, and begun to read again.
             connection.rollback()

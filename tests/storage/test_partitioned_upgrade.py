@@ -210,9 +210,7 @@ def test_indexes_of_later_migrations_are_built_and_dropped_beside_running_code(
 ) -> None:
     upgrade(stack, engine)
     with engine.connect() as connection:
-        context = MigrationContext.configure(
-            connection, opts={"transaction_per_migration": True}
-        )
+        context = MigrationContext.configure(connection, opts={"transaction_per_migration": True})
 
         def step(act: object, *arguments: str, **options: str) -> None:
             assert callable(act)

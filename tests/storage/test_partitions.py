@@ -11,7 +11,7 @@ import pytest
 from psycopg2 import errors
 from sqlalchemy.exc import OperationalError
 
-from services import partitions
+from services.retention import partitions
 from tests.stack import Stack
 
 JOB = (
@@ -115,7 +115,7 @@ def test_rows_go_to_the_next_partition_after_a_time_and_old_ones_are_dropped(
     assert later > young
     assert {part_of(stack, table, each) for each in (old, young)} == {first}
 
-    pass_time(stack, table, partitions.KEPT[table] - timedelta(minutes=1))
+    pass_time(stack, table, partitions.kept_times(stack.settings())[table] - timedelta(minutes=1))
     partitions.keep(stack.resources)
     assert first in parts(stack, table)
     assert added(stack, table)[1] != first
@@ -128,7 +128,7 @@ def test_rows_go_to_the_next_partition_after_a_time_and_old_ones_are_dropped(
 
 
 def test_a_job_that_has_not_ended_or_ended_lately_keeps_its_partition(stack: Stack) -> None:
-    kept = partitions.JOB_RETENTION + timedelta(days=1)
+    kept = partitions.kept_times(stack.settings())["jobs"] + timedelta(days=1)
     job_id, part = added(stack, "jobs")
     statement = "UPDATE jobs SET status = %s, finished_at = {} WHERE id = %s"
     stack.query(statement.format("NULL"), "queued", job_id)

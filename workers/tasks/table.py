@@ -6,9 +6,11 @@ A job's task has the name of its kind. Messages under way carry these names: the
 from collections.abc import Callable
 
 from integrations.mail.port import Mailer
-from services import partitions, removals, retention, strangers
+from services import removals
 from services.composer.metadata_requests import MetadataRequest
 from services.composer.photos import PhotoSearch, PhotoUse
+from services.erasure import erasing
+from services.erasure.marking import ERASE_PERSON
 from services.jobs.lease import Lease
 from services.mailing import bulk_files, exports, subscriber_counts
 from services.mailing.bulk_files import SWEEP_FILES
@@ -26,12 +28,14 @@ from services.media.attachments.upload import PROCESS_ATTACHMENT
 from services.money.topups import checkout, polling
 from services.money.topups.checkout import OPEN_CHECKOUT
 from services.money.topups.polling import POLL_ORDERS, REFRESH_ORDER
-from services.partitions import KEEP_PARTITIONS
 from services.people import account_mails
 from services.people.account_mails import SEND_ACCOUNT_MAIL
 from services.removals import REMOVE_OBJECTS
-from services.retention import PURGE, SHORTEN_IP_ADDRESSES
-from services.strangers import PURGE_STRANGERS
+from services.retention import ip_addresses, partitions, purging, strangers
+from services.retention.ip_addresses import SHORTEN_IP_ADDRESSES
+from services.retention.partitions import KEEP_PARTITIONS
+from services.retention.purging import PURGE
+from services.retention.strangers import PURGE_STRANGERS
 from storage.resources import Resources
 from workers.declaration import TaskTable
 from workers.running.job_runner import JobWork
@@ -64,6 +68,7 @@ TASKS = TaskTable(
         UNDO_IMPORT: _alone(undo.run),
         **dict.fromkeys(EXPORT_JOBS.values(), _alone(exports.run)),
         FOLLOW_OPT_OUT: _alone(unsubscribe.follow),
+        ERASE_PERSON: _alone(erasing.run),
         OPEN_CHECKOUT: lambda worker, lease: checkout.open_checkout(
             worker.resources, worker.payments, lease
         ),
@@ -87,9 +92,9 @@ TASKS = TaskTable(
         SWEEP_FILES: _swept(bulk_files.sweep),
         # Makes partitions ahead of time, and drops those whose rows outlived theirs.
         KEEP_PARTITIONS: lambda worker, _: partitions.keep(worker.resources),
-        PURGE: _swept(retention.purge_outlived),
-        SHORTEN_IP_ADDRESSES: _swept(retention.shorten_ip_addresses),
-        # Deletes unpaid orders, and people whom no row refers to.
+        PURGE: lambda worker, _: purging.purge_outlived(worker.resources),
+        SHORTEN_IP_ADDRESSES: lambda worker, _: ip_addresses.shorten(worker.resources),
+        # Deletes unpaid orders, requests that nobody confirmed, and people whom no row refers to.
         PURGE_STRANGERS: _swept(strangers.purge),
         FOLD_COUNTS: lambda worker, _: subscriber_counts.fold_all(worker.resources),
     },

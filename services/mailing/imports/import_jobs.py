@@ -55,6 +55,8 @@ def _go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
     if not removals.keep(uow, f"{task.object_prefix}/"):
         return False
     task.status, task.error, task.finished_at = "running", None, None
+    # What it adds from now on is taken back too.
+    task.undo_restored = task.undo_removed = None
     return True
 
 

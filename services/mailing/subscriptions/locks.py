@@ -24,6 +24,7 @@ import psycopg2.errors
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from core.errors import TransientError
 from core.refusals.mailing import LIST_BUSY
 from models import MailingList, Subscription, SubscriptionStatus, User
 from services.mailing.subscriptions import changes, opt_outs
@@ -86,6 +87,20 @@ def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
     """
     with waiting_briefly(uow):
         uow.session.execute(_SHARE, {"list_id": list_id})
+
+
+def share_lists(uow: UnitOfWork, *list_ids: int) -> None:
+    """As ``lock_list_shared``, for several lists and for a job, which waits as long as it may.
+
+    Raises ``TransientError`` when it gets none in time.
+    """
+    try:
+        for list_id in sorted(list_ids):
+            uow.session.execute(_SHARE, {"list_id": list_id})
+    except OperationalError as error:
+        if isinstance(error.orig, psycopg2.errors.LockNotAvailable):
+            raise TransientError("A list is busy.") from error
+        raise
 
 
 def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:

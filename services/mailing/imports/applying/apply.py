@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 
 from core.errors import TransientError
 from core.settings import Settings
@@ -104,20 +105,31 @@ def _hold_to_quota(
 
 def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
     parameters = {"list_id": task.list_id, "import_id": task.id, "user_id": task.user_id}
-    if _count(uow, _COUNT_KNOWN_PEOPLE) != _count(uow, _HOLD_KNOWN_PEOPLE):
+    known, wanted, changed = uow.session.execute(text(_COUNT_WRITES)).one()
+    if known and _count(uow, _HOLD_KNOWN_PEOPLE) != known:
         # A person was erased after the lookup; the address may now belong to a different person.
         raise TransientError("a person was erased meanwhile")
-    wanted = _count(uow, _COUNT_NEW_PEOPLE)
-    # Another transaction may have made one of these people meanwhile, and erased them since.
-    if wanted and _rows(uow, _ADD_PEOPLE) != wanted and _rows(uow, _FIND_PEOPLE_AGAIN) != wanted:
-        raise TransientError("a person was made meanwhile, and erased")
+    if wanted:
+        _add_people(uow, wanted)
     if counts[LEFT]:
         _rows(uow, _KEEP_OPT_OUTS, parameters)
         _rows(uow, _LEAVE, parameters)
-    if _rows(uow, _KEEP_CHANGES, parameters):
+    if changed:
+        _rows(uow, _KEEP_CHANGES, parameters)
         _rows(uow, _CHANGE, parameters)
     if counts[ADDED]:
         _rows(uow, _INSERT, parameters)
+
+
+def _add_people(uow: UnitOfWork, wanted: int) -> None:
+    try:
+        # To look for a conflict before each row costs as much as half of the row.
+        with uow.session.begin_nested():
+            _rows(uow, _ADD_PEOPLE)
+    except IntegrityError:
+        # Another transaction made one of these people meanwhile, and may have erased them since.
+        if _rows(uow, _ADD_MISSING_PEOPLE) != wanted and _rows(uow, _FIND_PEOPLE_AGAIN) != wanted:
+            raise TransientError("a person was made meanwhile, and erased") from None
 
 
 def _rows(uow: UnitOfWork, statement: str, parameters: dict[str, Any] | None = None) -> int:
@@ -138,13 +150,14 @@ _HAS_OPT_OUTS = (
 
 # OFFSET 0 makes Postgres look up one row at a time. Its statistics know nothing of a list or an
 # import that is growing now: it would expect one row, and choose a plan that reads the whole list
-# for each row.
+# for each row. Of people it would rather read all of them once than look up ten thousand, while
+# they are some millions.
 #
 # Without a tier in the file the member's own tier stays; so does the name without a name.
 _JUDGE = """
 WITH said_no AS (
     SELECT s.number, o.kind FROM staged AS s
-    JOIN users AS u ON u.email = s.email
+    CROSS JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u
     CROSS JOIN LATERAL (
         SELECT kind FROM opt_outs WHERE list_id = :list_id AND user_id = u.id OFFSET 0
     ) AS o
@@ -163,7 +176,7 @@ WITH said_no AS (
                 AND (s.tier <> m.type OR s.paid_expiry IS DISTINCT FROM m.paid_expiry))
         ) AS is_updated
     FROM staged AS s
-    LEFT JOIN users AS u ON u.email = s.email
+    LEFT JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u ON true
     LEFT JOIN LATERAL (
         SELECT id, status, name, type, paid_expiry FROM subscriptions
         WHERE list_id = :list_id AND user_id = u.id OFFSET 0
@@ -192,23 +205,28 @@ UPDATE judged SET verdict = 'over_quota' WHERE verdict = 'added' AND number >= :
 """
 _COUNT_UPDATED = "SELECT count(*) FROM judged WHERE is_updated"
 
-# People about whom rows are written: these locks keep an erasure from coming between.
-_KNOWN_PEOPLE = "NOT is_new_person AND (verdict IN ('added', 'left') OR is_updated)"
-_COUNT_KNOWN_PEOPLE = f"SELECT count(*) FROM judged WHERE {_KNOWN_PEOPLE}"  # noqa: S608
-_HOLD_KNOWN_PEOPLE = f"""
+# People about whom rows are written, known and new, and records that change.
+_COUNT_WRITES = """
+SELECT count(*) FILTER (WHERE NOT is_new_person), count(*) FILTER (WHERE is_new_person),
+    count(*) FILTER (WHERE subscription_id IS NOT NULL AND verdict <> 'left')
+FROM judged WHERE verdict IN ('added', 'left') OR is_updated
+"""
+# These locks keep an erasure from coming between.
+_HOLD_KNOWN_PEOPLE = """
 SELECT count(*) FROM (
-    SELECT u.id FROM judged AS j JOIN users AS u ON u.id = j.user_id AND u.email = j.email
-    WHERE {_KNOWN_PEOPLE} ORDER BY u.id FOR KEY SHARE OF u
+    SELECT user_id, email FROM judged
+    WHERE NOT is_new_person AND (verdict IN ('added', 'left') OR is_updated) ORDER BY user_id
+) AS j CROSS JOIN LATERAL (
+    SELECT FROM users WHERE id = j.user_id AND email = j.email FOR KEY SHARE OFFSET 0
 ) AS held
-"""  # noqa: S608
+"""
 _NEW_PEOPLE = "is_new_person AND verdict IN ('added', 'left')"
-_COUNT_NEW_PEOPLE = f"SELECT count(*) FROM judged WHERE {_NEW_PEOPLE}"  # noqa: S608
 _ADD_PEOPLE = f"""
 INSERT INTO users (id, email)
 SELECT user_id, email FROM judged WHERE {_NEW_PEOPLE} ORDER BY email
--- The id may conflict too: with millions of people, one of a million new ids may be taken.
-ON CONFLICT DO NOTHING
 """  # noqa: S608
+# The id may conflict too: with millions of people, one of a million new ids may be taken.
+_ADD_MISSING_PEOPLE = f"{_ADD_PEOPLE} ON CONFLICT DO NOTHING"
 _FIND_PEOPLE_AGAIN = f"""
 WITH found AS (
     SELECT u.id, u.email FROM judged AS j JOIN users AS u ON u.email = j.email
@@ -227,11 +245,13 @@ ON CONFLICT DO NOTHING
 """
 _LEAVE = """
 WITH leaving AS (
-    SELECT m.id, m.status FROM judged AS j JOIN subscriptions AS m ON m.id = j.subscription_id
+    SELECT m.place, m.status FROM judged AS j CROSS JOIN LATERAL (
+        SELECT ctid AS place, status FROM subscriptions WHERE id = j.subscription_id OFFSET 0
+    ) AS m
     WHERE j.verdict = 'left' AND m.status IN ('active', 'pending')
 ), gone AS (
     UPDATE subscriptions AS m SET status = 'unsubscribed', updated_at = clock_timestamp()
-    FROM leaving WHERE m.id = leaving.id
+    FROM leaving WHERE m.ctid = leaving.place
     RETURNING m.list_id, m.user_id, leaving.status AS was, m.email_enabled
 )
 INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_before,
@@ -251,7 +271,9 @@ SELECT :import_id, m.id, j.verdict = 'added', now(), m.status,
     m.type, coalesce(j.tier, m.type),
     m.paid_expiry, CASE WHEN j.tier IS NULL THEN m.paid_expiry ELSE j.paid_expiry END,
     m.import_id, m.imported_at, m.updated_at
-FROM judged AS j JOIN subscriptions AS m ON m.id = j.subscription_id
+FROM judged AS j CROSS JOIN LATERAL (
+    SELECT * FROM subscriptions WHERE id = j.subscription_id OFFSET 0
+) AS m
 WHERE j.verdict = 'added' OR j.is_updated
 """
 _CHANGE = """
@@ -266,8 +288,10 @@ WITH changed AS (
     FROM judged AS j CROSS JOIN LATERAL (
         SELECT * FROM import_changes
         WHERE import_id = :import_id AND subscription_id = j.subscription_id OFFSET 0
-    ) AS c
-    WHERE m.id = j.subscription_id
+    ) AS c CROSS JOIN LATERAL (
+        SELECT ctid AS place FROM subscriptions WHERE id = j.subscription_id OFFSET 0
+    ) AS found
+    WHERE m.ctid = found.place
     RETURNING m.list_id, m.user_id, c.activated, c.status_before, m.email_enabled
 )
 INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_before,

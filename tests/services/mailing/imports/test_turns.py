@@ -3,11 +3,11 @@
 import pytest
 
 from core.ids import random_hash_id
-from services import erasure
 from services.mailing import lists
 from services.mailing.imports import import_jobs
 from services.mailing.imports.splitting import split
 from storage.encryption import Tampered
+from tests.erasing import erase
 from tests.importing import Importing, csv_of
 from tests.stack import Owner
 
@@ -78,8 +78,7 @@ def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
     assert importing.stack.stored(prefix)
     with importing.resources.unit_of_work() as uow:
         lists.archive(uow, lists.get(uow, list_id))
-    with importing.resources.unit_of_work() as uow:
-        erasure.erase(uow, importing.resources.keyring, owner.email)
+    erase(importing.resources, owner.email)
     ended = importing.stack.query(
         "SELECT status, filename, wrapped_key, finished_at IS NOT NULL,"
         " files_removed_at IS NOT NULL FROM imports WHERE id = %s",
