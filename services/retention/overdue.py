@@ -26,7 +26,7 @@ def count_overdue(uow: UnitOfWork, settings: Settings) -> Mapping[str, int]:
 
 
 def _count(rule: Rule, settings: Settings) -> Select[Any]:
-    rows = past(rule, rule.age(settings) + _SLACK, limit=_MAX_COUNTED)
+    rows = past(rule, rule.age(settings) + rule.longer + _SLACK, limit=_MAX_COUNTED)
     query = select(literal(rule.name).label("rule"), func.count().label("rows")).select_from(
         rule.model
     )

@@ -127,6 +127,21 @@ def test_rows_go_to_the_next_partition_after_a_time_and_old_ones_are_dropped(
     assert left == [(later,)]
 
 
+@pytest.mark.parametrize("table", INSERTS)
+def test_a_partition_is_written_to_for_as_long_as_the_registry_of_retention_says(
+    stack: Stack, table: str
+) -> None:
+    _, part = added(stack, table)
+    stack.query("UPDATE partitions SET closed_at = now() WHERE parent = %s AND name <> %s", table, part)
+    stack.query("UPDATE partitions SET made_at = now() WHERE parent = %s", table)
+    pass_time(stack, table, partitions.TURNS[table] - timedelta(minutes=1))
+    partitions.keep(stack.resources)
+    assert added(stack, table)[1] == part
+    pass_time(stack, table, timedelta(minutes=2))
+    partitions.keep(stack.resources)
+    assert added(stack, table)[1] != part
+
+
 def test_a_job_that_has_not_ended_or_ended_lately_keeps_its_partition(stack: Stack) -> None:
     kept = partitions.kept_times(stack.settings())["jobs"] + timedelta(days=1)
     job_id, part = added(stack, "jobs")
