@@ -13,13 +13,14 @@ from services.mailing.bulk_files import BULK_FILE_RETENTION
 from services.money.topups.abandoned import ABANDONED_ORDER_RETENTION
 from services.people.account_mails import ACCOUNT_MAIL_RETENTION
 from services.people.logins import ATTEMPT_RETENTION
+from services.retention.partitions import TURNS, UNDO_LASTS
 from services.retention.rules import Rule
 
 # A code that is sent a second time within this time revokes the tokens that it gave.
 CODE_RETENTION = timedelta(days=30)
 _DAY = timedelta(days=1)
-# Deleting a job cascades to other rows.
-_MAX_BATCH_JOBS = 5_000
+# A job that failed may be started again within a week, and is tried for some days.
+_OTHERS_END_WITHIN = timedelta(days=14)
 
 
 def _by_key(model: type[Model]) -> tuple[ColumnElement[Any], ...]:
@@ -47,17 +48,20 @@ RULES = (
         "jobs",
         models.Job,
         Retained.JOBS,
-        "after its end",
+        "after its end, and 15 days longer at most while it shares a partition with younger ones",
         models.Job.finished_at,
-        max_batch_rows=_MAX_BATCH_JOBS,
+        is_purged=False,
+        longer=TURNS["jobs"] + _OTHERS_END_WITHIN,
     ),
     Rule(
         "subscription_events",
         models.SubscriptionEvent,
         Retained.SUBSCRIPTION_EVENTS,
-        "after the change",
+        "after the change, and 180 days longer at most while it shares a partition with younger ones",
         models.SubscriptionEvent.created_at,
         oldest_by=_by_key(models.SubscriptionEvent),
+        is_purged=False,
+        longer=TURNS["subscription_events"],
     ),
     Rule(
         "subscription_events.ip",
@@ -84,9 +88,12 @@ RULES = (
         "import_changes",
         models.ImportChange,
         Retained.IMPORT_CHANGES,
-        "after the import; an undo needs them",
+        "after the import, since an undo needs them, and 37 days longer at most while they share a "
+        "partition with younger ones",
         models.ImportChange.applied_at,
         oldest_by=_by_key(models.ImportChange),
+        is_purged=False,
+        longer=TURNS["import_changes"] + UNDO_LASTS + _OTHERS_END_WITHIN,
     ),
     Rule(
         "imports",
@@ -224,6 +231,7 @@ KEPT_UNTIL: Mapping[type[Model], str] = {
     models.ObjectRemoval: "until the object is gone",
     models.OptOut: "until the person lifts it",
     models.Passkey: "until its person removes it or is erased",
+    models.Partition: "until it is dropped, with its rows",
     models.PaymentEvent: "as long as its order",
     models.PaymentOrderChange: "as long as its order",
     models.RecoveryCode: "until its person makes new ones or is erased",

@@ -32,6 +32,6 @@ class OverdueRows:
 
 
 def _count(rule: Rule, settings: Settings) -> Select[Any]:
-    rows = past(rule, rule.age(settings) + _SLACK, limit=_MAX_COUNTED)
+    rows = past(rule, rule.age(settings) + rule.longer + _SLACK, limit=_MAX_COUNTED)
     query = select(literal(rule.name), func.count()).select_from(rule.model)
     return query.where(among(rule.model, rows.places), *rows.conditions)

@@ -26,7 +26,13 @@ KEEP_PARTITIONS = upkeep.register(
     upkeep.UpkeepKind("maintenance.partitions", every=timedelta(hours=1), lane=Lane.UPKEEP)
 )
 # An undo that began on the last day has a week.
-_UNDO_LASTS = timedelta(days=7)
+UNDO_LASTS = timedelta(days=7)
+# After which time ids are those of the next partition, as the functions have it.
+TURNS = {
+    "jobs": timedelta(days=15),
+    "subscription_events": timedelta(days=180),
+    "import_changes": timedelta(days=30),
+}
 # A function gives up after 0.2 seconds, so that callers don't wait behind it.
 _TRIES = 10
 _PAUSE_SECONDS = 0.5
@@ -38,7 +44,7 @@ def kept_times(settings: Settings) -> dict[str, timedelta]:
     return {
         models.Job.__tablename__: days[Retained.JOBS],
         models.SubscriptionEvent.__tablename__: days[Retained.SUBSCRIPTION_EVENTS],
-        models.ImportChange.__tablename__: days[Retained.IMPORT_CHANGES] + _UNDO_LASTS,
+        models.ImportChange.__tablename__: days[Retained.IMPORT_CHANGES] + UNDO_LASTS,
     }
 
 

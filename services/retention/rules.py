@@ -37,6 +37,8 @@ class Rule:
     oldest_from: tuple[ColumnElement[bool], ...] = ()
     # Whether the purge deletes such rows; other upkeep does the rest.
     is_purged: bool = True
+    # How much longer such a row may be there: what is dropped by the partition goes with others.
+    longer: timedelta = timedelta(0)
     max_batch_rows: int = _MAX_BATCH_ROWS
 
     def age(self, settings: Settings) -> timedelta:

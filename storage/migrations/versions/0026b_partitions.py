@@ -126,10 +126,11 @@ $$
 """
 
 # A row's id was given before its partition was closed, and so it is at least as old. But a job
-# changes later, and an import goes on.
+# changes later, and an import goes on. Callers wait for the second look, so it has to be by an
+# index, whatever the statistics say.
 OUTLIVED = """
 CREATE FUNCTION is_outlived(part partitions, since timestamptz) RETURNS boolean
-LANGUAGE plpgsql STABLE SET search_path = public, pg_temp AS $$
+LANGUAGE plpgsql STABLE SET search_path = public, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     is_used boolean := false;
 BEGIN
