@@ -1,10 +1,16 @@
-"""``python -m benchmarks [NAME …]``: run them, print the ratios, keep and draw them."""
+"""``python -m benchmarks [NAME …]``: run them, print the ratios, keep and draw them.
 
+``growth`` takes half an hour at full size, so it runs by its name alone:
+``python -m benchmarks growth --sizes 1,10 --keep FOLDER``.
+"""
+
+import argparse
 import json
 import os
 import platform
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,6 +29,7 @@ NAMES = (
     "members-page",
     "consume",
     "ledger-page",
+    "abandoned-orders",
     "bulk-add",
     "import-1m",
     "export-1m",
@@ -31,24 +38,41 @@ NAMES = (
     "cold-start",
     "memory",
 )
+GROWTH = "growth"
 
 
-def main(names: list[str]) -> int:
-    unknown = set(names) - set(NAMES)
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument(
+        "--sizes", default="1,10" if full_size() else "0.1,1", help="of growth; 1: 2 M subscribers"
+    )
+    parser.add_argument("--keep", help="folder in which the databases of growth stay")
+    options = parser.parse_args(arguments)
+    names: list[str] = options.names
+    unknown = set(names) - {*NAMES, GROWTH}
     if unknown:
-        print(f"No benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}.")
+        print(f"No benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}, {GROWTH}.")
         return 2
+    if names == [GROWTH]:
+        sizes = [float(size) for size in options.sizes.split(",")]
+        return _report(_run(GROWTH, sizes=sizes, keep=options.keep), kept_as="growth-")
     findings = [finding for name in names or NAMES for finding in _run(name)]
+    return _report(findings, kept_as=None if names else "")
+
+
+def _report(findings: list[Finding], *, kept_as: str | None) -> int:
+    """Say how many bars are met, and keep the findings in a file whose name begins so."""
     missed = [finding for finding in findings if not finding.met]
     print(f"\n{len(findings) - len(missed)} of {len(findings)} bars met.")
-    if not names:
-        _keep(findings)
+    if kept_as is not None:
+        _keep(findings, kept_as)
     return 0
 
 
-def _run(name: str) -> list[Finding]:
+def _run(name: str, **options: Any) -> list[Finding]:
     module = import_module(f"benchmarks.{name.replace('-', '_')}")
-    run: Callable[[], list[Finding]] = module.run
+    run: Callable[[], list[Finding]] = partial(module.run, **options)
     findings = run()
     for finding in findings:
         details = ", ".join(f"{key} {value}" for key, value in finding.details.items())
@@ -56,7 +80,7 @@ def _run(name: str) -> list[Finding]:
     return findings
 
 
-def _keep(findings: list[Finding]) -> None:
+def _keep(findings: list[Finding], kept_as: str) -> None:
     now = clock.now()
     RESULTS.mkdir(exist_ok=True)
     record: dict[str, Any] = {
@@ -69,9 +93,10 @@ def _keep(findings: list[Finding]) -> None:
         },
         "findings": [finding.record() for finding in findings],
     }
-    file = RESULTS / f"{now:%Y-%m-%d}.json"
+    file = RESULTS / f"{kept_as}{now:%Y-%m-%d}.json"
     file.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    write_report(record)
+    newest = (sorted(RESULTS.glob(f"{kind}2*.json"))[-1:] for kind in ("", "growth-"))
+    write_report(*(json.loads(found[0].read_text()) if found else None for found in newest))
     print(f"Kept in {file.name} and docs/performance.md.")
 
 

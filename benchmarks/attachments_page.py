@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 from PIL import ExifTags, Image, ImageDraw
 
-from services.media.images import webp
+from services.media.images.formats import webp
 
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "attachments"

@@ -1,4 +1,7 @@
-"""100,000 members in one request beside the same rows written plainly, and beside single adds."""
+"""100,000 members in one request beside other ways to write them.
+
+The same rows in the same tables by plain SQL, as many rows in two lean tables, and single adds.
+"""
 
 import json
 from collections.abc import Sequence
@@ -11,28 +14,45 @@ MEMBERS = 100_000
 SINGLE = 100
 ROUNDS = 5 if full_size() else 3
 LEAST_TIMES = 0.6
+LEAST_TIMES_OF_LEAN = 0.4
 LEAST_TIMES_OF_SINGLE = 30.0
 
 
 def run() -> list[Finding]:
     with bulk_bench() as bench:
-        return [_new(bench), _again(bench), _single(bench)]
+        return [_new(bench), _lean(bench), _again(bench), _single(bench)]
 
 
 def _new(bench: BulkBench) -> Finding:
-    def product() -> float:
-        body, list_id = _body(people(MEMBERS)), bench.new_list()
-        seconds = seconds_of(lambda: _add(bench, list_id, body, MEMBERS))
-        assert bench.members(list_id) == MEMBERS
-        return seconds
-
     def baseline() -> float:
         fresh, list_id = people(MEMBERS), bench.new_list()
         seconds = seconds_of(lambda: bench.add_plainly(list_id, fresh))
         assert bench.members(list_id) == MEMBERS
         return seconds
 
-    return _finding("bulk-add: 100,000 new members", alternate(product, baseline, rounds=ROUNDS))
+    pairs = alternate(lambda: _seconds_of_new(bench), baseline, rounds=ROUNDS)
+    return _finding("bulk-add: 100,000 new members", pairs, LEAST_TIMES)
+
+
+def _lean(bench: BulkBench) -> Finding:
+    """Beside two tables that have nothing to spare: what the product's own tables cost."""
+
+    def baseline() -> float:
+        fresh, before = people(MEMBERS), bench.lean_members()
+        seconds = seconds_of(lambda: bench.add_leanly(fresh))
+        assert bench.lean_members() - before == MEMBERS
+        return seconds
+
+    bench.make_lean_tables()
+    pairs = alternate(lambda: _seconds_of_new(bench), baseline, rounds=ROUNDS)
+    return _finding("bulk-lean: 100,000 new members", pairs, LEAST_TIMES_OF_LEAN)
+
+
+def _seconds_of_new(bench: BulkBench) -> float:
+    body, list_id = _body(people(MEMBERS)), bench.new_list()
+    seconds = seconds_of(lambda: _add(bench, list_id, body, MEMBERS))
+    assert bench.members(list_id) == MEMBERS
+    return seconds
 
 
 def _again(bench: BulkBench) -> Finding:
@@ -44,7 +64,7 @@ def _again(bench: BulkBench) -> Finding:
         lambda: seconds_of(lambda: bench.add_plainly(list_id, known)),
         rounds=ROUNDS,
     )
-    return _finding("bulk-again: 100,000 known members", pairs)
+    return _finding("bulk-again: 100,000 known members", pairs, LEAST_TIMES)
 
 
 def _single(bench: BulkBench) -> Finding:
@@ -71,13 +91,13 @@ def _rate(pairs: Sequence[tuple[float, float]], which: int) -> int:
     return round(1 / median_and_spread([pair[which] for pair in pairs])[0])
 
 
-def _finding(name: str, pairs: list[tuple[float, float]]) -> Finding:
+def _finding(name: str, pairs: list[tuple[float, float]], least: float) -> Finding:
     ratio, spread = median_and_spread([theirs / mine for mine, theirs in pairs])
     details = {
         "product_per_s": round(MEMBERS / median_and_spread([mine for mine, _ in pairs])[0]),
         "baseline_per_s": round(MEMBERS / median_and_spread([theirs for _, theirs in pairs])[0]),
     }
-    return Finding(name, ratio, "×", "≥ 0.6 ×", ratio >= LEAST_TIMES, spread, details)
+    return Finding(name, ratio, "×", f"≥ {least:g} ×", ratio >= least, spread, details)
 
 
 def _body(members: Sequence[Person]) -> bytes:

@@ -6,6 +6,8 @@ import io
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
 
 import psutil
 
@@ -19,6 +21,10 @@ FEW = 10_000
 ROUNDS = 3
 LEAST_TIMES = 0.5
 MOST_MORE_MB = 50.0
+PROCESSES = (1, 2, 4)
+# Of rounds on one machine of two cores, where four processes have nothing to gain: they lose no
+# more than rounds differ.
+LEAST_TIMES_FASTER = {2: 1.5, 4: 0.95}
 _SAMPLE_EVERY_SECONDS = 0.05
 
 
@@ -31,7 +37,7 @@ def run() -> list[Finding]:
             _import(bench, bench.new_list(), _file(people(FEW)), FEW)
         with _peak(bench) as most:
             _import(bench, bench.new_list(), _file(people(MEMBERS)), MEMBERS)
-        return [_speed(bench), _memory(least[0], most[0])]
+        return [_speed(bench), _memory(least[0], most[0]), *_by_processes(bench)]
 
 
 def _speed(bench: BulkBench) -> Finding:
@@ -53,6 +59,27 @@ def _speed(bench: BulkBench) -> Finding:
     }
     name = f"import-1m: {MEMBERS:,} from CSV.gz"
     return Finding(name, ratio, "×", "≥ 0.5 ×", ratio >= LEAST_TIMES, spread, details)
+
+
+def _by_processes(bench: BulkBench) -> list[Finding]:
+    """The same import by two and by four processes, each beside the one with half as many."""
+    found: dict[int, list[float]] = {count: [] for count in PROCESSES}
+    for _ in range(ROUNDS):
+        for count, seconds in found.items():
+            sent, list_id = _file(people(MEMBERS)), bench.new_list()
+            with bench.more_workers(count - 1):
+                seconds.append(seconds_of(partial(_import, bench, list_id, sent, MEMBERS)))
+    findings = []
+    for (few, slow), (many, fast) in pairwise(found.items()):
+        ratio, spread = median_and_spread([a / b for a, b in zip(slow, fast, strict=True)])
+        least = LEAST_TIMES_FASTER[many]
+        details = {
+            f"{count}_per_s": round(MEMBERS / median_and_spread(seconds)[0])
+            for count, seconds in ((few, slow), (many, fast))
+        }
+        name = f"import-1m: {MEMBERS:,} by {many} processes beside {few}"
+        findings.append(Finding(name, ratio, "×", f"≥ {least} ×", ratio >= least, spread, details))
+    return findings
 
 
 def _memory(least: float, most: float) -> Finding:

@@ -14,8 +14,7 @@ from psycopg2.extensions import cursor
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from devstack import LOOPBACK
 from devstack.supervisor.processes.ports import PortPicker
-from services.money.credits import ledger
-from services.money.credits.verify import faults
+from services.money.credits import ledger, verify
 from tests.embedded import embedded_services
 from tests.stack import Owner, Stack, open_stack
 
@@ -83,7 +82,7 @@ def run() -> list[Finding]:
 def _fill(stack: Stack, running: cursor, owner: Owner) -> None:
     running.execute(_FILL.format(user_id=owner.user_id, entries=ENTRIES))
     running.execute("VACUUM ANALYZE credit_entries")
-    assert next(faults(stack.resources.database.engine), None) is None
+    assert verify.run(stack.resources.database.engine).faults == []
 
 
 def _compare(stack: Stack, owner: Owner, running: cursor, name: str, offset: int) -> Finding:

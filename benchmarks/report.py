@@ -1,4 +1,4 @@
-"""docs/performance.md and its picture, from the findings of one run."""
+"""docs/performance.md and its pictures, from the newest findings."""
 
 from pathlib import Path
 from typing import Any
@@ -15,47 +15,108 @@ from matplotlib import pyplot  # noqa: E402 - after its back end is chosen
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-def write_report(record: dict[str, Any]) -> None:
-    _draw(record["findings"], DOCS / "performance.svg")
-    (DOCS / "performance.md").write_text(_page(record))
+def write_report(record: dict[str, Any] | None, growth: dict[str, Any] | None) -> None:
+    """Write what was found of all benchmarks, and of growth, so far as they ever ran."""
+    lines = ["# Performance", ""]
+    if record is not None:
+        _draw(record["findings"], DOCS / "performance.svg")
+        lines += _page(record)
+    if growth is not None:
+        lines += _growth(growth)
+    (DOCS / "performance.md").write_text("\n".join(lines))
 
 
-def _page(record: dict[str, Any]) -> str:
-    machine = record["machine"]
+def _page(record: dict[str, Any]) -> list[str]:
     rows = [
         f"| {finding['name']} | {finding['value']:.2f} {finding['unit']} "
         f"| {finding['spread'][0]:.2f} – {finding['spread'][1]:.2f} "
-        f"| {finding['bar']} | {'yes' if finding['met'] else '**no**'} | {_details(finding)} |"
+        f"| {finding['bar']} | {_is_met(finding)} | {_details(finding)} |"
         for finding in record["findings"]
     ]
-    return "\n".join(
-        [
-            "# Performance",
+    return [
+        "Written by `make bench`; don't edit. Each figure is the median of at least three",
+        "rounds in which product and baseline took turns in one run, with the smallest and",
+        "largest round beside it. Absolute times say more of the machine than of Pressroom.",
+        "",
+        f"{_measured(record)}, {record['size']} size.",
+        "",
+        "![Ratios and their bars](performance.svg)",
+        "",
+        "| what | median | rounds | bar | met | details |",
+        "|---|---|---|---|---|---|",
+        *rows,
+        "",
+    ]
+
+
+def _measured(record: dict[str, Any]) -> str:
+    machine = record["machine"]
+    return (
+        f"Measured on {record['at'][:10]}: {machine['system']}, {machine['cores']} cores, "
+        f"Python {machine['python']}"
+    )
+
+
+def _is_met(finding: dict[str, Any]) -> str:
+    return "yes" if finding["met"] else "**no**"
+
+
+# -- growth --------------------------------------------------------------------------------------
+
+
+def _growth(record: dict[str, Any]) -> list[str]:
+    lines = [
+        "## Growth",
+        "",
+        "What each route and each kind of upkeep takes on a database with more rows: the same",
+        "call, or the same work that is due, by the owner who has the most of everything. At 1",
+        "there are 2 M subscriptions, 1 M jobs, 2 M entries of the ledger and 3 M events. Written",
+        "by `make bench NAME=growth`; don't edit.",
+        "",
+        f"{_measured(record)}.",
+        "",
+    ]
+    by_group: dict[str, list[dict[str, Any]]] = {}
+    for finding in record["findings"]:
+        by_group.setdefault(finding["details"]["group"], []).append(finding)
+    for group, findings in by_group.items():
+        picture = f"growth-{group.replace(' ', '-')}.svg"
+        _draw(findings, DOCS / picture, "× the smallest size (1 = no growth)")
+        lines += [
+            f"### {group.capitalize()}",
             "",
-            "Written by `make bench`; don't edit. Each figure is the median of at least three",
-            "rounds in which product and baseline took turns in one run, with the smallest and",
-            "largest round beside it. Absolute times say more of the machine than of Pressroom.",
+            f"![Growth of {group}]({picture})",
             "",
-            (
-                f"Measured on {record['at'][:10]}: {machine['system']}, {machine['cores']} cores, "
-                f"Python {machine['python']}, {record['size']} size."
-            ),
-            "",
-            "![Ratios and their bars](performance.svg)",
-            "",
-            "| what | median | rounds | bar | met | details |",
-            "|---|---|---|---|---|---|",
-            *rows,
+            "| what | size | growth | rounds | bar | met | ms at the smallest size | ms |",
+            "|---|---|---|---|---|---|---|---|",
+            *(_growth_row(finding) for finding in findings),
             "",
         ]
-    )
+    return lines
+
+
+def _growth_row(finding: dict[str, Any]) -> str:
+    (low, high), details = finding["spread"], finding["details"]
+    cells = [
+        finding["name"],
+        details["size"],
+        f"{finding['value']:.2f} ×",
+        f"{low:.2f} – {high:.2f}",
+        finding["bar"],
+        _is_met(finding),
+        details["ms_smallest"],
+        details["ms"],
+    ]
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _details(finding: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in finding["details"].items())
 
 
-def _draw(findings: list[dict[str, Any]], file: Path) -> None:
+def _draw(
+    findings: list[dict[str, Any]], file: Path, label: str = "× baseline (1 = the baseline itself)"
+) -> None:
     ratios = [finding for finding in findings if finding["unit"] == "×"][::-1]
     figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.45 * len(ratios)), layout="constrained")
     values = [finding["value"] for finding in ratios]
@@ -65,6 +126,6 @@ def _draw(findings: list[dict[str, Any]], file: Path) -> None:
     ]
     axes.barh([finding["name"] for finding in ratios], values, xerr=errors, color="#4c78a8")
     axes.axvline(1.0, color="#333", linewidth=1)
-    axes.set_xlabel("× baseline (1 = the baseline itself)")
+    axes.set_xlabel(label)
     figure.savefig(file, metadata={"Date": None})
     pyplot.close(figure)

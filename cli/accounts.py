@@ -1,5 +1,4 @@
 import sys
-from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
@@ -8,10 +7,11 @@ import typer
 
 from cli.connection import connected
 from cli.output import Json, fields, group, show, show_all
+from cli.progress import result_of, wait_for
 from core.scopes import Scope
 from models import Plan
-from services import erasure
 from services.access import api_keys
+from services.erasure import marking
 from services.people import accounts
 from services.people.factors import own_factors
 
@@ -81,14 +81,18 @@ def erase_user(
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Erase a person's data everywhere, for good. Their opt-outs stay in force."""
+    """Erase a person's data everywhere, for good. Their opt-outs stay in force.
+
+    The person is gone at once, and a worker erases what they leave behind. It goes on if you stop
+    this command; run it again to wait for it.
+    """
     # Only a person at a terminal can answer, so scripts are not asked.
     if not (yes or as_json) and sys.stdin.isatty():
         typer.confirm(f"Erase {email} for good?", abort=True)
     with connected() as resources:
-        with resources.unit_of_work() as uow:
-            erased = erasure.erase(uow, resources.keyring, email)
-        show(asdict(erased), as_json=as_json)
+        job_id = marking.begin(resources, email)
+        job = wait_for(resources, job_id, what=f"erase {email}", quiet=as_json)
+    show(result_of(job), as_json=as_json)
 
 
 @users.command("list")

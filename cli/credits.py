@@ -11,6 +11,7 @@ from cli.connection import connected
 from cli.output import Json, group, show, show_all
 from core.refusals.money import CREDITS_AMOUNT_TEXT
 from services.money.credits import ledger, verify
+from services.money.credits.verify import LedgerReport
 from services.people import accounts
 
 FAULTY = 1
@@ -53,13 +54,36 @@ def _book(
 
 
 @app.command("verify")
-def verify_ledger(as_json: Json = False) -> None:
-    """Check all balances, debts, hashes and orders. With faults, show them and exit with code 1."""
+def verify_ledger(
+    full: Annotated[
+        bool, typer.Option("--full", help="Read everything, and not only what is new.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check all balances, debts, hashes and orders. With faults, show them and exit with code 1.
+
+    It goes on from where the last run ended without a fault.
+    """
     with connected() as resources:
-        found = [asdict(fault) for fault in verify.faults(resources.database.engine)]
-    if not found and not as_json:
+        report = verify.verify(resources, full=full)
+    if not as_json:
+        _show_read(report)
+    if report.faults or as_json:
+        show_all([asdict(fault) for fault in report.faults], as_json=as_json)
+    else:
         typer.echo("All balances, debts, hashes and orders hold.")
-        return
-    show_all(found, as_json=as_json)
-    if found:
+    if report.faults:
         raise typer.Exit(FAULTY)
+
+
+def _show_read(report: LedgerReport) -> None:
+    typer.echo(
+        f"Read: {report.entries} entries of {report.accounts} accounts,"
+        f" {report.resumed} of them from their checkpoints;"
+        f" {'all' if report.orders is None else report.orders} orders."
+    )
+    if report.keys_gone:
+        typer.echo(
+            f"{report.keys_gone} checkpoints are signed under keys that are no longer in"
+            " PRESSROOM_SECRET_KEYS: what they stand for was read as a whole."
+        )

@@ -22,7 +22,7 @@ class Lane(StrEnum):
     MEDIA = "media"
     # Bulk adds, imports and their undoing, in turns of a few seconds.
     BULK = "bulk"
-    # Periodic work and removals, which nobody waits for.
+    # Periodic work, removals and erasures, which no caller waits for.
     UPKEEP = "upkeep"
     # What the release before this one sent here. Nothing new is sent to it.
     IO = "io"

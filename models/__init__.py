@@ -3,8 +3,9 @@
 from models.account_mail import AccountMail
 from models.api_key import ApiKey
 from models.attachment import Attachment, AttachmentStatus
-from models.credit import CreditAccount, CreditAction, CreditEntry
+from models.credit import CreditAccount, CreditAction, CreditCheckpoint, CreditEntry
 from models.declarative import Model
+from models.erasure import Erasure
 from models.idempotency_record import IdempotencyRecord
 from models.job import FINISHED, Job, JobStatus
 from models.list_report import ListReport
@@ -12,16 +13,18 @@ from models.mail_count import MailCount
 from models.mailed_link import MailedLink
 from models.mailing_list import MailingList
 from models.member_export import MemberExport
-from models.member_import import ImportChange, ImportChunk, MemberImport
+from models.member_import import ImportChange, ImportChunk, MemberImport, WaitingChunk
 from models.oauth import OAuthClient, OAuthCode, OAuthGrant, OAuthToken, TokenKind
 from models.object_removal import ObjectRemoval
 from models.opt_out import OptOut, OptOutKind
+from models.partition import Partition
 from models.payment import (
     OrderStatus,
     OrderVia,
     PaymentEvent,
     PaymentOrder,
     PaymentOrderChange,
+    PaymentOrderCheckpoint,
     PaymentOrderTransition,
     Resolution,
 )

@@ -60,6 +60,8 @@ class CreditEntry(Model):
             unique=True,
             postgresql_where="action = 'topup'",
         ),
+        # Deleting an order looks here, and verifying one.
+        Index("ix_credit_entries_order_id", "order_id", postgresql_where="order_id IS NOT NULL"),
     )
 
     id: Mapped[SerialId]
@@ -79,3 +81,23 @@ class CreditEntry(Model):
     # SHA-256 of the previous entry's hash and this entry's content (services.money.credits.verify).
     hash: Mapped[bytes]
     created_at: Mapped[CreatedAt]
+
+
+class CreditCheckpoint(Model):
+    """Up to where an account's entries were verified: the entry's number and hash, and the sums.
+
+    The signature covers all of that (`services.money.credits.checkpoints`).
+    """
+
+    __tablename__ = "credit_checkpoints"
+
+    user_id: Mapped[int] = mapped_column(
+        ForeignKey("users.id"), primary_key=True, autoincrement=False
+    )
+    seq: Mapped[int]
+    hash: Mapped[bytes]
+    balance: Mapped[Decimal] = mapped_column(Amount)
+    debt: Mapped[Decimal] = mapped_column(Amount)
+    # A fault was found in the account since then, so it is read whole.
+    is_suspect: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
+    signature: Mapped[str]

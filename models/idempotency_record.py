@@ -25,7 +25,8 @@ class IdempotencyRecord(Model):
     key: Mapped[str]
     # SHA-256 of method, path, query and body.
     fingerprint: Mapped[bytes]
-    job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    # No foreign key: jobs are dropped by the partition, long after their records are gone.
+    job_id: Mapped[int | None]
     answer: Mapped[dict[str, Any] | None]
     expires_at: Mapped[datetime] = mapped_column(server_default=text("now() + interval '24 hours'"))
     created_at: Mapped[CreatedAt]

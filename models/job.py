@@ -63,6 +63,7 @@ class Job(Model):
         ),
         Index("ix_jobs_user_id_id", "user_id", text("id DESC")),
         Index("ix_jobs_finished_at", "finished_at", postgresql_where="finished_at IS NOT NULL"),
+        {"postgresql_partition_by": "RANGE (id)"},
     )
 
     id: Mapped[SerialId]

@@ -13,6 +13,9 @@ class MemberExport(Model):
     __table_args__ = (
         known("kind", ("members", "delivery")),
         Index("ix_exports_with_files", "created_at", postgresql_where="files_removed_at IS NULL"),
+        Index(
+            "ix_exports_created_at", "created_at", postgresql_where="files_removed_at IS NOT NULL"
+        ),
     )
 
     id: Mapped[SerialId]

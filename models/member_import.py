@@ -21,6 +21,13 @@ class MemberImport(Model):
         Index("ix_imports_user_id_id", "user_id", text("id DESC")),
         Index("ix_imports_list_id", "list_id"),
         Index("ix_imports_with_files", "created_at", postgresql_where="files_removed_at IS NULL"),
+        Index("ix_imports_undo_job_id", "undo_job_id", postgresql_where="undo_job_id IS NOT NULL"),
+        # Of imports by which no member came, which are kept for a time.
+        Index(
+            "ix_imports_finished_at",
+            "finished_at",
+            postgresql_where="(added = undone OR dry_run) AND files_removed_at IS NOT NULL",
+        ),
     )
 
     id: Mapped[SerialId]
@@ -52,6 +59,8 @@ class MemberImport(Model):
     chunk_bytes: Mapped[int] = mapped_column(default=0, server_default="0")
     is_split: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     applied: Mapped[int] = mapped_column(default=0, server_default="0")
+    # Its chunks are applied at the same time, as those of one import into a list may be.
+    side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
     # Every row has one of six verdicts, the last being `over_quota`. `updated` counts the rows of
     # `already` that were changed.
@@ -65,8 +74,12 @@ class MemberImport(Model):
     # Rows that the plan had no room for: once there is one, the import adds no person.
     over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
 
-    # The undo: its job and its counts.
-    undo_job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
+    # The undo: its job, which may be past its time, and its counts.
+    undo_job_id: Mapped[int | None]
+    # How far the undo has come: the last subscription that it restored, and the last one that it
+    # removed. NULL: none.
+    undo_restored: Mapped[int | None]
+    undo_removed: Mapped[int | None]
     undone: Mapped[int] = mapped_column(default=0, server_default="0")
     kept: Mapped[int] = mapped_column(default=0, server_default="0")
     undone_at: Mapped[datetime | None]
@@ -92,12 +105,29 @@ class ImportChunk(Model):
     not_added: Mapped[bytes]
 
 
+class WaitingChunk(Model):
+    """A stored chunk that the helpers of an import are to apply, and which of them has taken it.
+
+    A helper that does not run any more, or runs in another attempt, has lost it.
+    """
+
+    __tablename__ = "waiting_chunks"
+
+    import_id: Mapped[_ImportId]
+    number: Mapped[int] = mapped_column(primary_key=True)
+    job_id: Mapped[int | None]
+    attempt: Mapped[int | None]
+
+
 class ImportChange(Model):
     """What an import changed in an existing subscription: the values before and after."""
 
     __tablename__ = "import_changes"
     # Found by later imports of the same member, and by the erasure of a person.
-    __table_args__ = (Index("ix_import_changes_subscription_id", "subscription_id"),)
+    __table_args__ = (
+        Index("ix_import_changes_subscription_id", "subscription_id"),
+        {"postgresql_partition_by": "RANGE (import_id)"},
+    )
 
     import_id: Mapped[_ImportId]
     subscription_id: Mapped[int] = mapped_column(primary_key=True)

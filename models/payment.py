@@ -58,6 +58,7 @@ class PaymentOrder(Model):
         CheckConstraint("credit_amount > 0", name="credit_amount_positive"),
         CheckConstraint("credits_per_usd > 0 AND units_per_usd > 0", name="rates_positive"),
         CheckConstraint("refunded_minor >= 0", name="refunded_not_negative"),
+        CheckConstraint("refunds_failed_minor >= 0", name="refunds_failed_not_negative"),
         known("dispute", ("open", "won", "lost")),
         known("resolution", Resolution),
         CheckConstraint("credited IN (0, credit_amount)", name="credited_once"),
@@ -71,6 +72,13 @@ class PaymentOrder(Model):
             "ix_payment_orders_next_check_at",
             "next_check_at",
             postgresql_where="next_check_at IS NOT NULL",
+        ),
+        # Those that may be purged one day, oldest first.
+        Index(
+            "ix_payment_orders_abandoned",
+            "created_at",
+            postgresql_where="user_id IS NULL AND paid_at IS NULL AND mismatch IS NULL"
+            " AND next_check_at IS NULL",
         ),
     )
 
@@ -103,7 +111,11 @@ class PaymentOrder(Model):
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
+    # When the provider said that nobody can pay on the order's page any more.
+    closed_at: Mapped[datetime | None]
+    # The sum of all refunds, and of those among them that failed: the payer did not get these.
     refunded_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+    refunds_failed_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     dispute: Mapped[str | None]
     disputed_minor: Mapped[int | None]
     # How the first payment that did not match the order differs from it.
@@ -124,8 +136,9 @@ class PaymentOrder(Model):
     @property
     def lost_minor(self) -> int:
         """What the payer has back for good: refunds, and the amount of a lost dispute."""
+        refunded = max(0, self.refunded_minor - self.refunds_failed_minor)
         lost = self.disputed_part if self.dispute == "lost" else 0
-        return min(self.amount_minor, self.refunded_minor + lost)
+        return min(self.amount_minor, refunded + lost)
 
     @property
     def disputed_part(self) -> int:
@@ -159,6 +172,18 @@ class PaymentOrderChange(Model):
     to_status: Mapped[str]
     via: Mapped[str]
     created_at: Mapped[CreatedAt]
+
+
+class PaymentOrderCheckpoint(Model):
+    """The last change of an order's status up to which `pressroom credits verify` found no fault.
+
+    One row, signed (`services.money.credits.checkpoints`).
+    """
+
+    __tablename__ = "payment_order_checkpoints"
+
+    change_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    signature: Mapped[str]
 
 
 class PaymentEvent(Model):

@@ -34,5 +34,5 @@ class ComposerUse(Model):
     user_id: Mapped[int] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
     )
-    day: Mapped[date]
+    day: Mapped[date] = mapped_column(index=True)
     calls: Mapped[int]

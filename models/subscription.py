@@ -58,6 +58,12 @@ class Subscription(Model):
             postgresql_include=["type", "paid_expiry"],
             postgresql_where="status = 'active' AND type <> 'free'",
         ),
+        # Of requests that nobody confirmed, which lapse.
+        Index(
+            "ix_subscriptions_requested",
+            text("coalesce(confirmation_asked_at, created_at)"),
+            postgresql_where="status = 'pending'",
+        ),
         Index(
             "ix_subscriptions_inactive",
             "list_id",

@@ -14,7 +14,16 @@ class SubscriptionEvent(Model):
     __tablename__ = "subscription_events"
     __table_args__ = (
         Index("ix_subscription_events_member", "list_id", "user_id", text("id DESC")),
-        Index("ix_subscription_events_user_id", "user_id"),
+        # For the erasure of a person, which goes through what is about them and what they did. Most
+        # rows that name an actor are those of imports and undos, which come from no address.
+        Index("ix_subscription_events_user_id_id", "user_id", "id"),
+        Index(
+            "ix_subscription_events_actor_id_id",
+            "actor_id",
+            "id",
+            postgresql_where="actor_id IS NOT NULL AND (ip IS NOT NULL OR request_id IS NOT NULL)",
+        ),
+        {"postgresql_partition_by": "RANGE (id)"},
     )
 
     id: Mapped[SerialId]

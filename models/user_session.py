@@ -1,6 +1,6 @@
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, ForeignKey, func
+from sqlalchemy import CheckConstraint, ForeignKey, Index, func
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId
@@ -10,7 +10,10 @@ class UserSession(Model):
     """A browser in which a person is logged in."""
 
     __tablename__ = "user_sessions"
-    __table_args__ = (CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),)
+    __table_args__ = (
+        CheckConstraint("octet_length(secret_hmac) = 32", name="hmac_length"),
+        Index("ix_user_sessions_ended_at", "ended_at", postgresql_where="ended_at IS NOT NULL"),
+    )
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)

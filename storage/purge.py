@@ -1,14 +1,69 @@
-from sqlalchemy import ColumnElement, delete, inspect, select
+"""Deletes of old rows in batches that read no more than the batch, and wait for no lock."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    SQLColumnExpression,
+    Table,
+    any_,
+    delete,
+    func,
+    inspect,
+    literal_column,
+    select,
+    tuple_,
+)
 
 from models.declarative import Model
 from storage.unit_of_work import UnitOfWork
 
 
+def first(
+    model: type[Model],
+    *conditions: ColumnElement[bool],
+    order: Sequence[SQLColumnExpression[Any]],
+    limit: int,
+) -> Select[Any]:
+    """The places of the first rows that fit. An index must have this order and these conditions."""
+    rows = select(*_place(model)).select_from(model).where(*conditions)
+    # A query of its own, inside a statement on the same table too.
+    return rows.order_by(*order).limit(limit).correlate(None)
+
+
+def among(model: type[Model], places: Select[Any]) -> ColumnElement[bool]:
+    """The row is in one of these places."""
+    place = _place(model)
+    if _has_partitions(model):
+        return tuple_(*place).in_(places)
+    # A place is found without an index, and the array is made once, whatever the plan.
+    return place[0] == any_(func.array(places.scalar_subquery()))
+
+
 def purge(
-    uow: UnitOfWork, model: type[Model], condition: ColumnElement[bool], *, limit: int
+    uow: UnitOfWork,
+    model: type[Model],
+    places: Select[Any],
+    *conditions: ColumnElement[bool],
 ) -> int:
-    """Delete rows that fit, ``limit`` at most, so that no transaction is long; how many it were."""
-    [key] = inspect(model).primary_key
-    found = select(key).where(condition).limit(limit)
-    statement = delete(model).where(key.in_(found.scalar_subquery())).returning(key)
-    return len(uow.session.execute(statement).all())
+    """Delete the rows in these places that also fit the conditions; how many they were.
+
+    Rows that other transactions have locked stay.
+    """
+    free = places.with_for_update(skip_locked=True)
+    table = cast("Table", model.__table__)
+    statement = delete(table).where(among(model, free), *conditions)
+    return len(uow.session.execute(statement.returning(literal_column("1"))).all())
+
+
+def _place(model: type[Model]) -> tuple[ColumnElement[Any], ...]:
+    """Where a row is; of a table with partitions its key, since each has a row in the same place."""
+    if _has_partitions(model):
+        return inspect(model).primary_key
+    return (literal_column(f"{model.__tablename__}.ctid"),)
+
+
+def _has_partitions(model: type[Model]) -> bool:
+    return "partition_by" in model.__table__.dialect_options["postgresql"]

@@ -14,9 +14,9 @@ from services.access.caller import Caller
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.mailing import lists, subscriber_counts
-from services.mailing.imports import accept, import_jobs, records, undo
+from services.mailing.imports import accept, endings, import_jobs, records, undo
 from services.mailing.imports.accept import ImportOptions
-from services.mailing.imports.applying import verdicts
+from services.mailing.imports.applying import helpers, verdicts
 from services.mailing.subscriptions import unsubscribe
 from storage.resources import Resources
 from tests.stack import Owner, Stack, eventually
@@ -94,10 +94,32 @@ class Importing:
             lease = self.claim(job_id)
             if lease is None:
                 break
-            self._take_turn(run, lease)
+            while self._take_turn(run, lease):
+                pass
+        self.help(job_id)
         job = self.job(job_id)
         assert job.status in FINISHED
         return job
+
+    def help(self, job_id: int) -> None:
+        """Take turns as the helpers of this job, until none is left."""
+        for _ in range(_MOST_TURNS):
+            waiting = self.helpers(job_id)
+            if not waiting:
+                return
+            for helper_id in waiting:
+                lease = self.claim(helper_id)
+                if lease is not None:
+                    self._take_turn(helpers.run, lease)
+
+    def helpers(self, job_id: int) -> list[int]:
+        """The job's helpers that have not ended."""
+        found = self.stack.query(
+            "SELECT id FROM jobs WHERE kind = 'members.apply' AND subject_id = %s"
+            " AND finished_at IS NULL ORDER BY id",
+            job_id,
+        )
+        return [int(str(helper_id)) for (helper_id,) in found]
 
     def follow_opt_outs(self) -> None:
         """Do the jobs of those who opted out while a chunk held their list."""
@@ -110,15 +132,17 @@ class Importing:
                 if lease is not None:
                     self._take_turn(unsubscribe.follow, lease)
 
-    def _take_turn(self, run: Callable[[Resources, Lease], None], lease: Lease) -> None:
+    def _take_turn(self, run: Callable[[Resources, Lease], bool | None], lease: Lease) -> bool:
+        """Whether the next turn is this process's too."""
         try:
-            run(self.resources, lease)
+            return bool(run(self.resources, lease))
         except DomainError as error:
             with self.resources.unit_of_work() as uow:
                 leases.fail(uow, lease, error)
         except TransientError:
             with self.resources.unit_of_work() as uow:
                 leases.hand_back(uow, lease)
+        return False
 
     def bring(self, owner: Owner, list_id: int, file: bytes, **options: Any) -> MemberImport:
         job = self.work(self.begin(owner, list_id, file, **options))
@@ -187,4 +211,4 @@ def csv_of(rows: Iterable[Sequence[str]], header: Sequence[str] = ("email", "nam
 
 
 def counts_of(task: MemberImport) -> dict[str, int]:
-    return {name: getattr(task, name) for name in import_jobs.COUNTS}
+    return {name: getattr(task, name) for name in endings.COUNTS}

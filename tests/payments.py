@@ -77,6 +77,10 @@ class SandboxPayments:
         """Give back a part, or all that is left."""
         self._do(checkout, "refund", amount=amount)
 
+    def fail_refund(self, checkout: str | int) -> None:
+        """The payer's bank sends the last refund back."""
+        self._do(checkout, "fail_refund")
+
     def dispute(self, checkout: str | int, amount: int | None = None) -> None:
         """The payer's bank takes the money, or a part, until ``win`` or for good, by ``lose``."""
         self._do(checkout, "dispute", amount=amount)

@@ -150,6 +150,7 @@ class Stack:
         module: str = "cli.main",
         ready: Callable[[], bool] | None = None,
         environment: dict[str, str] | None = None,
+        directory: Path | None = None,
     ) -> Running:
         """Run `python -m module words…` with this stack's settings and wait until it is ready."""
         program = Program(
@@ -157,6 +158,7 @@ class Stack:
             argv=(sys.executable, "-m", module, *words),
             log=self.home / f"{self.name}-{name}.log",
             environment={**self.environment, **(environment or {})},
+            directory=directory,
         )
         running = Running(name, spawn(program, self.watcher), program.log)
         self.processes.append(running)
@@ -305,7 +307,7 @@ def _was_closed(connection: psycopg2.extensions.connection) -> bool:
 
 @contextlib.contextmanager
 def open_stack(
-    services: Services, home: Path, name: str, number: int, port: int
+    services: Services, home: Path, name: str, number: int, port: int, *, migrated: bool = True
 ) -> Iterator[Stack]:
     """A stack in the running services: database and bucket `name`, Redis database `number`."""
     environment = _own_namespace(services.environment, name, number)
@@ -320,7 +322,8 @@ def open_stack(
     resources = open_resources(settings, concurrency=8, name="tests")
     watcher = Watcher()
     try:
-        migrate(_settings(environment, PRESSROOM_MIGRATION_DATABASE_URL=owner_url))
+        if migrated:
+            migrate(_settings(environment, PRESSROOM_MIGRATION_DATABASE_URL=owner_url))
         administrators = {
             "PRESSROOM_S3_ACCESS_KEY": services.secrets.s3_admin_access_key,
             "PRESSROOM_S3_SECRET_KEY": services.secrets.s3_admin_secret_key,
@@ -358,7 +361,10 @@ def _own_namespace(environment: dict[str, str], name: str, number: int) -> dict[
     link = psycopg2.connect(owner)
     link.autocommit = True
     with link.cursor() as cursor:
-        cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))
+        # A benchmark goes on with the database that its last run filled.
+        if cursor.fetchone() is None:
+            cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     link.close()
     retired = base64.urlsafe_b64encode(RETIRED.secret).decode()
     return {

@@ -14,7 +14,7 @@ from integrations.stock_photos.registry import StockPhotoProviders
 from services.composer import model_usage
 from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos, note_quotas
-from services.media.images.converter import ConverterProcess
+from services.media.isolation.converter import ConverterProcess
 from storage.redis.request_leases import RequestLeases
 from storage.redis.request_work import RequestWork
 from storage.resources import open_resources

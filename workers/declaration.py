@@ -11,11 +11,10 @@ from core.lanes import RequestKind
 from services.jobs.kinds import JobKind
 from services.jobs.upkeep import UpkeepKind
 from workers.context import ProcessContext
-from workers.running.job_runner import JobWork, run_job
+from workers.running.attempts import KILL_AFTER_SECONDS, JobWork
+from workers.running.job_runner import run_job
 from workers.running.request_tasks import RequestHandler, answer_request
 from workers.running.upkeep_runner import PeriodicWork, run_upkeep
-
-KILL_AFTER_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -34,14 +33,13 @@ class TaskTable:
 
     def bind(self, app: Celery, process: ProcessContext) -> None:
         """Register the tasks with an application, which runs them in this process's context."""
-        for kind, work in self.jobs.items():
+        run_one = _task(process, partial(run_job, works=self.jobs))
+        for kind in self.jobs:
             # A pool of processes raises in the work at the deadline, and kills what does not end.
             # A pool of threads can do neither.
-            limits = {
-                "soft_time_limit": kind.deadline_seconds,
-                "time_limit": kind.deadline_seconds + KILL_AFTER_SECONDS,
-            }
-            app.task(_task(process, partial(run_job, work=work)), name=kind.name, **limits)
+            most = kind.deadline_seconds + kind.max_stay_seconds
+            limits = {"soft_time_limit": most, "time_limit": most + KILL_AFTER_SECONDS}
+            app.task(run_one, name=kind.name, **limits)
         for asked, answer in self.requests.items():
             task = _task(process, partial(answer_request, kind=asked, answer=answer))
             # Events double what a worker sends for so short a task, and name no job.

@@ -44,7 +44,7 @@ def _say_ready(process: ProcessContext, **_: Any) -> None:
     served = process.serves.limits
     if Lane.MEDIA in served:
         # Imported here, since workers of other lanes don't need the library behind it.
-        from services.media.images.confinement import filter_refusal
+        from services.media.isolation.confinement import filter_refusal
 
         if refusal := filter_refusal():
             _log.warning("converter.unfiltered", reason=str(refusal))

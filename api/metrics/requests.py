@@ -16,6 +16,10 @@ CANARY = Gauge(
     "pressroom_canary_seconds", "Time from sending a message to doing its task", ["lane"]
 )
 JOBS = Gauge("pressroom_jobs", "Jobs that have not ended", ["lane", "status"])
+OVERDUE = Gauge(
+    "pressroom_overdue_rows", "Rows that upkeep should have deleted two rounds ago", ["table"]
+)
+LEDGER_FAULTS = Gauge("pressroom_ledger_faults", "Faults that the last daily check found")
 
 PHOTO_LIMIT = Gauge(
     "pressroom_stock_photo_quota", "Requests that the provider grants", ["provider", "window"]

@@ -188,7 +188,7 @@ def read_errors(request: Request, state: StateOf, import_id: PathId) -> Streamin
     response_model=Envelope[int],
     responses={
         202: {"model": Envelope[int], "description": GOES_ON},
-        **refuses(imports.IMPORT_NOT_FOUND, imports.IMPORT_RUNNING),
+        **refuses(imports.IMPORT_NOT_FOUND, imports.IMPORT_RUNNING, imports.IMPORT_UNDO_OVER),
     },
 )
 async def undo_import(
@@ -201,7 +201,8 @@ async def undo_import(
     """Undo an import; the answer is how many members are as they were before it.
 
     A member who was changed since then stays, and is counted as `kept` in the job's result. 0: the
-    import was undone before. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
+    import was undone before. It can be undone until `undo_until`. Waits 30 s unless `Prefer` says
+    otherwise; a 202 has the job's id.
     """
     request_id = current_request_id()
     job_id = await state.in_unit_of_work(
@@ -214,4 +215,8 @@ async def undo_import(
 
 
 def _record(state: State, task: MemberImport) -> ImportRecord:
-    return ImportRecord.of_row(task, errors_url=import_errors_url(state, task.id))
+    return ImportRecord.of_row(
+        task,
+        errors_url=import_errors_url(state, task.id),
+        undo_until=records.undo_until(task),
+    )

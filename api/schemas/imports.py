@@ -42,6 +42,9 @@ class ImportRecord(Schema):
         description="Left alone by the undo, since they were changed after the import"
     )
     undone_at: Timestamp | None
+    undo_until: Timestamp | None = Field(
+        description="Until when it can be undone; null while it runs, and after its undo"
+    )
     errors_url: str = Field(description="CSV of the rows that were not added; lasts 15 minutes")
     created_at: Timestamp
     finished_at: Timestamp | None

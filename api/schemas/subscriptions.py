@@ -86,7 +86,7 @@ class HistoryEntry(Schema):
     action: str = Field(
         description="requested, subscribed, confirmed, unsubscribed, unsubscribing_undone, "
         "email_enabled, email_disabled, removed, edited, transferred_in, transferred_away, "
-        "imported, import_undone, erased"
+        "imported, import_undone, lapsed, erased"
     )
     actor: str = Field(description="user, owner, import, operator or stranger")
     actor_id: int | None

@@ -7,6 +7,8 @@ IMPORT_NOT_FOUND = not_found("import.not_found", "There is no such import.")
 IMPORT_ERRORS_GONE = not_found("import.errors_gone", "There is no such file, or not any more.")
 IMPORT_RUNNING = conflict("import.running", "The import still runs; cancel its job first.")
 
+IMPORT_UNDO_OVER = conflict("import.undo_over", "An import can be undone for {days} days.", days=90)
+
 IMPORT_FILE_MISSING = malformed("import.file_missing", "The part 'file' with a file is missing.")
 IMPORT_SEVERAL_FILES = malformed("import.several_files", "Send one file in the part 'file'.")
 IMPORT_TOO_LARGE = too_large(

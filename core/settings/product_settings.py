@@ -18,6 +18,7 @@ from core.settings.origins import Origins
 from core.settings.plan_quotas import DEFAULT_QUOTA_FREE, DEFAULT_QUOTA_PAID, Quotas
 from core.settings.provider_settings import ProviderSettings
 from core.settings.rate_notation import RateLimits
+from core.settings.retention_days import DEFAULT_RETENTION, RetentionDays
 from core.settings.store_settings import (
     BaseUrl,
     BucketSettings,
@@ -115,6 +116,10 @@ class Settings(MigrationSettings, BucketSettings, FlowerSettings, ProviderSettin
 
     quota_paid: Quotas = Field(default=DEFAULT_QUOTA_PAID, validate_default=True)
     """What an owner on the paid plan may have, written like that of the free plan"""
+
+    retention: RetentionDays = Field(default=DEFAULT_RETENTION, validate_default=True)
+    """For how many days rows are kept, each as name=days, comma separated; what is not named is
+    kept for as long as by default"""
 
     api_docs: bool = True
     """Whether /docs and /openapi.json are served"""

@@ -61,9 +61,13 @@ class Evidence:
     paid: bool = False
     # Whether a promised payment (a bank debit, say) fell through: the checkout can't be paid then.
     failed: bool = False
+    # Whether the time for paying is over. A payment that a payer promised before may still come.
     expired: bool = False
-    # Given back so far, in the minor unit.
+    # Whether nobody can pay on the checkout any more, and no promised payment is under way.
+    closed: bool = False
+    # The sum of all refunds so far, in the minor unit, and of those among them that failed.
     refunded_minor: int | None = None
+    refunds_failed_minor: int | None = None
     dispute: DisputeStatus | None = None
     # The disputed amount in the minor unit: the whole payment or a part of it.
     disputed_minor: int | None = None
@@ -96,8 +100,14 @@ class Payments(Protocol):
     def evidence(self, session_id: str) -> Evidence:
         """All that the provider knows about a checkout now, refunds and disputes included."""
 
-    def close(self, session_id: str) -> None:
-        """Accept no payment from now on; a checkout that was paid or is closed stays as it is."""
+    def close(self, session_id: str) -> Evidence:
+        """Accept no payment from now on, and answer what is known after that.
+
+        A checkout that was paid, promised or closed before stays as it is.
+        """
+
+    def refunds(self, payment_id: str) -> Evidence:
+        """The refunds of a payment as they are now, with those that failed."""
 
     def order_of(self, payment_id: str) -> int | None:
         """Our number of the order that a payment is for; none if it isn't one of ours."""

@@ -108,33 +108,25 @@ class StripeCheckout:
         return OpenedCheckout(session.id, session.url, _moment(session.expires_at))
 
     def evidence(self, session_id: str) -> Evidence:
-        session = self._session(session_id, expand=["payment_intent.latest_charge"])
-        found = facts.session_evidence(session, failed=facts.has_fallen_through(session))
-        if found is None:
-            raise _refused("the session is not of an order", None)
-        if found.failed:
-            return found
-        intent = session.get("payment_intent")
-        charge = intent.get("latest_charge") if isinstance(intent, Mapping) else None
-        if found.payment_id is None or not found.paid or not isinstance(charge, Mapping):
-            return found
-        dispute, disputed = None, None
-        if charge.get("disputed"):
-            payment = found.payment_id
-            listed = self._call(
-                lambda: self._api.disputes.list({"payment_intent": payment, "limit": 100})
-            )
-            dispute, disputed = facts.worst_dispute([each.to_dict() for each in listed.data])
-        refunded = charge.get("amount_refunded") or None
-        return replace(found, refunded_minor=refunded, dispute=dispute, disputed_minor=disputed)
+        return self._evidence_of(self._session(session_id))
 
-    def close(self, session_id: str) -> None:
-        try:
-            self._call(lambda: self._api.checkout.sessions.expire(session_id))
-        except DomainError:
-            # Stripe refuses to close what is not open, and says so in words alone.
-            if self._session(session_id).get("status") == "open":
-                raise
+    def close(self, session_id: str) -> Evidence:
+        session = self._session(session_id)
+        if session.get("status") == "open":
+            try:
+                self._call(lambda: self._api.checkout.sessions.expire(session_id))
+                session |= {"status": "expired"}
+            except DomainError:
+                # Stripe refuses to close what is not open, and says so in words alone.
+                session = self._session(session_id)
+                if session.get("status") == "open":
+                    raise
+        return self._evidence_of(session)
+
+    def refunds(self, payment_id: str) -> Evidence:
+        query: Any = {"payment_intent": payment_id, "limit": 100}
+        listed = self._call(lambda: self._api.refunds.list(query))
+        return facts.refunds_evidence(payment_id, [each.to_dict() for each in listed.data])
 
     def order_of(self, payment_id: str) -> int | None:
         try:
@@ -167,10 +159,29 @@ class StripeCheckout:
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
             raise WEBHOOK_UNREADABLE() from None
 
-    def _session(self, session_id: str, expand: list[str] | None = None) -> dict[str, Any]:
-        session = self._call(
-            lambda: self._api.checkout.sessions.retrieve(session_id, {"expand": expand or []})
-        )
+    def _evidence_of(self, session: dict[str, Any]) -> Evidence:
+        found = facts.session_evidence(session, failed=facts.has_fallen_through(session))
+        if found is None:
+            raise _refused("the session is not of an order", None)
+        if found.failed:
+            return found
+        intent = session.get("payment_intent")
+        charge = intent.get("latest_charge") if isinstance(intent, Mapping) else None
+        if found.payment_id is None or not found.paid or not isinstance(charge, Mapping):
+            return found
+        dispute, disputed = None, None
+        if charge.get("disputed"):
+            payment = found.payment_id
+            listed = self._call(
+                lambda: self._api.disputes.list({"payment_intent": payment, "limit": 100})
+            )
+            dispute, disputed = facts.worst_dispute([each.to_dict() for each in listed.data])
+        refunded = charge.get("amount_refunded") or None
+        return replace(found, refunded_minor=refunded, dispute=dispute, disputed_minor=disputed)
+
+    def _session(self, session_id: str) -> dict[str, Any]:
+        expanded: Any = {"expand": ["payment_intent.latest_charge"]}
+        session = self._call(lambda: self._api.checkout.sessions.retrieve(session_id, expanded))
         return session.to_dict()
 
     def _call(self, ask: Callable[[], T]) -> T:

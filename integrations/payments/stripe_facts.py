@@ -24,6 +24,9 @@ _DISPUTES = {
     "lost": DisputeStatus.LOST,
 }
 
+# The money of a refund in one of these stays with us. Any other one may be on its way to the payer.
+_FAILED_REFUNDS = {"failed", "canceled"}
+
 
 def order_metadata(order_id: int) -> dict[str, str]:
     """The metadata by which an order's objects are known again."""
@@ -50,7 +53,9 @@ def session_evidence(session: Fields, *, failed: bool = False) -> Evidence | Non
         currency=_currency(session),
         paid=session.get("payment_status") == "paid",
         failed=failed,
+        # A session with a payment under way is complete; an expired one has none, and gets none.
         expired=session.get("status") == "expired",
+        closed=session.get("status") == "expired",
     )
 
 
@@ -79,6 +84,23 @@ def charge_evidence(charge: Fields) -> Evidence | None:
         paid=True,
         refunded_minor=charge.get("amount_refunded") or None,
     )
+
+
+def failed_refund_evidence(refund: Fields) -> Evidence | None:
+    """A refund that failed or was cancelled, by itself. It names the payment alone."""
+    payment_id = identifier(refund.get("payment_intent"))
+    if refund.get("status") not in _FAILED_REFUNDS or payment_id is None:
+        return None
+    return Evidence(payment_id=payment_id, refunds_failed_minor=refund["amount"])
+
+
+def refunds_evidence(payment_id: str, refunds: Iterable[Fields]) -> Evidence:
+    """All refunds of a payment together."""
+    total = failed = 0
+    for refund in refunds:
+        total += refund["amount"]
+        failed += refund["amount"] if refund["status"] in _FAILED_REFUNDS else 0
+    return Evidence(payment_id=payment_id, refunded_minor=total, refunds_failed_minor=failed)
 
 
 def dispute_evidence(dispute: Fields) -> Evidence | None:
@@ -117,6 +139,10 @@ READERS: dict[str, Callable[[Fields], Evidence | None]] = {
     "checkout.session.async_payment_failed": partial(session_evidence, failed=True),
     "checkout.session.expired": session_evidence,
     "charge.refunded": charge_evidence,
+    # Endpoints of older API versions get the last one instead of the first.
+    "refund.failed": failed_refund_evidence,
+    "refund.updated": failed_refund_evidence,
+    "charge.refund.updated": failed_refund_evidence,
     "charge.dispute.created": dispute_evidence,
     "charge.dispute.updated": dispute_evidence,
     "charge.dispute.funds_withdrawn": dispute_evidence,

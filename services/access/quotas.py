@@ -16,7 +16,7 @@ from datetime import timedelta
 from sqlalchemy import ColumnElement, Date, Select, cast, func, literal, select, text
 
 from core import clock
-from core.errors import DomainError
+from core.errors import DomainError, TransientError
 from core.lanes import Lane
 from core.refusals.access import QUOTA_EXCEEDED
 from core.settings import Settings
@@ -43,6 +43,15 @@ BOUNDED_KINDS = ("members.import", "export.members")
 _LOST_AFTER = timedelta(seconds=30)
 _THEIR_LANES = (Lane.BULK, Lane.EXPORT)
 _HOLD = text("SELECT pg_advisory_xact_lock(hashtext('quota.' || :quota), hashint8(:user_id))")
+_HOLD_SHARED = text(
+    "SELECT pg_advisory_xact_lock_shared(hashtext('quota.' || :quota), hashint8(:user_id))"
+)
+# How many transactions may have a share of one user's quota at the same time.
+MAX_SHARES = 8
+_TAKE_SHARE = text(
+    "SELECT n FROM generate_series(1, :shares) AS n WHERE pg_try_advisory_xact_lock("
+    "hashtext('quota.share.' || :quota || n), hashint8(:user_id)) LIMIT 1"
+)
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,31 @@ def hold(uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota) ->
         return None
     uow.session.execute(_HOLD, {"quota": quota, "user_id": user_id})
     return limit * _unit(quota) - _count(uow, user_id, quota)
+
+
+def share(
+    uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota, *, most: int
+) -> bool:
+    """Whether the transaction may take up to ``most``, beside others that do the same.
+
+    There is room for as much by each of ``MAX_SHARES`` then, so that together they never pass the
+    limit. False near the limit, or where as many have their shares: ``hold`` takes turns. All
+    callers give one ``most``. Raises ``TransientError`` when the room was lost at that moment.
+    """
+    limit = limit_of(settings, _plan(uow, user_id), quota)
+    if limit is None:
+        return True
+    least = most * MAX_SHARES
+    values = {"quota": quota, "user_id": user_id, "shares": MAX_SHARES}
+    if limit * _unit(quota) - _count(uow, user_id, quota) < least:
+        return False
+    if uow.session.scalar(_TAKE_SHARE, values) is None:
+        return False
+    uow.session.execute(_HOLD_SHARED, values)
+    if limit * _unit(quota) - _count(uow, user_id, quota) < least:
+        # To hold the quota now would be to wait for those who share it, and they for this one.
+        raise TransientError("another act took what the plan had room for")
+    return True
 
 
 def exceeded(uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota) -> DomainError:

@@ -24,6 +24,9 @@ class JobKind:
     needs_recent_login: bool = False
     # An attempt that takes longer is taken for stuck. Bulk work counts each turn by itself.
     deadline_seconds: float = 60.0
+    # For so long one turn after the other may be taken in one process, which keeps what they need.
+    # 0: a process has nothing that the next turn needs.
+    max_stay_seconds: float = 0.0
     # Called in the transaction that starts an ended job again, so that its subject is as before.
     # False: it can't be, since what the work needs is gone.
     on_restarted: Callable[[UnitOfWork, Job], bool] | None = None

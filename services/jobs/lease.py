@@ -6,14 +6,17 @@ again. Every later write of a worker checks ``attempt``: a worker that lost its 
 pause, or a cut connection) finds no row to write to, ``LeaseLost`` rolls its transaction back, and
 the work of its successor stands. (``attempt`` is a fencing token: M. Kleppmann, "How to do
 distributed locking", 2016.)
+
+A job may leave its work to other jobs, its helpers. It runs then though no worker holds it, and its
+attempt fences the writes of all its helpers together.
 """
 
 import threading
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, update
+from sqlalchemy import ColumnElement, func, select, update
 
 from core.errors import DomainError
 from core.refusals.jobs import JOB_CANCELLED
@@ -25,6 +28,8 @@ from storage.unit_of_work import UnitOfWork
 
 RENEW_EVERY_SECONDS = 1.0
 MAX_CRASHES = 3
+# The end of the lease of a job that was left to helpers: it never runs out.
+LEFT_TO_HELPERS = datetime(9999, 1, 1, tzinfo=UTC)
 # The columns of a job that does not fail.
 WORKS = {"retries": 0, "failing_since": None, "last_reason": None}
 
@@ -69,6 +74,10 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     if job is None:
         return None
     outbox.send_next(uow, job)
+    return _lease_of(job)
+
+
+def _lease_of(job: Job) -> Lease:
     lease = Lease(
         job_id=job.id,
         attempt=job.attempt,
@@ -83,6 +92,29 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
         # The owner cancelled an earlier attempt, which handed the job back before it noticed.
         lease.cancelled.set()
     return lease
+
+
+def leave_to_helpers(uow: UnitOfWork, lease: Lease) -> None:
+    """Let other jobs do the rest, in the transaction that writes the first; raises ``LeaseLost``.
+
+    The job goes on running. Its helpers have to see that it ends: none ends before it but one that
+    leaves another behind.
+    """
+    changes: dict[str, Any] = {"attempt": Job.attempt + 1, "crashes": 0, **WORKS}
+    left = transition(uow, *held(lease), lease_expires_at=LEFT_TO_HELPERS, **changes)
+    if left is None:
+        raise LeaseLost(lease.job_id)
+
+
+def shared_by_helpers(uow: UnitOfWork, job_id: int | None) -> Lease | None:
+    """The hold of its helpers on a job, for this one alone until its transaction ends.
+
+    ``None`` when the job was not left to helpers, or has ended. A helper locks its own row before.
+    """
+    left = Job.status == JobStatus.RUNNING, Job.lease_expires_at == LEFT_TO_HELPERS
+    query = select(Job).where(Job.id == job_id, *left).with_for_update()
+    job = uow.session.scalar(query.execution_options(populate_existing=True))
+    return None if job is None else _lease_of(job)
 
 
 def renew(uow: UnitOfWork, lease: Lease) -> None:
@@ -108,8 +140,11 @@ def progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = No
     values: dict[str, Any] = {"progress_done": done, "crashes": 0, **WORKS}
     if total is not None:
         values["progress_total"] = total
+    # The lease of a job that was left to helpers ends later.
+    values["lease_expires_at"] = func.greatest(Job.lease_expires_at, lease_end())
     # This transaction's lock on the row keeps the heartbeat out until it commits.
-    _change(uow, lease, JobStatus.RUNNING, **values)
+    if transition(uow, *held(lease), **values) is None:
+        raise LeaseLost(lease.job_id)
     lease.crashes = lease.retries = 0
 
 

@@ -17,7 +17,7 @@ from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.access.recent_logins import require_recent_login
 from services.jobs.kinds import kind_named
-from services.jobs.lease import WORKS
+from services.jobs.lease import LEFT_TO_HELPERS, WORKS
 from services.jobs.transitions import requeue, transition
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
@@ -72,7 +72,8 @@ def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     if job.status in FINISHED:
         return 0
     mine = Job.id == job.id
-    if job.status == JobStatus.QUEUED:
+    # The helpers' next write finds that it has ended.
+    if job.status == JobStatus.QUEUED or job.lease_expires_at == LEFT_TO_HELPERS:
         error = JOB_CANCELLED()
         transition(uow, mine, to=JobStatus.CANCELLED, error=error, cancel_requested=True)
     else:

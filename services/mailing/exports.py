@@ -13,7 +13,19 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, and_, case, exists, func, not_, select, text
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    and_,
+    case,
+    exists,
+    func,
+    not_,
+    select,
+    text,
+    union_all,
+)
 
 from core import clock, ids
 from core.errors import TransientError
@@ -37,6 +49,7 @@ from services.mailing import lists, sealed_files
 from services.mailing.sealed_files import EXPORTS, NewFile
 from services.mailing.spreadsheets import guard_cell
 from services.mailing.subscriptions import mail_urls, opt_outs, trace_ids
+from services.people import accounts
 from storage.encryption import Tampered
 from storage.parts import StoredFile
 from storage.resources import Resources
@@ -149,6 +162,8 @@ def get_finished(uow: UnitOfWork, export_id: int) -> tuple[MemberExport, Mailing
     export = uow.session.get(MemberExport, export_id)
     if export is None or export.size is None or export.files_removed_at is not None:
         raise EXPORT_NOT_FOUND()
+    if accounts.get(uow, export.user_id).erased_at is not None:
+        raise EXPORT_NOT_FOUND()
     return export, uow.session.get_one(MailingList, export.list_id)
 
 
@@ -246,11 +261,20 @@ def _members(list_id: int) -> AnySelect:
     s = Subscription
     status = case((opt_outs.HAS_LEFT, SubscriptionStatus.UNSUBSCRIBED.value), else_=s.status)
     has_mail = and_(s.email_enabled, not_(opt_outs.HAS_NO_MAIL))
+    # Two indexes begin with the list, and neither has all statuses: without them, the members of a
+    # small list are looked for in the whole table.
+    rows = Subscription.__table__.alias().c
+    of_list = select(rows.id).where(rows.list_id == list_id)
+    others = SubscriptionStatus.PENDING.value, SubscriptionStatus.UNSUBSCRIBED.value
+    shown = union_all(
+        of_list.where(rows.status == SubscriptionStatus.ACTIVE.value),
+        of_list.where(rows.status.in_(others)),
+    ).subquery()
     return (
         select(s.email, s.name, status, s.type, s.paid_expiry, has_mail, s.source)
         .add_columns(s.user_id, s.created_at)
-        .where(s.list_id == list_id, s.status != SubscriptionStatus.REMOVED)
-        .order_by(s.id)
+        .join(shown, shown.c.id == s.id)
+        .order_by(shown.c.id)
     )
 
 

@@ -13,7 +13,7 @@ from core.refusals import mailing as refusals
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
 from models import MailingList
-from services.access import quotas
+from services.access import quotas, recent_logins
 from services.access.caller import Caller
 from services.mailing.subscriptions.locks import waiting_briefly
 from storage.unit_of_work import UnitOfWork
@@ -39,6 +39,8 @@ def create_own(
     providers: Collection[str],
 ) -> MailingList:
     """Make a list of the caller; raises ``quota.exceeded``, and what ``create`` raises."""
+    # A person who owns a list is not erased, and one who is erased gets none.
+    recent_logins.lock_person(uow, caller.user_id)
     quotas.require(uow, settings, caller.user_id, PlanQuota.LISTS)
     return create(
         uow, owner_id=caller.user_id, title=title, slug=slug, fields=fields, providers=providers

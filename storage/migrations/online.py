@@ -15,28 +15,54 @@ _FIND_INDEX = sa.text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_reg
 _FIND_CONSTRAINT = sa.text(
     "SELECT 1 FROM pg_constraint WHERE conrelid = to_regclass(:table) AND conname = :name"
 )
+_IS_PARTITIONED = sa.text(
+    "SELECT relkind IN ('p', 'I') FROM pg_class WHERE oid = to_regclass(:name)"
+)
+_WITHOUT_INDEX = sa.text(
+    "SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid"
+    " WHERE inhparent = to_regclass(:table) AND NOT EXISTS ("
+    "   SELECT FROM pg_index JOIN pg_inherits AS parts ON parts.inhrelid = indexrelid"
+    "   WHERE indrelid = pg_class.oid AND parts.inhparent = to_regclass(:name))"
+)
 
 
 def create_index(
     name: str, table: str, columns: str, *, unique: bool = False, where: str | None = None
 ) -> None:
     """Build an index while rows are written. ``columns`` is SQL, such as ``"user_id, id DESC"``."""
+    kind = "UNIQUE INDEX" if unique else "INDEX"
+    definition = f"({columns})" + (f" WHERE {where}" if where else "")
     with _outside_a_transaction() as connection:
-        is_valid = connection.scalar(_FIND_INDEX, {"name": name})
-        if is_valid:
+        if not connection.scalar(_IS_PARTITIONED, {"name": table}):
+            _build(connection, kind, name, f"{table} {definition}")
             return
-        if is_valid is False:  # a build that was killed, or that met two equal rows
-            connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {name}")
-        kind = "UNIQUE INDEX" if unique else "INDEX"
-        condition = f" WHERE {where}" if where else ""
-        connection.exec_driver_sql(
-            f"CREATE {kind} CONCURRENTLY {name} ON {table} ({columns}){condition}"
-        )
+        # The table's own index has no rows. Partitions that come from now on have theirs with it.
+        if connection.scalar(_FIND_INDEX, {"name": name}) is None:
+            with _waiting_briefly(connection):
+                connection.exec_driver_sql(f"CREATE {kind} {name} ON ONLY {table} {definition}")
+        for part in connection.scalars(_WITHOUT_INDEX, {"table": table, "name": name}).all():
+            own = name + part.removeprefix(table)
+            _build(connection, kind, own, f"{part} {definition}")
+            with _waiting_briefly(connection):
+                connection.exec_driver_sql(f"ALTER INDEX {name} ATTACH PARTITION {own}")
+
+
+def _build(connection: sa.Connection, kind: str, name: str, on: str) -> None:
+    is_valid = connection.scalar(_FIND_INDEX, {"name": name})
+    if is_valid:
+        return
+    if is_valid is False:  # a build that was killed, or that met two equal rows
+        connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {name}")
+    connection.exec_driver_sql(f"CREATE {kind} CONCURRENTLY {name} ON {on}")
 
 
 def drop_index(name: str) -> None:
     with _outside_a_transaction() as connection:
-        connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+        if not connection.scalar(_IS_PARTITIONED, {"name": name}):
+            connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+            return
+        with _waiting_briefly(connection):
+            connection.exec_driver_sql(f"DROP INDEX {name}")
 
 
 def add_constraint(table: str, name: str, definition: str) -> None:
@@ -47,6 +73,12 @@ def add_constraint(table: str, name: str, definition: str) -> None:
                 connection.exec_driver_sql(
                     f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition} NOT VALID"
                 )
+        connection.exec_driver_sql(f"ALTER TABLE {table} VALIDATE CONSTRAINT {name}")
+
+
+def validate_constraint(table: str, name: str) -> None:
+    """Check the rows that were there before a rule was added with ``NOT VALID``."""
+    with _outside_a_transaction() as connection:
         connection.exec_driver_sql(f"ALTER TABLE {table} VALIDATE CONSTRAINT {name}")
 
 

@@ -29,6 +29,8 @@ _LESS = {
     "payment_events": "SELECT, INSERT, DELETE",
     "payment_order_changes": "SELECT, INSERT, DELETE",
     "credit_accounts": "SELECT, INSERT, UPDATE",
+    # Functions of the owner's make, turn and drop partitions.
+    "partitions": "SELECT",
     # An erased person's source is blanked. A function of the owner's deletes what is old enough.
     "events": "SELECT, INSERT, UPDATE (ip, user_agent)",
 }

@@ -12,6 +12,7 @@ from tests.contract import credits
 from tests.contract.credits import BALANCE, CONSUME, ENTRY_FIELDS, LEDGER, balance, consume, grant
 from tests.contract.replies import data, problem
 from tests.contract.test_replies import TIMESTAMP
+from tests.erasing import erase
 from tests.stack import Owner, Stack
 
 # -- balance -------------------------------------------------------------------------------------
@@ -267,12 +268,9 @@ def test_users_see_and_spend_their_own_alone(
 
 
 def test_erased_users_ledger_stays_without_name(stack: Stack) -> None:
-    from services import erasure
-
     person = stack.new_owner()
     grant(stack, person.user_id, "7")
-    with stack.resources.unit_of_work() as uow:
-        erasure.erase(uow, stack.settings().keyring, person.email)
+    erase(stack.resources, person.email)
     kept: list[tuple[Any, ...]] = stack.query(
         "SELECT to_jsonb(e)::text, to_jsonb(a)::text, a.balance, u.email, u.name"
         " FROM credit_entries e JOIN credit_accounts a USING (user_id)"

@@ -30,7 +30,7 @@ def holder(books: Stack) -> Iterator[int]:
     for _ in range(5):
         books.query(GRANT, user_id)
     yield user_id
-    falsify(books, "TRUNCATE credit_entries, credit_accounts")
+    falsify(books, "TRUNCATE credit_entries, credit_accounts, credit_checkpoints")
 
 
 def falsify(books: Stack, *statements: str) -> None:
@@ -39,7 +39,7 @@ def falsify(books: Stack, *statements: str) -> None:
 
 
 def faults(books: Stack) -> list[tuple[int | None, str]]:
-    return [(each.seq, each.fault) for each in verify.faults(books.resources.database.engine)]
+    return [(each.seq, each.fault) for each in verify.run(books.resources.database.engine).faults]
 
 
 def test_credits_are_granted_adjusted_and_proven(stack: Stack, owner: Owner) -> None:
@@ -64,7 +64,10 @@ def test_credits_are_granted_adjusted_and_proven(stack: Stack, owner: Owner) -> 
     assert printed(stack, "credits", "verify") == []
     shown = pressroom(stack, "credits", "verify")
     assert shown.returncode == 0
-    assert shown.stdout == "All balances, debts, hashes and orders hold.\n"
+    read, verdict = shown.stdout.splitlines()
+    assert read.startswith("Read: 0 entries of ")
+    assert verdict == "All balances, debts, hashes and orders hold."
+    assert "; all orders." in pressroom(stack, "credits", "verify", "--full").stdout
     with stack.client(owner.key) as client:
         assert [each["id"] for each in credits.entries(client)] == [
             more["id"],
@@ -109,7 +112,7 @@ def test_mistaken_words_end_with_2(stack: Stack) -> None:
 def test_verify_ends_with_1_and_names_the_account_and_place(books: Stack, holder: int) -> None:
     assert printed(books, "credits", "verify") == []
     falsify(books, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
-    done = pressroom(books, "credits", "verify", "--json")
+    done = pressroom(books, "credits", "verify", "--full", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout) == [
         {

@@ -5,16 +5,11 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from services import erasure
 from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import Reader, count, known_member, members, new_list, subscribe
 from tests.contract.test_commands import printed, refused
+from tests.erasing import erase
 from tests.stack import Stack
-
-
-def erase(stack: Stack, email: str) -> None:
-    with stack.resources.unit_of_work() as uow:
-        erasure.erase(uow, stack.resources.keyring, email)
 
 
 def tables_that_hold(stack: Stack, text: str) -> Iterator[str]:
@@ -46,7 +41,7 @@ def test_an_owner_sees_that_somebody_was_there_and_not_who(
     stack: Stack, client: httpx.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
-    erase(stack, reader.email)
+    erase(stack.resources, reader.email)
     [found] = members(client, list_id, status="removed")
     assert (found["email"], found["name"]) == (None, None)
     assert found["user"] == {"id": reader.user_id, "name": None}
@@ -66,7 +61,7 @@ def test_an_opt_out_outlives_the_person(
         reader.leaves(refused_list)
     else:
         reader.wants_mail(refused_list, enabled=False)
-    erase(stack, reader.email)
+    erase(stack.resources, reader.email)
     for list_id, status in ((refused_list, "pending"), (free, "active")):
         assert data(subscribe(stranger, list_id, reader.email.upper())) == 1
         anew = known_member(client, list_id, reader.email)
@@ -81,7 +76,7 @@ def test_others_stay_as_they_are(
     assert data(neighbour.post(f"/subscriptions/{list_id}/no-challenge")) == 1
     reader.joins(list_id)
     before = data(neighbour.get(f"/subscriptions/{list_id}/rel"))
-    erase(stack, reader.email)
+    erase(stack.resources, reader.email)
     after = data(neighbour.get(f"/subscriptions/{list_id}/rel"))
     assert {**after, "list": None} == {**before, "list": None}
     assert count(client, list_id) == 1

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from core.scopes import EXPLANATIONS, Scope
-from services import erasure
 from tests.contract.replies import data, problem
+from tests.erasing import erase
 from tests.oauth import REDIRECT, Person, Program, log_in, register
 from tests.stack import Owner, Stack
 
@@ -211,8 +211,7 @@ def test_erasing_a_person_ends_and_forgets_what_they_gave(
     stack: Stack, program: Program, person: Person
 ) -> None:
     given = program.tokens(person)
-    with stack.resources.unit_of_work() as uow:
-        erasure.erase(uow, stack.resources.keyring, person.owner.email)
+    erase(stack.resources, person.owner.email)
     assert not opens(stack, given["access_token"])
     assert program.refresh(given["refresh_token"]).status_code == 400
     of_person = "SELECT 1 FROM oauth_grants WHERE user_id = %s"

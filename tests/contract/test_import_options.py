@@ -6,11 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from services.jobs import lease as leases
-from services.jobs.lease import JobCancelled
-from services.mailing.imports import accept, import_jobs
+from services.mailing.imports import accept
 from services.mailing.imports.applying import apply as applying
 from services.mailing.imports.splitting import split
+from storage.unit_of_work import UnitOfWork
 from tests.contract.bulk import (
     addresses,
     counts,
@@ -27,6 +26,7 @@ from tests.contract.subscribers import (
     new_address,
     new_list,
 )
+from tests.importing import Importing
 from tests.stack import Stack
 
 
@@ -89,26 +89,22 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
     list_id = new_list(quiet_client)["id"]
     before, emails = objects(quiet), addresses(35)
     job = data(upload(quiet_client, list_id, of_addresses(*emails), prefer=None), 202)
-    resources = quiet.resources
-    with resources.unit_of_work() as uow:
-        lease = leases.claim(uow, job["id"])
-    assert lease is not None
-    held = lease
-    apply = applying.apply
+    importing = Importing(quiet)
+    apply, shown = applying.apply, dict[str, Any]()
 
-    def apply_and_ask_for_the_end(*given: Any) -> applying.AppliedChunk:
-        held.cancelled.set()
-        return apply(*given)
+    def apply_and_cancel(uow: UnitOfWork, *given: Any) -> applying.AppliedChunk:
+        """Before the second chunk: it is applied in vain."""
+        if importing.of_job(job["id"]).applied == 1:
+            shown.update(data(quiet_client.get(f"/jobs/{job['id']}")))
+            quiet_client.delete(f"/jobs/{job['id']}").raise_for_status()
+        return apply(uow, *given)
 
     monkeypatch.setattr(split, "ROWS_PER_CHUNK", 10)
-    monkeypatch.setattr(applying, "apply", apply_and_ask_for_the_end)
-    with pytest.raises(JobCancelled):
-        import_jobs.run(resources, held)
-    shown = data(quiet_client.get(f"/jobs/{job['id']}"))
+    monkeypatch.setattr(applying, "apply", apply_and_cancel)
+    assert importing.work(job["id"]).status == "cancelled"
+    assert importing.helpers(job["id"]) == []
     assert (shown["status"], shown["progress"]["done"]) == ("running", 10)
     assert (shown["progress"]["total"], shown["result"]) == (35, None)
-    with resources.unit_of_work() as uow:
-        leases.cancel(uow, held)
     record = data(quiet_client.get("/imports"))["items"][0]
     assert (record["status"], record["received"], record["added"]) == ("cancelled", 35, 10)
     assert set(everybody(quiet_client, list_id)) == set(emails[:10])

@@ -6,9 +6,9 @@ import re
 import httpx
 import pytest
 
-from services import erasure
 from tests.contract.test_commands import printed
 from tests.contract.test_pages import TITLE, follow, heading, look
+from tests.erasing import erase
 from tests.stack import Stack, eventually
 from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
 from tests.upkeep import run_upkeep
@@ -111,8 +111,7 @@ def test_the_operator_sees_which_lists_are_reported(
     assert (found["title"], found["owner_id"], found["owner"]) == (TITLE, owner_id, owner)
     assert (found["reports"], found["reports_in_7_days"]) == (3, 2)
     # Erased people are not named, and their reports count.
-    with stack.resources.unit_of_work() as uow:
-        erasure.erase(uow, stack.resources.keyring, readers[1].email)
+    erase(stack.resources, readers[1].email)
     assert row()["reports"] == 3
     assert (None,) in reports(stack, list_id)
 

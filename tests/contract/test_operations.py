@@ -6,6 +6,7 @@ from services.composer import model_usage
 from tests.contract.replies import data, problem, send
 from tests.stack import Stack
 from tests.subscribers import make_trace
+from tests.upkeep import run_upkeep
 
 DEPENDENCIES = {"database", "redis", "objects"}
 
@@ -87,6 +88,14 @@ def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx.Client) 
     [line] = [each for each in text.splitlines() if each.startswith('pressroom_jobs{lane="media"')]
     assert line.startswith('pressroom_jobs{lane="media",status="queued"} ')
     assert float(line.split()[-1]) >= 1
+
+
+def test_metrics_show_the_faults_of_the_ledgers_daily_check(
+    stack: Stack, stranger: httpx.Client, metrics_token: str
+) -> None:
+    run_upkeep(stack, "credits.verify")
+    text = stranger.get("/metrics", headers={"Authorization": f"Bearer {metrics_token}"}).text
+    assert "pressroom_ledger_faults 0.0" in text.splitlines()
 
 
 def test_metrics_show_what_the_workers_asked_of_the_language_model(

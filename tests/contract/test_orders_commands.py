@@ -29,7 +29,7 @@ def holder(books: Stack) -> Iterator[Owner]:
     falsify(
         books,
         "TRUNCATE credit_entries, credit_accounts, payment_orders, payment_order_changes,"
-        " payment_events",
+        " payment_events, payment_order_checkpoints, credit_checkpoints",
     )
 
 
@@ -39,7 +39,7 @@ def falsify(books: Stack, *statements: str) -> None:
 
 
 def faults(books: Stack) -> set[tuple[int | None, str]]:
-    found = verify.faults(books.resources.database.engine)
+    found = verify.run(books.resources.database.engine).faults
     return {(each.order_id, each.fault) for each in found}
 
 
@@ -182,7 +182,7 @@ def test_verify_names_what_was_changed_by_hand(
 
 def test_verify_ends_with_1_and_names_the_order(books: Stack, sold: Terms, holder: Owner) -> None:
     falsify(books, "UPDATE payment_orders SET taken = 100")
-    done = pressroom(books, "credits", "verify", "--json")
+    done = pressroom(books, "credits", "verify", "--full", "--json")
     assert done.returncode == 1
     assert {
         "user_id": holder.user_id,

@@ -9,8 +9,8 @@ import pytest
 
 from api.routers import subscription_pages as pages
 from models import MailedLink
-from services import erasure
 from services.mailing.subscriptions.mail_urls import confirm_url, one_click_url, unsubscribe_url
+from tests.erasing import erase
 from tests.stack import Stack, eventually
 from tests.subscribers import Subscriber, make_trace, new_list, subscribe, subscribe_pending
 
@@ -422,8 +422,7 @@ def test_a_person_of_whom_nothing_is_left_is_on_no_list(
 def test_an_erased_persons_link_names_nobody(
     stack: Stack, stranger: httpx.Client, reader: Subscriber
 ) -> None:
-    with stack.resources.unit_of_work() as uow:
-        erasure.erase(uow, stack.resources.keyring, reader.email)
+    erase(stack.resources, reader.email)
     page = look(stranger, reader)
     assert heading(page) == "You are not subscribed"
     assert "@" not in re.sub(r"<style>.*?</style>", "", page.text, flags=re.S)

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from services import erasure
 from services.people.account_mails import MAX_MAILS_PER_ADDRESS
 from tests.contract.replies import data
+from tests.erasing import erase
 from tests.stack import Stack, eventually
 from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, hidden, new_account, new_address
 
@@ -297,8 +297,7 @@ def test_erasing_a_person_takes_back_their_links(stack: Stack, visitor: Visitor)
     visitor.fill_in("/password/forgotten", email=email)
     link = visitor.mailed_path(email, NEW)
     shown = hidden(visitor.get(link))
-    with stack.resources.unit_of_work() as uow:
-        erasure.erase(uow, stack.resources.keyring, email)
+    erase(stack.resources, email)
     for table in ("account_mails", "mailed_links"):
         assert stack.query(f"SELECT 1 FROM {table} WHERE email = %s", email) == []
     reply = visitor.client.post(link, data={**shown, "password": PASSWORD})

@@ -6,10 +6,10 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from services import erasure
 from services.access import sessions
 from tests.contract.conftest import KEY_HEADER
 from tests.contract.replies import data, problem
+from tests.erasing import erase
 from tests.stack import Owner, Stack, plain_client
 from tests.visiting import SESSION, Visitor, a_visitor, new_account, user_id_of
 
@@ -223,8 +223,7 @@ def test_a_trace_id_counts_alone(member: Visitor) -> None:
 def test_erasing_a_person_ends_their_sessions(stack: Stack, member: Visitor, email: str) -> None:
     data(member.get(ME))
     user_id = user_id_of(stack, email)
-    with stack.resources.unit_of_work() as uow:
-        erasure.erase(uow, stack.resources.keyring, email)
+    erase(stack.resources, email)
     problem(member.get(ME), 401, "auth.invalid_credentials")
     assert stack.query("SELECT id FROM user_sessions WHERE user_id = %s", user_id) == []
 

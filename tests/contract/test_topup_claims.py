@@ -8,11 +8,11 @@ import httpx
 import pytest
 
 from core.scopes import Scope
-from services import erasure
 from tests.contract import topups
 from tests.contract.credits import balance
 from tests.contract.replies import data, problem
 from tests.contract.topups import CLAIM, STATUS, claim, status_by_token
+from tests.erasing import erase
 from tests.payments import SandboxPayments
 from tests.stack import RETIRED, Owner, Stack, eventually
 
@@ -179,8 +179,7 @@ def test_erased_persons_orders_keep_the_money_and_not_the_person(
     person = stack.new_owner()
     with stack.client(person.key) as client:
         order = topups.ordered(client)
-    with stack.resources.unit_of_work() as uow:
-        erasure.erase(uow, stack.settings().keyring, person.email)
+    erase(stack.resources, person.email)
     [row] = stack.query(
         "SELECT redirect_url, payment_url, claim_token_hmac, amount_minor, user_id"
         " FROM payment_orders WHERE id = %s",

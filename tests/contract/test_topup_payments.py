@@ -98,6 +98,71 @@ def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
     assert balance(client) == 151
 
 
+def test_credits_come_back_when_a_refund_fails(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    sandbox.pay(order_id)
+    topups.await_status(stack, order_id, "paid")
+    data(client.post("/auxilia/credits/consume", json={"amount_credit": 350, "source_id": "x"}))
+    sandbox.refund(order_id)
+    topups.await_status(stack, order_id, "refunded")
+    sandbox.mode(times=3)
+    sandbox.fail_refund(order_id)
+    topups.await_status(stack, order_id, "paid")
+    assert (str(balance(client)), str(topups.debt(client))) == ("150.0000", "0.0000")
+    assert topups.read(client, order_id)["refunded_amount"] == 0
+    assert topups.moves(client)[2:] == [
+        ("topup_refund", 150, -150),
+        ("topup_refund", 350, 0),
+        ("adjust", 500, 500),
+        ("debt_payment", 350, -350),
+    ]
+    [entry] = [
+        each
+        for each in data(client.get("/auxilia/credits/ledger"))["items"]
+        if each["action"] == "adjust"
+    ]
+    assert (entry["source_type"], entry["order_id"]) == ("refund_failed", order_id)
+    # The next refund takes the credits again, though the provider's sum is no larger than before.
+    sandbox.refund(order_id, 200)
+    eventually(lambda: topups.debt(client) == 50, what="the second refund")
+    assert topups.read(client, order_id)["refunded_amount"] == 2
+
+
+def test_a_refund_that_failed_before_we_heard_of_it_takes_nothing(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    sandbox.pay(order_id)
+    topups.await_status(stack, order_id, "paid")
+    sandbox.hold()
+    sandbox.refund(order_id, 300)
+    sandbox.fail_refund(order_id)
+    sandbox.refund(order_id, 100)
+    made, failed, again = sandbox.events(order_id)[-3:]
+    for event in (failed, made, again, failed):
+        assert sandbox.deliver(event) == [200]
+    assert balance(client) == 400
+    assert topups.read(client, order_id)["refunded_amount"] == 1
+
+
+def test_the_credits_of_an_unclaimed_order_can_be_claimed_when_its_refund_fails(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    with stack.client() as stranger:
+        order = topups.ordered(stranger)
+    sandbox.pay(order["order_id"])
+    topups.await_status(stack, order["order_id"], "paid_unclaimed")
+    sandbox.refund(order["order_id"])
+    topups.await_status(stack, order["order_id"], "refunded")
+    assert topups.claim(client, order["claim_token"]).status_code == 409
+    sandbox.fail_refund(order["order_id"])
+    topups.await_status(stack, order["order_id"], "paid_unclaimed")
+    data(topups.claim(client, order["claim_token"]))
+    assert balance(client) == 500
+
+
 def test_a_dispute_takes_the_credits_until_it_is_won(
     stack: Stack, client: httpx.Client, sandbox: SandboxPayments
 ) -> None:

@@ -1,11 +1,15 @@
 """Orders of which no webhook tells come to their end all the same."""
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import pytest
+from pydantic import AnyHttpUrl, SecretStr
 
 from integrations.payments.registry import PaymentChannels
+from integrations.payments.stripe_http import StripeHttpClient
 from services.money.topups import polling
 from tests.contract import topups
 from tests.contract.credits import balance
@@ -45,21 +49,34 @@ def test_a_paid_order_is_found_by_a_worker(
     assert next_check(stack, order_id) is None
 
 
-def test_an_unpaid_order_is_asked_about_less_and_less(stack: Stack, client: httpx.Client) -> None:
+@pytest.mark.parametrize(
+    ("age_minutes", "next_minutes"), [(0, 1), (2, 5), (6, 20), (30, 61), (59, 61)]
+)
+def test_an_unpaid_order_is_asked_about_less_and_less(
+    stack: Stack, client: httpx.Client, age_minutes: int, next_minutes: int
+) -> None:
     order_id = topups.ordered(client)["order_id"]
-    seconds = next_check(stack, order_id)
-    assert isinstance(seconds, float)
-    assert 0 < seconds <= 31
-    stack.query(
-        "SET session_replication_role = replica; UPDATE payment_orders"
-        " SET created_at = now() - interval '40 minutes', next_check_at = now() WHERE id = %s",
+    age(stack, order_id, f"{age_minutes} minutes")
+    poll(stack)
+    [(minutes,)] = stack.query(
+        "SELECT extract(epoch FROM next_check_at - created_at)::float8 / 60"
+        " FROM payment_orders WHERE id = %s",
         order_id,
     )
-    assert poll(stack) >= 1
-    later = next_check(stack, order_id)
-    assert isinstance(later, float)
-    assert 500 < later <= 660
+    assert minutes == pytest.approx(next_minutes, abs=0.1)
     assert topups.status_of(stack, order_id) == "pending"
+
+
+def age(stack: Stack, order_id: int, by: str) -> None:
+    """Let the order be older, with all its times, and due."""
+    stack.query(
+        "SET session_replication_role = replica; UPDATE payment_orders"
+        " SET created_at = created_at - interval %s, expires_at = expires_at - interval %s,"
+        " next_check_at = now() WHERE id = %s",
+        by,
+        by,
+        order_id,
+    )
 
 
 def test_an_order_whose_time_is_over_is_closed_at_the_provider(
@@ -70,8 +87,8 @@ def test_an_order_whose_time_is_over_is_closed_at_the_provider(
     poll(stack)
     assert topups.status_of(stack, order_id) == "expired"
     assert sandbox.session(order_id)["status"] == "expired"
-    # Somebody may have promised a payment before: we go on asking for a while.
-    assert next_check(stack, order_id) is not None
+    # Nobody can pay on that page any more, so nothing more is asked.
+    assert next_check(stack, order_id) is None
 
 
 def test_an_order_that_was_paid_at_the_last_moment_is_paid(
@@ -100,17 +117,75 @@ def test_a_late_payment_of_an_expired_order_is_found(
     assert balance(client) == 500
 
 
-def test_nobody_asks_for_ever(stack: Stack, client: httpx.Client) -> None:
+@pytest.mark.parametrize(
+    ("hours", "next_hours"), [(2, 25), (26, 73), (80, 14 * 24 + 1), (14 * 24 + 2, None)]
+)
+def test_a_promised_payment_is_asked_about_for_two_weeks(
+    stack: Stack,
+    client: httpx.Client,
+    sandbox: SandboxPayments,
+    hours: int,
+    next_hours: int | None,
+) -> None:
     order_id = topups.ordered(client)["order_id"]
+    sandbox.promise(order_id)
+    age(stack, order_id, f"{hours} hours")
+    poll(stack)
+    assert topups.status_of(stack, order_id) == "expired"
+    seconds = next_check(stack, order_id)
+    if next_hours is None:
+        assert seconds is None
+    else:
+        assert seconds == pytest.approx((next_hours - hours) * 3600, abs=60)
+
+
+def test_a_promised_payment_that_fell_through_is_not_asked_about(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    sandbox.promise(order_id)
     topups.end_time_of(stack, order_id)
     poll(stack)
-    stack.query(
-        "SET session_replication_role = replica; UPDATE payment_orders"
-        " SET created_at = now() - interval '15 days', next_check_at = now() WHERE id = %s",
-        order_id,
-    )
+    assert next_check(stack, order_id) is not None
+    sandbox.fall_through(order_id)
+    topups.make_due(stack, order_id)
     poll(stack)
     assert next_check(stack, order_id) is None
+
+
+def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
+    stack: Stack, client: httpx.Client
+) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    off = topups.settings_of(stack).model_copy(update={"payments_sandbox_secret_key": None})
+    for hours, is_over in ((2, False), (24, False), (72, False), (14 * 24, True)):
+        age(stack, order_id, f"{hours} hours")
+        polling.poll(stack.resources, PaymentChannels(off))
+        assert topups.status_of(stack, order_id) == "expired"
+        assert (next_check(stack, order_id) is None) is is_over
+
+
+def test_an_abandoned_order_costs_five_calls(
+    stack: Stack, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    send = StripeHttpClient.request
+
+    def counting(self: StripeHttpClient, method: str, *sent: Any, **more: Any) -> Any:
+        calls.append(method)
+        return send(self, method, *sent, **more)
+
+    order_id = topups.ordered(client)["order_id"]
+    monkeypatch.setattr(StripeHttpClient, "request", counting)
+    looks = 0
+    while (seconds := next_check(stack, order_id)) is not None:
+        assert isinstance(seconds, float)
+        age(stack, order_id, f"{seconds} seconds")
+        poll(stack)
+        looks += 1
+    assert topups.status_of(stack, order_id) == "expired"
+    # Three while the payer may be there; the fourth one reads the checkout and closes it.
+    assert (looks, calls) == (4, ["get", "get", "get", "get", "post"])
 
 
 def test_an_order_that_was_never_opened_fails_in_the_end(stack: Stack) -> None:
@@ -163,3 +238,57 @@ def test_pollers_at_once_share_the_work(
         lambda: all(each["attempts"] for each in sandbox.events(order_ids[0])), what="the webhooks"
     )
     assert len(topups.moves(client)) == 8
+
+
+def test_a_channel_that_hangs_stops_no_other_one(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    hanging = [topups.ordered(client)["order_id"] for _ in range(3)]
+    other = topups.ordered(client)["order_id"]
+    sandbox.pay(other)
+    for order_id in hanging:
+        stack.query(
+            "SET session_replication_role = replica; UPDATE payment_orders"
+            " SET channel = 'stripe' WHERE id = %s",
+            order_id,
+        )
+    topups.make_due(stack, *hanging, other)
+    settings = topups.settings_of(stack)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        two = settings.model_copy(
+            update={
+                "stripe_base_url": AnyHttpUrl(f"http://127.0.0.1:{silent.getsockname()[1]}"),
+                "stripe_secret_key": SecretStr("sk_test_x"),
+                "stripe_webhook_secret": SecretStr("whsec_x"),
+            }
+        )
+        with ThreadPoolExecutor(1) as pool:
+            polled = pool.submit(polling.poll, stack.resources, PaymentChannels(two))
+            topups.await_status(stack, other, "paid")
+            assert not polled.done()
+            polled.result(60)
+    for order_id in hanging:
+        assert topups.status_of(stack, order_id) == "pending"
+        assert next_check(stack, order_id) is not None
+
+
+def test_more_orders_than_one_batch_are_checked_in_one_round(
+    stack: Stack, client: httpx.Client, sandbox: SandboxPayments
+) -> None:
+    order_id = topups.ordered(client)["order_id"]
+    many = polling.MAX_ORDERS_AT_ONCE + 1
+    stack.query(
+        "INSERT INTO payment_orders (id, status, changed_via, channel, currency, amount,"
+        " amount_minor, credit_amount, credits_per_usd, units_per_usd, expires_at, next_check_at)"
+        " SELECT id + n, 'created', changed_via, channel, currency, amount, amount_minor,"
+        " credit_amount, credits_per_usd, units_per_usd, now(), now() - interval '1 hour'"
+        " FROM payment_orders CROSS JOIN generate_series(1, %s) AS n WHERE id = %s RETURNING 1",
+        many,
+        order_id,
+    )
+    sandbox.pay(order_id)
+    topups.make_due(stack, order_id)
+    poll(stack)
+    topups.await_status(stack, order_id, "paid")
+    failed = "SELECT 1 FROM payment_orders WHERE id BETWEEN %s AND %s AND status = 'failed'"
+    assert len(stack.query(failed, order_id + 1, order_id + many)) == many

@@ -1,12 +1,13 @@
 """Taking an import back."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
 
-from services import erasure
 from services.mailing.imports.undo import UNDO_IMPORT
+from services.retention import partitions
 from tests.contract.bulk import (
     add,
     addresses,
@@ -28,6 +29,7 @@ from tests.contract.subscribers import (
     new_address,
     new_list,
 )
+from tests.erasing import erase
 from tests.stack import Stack
 
 
@@ -163,6 +165,20 @@ def test_an_undo_that_was_cancelled_can_be_asked_for_again(
     assert quiet.query("SELECT count(*) FROM jobs WHERE kind = %s", UNDO_IMPORT.name) == [(1,)]
 
 
+def test_the_record_says_until_when_and_afterwards_it_is_refused(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    import_id = imported(client, list_id, of_addresses(*addresses(2)))["import_id"]
+    shown = data(client.get(f"/imports/{import_id}"))
+    until = datetime.fromisoformat(shown["undo_until"])
+    assert until - datetime.fromisoformat(shown["created_at"]) == timedelta(days=90)
+    age = "UPDATE imports SET created_at = created_at - interval '91 days' WHERE id = %s"
+    stack.query(age, import_id)
+    problem(undo(client, import_id), 409, "import.undo_over")
+    assert count(client, list_id) == 2
+    assert data(client.get("/imports"))["items"][0]["undo_until"] < shown["created_at"]
+
+
 def test_only_the_importer_undoes(
     *,
     client: httpx.Client,
@@ -195,9 +211,42 @@ def test_an_undo_brings_nothing_back_of_who_was_erased(
     stack: Stack, client: httpx.Client, list_id: int, renamed: tuple[str, int]
 ) -> None:
     email, import_id = renamed
-    with stack.resources.unit_of_work() as uow:
-        erasure.erase(uow, stack.resources.keyring, email)
+    erase(stack.resources, email)
     assert stack.query("SELECT 1 FROM import_changes WHERE import_id = %s", import_id) == []
     assert data(undo(client, import_id)) == 0
     [found] = members(client, list_id, status="removed")
     assert (found["name"], found["email"], found["status"]) == (None, None, "removed")
+
+
+def test_an_undo_leaves_what_other_imports_kept_for_theirs(
+    stack: Stack, client: httpx.Client, list_id: int
+) -> None:
+    """Also where a later import's changes are in another partition, at the same places."""
+
+    def named(*people: tuple[str, str]) -> int:
+        file = sheet(["Email", "Name"], *people)
+        import_id: int = imported(client, list_id, file, on_existing="update")["import_id"]
+        return import_id
+
+    def turn() -> None:
+        stack.query(
+            "UPDATE partitions SET made_at = made_at - interval '31 days',"
+            " closed_at = closed_at - interval '31 days' WHERE parent = 'import_changes'"
+        )
+        partitions.keep(stack.resources)
+
+    one, other = addresses(2)
+    named((one, "Same"), (other, "First"))
+    turn()
+    of_one = named((one, "Later"))
+    of_other = named((other, "Same"))
+    turn()
+    last = named((other, "Last"))
+    assert of_one < of_other < last
+    found = "SELECT DISTINCT tableoid, ctid FROM import_changes WHERE import_id = ANY(%s)"
+    places = stack.query(found, [of_one, last])
+    assert len({part for part, _ in places}) == 2
+    assert len({place for _, place in places}) == 1
+    for import_id in (of_other, of_one):
+        data(undo(client, import_id))
+    assert known_member(client, list_id, one)["name"] == "Same"

@@ -113,13 +113,13 @@ def settings_of(stack: Stack) -> Settings:
 
 def poll_now(stack: Stack, *order_ids: int) -> None:
     """Let a worker poll, these orders first, and wait until it has looked at them."""
-    for order_id in order_ids:
-        make_due(stack, order_id)
+    make_due(stack, *order_ids)
     run_upkeep(stack, "topups.poll")
 
 
-def make_due(stack: Stack, order_id: int) -> None:
-    stack.query("UPDATE payment_orders SET next_check_at = now() WHERE id = %s", order_id)
+def make_due(stack: Stack, *order_ids: int) -> None:
+    due = "UPDATE payment_orders SET next_check_at = now() WHERE id = ANY(%s)"
+    stack.query(due, list(order_ids))
 
 
 def end_time_of(stack: Stack, order_id: int) -> None:

@@ -27,7 +27,7 @@ PRODUCTION = (
         "cli.jobs",
         "cli.lists",
         "storage.migrations.run",
-        "services.media.images.child",
+        "services.media.isolation.child",
     ),
     *("kombu.transport.redis", "celery.bin.worker", "celery.bin.celery"),
     *("celery.concurrency.prefork", "celery.concurrency.thread", "flower.command", "uvloop"),

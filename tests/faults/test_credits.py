@@ -54,7 +54,7 @@ class Bank:
         )
 
     def require_clean_books(self) -> None:
-        assert list(verify.faults(self.stack.resources.database.engine)) == []
+        assert verify.run(self.stack.resources.database.engine).faults == []
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,48 @@ def test_each_row_is_imported_once_however_often_the_worker_is_killed(
     require_exact(importing, list_id, task, sent)
 
 
+def test_each_row_is_imported_once_by_three_processes_of_which_any_is_killed(
+    importing: Importing, importer: Owner
+) -> None:
+    dice = random.Random(20_261_121)
+    list_id = importing.new_list(importer)
+    sent = prepare(importing, list_id, ROWS)
+    running = [worker(importing) for _ in range(3)]
+    job_id, kills = importing.begin(importer, list_id, sent.file()), 0
+    while kills < KILLS and importing.job(job_id).status not in FINISHED:
+        before = steps(importing, job_id)
+        eventually(
+            lambda before=before: (
+                steps(importing, job_id) != before  # type: ignore[misc]
+                or importing.job(job_id).status in FINISHED
+            ),
+            within=60,
+            what="a step of the import",
+        )
+        time.sleep(dice.uniform(0, 0.2))
+        place = dice.randrange(len(running))
+        if dice.random() < 0.3:
+            kill_all(running[place])
+            running[place] = worker(importing)
+        else:
+            kill_child(running[place])
+        kills += 1
+    task = succeeded(importing, job_id, within=sized(60, 600))
+    require_exact(importing, list_id, task, sent)
+    undone = importing.ended(importing.begin_undo(importer, task.id))
+    assert undone.result == {"import_id": task.id, "undone": task.added, "kept": 0}
+    assert _left_behind(importing, task.id) == []
+
+
+def _left_behind(importing: Importing, import_id: int) -> list[tuple[object, ...]]:
+    return importing.stack.query(
+        "SELECT 'chunk', number FROM waiting_chunks WHERE import_id = %s"
+        " UNION ALL SELECT 'helper', h.id FROM jobs AS h JOIN jobs AS j ON j.id = h.subject_id"
+        " WHERE h.kind = 'members.apply' AND h.finished_at IS NULL AND j.subject_id = %s",
+        *(import_id, import_id),
+    )
+
+
 def test_import_goes_on_through_a_flush_of_redis_a_killed_api_and_a_restart_of_postgres(
     importing: Importing, services: Services, importer: Owner
 ) -> None:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from decimal import Decimal
 from itertools import count
 from typing import Any
+from urllib.parse import parse_qs
 
 import httpx
 
@@ -23,8 +24,10 @@ from services.money.credits import verify
 from services.money.topups import claims
 from tests.stack import Stack
 
-_numbers = count(1)
 Json = dict[str, Any]
+_numbers = count(1)
+# What the provider lists of each payment.
+_refunds: dict[str, list[Json]] = {}
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,24 @@ def refund(terms: Terms, total: int) -> Json:
     return event("charge.refunded", about)
 
 
+def failed_refund(refund: Json) -> Json:
+    """It names the payment alone."""
+    return event("refund.failed", refund | {"status": "failed"})
+
+
+def refund_object(terms: Terms, amount: int, status: str = "succeeded") -> Json:
+    """A refund as the provider lists it from now on."""
+    refund: Json = {
+        "id": f"re_{next(_numbers)}",
+        "object": "refund",
+        "payment_intent": terms.payment_id,
+        "amount": amount,
+        "status": status,
+    }
+    _refunds.setdefault(terms.payment_id, []).append(refund)
+    return refund
+
+
 def dispute(terms: Terms, status: str, amount: int) -> Json:
     """It names the payment alone."""
     kind = "charge.dispute.created" if status == "needs_response" else "charge.dispute.closed"
@@ -136,6 +157,15 @@ class _Unwilling(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        if path.endswith("/v1/refunds"):
+            [payment] = parse_qs(query)["payment_intent"]
+            body = json.dumps({"object": "list", "data": _refunds.get(payment, [])}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            return
         self.send_response(503)
         # Stripe's library would ask again, half a second later.
         self.send_header("Stripe-Should-Retry", "false")
@@ -148,7 +178,7 @@ class _Unwilling(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def unwilling_provider() -> Iterator[str]:
-    """The address of a provider that is there and says nothing about anything."""
+    """The address of a provider that is there, lists refunds, and says nothing else."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Unwilling) as listener:
         listener.daemon_threads = True
         threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True).start()
@@ -190,7 +220,7 @@ class Poster:
 
 
 def require_clean_books(bank: Stack) -> None:
-    assert list(verify.faults(bank.resources.database.engine)) == []
+    assert verify.run(bank.resources.database.engine).faults == []
 
 
 def state(bank: Stack, terms: Terms) -> str:

@@ -7,7 +7,6 @@ FOLDERS_OF_ANY_SIZE = {
     "api/pages": "one module for each kind of page",
     "models": "one module for each aggregate",
     "cli": "one module for each group of commands",
-    "services/media/images": "one module for each container format",
 }
 
 # A resource has one name at every door: `lists` in these folders is `lists` of the services.

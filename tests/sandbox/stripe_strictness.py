@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request
 from devstack.sandbox.stripe import stripe_objects
 from devstack.sandbox.stripe.account import ActionNotPossible
 from devstack.sandbox.stripe.control import as_json, session_named
-from devstack.sandbox.stripe.records import CheckoutSession, Payment, new_id, now
+from devstack.sandbox.stripe.records import CheckoutSession, Payment
 from devstack.sandbox.stripe.stripe_api import MAX_SESSION_SECONDS, add_operation
 from devstack.sandbox.stripe.stripe_forms import Params
 from devstack.sandbox.stripe.stripe_objects import Object
@@ -119,18 +119,7 @@ class MoreCalls:
         except ActionNotPossible as refusal:
             code = None if left else "charge_already_refunded"
             raise StripeProblem(str(refusal), code=code, param="amount") from None
-        return {
-            "id": new_id("re"),
-            "object": "refund",
-            "amount": amount,
-            "charge": payment.charge_id,
-            "created": now(),
-            "currency": payment.currency,
-            "metadata": {},
-            "payment_intent": payment.id,
-            "reason": None,
-            "status": "succeeded",
-        }
+        return stripe_objects.refund_object(payment, payment.refunds[-1])
 
     def events(self, _: Params) -> Object:
         shown = [each.event for each in reversed(self._sender.events())]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from models import MailingList, User
-from services import erasure
+from services.erasure import marking
 from services.mailing import lists
 from services.mailing.subscriptions import members, subscribe, trace_ids, unsubscribe
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
@@ -57,7 +57,7 @@ class Person:
     def is_erased(self) -> None:
         self.opts_out()
         self.uow.session.flush()
-        erasure.erase(self.uow, self.keyring, self.email)
+        marking.mark(self.uow, self.keyring, self.email)
 
     def is_known_elsewhere(self) -> None:
         accounts.create_user(self.uow, email=self.email, name="Known", password="secret-word")

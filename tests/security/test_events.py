@@ -5,10 +5,10 @@ import re
 import psycopg2
 import pytest
 
-from services import erasure
 from services.events.catalogue import EventType
 from services.events.recording import record
 from tests.contract.replies import data
+from tests.erasing import erase
 from tests.stack import Owner, Stack
 from tests.upkeep import run_upkeep
 from tests.visiting import a_visitor, new_account, new_address, user_id_of
@@ -70,8 +70,7 @@ def test_an_erased_persons_events_lose_their_origin_and_stay(stack: Stack) -> No
         visitor.log_in(email)
     [(row, kind, ip, _)] = stack.query(ROWS, user_id)
     assert ip == "127.0.0.1"
-    with stack.resources.unit_of_work() as uow:
-        erasure.erase(uow, stack.resources.keyring, email)
+    erase(stack.resources, email)
     assert stack.query(ROWS, user_id) == [(row, kind, None, None)]
     with pytest.raises(psycopg2.errors.RestrictViolation):
         stack.query("UPDATE events SET detail = '{}', type = 'x' WHERE user_id = %s", user_id)

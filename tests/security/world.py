@@ -32,14 +32,16 @@ class World:
         return [self.values["list_id"], self.values["dst_list_id"], self.values["closing_list_id"]]
 
 
-def build(stack: Stack) -> World:
-    owner = stack.new_owner()
+def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = None) -> World:
+    """What ``owner`` makes, or a new owner; its members join the list, or a new one."""
+    owner = owner or stack.new_owner()
     world = World(stack, owner, stack.client(owner.key))
     # The first look at credits opens their account.
     data(world.client.get("/auxilia/credits/balance"))
     values = world.values
     for name in ("list_id", "dst_list_id", "closing_list_id"):
         values[name] = new_list(world.client, title=f"{world.mark} {name}")["id"]
+    values["list_id"] = list_id or values["list_id"]
     _add_files(world)
     _add_members(world)
     _add_attachments(world)
@@ -67,7 +69,7 @@ def _add_files(world: World) -> None:
     values["import_id"] = result["import_id"]
     values["job_id"] = data(client.get("/jobs"))["items"][0]["id"]
     body = {"kind": "members"}
-    export = data(client.post(f"/lists/{values['list_id']}/exports", json=body))
+    export = data(client.post(f"/lists/{values['dst_list_id']}/exports", json=body))
     values["export_id"] = int(export["result"]["url"].split("/exports/")[1].split("/")[0])
 
 

@@ -2,13 +2,17 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from typing import Any
 
 import psycopg2
 import psycopg2.extensions
 import pytest
+from sqlalchemy import event
 
+from core import clock
 from core.ids import random_id
+from services.money.topups import abandoned
 from tests.contract.replies import data
 from tests.contract.subscribers import new_address, new_list, subscribe, trace_for
 from tests.stack import Owner, Stack, eventually
@@ -44,7 +48,7 @@ def new_person(stack: Stack, *, days: int = 31, **columns: object) -> int:
     return user_id
 
 
-def new_order(stack: Stack, *steps: str, days: int = 31, user_id: int | None = None) -> int:
+def new_order(stack: Stack, *steps: str, days: int = 91, user_id: int | None = None) -> int:
     order_id = random_id()
     stack.query(ORDER, order_id, user_id, days)
     for step in steps:
@@ -68,6 +72,23 @@ def transaction(stack: Stack) -> Iterator[Cursor]:
             yield cursor
     finally:
         link.close()
+
+
+@pytest.fixture
+def list_id(stack: Stack, owner: Owner) -> int:
+    return made_list(stack, owner)
+
+
+@pytest.fixture
+def other_list_id(stack: Stack, owner: Owner) -> int:
+    return made_list(stack, owner)
+
+
+def made_list(stack: Stack, owner: Owner) -> int:
+    with stack.client(owner.key) as client:
+        made = new_list(client)["id"]
+    assert isinstance(made, int)
+    return made
 
 
 def test_people_without_a_trace_go_after_30_days(stack: Stack, owner: Owner) -> None:
@@ -117,6 +138,143 @@ def test_people_without_a_trace_go_after_30_days(stack: Stack, owner: Owner) -> 
     run_upkeep(stack, PURGE)
     assert there(stack, "users", gone) == set()
     assert there(stack, "users", kept) == set(kept)
+
+
+def new_request(stack: Stack, list_id: int, person: int, *, days: int = 31) -> int:
+    """A stranger's request so many days ago, which waits for its confirmation; the record's id."""
+    [(record,)] = stack.query(
+        "INSERT INTO subscriptions (list_id, user_id, status, email, source, created_at,"
+        " confirmation_asked_at) SELECT %s, %s, 'pending', 'x@example.com', 'challenge', at, at"
+        " FROM (SELECT now() - make_interval(days => %s) AS at) AS days RETURNING id",
+        list_id,
+        person,
+        days,
+    )
+    note(stack, list_id, person, "requested", None, "pending")
+    assert isinstance(record, int)
+    return record
+
+
+def note(stack: Stack, list_id: int, person: int, *change: str | None) -> None:
+    """What happened, and the status before and after."""
+    stack.query(
+        "INSERT INTO subscription_events (list_id, user_id, action, actor, via, status_before,"
+        " status_after) VALUES (%s, %s, %s, 'stranger', 'challenge', %s, %s)",
+        list_id,
+        person,
+        *change,
+    )
+
+
+def history(stack: Stack, person: int) -> list[tuple[object, ...]]:
+    return stack.query(
+        "SELECT action, status_before, status_after FROM subscription_events WHERE user_id = %s"
+        " ORDER BY id",
+        person,
+    )
+
+
+def statuses(stack: Stack, person: int) -> list[object]:
+    query = "SELECT status FROM subscriptions WHERE user_id = %s ORDER BY list_id"
+    return [status for (status,) in stack.query(query, person)]
+
+
+def test_people_who_never_confirmed_go_after_30_days_with_their_history(
+    stack: Stack, list_id: int
+) -> None:
+    gone, twice, young, asked_again = (new_person(stack) for _ in range(4))
+    for person in (gone, twice, asked_again):
+        new_request(stack, list_id, person)
+    note(stack, list_id, twice, "requested", "pending", "pending")
+    new_request(stack, list_id, young, days=29)
+    stack.query(
+        "UPDATE subscriptions SET confirmation_asked_at = now() - interval '29 days'"
+        " WHERE user_id = %s",
+        asked_again,
+    )
+    run_upkeep(stack, PURGE)
+    people = {"gone": gone, "twice": twice, "young": young, "asked again": asked_again}
+    assert there(stack, "users", people) == {"young", "asked again"}
+    for person in (gone, twice):
+        assert (statuses(stack, person), history(stack, person)) == ([], [])
+    for person in (young, asked_again):
+        assert statuses(stack, person) == ["pending"]
+        assert len(history(stack, person)) == 1
+
+
+def test_of_a_person_who_is_known_the_unconfirmed_request_alone_goes(
+    stack: Stack, list_id: int, other_list_id: int
+) -> None:
+    known = {
+        "member elsewhere": new_person(stack),
+        "account": new_person(stack, password_hash="x"),
+        "opted out": new_person(stack),
+        "was a member": new_person(stack),
+    }
+    for person in known.values():
+        new_request(stack, list_id, person)
+    elsewhere = known["member elsewhere"]
+    stack.query(
+        "INSERT INTO subscriptions (list_id, user_id, status, source)"
+        " VALUES (%s, %s, 'active', 'challenge')",
+        other_list_id,
+        elsewhere,
+    )
+    stack.query(
+        "INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)"
+        " VALUES (%s, %s, sha256(%s), 'list', 'page')",
+        list_id,
+        known["opted out"],
+        str(known["opted out"]).encode(),
+    )
+    note(stack, other_list_id, known["was a member"], "unsubscribed", "active", "unsubscribed")
+    run_upkeep(stack, PURGE)
+    assert there(stack, "users", known) == set(known)
+    assert {name: statuses(stack, each) for name, each in known.items()} == {
+        **{name: [] for name in known},
+        "member elsewhere": ["active"],
+    }
+    assert all(history(stack, each) for each in known.values())
+
+
+@pytest.mark.parametrize("earlier", ["removed", "unsubscribed"])
+def test_a_member_whom_the_list_had_before_is_again_what_they_were(
+    stack: Stack, list_id: int, earlier: str
+) -> None:
+    person = new_person(stack, days=900)
+    new_request(stack, list_id, person)
+    note(stack, list_id, person, "confirmed", "pending", "active")
+    note(stack, list_id, person, earlier, "active", earlier)
+    note(stack, list_id, person, "requested", earlier, "pending")
+    note(stack, list_id, person, "requested", "pending", "pending")
+    run_upkeep(stack, PURGE)
+    assert statuses(stack, person) == [earlier]
+    assert history(stack, person)[-1] == ("lapsed", "pending", earlier)
+    run_upkeep(stack, PURGE)
+    assert len(history(stack, person)) == 6
+    assert there(stack, "users", {"person": person}) == {"person"}
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "SELECT 1 FROM users WHERE id = %s FOR KEY SHARE",  # as a confirmation holds the person
+        "SELECT 1 FROM subscriptions WHERE user_id = %s FOR UPDATE",  # as an undo holds the record
+    ],
+)
+def test_a_request_that_is_confirmed_in_that_moment_is_passed_over(
+    stack: Stack, list_id: int, held: str
+) -> None:
+    person, other = new_person(stack), new_person(stack)
+    for each in (person, other):
+        new_request(stack, list_id, each)
+    with transaction(stack) as cursor:
+        cursor.execute(held, (person,))
+        run_upkeep(stack, PURGE)
+        assert statuses(stack, person) == ["pending"]
+        assert statuses(stack, other) == []
+    run_upkeep(stack, PURGE)
+    assert there(stack, "users", {"person": person}) == set()
 
 
 def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, owner: Owner) -> None:
@@ -175,20 +333,22 @@ def test_the_link_of_a_person_who_was_purged_is_no_error(stack: Stack, owner: Ow
         assert data(stranger.put(f"{path}/email", params=query, json={"enabled": False})) == 1
 
 
-def test_orders_that_nobody_paid_or_claimed_go_after_30_days(stack: Stack, owner: Owner) -> None:
+def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner: Owner) -> None:
     gone = {
         "never opened": new_order(stack),
         "failed": new_order(stack, "status = 'failed'"),
         "expired": new_order(stack, "status = 'pending'", "status = 'expired'"),
     }
     kept = {
-        "young": new_order(stack, days=29),
+        "young": new_order(stack, days=89),
         "owned": new_order(stack, user_id=owner.user_id),
         "claimed": new_order(stack, f"user_id = {owner.user_id}, claimed_at = now()"),
         "asked about": new_order(stack, "next_check_at = now() + interval '1 day'"),
         "paid": new_order(
             stack, "paid_at = now()", "status = 'pending'", "status = 'paid_unclaimed'"
         ),
+        "disputed, before its payment is known": new_order(stack, "dispute = 'open'"),
+        "refunded, before its payment is known": new_order(stack, "refunded_minor = 5"),
         "review": new_order(stack, "mismatch = 'x'", "status = 'pending'", "status = 'review'"),
     }
     run_upkeep(stack, PURGE)
@@ -200,6 +360,32 @@ def test_orders_that_nobody_paid_or_claimed_go_after_30_days(stack: Stack, owner
             [*gone.values(), *kept.values()],
         )
         assert left == len(kept)
+
+
+def test_an_index_finds_the_orders_that_go(stack: Stack) -> None:
+    engine = stack.resources.database.engine
+    seen: list[tuple[str, Any]] = []
+
+    def note(_link: Any, _cursor: Any, statement: str, values: Any, *_more: Any) -> None:
+        seen.append((statement, values))
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        with stack.resources.unit_of_work() as uow:
+            abandoned.purge(uow, clock.now(), limit=10)
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    with closing(psycopg2.connect(stack.owner_url)) as link, link.cursor() as cursor:
+        # The tables of a test are too small for an index to be worth it.
+        cursor.execute(
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"
+        )
+        statement, values = seen[0]
+        cursor.execute(f"EXPLAIN {statement}", values)
+        assert "ix_payment_orders_abandoned" in str(cursor.fetchall())
+        # Each deleted order has the ledger asked for entries that name it.
+        cursor.execute("EXPLAIN SELECT 1 FROM credit_entries WHERE order_id = 1 FOR KEY SHARE")
+        assert "ix_credit_entries_order_id" in str(cursor.fetchall())
 
 
 def test_an_order_that_is_claimed_in_that_moment_stays(stack: Stack, owner: Owner) -> None:

@@ -29,6 +29,13 @@ def test_what_a_statement_did_is_committed(stack: Stack, database: Database) -> 
     assert stack.query("SELECT name FROM users WHERE id = %s", user_id) == [("Renamed",)]
 
 
+def test_statements_are_not_compiled(database: Database) -> None:
+    """A chunk of an import would wait longer for the compiler than for its rows."""
+    assert database.rows(Statement("SHOW jit")) == [("off",)]
+    with database.engine.connect() as connection:
+        assert connection.exec_driver_sql("SHOW jit").scalar() == "off"
+
+
 def test_threads_at_the_same_time_have_connections_of_their_own(database: Database) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = [pool.submit(database.rows, _SLOWLY, seconds=0.3) for _ in range(4)]

@@ -19,7 +19,8 @@ ALLOWED = {
     "disputed": {"paid", "refunded"},
     "review": {"paid", "paid_unclaimed", "refunded"},
     "failed": set[str](),
-    "refunded": set[str](),
+    # A refund that failed.
+    "refunded": {"paid", "paid_unclaimed"},
 }
 TO = {
     "created": [],
@@ -133,6 +134,9 @@ def test_the_terms_of_an_order_stay(cursor: Cursor, change: str) -> None:
         ("is_failed = true", "is_failed = false"),
         ("is_expired = true", "is_expired = false"),
         ("refunded_minor = 5", "refunded_minor = 4"),
+        ("refunds_failed_minor = 5", "refunds_failed_minor = 4"),
+        ("closed_at = now()", "closed_at = NULL"),
+        ("closed_at = now()", "closed_at = now() + interval '1 second'"),
         ("dispute = 'open'", "dispute = NULL"),
         ("dispute = 'won'", "dispute = 'open'"),
         ("dispute = 'lost'", "dispute = 'won'"),
@@ -151,7 +155,14 @@ def test_what_is_known_only_grows(cursor: Cursor, known: str, less: str) -> None
 
 @pytest.mark.parametrize(
     "impossible",
-    ["refunded_minor = -1", "credited = 499", "taken = 1", "dispute = 'x'", "resolution = 'x'"],
+    [
+        "refunded_minor = -1",
+        "refunds_failed_minor = -1",
+        "credited = 499",
+        "taken = 1",
+        "dispute = 'x'",
+        "resolution = 'x'",
+    ],
 )
 def test_what_cannot_be_known_is_refused(cursor: Cursor, impossible: str) -> None:
     order_in(cursor, "pending")

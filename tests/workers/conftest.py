@@ -18,5 +18,5 @@ def bench(working: Bench) -> Iterator[Bench]:
     for running in working.stack.processes:
         running.kill()
     working.stack.processes.clear()
-    working.stack.query("TRUNCATE jobs CASCADE")
+    working.stack.query("TRUNCATE jobs, idempotency_records")
     working.stack.resources.redis.flushdb()

@@ -6,14 +6,18 @@ A job's task has the name of its kind. Messages under way carry these names: the
 from collections.abc import Callable
 
 from integrations.mail.port import Mailer
-from services import removals, retention, strangers
+from services import removals
 from services.composer.metadata_requests import MetadataRequest
 from services.composer.photos import PhotoSearch, PhotoUse
+from services.erasure import erasing
+from services.erasure.marking import ERASE_PERSON
 from services.jobs.lease import Lease
 from services.mailing import bulk_files, exports, subscriber_counts
 from services.mailing.bulk_files import SWEEP_FILES
 from services.mailing.exports import EXPORT_JOBS
 from services.mailing.imports import import_jobs, undo
+from services.mailing.imports.applying import helpers
+from services.mailing.imports.applying.helpers import APPLY_CHUNKS
 from services.mailing.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE
 from services.mailing.imports.undo import UNDO_IMPORT
 from services.mailing.subscriber_counts import FOLD_COUNTS
@@ -23,22 +27,27 @@ from services.mailing.subscriptions.unsubscribe import FOLLOW_OPT_OUT
 from services.media.attachments import processing, strays
 from services.media.attachments.strays import SWEEP_UPLOADS
 from services.media.attachments.upload import PROCESS_ATTACHMENT
+from services.money.credits import verify
+from services.money.credits.verify import VERIFY_LEDGER
 from services.money.topups import checkout, polling
 from services.money.topups.checkout import OPEN_CHECKOUT
 from services.money.topups.polling import POLL_ORDERS, REFRESH_ORDER
 from services.people import account_mails
 from services.people.account_mails import SEND_ACCOUNT_MAIL
 from services.removals import REMOVE_OBJECTS
-from services.retention import PURGE, SHORTEN_IP_ADDRESSES
-from services.strangers import PURGE_STRANGERS
+from services.retention import ip_addresses, partitions, purging, strangers
+from services.retention.ip_addresses import SHORTEN_IP_ADDRESSES
+from services.retention.partitions import KEEP_PARTITIONS
+from services.retention.purging import PURGE
+from services.retention.strangers import PURGE_STRANGERS
 from storage.resources import Resources
 from workers.declaration import TaskTable
-from workers.running.job_runner import JobWork
+from workers.running.attempts import JobWork
 from workers.running.upkeep_runner import PeriodicWork
 from workers.tasks import composer
 
 
-def _alone(run: Callable[[Resources, Lease], None]) -> JobWork:
+def _alone(run: Callable[[Resources, Lease], bool | None]) -> JobWork:
     return lambda worker, lease: run(worker.resources, lease)
 
 
@@ -60,9 +69,11 @@ TASKS = TaskTable(
         MAIL_WELCOME: _mailing(mails.send_welcome),
         ADD_MEMBERS: _alone(import_jobs.run),
         IMPORT_FILE: _alone(import_jobs.run),
+        APPLY_CHUNKS: _alone(helpers.run),
         UNDO_IMPORT: _alone(undo.run),
         **dict.fromkeys(EXPORT_JOBS.values(), _alone(exports.run)),
         FOLLOW_OPT_OUT: _alone(unsubscribe.follow),
+        ERASE_PERSON: _alone(erasing.run),
         OPEN_CHECKOUT: lambda worker, lease: checkout.open_checkout(
             worker.resources, worker.payments, lease
         ),
@@ -84,10 +95,14 @@ TASKS = TaskTable(
         SWEEP_UPLOADS: _swept(strays.sweep_uploads),
         # Removes files of imports and exports past their time, and files that a crash left.
         SWEEP_FILES: _swept(bulk_files.sweep),
-        PURGE: _swept(retention.purge_outlived),
-        SHORTEN_IP_ADDRESSES: _swept(retention.shorten_ip_addresses),
-        # Deletes unpaid orders, and people whom no row refers to.
+        # Makes partitions ahead of time, and drops those whose rows outlived theirs.
+        KEEP_PARTITIONS: lambda worker, _: partitions.keep(worker.resources),
+        PURGE: lambda worker, _: purging.purge_outlived(worker.resources),
+        SHORTEN_IP_ADDRESSES: lambda worker, _: ip_addresses.shorten(worker.resources),
+        # Deletes unpaid orders, requests that nobody confirmed, and people whom no row refers to.
         PURGE_STRANGERS: _swept(strangers.purge),
+        # Verifies what the ledger has got since the last time.
+        VERIFY_LEDGER: lambda worker, _: verify.verify_daily(worker.resources),
         FOLD_COUNTS: lambda worker, _: subscriber_counts.fold_all(worker.resources),
     },
 )

@@ -3,12 +3,13 @@
 from collections import OrderedDict
 from collections.abc import Callable
 
-from devstack.sandbox.stripe.records import CheckoutSession, Dispute, Payment
+from devstack.sandbox.stripe.records import CheckoutSession, Dispute, Payment, Refund
 from devstack.sandbox.stripe.stripe_objects import (
     Object,
     charge_object,
     dispute_object,
     payment_object,
+    refund_object,
     session_object,
 )
 
@@ -85,8 +86,17 @@ class Account:
         left = payment.amount - payment.refunded
         given_back = left if amount is None else amount
         _require(0 < given_back <= left, f"{left} are left to be given back.")
-        payment.refunded += given_back
+        payment.refunds.append(Refund(given_back))
         self._tell("charge.refunded", charge_object(payment), session.id)
+
+    def fail_refund(self, session: CheckoutSession) -> None:
+        """The payer's bank sends the last refund back."""
+        payment = _paid(session)
+        refund = next((each for each in payment.refunds[::-1] if each.status == "succeeded"), None)
+        if refund is None:
+            raise ActionNotPossible("There is no refund that could fail.")
+        refund.status = "failed"
+        self._tell("refund.failed", refund_object(payment, refund), session.id)
 
     def dispute(
         self, session: CheckoutSession, amount: int | None = None, *, is_inquiry: bool = False

@@ -35,6 +35,8 @@ def act(account: Account, session: CheckoutSession, action: str, about: ActionAm
             session.currency = (about.currency or session.currency).lower()
         case "refund":
             account.refund(session, about.amount)
+        case "fail_refund":
+            account.fail_refund(session)
         case "dispute" | "inquire":
             account.dispute(session, about.amount, is_inquiry=action == "inquire")
         case "win" | "lose":

@@ -22,6 +22,14 @@ class Dispute:
 
 
 @dataclass
+class Refund:
+    amount: int
+    status: str = "succeeded"
+    id: str = field(default_factory=lambda: new_id("re"))
+    created: int = field(default_factory=now)
+
+
+@dataclass
 class Payment:
     """Stripe's payment intent, and its charge once it is paid."""
 
@@ -34,12 +42,17 @@ class Payment:
     charge_id: str = field(default_factory=lambda: new_id("ch"))
     created: int = field(default_factory=now)
     was_declined: bool = False
-    refunded: int = 0
+    refunds: list[Refund] = field(default_factory=list)
     disputes: list[Dispute] = field(default_factory=list)
 
     @property
     def is_paid(self) -> bool:
         return self.status == "succeeded"
+
+    @property
+    def refunded(self) -> int:
+        """Without the refunds that failed."""
+        return sum(each.amount for each in self.refunds if each.status == "succeeded")
 
     @property
     def open_dispute(self) -> Dispute | None:

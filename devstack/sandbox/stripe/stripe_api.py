@@ -77,6 +77,11 @@ class StripeOperations:
         ]
         return stripe_objects.list_object("/v1/disputes", shown)
 
+    def refunds(self, given: Params) -> Object:
+        payment = self._payment(given["payment_intent"])
+        shown = [stripe_objects.refund_object(payment, each) for each in reversed(payment.refunds)]
+        return stripe_objects.list_object("/v1/refunds", shown)
+
     def _session(self, session_id: str) -> CheckoutSession:
         found = self._account.session(session_id)
         if found is None:
@@ -102,6 +107,7 @@ def make_router(gateway: StripeGateway, operations: StripeOperations) -> APIRout
     add_operation(router, gateway, "POST /checkout/sessions/{session_id}/expire", operations.expire)
     add_operation(router, gateway, "GET /payment_intents/{payment_id}", operations.show_payment)
     add_operation(router, gateway, "GET /disputes", operations.disputes)
+    add_operation(router, gateway, "GET /refunds", operations.refunds)
     return router
 
 

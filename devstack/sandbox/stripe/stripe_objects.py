@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from devstack.sandbox.stripe.records import CheckoutSession, Dispute, Payment
+from devstack.sandbox.stripe.records import CheckoutSession, Dispute, Payment, Refund
 
 API_VERSION = "2026-10-28.endive"
 
@@ -70,6 +70,17 @@ def dispute_object(payment: Payment, dispute: Dispute) -> Object:
         "livemode": False,
         "payment_intent": payment.id,
         "reason": "fraudulent",
+    }
+
+
+def refund_object(payment: Payment, refund: Refund) -> Object:
+    return fields(refund, "id amount created status") | {
+        "object": "refund",
+        "charge": payment.charge_id,
+        "currency": payment.currency,
+        "metadata": {},
+        "payment_intent": payment.id,
+        "reason": None,
     }
 
 

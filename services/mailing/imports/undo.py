@@ -13,9 +13,10 @@ from models import MemberImport
 from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
-from services.mailing.imports.import_jobs import Turn
+from services.mailing.imports.turns import Turn
 from services.mailing.subscriptions import locks
 from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
 
 UNDO_IMPORT = kinds.register(
     kinds.JobKind(
@@ -38,12 +39,13 @@ def run(resources: Resources, lease: Lease) -> None:
             if task is None:
                 raise JobCancelled
             locks.lock_list(uow, task.list_id)
-            parameters = {"import_id": task.id, "user_id": task.user_id, "batch": BATCH}
             # Records that existed before the import come first, then the new ones.
-            seen, restored = uow.session.execute(text(_RESTORE), parameters).one()
-            if not seen:
-                seen = restored = uow.session.scalar(text(_REMOVE), parameters) or 0
-            if not seen:
+            bookmark = "undo_restored"
+            restored, last = _take_back(uow, task, _RESTORE, task.undo_restored)
+            if last is None:
+                bookmark = "undo_removed"
+                restored, last = _take_back(uow, task, _REMOVE, task.undo_removed)
+            if last is None:
                 # The records that are not as before, such as those that a later import took over.
                 kept = task.added - task.undone
                 result = {"import_id": task.id, "undone": task.undone, "kept": kept}
@@ -54,8 +56,21 @@ def run(resources: Resources, lease: Lease) -> None:
             # locks them.
             leases.progress(uow, lease, done=task.undone + restored, total=task.added)
             task.undone += restored
+            setattr(task, bookmark, last)
     with resources.unit_of_work() as uow:
         leases.yield_turn(uow, lease)
+
+
+def _take_back(
+    uow: UnitOfWork, task: MemberImport, statement: str, after: int | None
+) -> tuple[int, int | None]:
+    """How many of the next batch are as before now, and its last record; ``None``: there is none.
+
+    No batch reads again what an earlier one left alone.
+    """
+    values = {"import_id": task.id, "user_id": task.user_id, "batch": BATCH, "after": after or 0}
+    restored, last = uow.session.execute(text(statement), values).one()
+    return restored, last
 
 
 BATCH = 10_000
@@ -63,11 +78,12 @@ BATCH = 10_000
 _RESTORE = """
 WITH first AS (
     SELECT subscription_id FROM import_changes
-    WHERE import_id = :import_id ORDER BY subscription_id LIMIT :batch
+    WHERE import_id = :import_id AND subscription_id > :after
+    ORDER BY subscription_id LIMIT :batch
 ), batch AS (
     -- A range, not a join: the plan of a join would rely on statistics of a new import.
     DELETE FROM import_changes WHERE import_id = :import_id
-        AND subscription_id <= (SELECT max(subscription_id) FROM first)
+        AND subscription_id > :after AND subscription_id <= (SELECT max(subscription_id) FROM first)
     RETURNING *
 ), untouched AS (
     UPDATE subscriptions AS m SET
@@ -101,12 +117,12 @@ WITH first AS (
         paid_expiry_before = CASE WHEN c.paid_expiry_before IS NOT DISTINCT FROM b.paid_expiry_after
             THEN b.paid_expiry_before ELSE c.paid_expiry_before END
     FROM batch AS b CROSS JOIN LATERAL (
-        SELECT ctid AS place FROM import_changes
+        SELECT tableoid AS part, ctid AS place FROM import_changes
         WHERE subscription_id = b.subscription_id AND import_id <> b.import_id
             AND applied_at > b.applied_at
         OFFSET 0
     ) AS l
-    WHERE c.ctid = l.place
+    WHERE c.ctid = l.place AND c.tableoid = l.part
 ), noted AS (
     INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via,
         status_before, status_after, email_enabled_before, email_enabled_after)
@@ -114,16 +130,19 @@ WITH first AS (
         CASE WHEN activated THEN 'active' ELSE status END, status, email_enabled, email_enabled
     FROM untouched
 )
-SELECT (SELECT count(*) FROM batch), (SELECT count(*) FROM untouched WHERE activated)
+SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscription_id) FROM first)
 """
 
-# New records have no row in import_changes; `updated_at` of a changed one is not `imported_at`.
+# New records have no row in import_changes. A record that was there before the import stays even
+# where that row was lost, since the record is older.
 _REMOVE = """
 WITH batch AS (
-    SELECT id FROM subscriptions WHERE import_id = :import_id AND updated_at = imported_at
-    ORDER BY id LIMIT :batch
+    SELECT id, updated_at = imported_at AND created_at = imported_at AS is_untouched
+    FROM subscriptions
+    WHERE import_id = :import_id AND id > :after ORDER BY id LIMIT :batch
 ), removed AS (
-    DELETE FROM subscriptions AS m USING batch WHERE m.id = batch.id RETURNING m.id
+    DELETE FROM subscriptions AS m USING batch WHERE m.id = batch.id AND batch.is_untouched
+    RETURNING m.id
 )
-SELECT count(*) FROM removed
+SELECT (SELECT count(*) FROM removed), (SELECT max(id) FROM batch)
 """

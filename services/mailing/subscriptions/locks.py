@@ -6,11 +6,19 @@ transaction (Postgres, "Explicit Locking"). An act on one pair takes the pair's 
 the list's lock shared. A bulk act takes the list's lock exclusively, since it can't hold a lock for
 each of its rows.
 
-Both kinds of act also take shared locks on the rows of the people concerned. An erasure takes a
-person's row exclusively, so nothing is written about a person after their erasure.
+Chunks of one import concern different people, so they may be applied side by side: each takes the
+list's lock shared, which keeps other bulk acts out. Acts on one pair are kept out by two more locks
+of the list, its gate and its room. A chunk passes the gate, whose exclusive lock it holds for a
+moment, and stays in the room by a shared lock. An act holds the gate shared, so no chunk comes in
+before it has ended, and waits until the room is empty. (Two kinds that exclude each other, and not
+themselves: P. J. Courtois and others, "Concurrent control with readers and writers", 1971.)
 
-All acts take their locks in one order, so that no two wait for each other: lists, new people,
-pairs, the rows of people.
+Both kinds of act also take shared locks on the rows of the people concerned. An erasure marks the
+person under an exclusive lock of their row, so nothing is written about a person afterwards. Its
+job then blanks their records under the shared locks of the lists.
+
+All acts take their locks in one order, so that no two wait for each other: lists (the list's lock,
+its gate, its room), new people, pairs, the rows of people.
 
 A bulk act may hold its list for seconds. A person who waits for an act on one pair is rather asked
 to try again, so such an act waits for half a second at most.
@@ -24,14 +32,34 @@ import psycopg2.errors
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from core.errors import TransientError
 from core.refusals.mailing import LIST_BUSY
 from models import MailingList, Subscription, SubscriptionStatus, User
 from services.mailing.subscriptions import changes, opt_outs
 from storage.unit_of_work import UnitOfWork
 
-# List ids are positive; the hashes of pairs take the negative numbers.
-_SHARE = text("SELECT pg_advisory_xact_lock_shared(:list_id)")
-_TRY_TO_SHARE = text("SELECT pg_try_advisory_xact_lock_shared(:list_id)")
+# List ids are positive and below 2**53; the hashes of pairs take the negative numbers.
+_GATE = "(:list_id + 9007199254740992)"
+_ROOM = "(:list_id + 18014398509481984)"
+# What is held for a moment is a lock of the session, since one of the transaction can't be given
+# back. It is taken and given back in one statement, in the order of the columns. A wait that fails
+# has taken nothing that stays.
+_SHARE = text(
+    f"SELECT pg_advisory_xact_lock_shared(:list_id), pg_advisory_xact_lock_shared({_GATE}),"
+    f" pg_advisory_lock({_ROOM}), pg_advisory_unlock({_ROOM})"
+)
+_TRY_TO_SHARE = text(
+    "SELECT CASE WHEN NOT pg_try_advisory_xact_lock_shared(:list_id) THEN false"
+    f" WHEN NOT pg_try_advisory_xact_lock_shared({_GATE}) THEN false"
+    f" WHEN NOT pg_try_advisory_lock({_ROOM}) THEN false"
+    f" ELSE pg_advisory_unlock({_ROOM}) END"
+)
+_SHARE_AS_CHUNK = text("SELECT pg_advisory_xact_lock_shared(:list_id)")
+# Only those who hold the gate look whether the room is empty, so the second lock never waits.
+_COME_IN = text(
+    f"SELECT pg_advisory_lock({_GATE}), pg_advisory_xact_lock_shared({_ROOM}),"
+    f" pg_advisory_unlock({_GATE})"
+)
 _HOLD_PAIR = text(
     "SELECT pg_advisory_xact_lock("
     "-1 - (hashint8extended(:list_id, :user_id) & 9223372036854775807))"
@@ -88,6 +116,20 @@ def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
         uow.session.execute(_SHARE, {"list_id": list_id})
 
 
+def share_lists(uow: UnitOfWork, *list_ids: int) -> None:
+    """As ``lock_list_shared``, for several lists and for a job, which waits as long as it may.
+
+    Raises ``TransientError`` when it gets none in time.
+    """
+    try:
+        for list_id in sorted(list_ids):
+            uow.session.execute(_SHARE, {"list_id": list_id})
+    except OperationalError as error:
+        if isinstance(error.orig, psycopg2.errors.LockNotAvailable):
+            raise TransientError("A list is busy.") from error
+        raise
+
+
 def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
     """Keep other acts on this person and these lists out until the transaction ends.
 
@@ -132,3 +174,12 @@ def lock_list(uow: UnitOfWork, list_id: int) -> None:
     The caller itself takes shared locks (FOR KEY SHARE) on the rows of the people it writes about.
     """
     uow.session.execute(_HOLD_LIST, {"list_id": list_id})
+
+
+def lock_list_as_chunk(uow: UnitOfWork, list_id: int) -> None:
+    """Keep all acts on this list out but other calls of this, until the transaction ends.
+
+    Those must concern other people. As for ``lock_list``, the caller locks the rows of its people.
+    """
+    uow.session.execute(_SHARE_AS_CHUNK, {"list_id": list_id})
+    uow.session.execute(_COME_IN, {"list_id": list_id})

@@ -73,7 +73,8 @@ def _member(
     mailing_list = uow.session.get_one(MailingList, record.list_id)
     if mailing_list.archived_at is not None:
         return None
-    return record, mailing_list, uow.session.get_one(User, record.user_id)
+    person = uow.session.get_one(User, record.user_id)
+    return None if person.erased_at is not None else (record, mailing_list, person)
 
 
 def _send(resources: Resources, lease: Lease, mailer: Mailer, mail: Mail | None) -> None:

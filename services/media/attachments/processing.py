@@ -11,8 +11,8 @@ from services.access import quotas
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.media.attachments.files import data_key, media_key, original_key
-from services.media.images.converter import ConverterProcess
 from services.media.images.outcome import UnreadableImage
+from services.media.isolation.converter import ConverterProcess
 from storage.encryption import Tampered, seal, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources

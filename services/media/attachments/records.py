@@ -5,7 +5,7 @@ from sqlalchemy import delete, or_, select
 from core.errors import DomainError, Kind
 from core.refusals import media as refusals
 from core.refusals.access import QUOTA_EXCEEDED
-from models import Attachment, AttachmentStatus, Job, JobStatus
+from models import Attachment, AttachmentStatus, Job, JobStatus, User
 from services import removals
 from services.access.caller import Caller
 from services.jobs import records
@@ -79,8 +79,15 @@ def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
 
 def find_media(uow: UnitOfWork, filename: str) -> Attachment:
     """Return the ready attachment with this file name; raises ``media.not_found``."""
-    query = select(Attachment).where(
-        Attachment.filename == filename, Attachment.status == AttachmentStatus.READY
+    query = (
+        select(Attachment)
+        .join(User, User.id == Attachment.user_id)
+        .where(
+            Attachment.filename == filename,
+            Attachment.status == AttachmentStatus.READY,
+            # Of a person who is erased the files go one by one.
+            User.erased_at.is_(None),
+        )
     )
     attachment = uow.session.scalar(query) if _FILENAME.match(filename) else None
     if attachment is None:

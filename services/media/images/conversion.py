@@ -7,10 +7,11 @@ from functools import partial
 from PIL import Image
 
 from core.refusals.media import IMAGE_EMPTY, IMAGE_OUT_OF_MEMORY, IMAGE_UNSUPPORTED_TYPE
-from services.media.images import bounds, gif, ico, jpeg, png, webp
+from services.media.images import bounds
 from services.media.images.animation import Animation, Disposal, Frame, first_view
 from services.media.images.colours import displayable
 from services.media.images.encoding import encode_animation, encode_icon, encode_still
+from services.media.images.formats import gif, ico, jpeg, png, webp
 from services.media.images.image_type import ImageType, sniff
 from services.media.images.outcome import ConvertedImage, refused, truncated, unreadable
 from services.media.images.still import decode_upright, open_only, upright

@@ -2,8 +2,8 @@ from io import BytesIO
 
 from PIL import Image
 
-from services.media.images import webp
 from services.media.images.animation import Animation, Playback
+from services.media.images.formats import webp
 from services.media.images.outcome import ConvertedImage
 from services.media.images.placeholder import blurhash
 

@@ -4,6 +4,19 @@ The SQL states the rules of ``services.money.topups.facts`` a second time, so th
 shows in the other.
 """
 
+# The orders that changed after a checkpoint.
+NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :after"
+
+# Up to here no change is missing any more. Numbers are taken before the commit, so a change with a
+# lower number may show later, but no transaction lasts for an hour.
+LAST_SETTLED_CHANGE = """
+SELECT c.id FROM payment_order_changes AS c
+WHERE c.created_at < (
+    SELECT created_at FROM payment_order_changes ORDER BY id DESC LIMIT 1) - interval '1 hour'
+ORDER BY c.id DESC LIMIT 1
+"""
+
+# In the orders of ``:order_ids``, or in all of them.
 ORDER_FAULTS = """
 WITH told AS (
     SELECT order_id,
@@ -12,25 +25,30 @@ WITH told AS (
         coalesce(sum(amount) FILTER (WHERE action = 'topup'), 0) AS credited,
         coalesce(sum(amount) FILTER (WHERE action = 'topup_refund'), 0)
             - coalesce(sum(amount) FILTER (WHERE action = 'adjust'), 0) AS taken
-    FROM credit_entries WHERE order_id IS NOT NULL GROUP BY order_id
+    FROM credit_entries
+    WHERE order_id IS NOT NULL AND (:is_whole OR order_id = ANY(CAST(:order_ids AS bigint[])))
+    GROUP BY order_id
 ), history AS (
     SELECT c.order_id, max(c.id) AS last_id, bool_or(
         c.from_status IS DISTINCT FROM c.status_before
         OR (c.from_status IS NOT NULL AND t.to_status IS NULL)
     ) AS is_broken
     FROM (SELECT *, lag(to_status) OVER (PARTITION BY order_id ORDER BY id) AS status_before
-        FROM payment_order_changes) AS c
+        FROM payment_order_changes
+        WHERE :is_whole OR order_id = ANY(CAST(:order_ids AS bigint[]))) AS c
     LEFT JOIN payment_order_transitions AS t USING (from_status, to_status)
     GROUP BY c.order_id
 ), worth AS (
-    SELECT o.id, least(o.amount_minor, o.refunded_minor + CASE
+    SELECT o.id, least(o.amount_minor, greatest(0, o.refunded_minor - o.refunds_failed_minor) + CASE
             WHEN o.dispute IN ('open', 'lost') THEN coalesce(o.disputed_minor, o.amount_minor)
             ELSE 0 END) AS back,
         o.user_id IS NOT NULL AND o.status IN ('paid', 'disputed', 'refunded')
             AND o.resolution IS DISTINCT FROM 'refunded' AS is_credited
     FROM payment_orders AS o
+    WHERE :is_whole OR o.id = ANY(CAST(:order_ids AS bigint[]))
 )
-SELECT coalesce(o.user_id, t.user_id), NULL, f.fault, coalesce(o.id, t.order_id)
+SELECT coalesce(o.user_id, t.user_id) AS user_id, NULL AS seq, f.fault,
+    coalesce(o.id, t.order_id) AS order_id
 FROM payment_orders AS o
 JOIN worth AS w USING (id)
 LEFT JOIN history AS h ON h.order_id = o.id

@@ -8,7 +8,7 @@ from models import OrderStatus, PaymentEvent, PaymentOrder, PaymentOrderChange
 from storage.unit_of_work import UnitOfWork
 
 # The database holds us to this time, and to all else that makes an order an abandoned one.
-ABANDONED_ORDER_RETENTION = timedelta(days=30)
+ABANDONED_ORDER_RETENTION = timedelta(days=90)
 _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderStatus.EXPIRED)
 
 
@@ -25,7 +25,10 @@ def purge(uow: UnitOfWork, now: datetime, *, limit: int) -> int:
             order.user_id.is_(None),
             order.paid_at.is_(None),
             order.mismatch.is_(None),
+            order.dispute.is_(None),
+            order.refunded_minor == 0,
         )
+        .order_by(order.created_at)
         .limit(limit)
         # One that is claimed or settled in this moment stays.
         .with_for_update(skip_locked=True)

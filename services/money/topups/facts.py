@@ -1,8 +1,8 @@
 """The facts about an order's payment, and the status and the credits that follow from them.
 
-Facts only grow: paid, failed, expired, the largest refund, a dispute that opens and ends. A
-provider's messages may come in any sequence and any number of times: the facts are the same at the
-end, and the order's status and credits follow from the facts alone.
+Facts only grow: paid, failed, expired, closed, the largest sum of refunds and of failed ones, a
+dispute that opens and ends. A provider's messages may come in any sequence and any number of times:
+the facts are the same at the end, and the order's status and credits follow from the facts alone.
 """
 
 import math
@@ -45,7 +45,12 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
         log.error("order.paid_after_failure", order_id=order.id)
     order.is_failed |= evidence.failed
     order.is_expired |= evidence.expired
+    if evidence.closed:
+        order.closed_at = order.closed_at or clock.now()
     order.refunded_minor = max(order.refunded_minor, evidence.refunded_minor or 0)
+    if (evidence.refunds_failed_minor or 0) > order.refunds_failed_minor:
+        log.warning("order.refund_failed", order_id=order.id)
+        order.refunds_failed_minor = evidence.refunds_failed_minor or 0
     if evidence.dispute is not None:
         if order.dispute in (None, DisputeStatus.OPEN):
             order.dispute = evidence.dispute
@@ -74,6 +79,7 @@ def next_status(order: PaymentOrder) -> OrderStatus | None:
     is_known = bool(order.session_id or order.paid_at or order.mismatch or order.is_expired)
     is_odd = order.mismatch is not None and order.resolution is None
     is_lost = order.lost_minor >= order.amount_minor
+    is_kept = order.refunds_failed_minor > 0 and order.resolution != Resolution.REFUNDED
     paid = s.PAID_UNCLAIMED if order.user_id is None else s.PAID
     # The first rule that holds in the order's status counts.
     rules: tuple[tuple[tuple[OrderStatus, ...], bool, OrderStatus], ...] = (
@@ -87,6 +93,8 @@ def next_status(order: PaymentOrder) -> OrderStatus | None:
         ((s.PAID_UNCLAIMED, s.PAID), is_disputed, s.DISPUTED),
         # A lost dispute over a part of the payment is a partial refund; the rest stays paid.
         ((s.DISPUTED,), not is_disputed, s.PAID),
+        # A refund failed, so that the payer's money is still ours.
+        ((s.REFUNDED,), is_kept and not is_lost, paid),
         ((s.REVIEW,), order.resolution == Resolution.CREDIT, paid),
         ((s.REVIEW,), order.resolution == Resolution.REFUNDED, s.REFUNDED),
     )

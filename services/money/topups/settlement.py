@@ -21,10 +21,14 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-MIN_CHECK_INTERVAL = timedelta(seconds=30)
-_MAX_CHECK_INTERVAL = timedelta(days=1)
-# The slowest ways to pay take some days. After that only a webhook brings news.
-_MAX_PAYMENT_DELAY = timedelta(days=14)
+_MIN_CHECK_INTERVAL = timedelta(seconds=30)
+# When the poller asks about an order without a webhook, since it was made: its payer is there.
+_EARLY_CHECKS = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=20))
+# The provider closes the page by itself and says so. It is asked only if that does not come.
+_CLOSING_DELAY = timedelta(minutes=1)
+# Since the end of an order whose payment may still come: the slowest ways to pay take some days.
+# After that only a webhook brings news.
+_LATE_CHECKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=3), timedelta(days=14))
 
 
 def settle(uow: UnitOfWork, order_id: int, evidence: Evidence, via: OrderVia) -> PaymentOrder:
@@ -94,18 +98,18 @@ def find(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) -> int | 
 
 
 def next_check(order: PaymentOrder, now: datetime) -> datetime | None:
-    """Return when the poller next asks the provider about an order: less often as it gets older."""
+    """Return when the poller next asks about an order; ``None`` once nobody can pay it any more."""
+    soon = now + _MIN_CHECK_INTERVAL
     if order.status == OrderStatus.CREATED:
-        return max(order.expires_at, now + MIN_CHECK_INTERVAL)
-    if order.status not in (OrderStatus.PENDING, OrderStatus.EXPIRED):
-        return None
-    age = now - order.created_at
-    if age > _MAX_PAYMENT_DELAY and order.status == OrderStatus.EXPIRED:
-        return None
-    then = now + min(max(age / 4, MIN_CHECK_INTERVAL), _MAX_CHECK_INTERVAL)
-    if order.status == OrderStatus.PENDING and now < order.expires_at:
-        return min(then, order.expires_at)
-    return then
+        return max(order.expires_at, soon)
+    if order.status == OrderStatus.PENDING:
+        checks = [order.created_at + age for age in _EARLY_CHECKS]
+        checks.append(order.expires_at + _CLOSING_DELAY)
+        return min((check for check in checks if check > now), default=soon)
+    if order.status == OrderStatus.EXPIRED and order.closed_at is None and not order.is_failed:
+        late = [order.expires_at + delay for delay in _LATE_CHECKS]
+        return next((check for check in late if check > now), None)
+    return None
 
 
 def _walk(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
@@ -129,7 +133,8 @@ def _reconcile(uow: UnitOfWork, order: PaymentOrder) -> None:
         taken = {"amount": due - order.taken, "source": source}
         uow.session.execute(_TAKE, _values(order) | taken)
     elif due < order.taken:
-        _give(uow, order, "adjust", order.taken - due, "dispute")
+        source = "refund_failed" if order.refunds_failed_minor else "dispute"
+        _give(uow, order, "adjust", order.taken - due, source)
     order.taken = due
     uow.session.flush()
 

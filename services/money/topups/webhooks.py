@@ -1,13 +1,13 @@
 """Webhooks of payment providers, which come once, twice, late, and in any order."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from sqlalchemy.dialects.postgresql import insert
 
 from core.logging import get_logger
 from integrations.payments.port import Evidence, Payments
 from integrations.payments.registry import PaymentChannels
-from models import OrderVia, PaymentEvent
+from models import OrderVia, PaymentEvent, PaymentOrder
 from services.money.topups.settlement import find, lock, settle
 from storage.resources import Resources
 
@@ -28,6 +28,8 @@ def receive(resources: Resources, channels: PaymentChannels, body: bytes, signat
     if order_id is None:
         log.warning("webhook.of_no_order", channel=payments.channel, event_id=event.id)
         return
+    if evidence.refunded_minor or evidence.refunds_failed_minor:
+        evidence = _with_failed_refunds(resources, payments, evidence, order_id)
     facts = asdict(evidence).items()
     record = insert(PaymentEvent).values(
         channel=payments.channel,
@@ -55,3 +57,24 @@ def _order_of(resources: Resources, payments: Payments, evidence: Evidence) -> i
     named = payments.order_of(evidence.payment_id)
     with resources.unit_of_work() as uow:
         return find(uow, payments.channel, Evidence(order_id=named))
+
+
+def _with_failed_refunds(
+    resources: Resources, payments: Payments, evidence: Evidence, order_id: int
+) -> Evidence:
+    """Complete evidence about refunds of an order of which one has failed.
+
+    The provider's sum shrinks when a refund fails, so after that only all refunds together tell how
+    much went back.
+    """
+    with resources.unit_of_work() as uow:
+        order = uow.session.get_one(PaymentOrder, order_id)
+    payment_id = evidence.payment_id or order.payment_id
+    if payment_id is None or not (evidence.refunds_failed_minor or order.refunds_failed_minor):
+        return evidence
+    whole = payments.refunds(payment_id)
+    return replace(
+        evidence,
+        refunded_minor=whole.refunded_minor,
+        refunds_failed_minor=whole.refunds_failed_minor,
+    )

@@ -6,7 +6,7 @@ It is built beside running code, so nothing else is here.
 from storage.migrations import online
 
 revision = "0019"
-down_revision = "0016"
+down_revision = "0017b"
 branch_labels = None
 depends_on = None
 

@@ -39,7 +39,7 @@ def bench(make_stack: Callable[[str], Stack]) -> Bench:
 def resources(quiet: Bench) -> Iterator[Resources]:
     """The quiet bench's resources; what a test leaves unfinished is taken away after it."""
     yield quiet.stack.resources
-    quiet.stack.query("TRUNCATE jobs CASCADE")
+    quiet.stack.query("TRUNCATE jobs, idempotency_records")
     quiet.stack.resources.redis.flushdb()
 
 

@@ -18,7 +18,7 @@ from storage.unit_of_work import UnitOfWork
 
 def copy_lines(rows: Sequence[JudgedRow]) -> str:
     """The rows without a code, in the text format of Postgres' COPY."""
-    fresh = ids.random_ids(len(rows))
+    fresh = ids.neighbouring_ids(len(rows))
     lines = []
     for number, row in enumerate(rows):
         if row.code is not None:
@@ -53,8 +53,11 @@ def copy_digests(
         if row.code is None and (all_rows or row.left)
         for older, digest in enumerate(digests_of(row.email))
     )
-    _copy(uow, "staged_digests", "".join(lines))
-    uow.session.execute(text("ANALYZE staged, staged_digests"))
+    copied = "".join(lines)
+    if copied:
+        _copy(uow, "staged_digests", copied)
+        # For the joins of the two.
+        uow.session.execute(text("ANALYZE staged, staged_digests"))
 
 
 def _copy(uow: UnitOfWork, table: str, lines: str) -> None:

@@ -12,7 +12,8 @@ from core.refusals.imports import IMPORT_ERRORS_GONE
 from models import ImportChunk, MemberImport
 from services.mailing import sealed_files
 from services.mailing.imports.chunks import JudgedRow
-from services.mailing.spreadsheets import guard_foreign_cell
+from services.mailing.spreadsheets import guard_foreign_cell, guard_foreign_cells
+from services.people import accounts
 from storage.encryption import unseal
 from storage.resources import Resources
 
@@ -41,11 +42,14 @@ def rejects_csv(rows: Sequence[JudgedRow], found: Sequence[str], width: int) -> 
     for row, verdict in zip(rows, found, strict=True):
         if verdict == ADDED:
             continue
-        code, reason = REASONS[verdict] if row.code is None else (row.code, row.reason or "")
-        cells = [*map(guard_foreign_cell, row.cells)]
+        # The reasons of ours begin no formula; one about a row of the file may quote the file.
+        if row.code is None:
+            code, reason = REASONS[verdict]
+        else:
+            code, reason = row.code, guard_foreign_cell(row.reason or "")
+        cells = guard_foreign_cells(row.cells)
         cells += [""] * (width - len(cells))
-        added = (row.line, code, guard_foreign_cell(reason))
-        writer.writerow([*cells[:width], *added, *cells[width:]])
+        writer.writerow([*cells[:width], row.line, code, reason, *cells[width:]])
     return zlib.compress(text.getvalue().encode(errors="replace"), level=1)
 
 
@@ -76,8 +80,10 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, import_id)
-    if task is None or task.files_removed_at is not None:
-        raise IMPORT_ERRORS_GONE()
+        if task is None or task.files_removed_at is not None:
+            raise IMPORT_ERRORS_GONE()
+        if accounts.get(uow, task.user_id).erased_at is not None:
+            raise IMPORT_ERRORS_GONE()
 
     prefix, key = task.object_prefix, sealed_files.data_key(resources, task)
 

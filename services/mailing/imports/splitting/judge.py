@@ -107,15 +107,11 @@ def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iter
             yield _rejected(row, DUPLICATE_CODE, "The address came before in the same file.")
         else:
             came_before.add(address)
-            yield JudgedRow(
-                line=row.line,
-                email=address,
-                name=row.name,
-                tier=row.tier,
-                paid_expiry=None if row.paid_expiry is None else clock.iso(row.paid_expiry),
-                left=row.suppression.value if row.left else None,
-                cells=row.cells,
-            )
+            line, _, name, tier, expiry, suppression, cells = row
+            paid_expiry = None if expiry is None else clock.iso(expiry)
+            left = suppression.value if row.left else None
+            # By place, not by name: half the time, for each row of a file.
+            yield JudgedRow(line, address, name, tier, paid_expiry, left, None, None, cells)
 
 
 def _rejected(row: MemberRow | RejectedRecord, code: str, reason: str) -> JudgedRow:

@@ -1,8 +1,8 @@
 """Splits a stored file into numbered chunks of judged rows, a few seconds at a time.
 
-A reader can't be moved to another process, so the process that began a file continues it at the
-job's next turn. Another process, after a restart or on another machine, reads from the first byte
-again and passes over the stored chunks: a file always makes the same chunks.
+A reader can't be moved to another process, so the job stays in the process that began the file
+until it is split. After a crash, or where a process has too many open files, another process reads
+from the first byte again and passes over the stored chunks: a file always makes the same chunks.
 """
 
 import dataclasses
@@ -53,14 +53,15 @@ class FileSplit:
             # The body of one request, which was checked when it arrived.
             body = b"".join(sealed_files.stored_file(resources, task).stream())
             rows = (
+                # By place, not by name, which takes longer: line, address, name, tier, expiry.
                 MemberRow(
-                    line=line,
-                    email=member["email"].strip(),
-                    name=tidy_name(member.get("name") or ""),
-                    tier=None,
-                    paid_expiry=None,
-                    suppression=SuppressionStatus.WANTED,
-                    cells=(member["email"], member.get("name") or ""),
+                    line,
+                    member["email"].strip(),
+                    tidy_name(name := member.get("name") or ""),
+                    None,
+                    None,
+                    SuppressionStatus.WANTED,
+                    (member["email"], name),
                 )
                 for line, member in enumerate(orjson.loads(body)["members"], start=1)
             )
@@ -125,7 +126,7 @@ def kept_splits() -> list[int]:
     return list(_open)
 
 
-def keep_split(task: MemberImport, split: FileSplit, waiting: Collection[int]) -> None:
+def keep_split(task: MemberImport, split: FileSplit, waiting: Collection[int]) -> bool:
     """Keep this split open for its job's next turn, unless ``MAX_OPEN_FILES`` are kept already.
 
     ``waiting``: the imports whose kept splits are still needed. Those stay: if newcomers replaced
@@ -135,5 +136,6 @@ def keep_split(task: MemberImport, split: FileSplit, waiting: Collection[int]) -
         _open.pop(import_id).close()
     if len(_open) < MAX_OPEN_FILES:
         _open[task.id] = split
-    else:
-        split.close()
+        return True
+    split.close()
+    return False

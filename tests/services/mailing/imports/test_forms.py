@@ -13,7 +13,12 @@ from services.mailing.imports.applying.verdicts import header_line, rejects_csv
 from services.mailing.imports.chunks import JudgedRow
 from services.mailing.imports.mapping.rows import MemberRow, RejectedRecord
 from services.mailing.imports.reading.reader import open_rows
-from services.mailing.spreadsheets import bare_cell, guard_cell, guard_foreign_cell
+from services.mailing.spreadsheets import (
+    bare_cell,
+    guard_cell,
+    guard_foreign_cell,
+    guard_foreign_cells,
+)
 from tests.services.mailing.imports.forms import (
     Dribble,
     Form,
@@ -171,6 +176,14 @@ def test_rejected_row_begins_no_formula_and_can_be_read_again(name: str) -> None
     [read] = opened(sheet)
     assert read.cells[:2] == ["no address", guard_foreign_cell(name)]
     assert bare_cell(read.cells[1]) == name
+
+
+@given(st.lists(st.text("a'\"=+-@ ,;\t\r\n＝", max_size=6), max_size=5))  # noqa: RUF001
+@example(["", "=1"])
+@example(["a;", "=1"])
+@example(['a;"', "=1"])
+def test_cells_that_are_guarded_together_are_guarded_like_each(cells: list[str]) -> None:
+    assert guard_foreign_cells(cells) == [guard_foreign_cell(cell) for cell in cells]
 
 
 @settings(max_examples=300, deadline=None)

@@ -13,12 +13,12 @@ from core.errors import DomainError
 from core.ids import random_hash_id
 from core.refusals.mailing import LIST_BUSY
 from models import OptOut, OptOutKind, User
-from services import erasure
 from services.mailing import lists
 from services.mailing.imports.splitting import split
 from services.mailing.subscriptions import members, opt_outs, subscribe, unsubscribe
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from services.people import accounts
+from tests.erasing import erase
 from tests.faults.size import sized
 from tests.importing import Importing, csv_of
 from tests.stack import Owner
@@ -143,8 +143,7 @@ def _silence(importing: Importing, list_id: int, address: str) -> None:
 
 
 def _erase(importing: Importing, _: int, address: str) -> None:
-    with importing.resources.unit_of_work() as uow:
-        erasure.erase(uow, importing.resources.keyring, address)
+    erase(importing.resources, address)
 
 
 def _remove_and_add(importing: Importing, list_id: int, address: str) -> None:
@@ -219,9 +218,8 @@ def _say_no(importing: Importing, list_id: int, addresses: list[str]) -> None:
                 )
             if number % 7 == 0 and number < 500:
                 members.remove(uow, of, person.id, OWNER)
-    with importing.resources.unit_of_work() as uow:
-        for each in addresses[::10]:
-            erasure.erase(uow, keyring, each)
+    for each in addresses[::10]:
+        erase(importing.resources, each)
     # Erasing keeps a no under the current key too; of these only the older one is to be left.
     digests = [opt_outs.address_digests(keyring, each)[0] for each in addresses[::10]]
     importing.stack.query(

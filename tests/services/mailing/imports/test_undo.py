@@ -6,7 +6,7 @@ import pytest
 
 from core.ids import random_hash_id
 from models import MailingList, MemberImport, User
-from services import erasure
+from services.erasure import marking
 from services.jobs import lease as leases
 from services.jobs import records
 from services.jobs.lease import LeaseLost
@@ -17,6 +17,7 @@ from services.mailing.imports.splitting import split
 from services.mailing.subscriptions import members, transfers, unsubscribe
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
+from tests.erasing import erase, finish
 from tests.importing import Importing, csv_of
 from tests.stack import Owner
 
@@ -85,8 +86,7 @@ def test_whom_somebody_touched_since_stays_and_is_counted(
             of, person = found(uow, list_id, moved)
             target = lists.get(uow, elsewhere)
             transfers.transfer(uow, keyring, of, target, person.id, actor=OWNER)
-        with importing.resources.unit_of_work() as uow:
-            erasure.erase(uow, keyring, erased)
+        erase(importing.resources, erased)
     result = importing.take_back(owner, task.id)
     assert result == {"import_id": task.id, "undone": 2, "kept": 10}
     # The sixth of the old ones is as before in every column, and the last of the new ones is gone.
@@ -212,21 +212,20 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     importing.bring(owner, list_id, rows(people[:2], "Before"))
-    write, erased = apply._write, list[int]()
+    write, begun = apply._write, list[int]()
 
     def erase_then_write(uow: UnitOfWork, task: MemberImport, counts: Counter[str]) -> None:
         # The rows are judged: whom they are about is known, and held by nobody yet.
-        if not erased:
-            with importing.resources.unit_of_work() as other:
-                done = erasure.erase(other, importing.resources.keyring, people[0])
-            erased.append(done.user_id)
+        if not begun:
+            begun.append(marking.begin(importing.resources, people[0]))
         write(uow, task, counts)
 
     monkeypatch.setattr(apply, "_write", erase_then_write)
     task = importing.bring(owner, list_id, rows(people[:2], "New"), on_existing="update")
     assert (task.added, task.updated) == (1, 1)
+    erased = finish(importing.resources, begun[0])
     blank = importing.stack.query(
         "SELECT status, name, email FROM subscriptions WHERE list_id = %s AND user_id = %s",
-        *(list_id, erased[0]),
+        *(list_id, erased.user_id),
     )
     assert blank == [("removed", None, None)]

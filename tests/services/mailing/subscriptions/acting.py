@@ -6,7 +6,6 @@ import httpx
 
 from core.errors import DomainError
 from core.ids import random_hash_id
-from services import erasure
 from services.mailing import lists
 from services.mailing.subscriptions import subscribe, trace_ids, unsubscribe
 from services.mailing.subscriptions.changes import Actor, ActorKind, Via
@@ -14,6 +13,7 @@ from services.mailing.subscriptions.trace_ids import Trace
 from services.people import accounts, mailed_tokens
 from services.people.mailed_tokens import Purpose
 from storage.resources import Resources
+from tests.erasing import Erased, erase
 from tests.services.mailing.subscriptions.model import Reply
 from tests.stack import Owner, Stack
 
@@ -153,6 +153,5 @@ class Acting:
     def take_back(self, import_id: int, key: str) -> Reply:
         return self.reply("DELETE", f"/imports/{import_id}/members", key=key)
 
-    def erase(self, address: str) -> erasure.ErasureSummary:
-        with self.resources.unit_of_work() as uow:
-            return erasure.erase(uow, self.resources.keyring, address)
+    def erase(self, address: str) -> Erased:
+        return erase(self.resources, address)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from services.media.images.converter import ConverterProcess
 from services.media.images.outcome import ConvertedImage, UnreadableImage
+from services.media.isolation.converter import ConverterProcess
 from tests.services.media.images.samples import one_of_each
 
 FULL = os.environ.get("PRESSROOM_FAULTS") == "full"

@@ -18,11 +18,11 @@ import PIL
 import pytest
 from PIL import Image, ImageChops, ImageCms, ImageOps, ImageStat
 
-from services.media.images import webp
 from services.media.images.bounds import MAX_FRAMES, MAX_PIXELS
 from services.media.images.conversion import convert
-from services.media.images.converter import ConverterProcess
+from services.media.images.formats import webp
 from services.media.images.outcome import ConvertedImage, UnreadableImage
+from services.media.isolation.converter import ConverterProcess
 from tests.faults.size import FULL
 from tests.services.media.images.samples import opened
 

@@ -33,6 +33,7 @@ def order(**more: Any) -> PaymentOrder:
         "session_id": "cs",
         "expires_at": clock.now() + timedelta(hours=1),
         "refunded_minor": 0,
+        "refunds_failed_minor": 0,
         "is_failed": False,
         "is_expired": False,
         "credited": Decimal(0),
@@ -61,6 +62,13 @@ def outcome(subject: PaymentOrder) -> tuple[object, ...]:
 
 
 refunds = st.builds(lambda minor: replace(PAID, refunded_minor=minor), st.integers(1, 1000))
+failures = st.builds(
+    lambda total, failed: Evidence(
+        payment_id="pi", refunded_minor=max(total, failed), refunds_failed_minor=failed
+    ),
+    st.integers(1, 1500),
+    st.integers(1, 1000),
+)
 disputes = st.builds(
     lambda state: Evidence(payment_id="pi", dispute=state, disputed_minor=400),
     st.sampled_from([DisputeStatus.OPEN, DisputeStatus.WON]),
@@ -69,9 +77,9 @@ expiry = st.just(Evidence(order_id=7, session_id="cs", expired=True))
 
 
 @given(
-    st.lists(st.one_of(st.just(PAID), refunds, disputes, expiry), min_size=1, max_size=6).flatmap(
-        lambda news: st.tuples(st.just(news), st.permutations(news + news))
-    )
+    st.lists(
+        st.one_of(st.just(PAID), refunds, failures, disputes, expiry), min_size=1, max_size=6
+    ).flatmap(lambda news: st.tuples(st.just(news), st.permutations(news + news)))
 )
 def test_order_and_number_of_news_do_not_matter(
     drawn: tuple[list[Evidence], list[Evidence]],

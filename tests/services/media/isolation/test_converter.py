@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from services.media.images import confinement
-from services.media.images import converter as process_module
 from services.media.images.conversion import convert
-from services.media.images.converter import ConverterProcess
 from services.media.images.outcome import UnreadableImage
+from services.media.isolation import confinement
+from services.media.isolation import converter as process_module
+from services.media.isolation.converter import ConverterProcess
 from tests.services.media.images.samples import encoded, one_of_each, picture, png, rgba_rows
 
 pytestmark = pytest.mark.stack
@@ -172,7 +172,7 @@ def test_child_is_replaced_after_its_share_of_images(monkeypatch: pytest.MonkeyP
 
 def test_child_that_has_computed_enough_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     real = subprocess.Popen
-    tired = "from services.media.images import child; child._MAX_CPU_SECONDS = 0.0; child.main()"
+    tired = "from services.media.isolation import child; child._MAX_CPU_SECONDS = 0.0; child.main()"
 
     def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
         return real([command[0], "-c", tired, *command[3:]], **options)
@@ -254,7 +254,7 @@ def test_no_conversion_imports_a_module(tmp_path: Path) -> None:
     for name, data in one_of_each().items():
         (tmp_path / name).write_bytes(data)
     script = (
-        "import pathlib, sys, services.media.images.child\n"
+        "import pathlib, sys, services.media.isolation.child\n"
         "from services.media.images.conversion import convert\n"
         "images = [file.read_bytes() for file in pathlib.Path(sys.argv[1]).iterdir()]\n"
         "before = set(sys.modules)\n"
@@ -268,7 +268,7 @@ def test_no_conversion_imports_a_module(tmp_path: Path) -> None:
 
 def test_child_does_not_outlive_a_parent_killed_at_once() -> None:
     script = (
-        "from services.media.images.converter import ConverterProcess; import time\n"
+        "from services.media.isolation.converter import ConverterProcess; import time\n"
         "c = ConverterProcess(); c.start(); print(c.pid, flush=True); time.sleep(60)"
     )
     for loaded in (False, True):
@@ -290,7 +290,7 @@ def test_child_at_work_dies_at_once_with_its_parent(tmp_path: Path) -> None:
     noise = Image.effect_noise((3000, 3000), 90).convert("RGB")
     image.write_bytes(encoded(noise, "PNG", compress_level=1))
     script = (
-        "import sys, pathlib; from services.media.images.converter import ConverterProcess\n"
+        "import sys, pathlib; from services.media.isolation.converter import ConverterProcess\n"
         "c = ConverterProcess(); c.start(); data = pathlib.Path(sys.argv[1]).read_bytes()\n"
         "print(c.pid, flush=True); c.convert(data)"
     )

@@ -3,9 +3,9 @@ from collections.abc import Iterator
 
 from PIL import Image
 
-from services.media.images import png
 from services.media.images.animation import first_view
 from services.media.images.bounds import check_canvas
+from services.media.images.formats import png
 from services.media.images.outcome import truncated, unreadable
 from services.media.images.still import decode as decode_still
 

@@ -11,8 +11,8 @@ from typing import IO, Self
 
 from core.logging import get_logger
 from core.refusals.media import IMAGE_CRASHED, IMAGE_CRASHED_TWICE, IMAGE_TIMEOUT
-from services.media.images.child_messages import ANSWER, REQUEST, outcome
 from services.media.images.outcome import ConvertedImage, UnreadableImage, refused
+from services.media.isolation.child_messages import ANSWER, REQUEST, outcome
 
 # The largest legal image, two WebP frames of 49 MP, needed 2.24 GB of address space as measured.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
@@ -116,7 +116,7 @@ class ConverterProcess:
         # where it could write what it likes.
         arguments = (str(os.getpid()), str(self._memory_bytes))
         child = subprocess.Popen(  # noqa: S603 - our own module, numbers for arguments
-            [sys.executable, "-m", "services.media.images.child", *arguments],
+            [sys.executable, "-m", "services.media.isolation.child", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.media.images.converter import ConverterProcess
+from services.media.isolation.converter import ConverterProcess
 
 
 @pytest.fixture(scope="session")

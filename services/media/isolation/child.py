@@ -1,4 +1,4 @@
-"""The converter process: `python -m services.media.images.child <parent's pid> <memory in bytes>`.
+"""The converter: `python -m services.media.isolation.child <parent's pid> <memory in bytes>`.
 
 It reads a whole image, answers, and reads the next one. It exits with status 0 only between two
 images, so that its parent may send an image again that had no answer by then.
@@ -13,10 +13,10 @@ from importlib import import_module
 from typing import BinaryIO
 
 from core.linux import end_with_parent, give_memory_back
-from services.media.images.child_messages import REQUEST, answer_head
-from services.media.images.confinement import confine
 from services.media.images.conversion import convert
 from services.media.images.outcome import ConvertedImage, UnreadableImage
+from services.media.isolation.child_messages import REQUEST, answer_head
+from services.media.isolation.confinement import confine
 
 # Pillow imports these when an image first needs them, which is too late in a confined process. For
 # a format that is missing it imports all of its sixty plugins.

@@ -1,0 +1,76 @@
+"""Every route and every kind of upkeep on a small database and on larger ones.
+
+Nothing that a caller asks for is more on a larger database, so nothing should take longer.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.measure import Finding, median_and_spread
+from benchmarks.scale.rounds import one_round
+from benchmarks.scale.route_cases import Group
+from benchmarks.scale.sized_stack import SizedStack, sized_stack
+from benchmarks.scale.volume import Volume
+from tests.embedded import embedded_services
+
+ROUNDS = 7
+MOST_TIMES = 1.3
+BAR = "≤ 1.3 × the smallest size"
+
+# What a case of one size took in one round, in seconds.
+_Times = dict[str, list[float]]
+
+
+def run(sizes: Sequence[float] = (0.1, 1), keep: str | None = None) -> list[Finding]:
+    """Compare the sizes; ``keep`` is a folder in which the filled databases stay."""
+    with ExitStack() as opened:
+        if keep is None:
+            keep = opened.enter_context(TemporaryDirectory(prefix="pressroom-bench-"))
+        home = Path(keep)
+        home.mkdir(parents=True, exist_ok=True)
+        services = opened.enter_context(embedded_services(home))
+        sized = [
+            opened.enter_context(sized_stack(services, home, Volume(size), number))
+            for number, size in enumerate(sizes, start=1)
+        ]
+        return _compare(sized)
+
+
+def _compare(sized: Sequence[SizedStack]) -> list[Finding]:
+    took: list[_Times] = [defaultdict(list) for _ in sized]
+    groups: dict[str, Group] = {}
+    # The first round warms all of it up.
+    for number in range(ROUNDS + 1):
+        # Who goes first changes, so that none always finds the machine as another left it.
+        turns = range(len(sized))[:: 1 if number % 2 else -1]
+        for group, name, seconds in one_round(sized, turns):
+            groups[name] = group
+            for times, each in zip(took, seconds, strict=True):
+                times[name] += [each] * (number > 0)
+        print(f"round {number} of {ROUNDS}", flush=True)
+    names = sorted(groups, key=lambda name: [*Group].index(groups[name]))
+    return [
+        _finding(groups[name], name, each.volume.factor, took[0][name], times[name])
+        for each, times in list(zip(sized, took, strict=True))[1:]
+        for name in names
+    ]
+
+
+def _finding(
+    group: Group, name: str, size: float, before: list[float], after: list[float]
+) -> Finding:
+    growth, spread = median_and_spread([b / a for a, b in zip(before, after, strict=True)])
+    details = {
+        "group": group.value,
+        "size": f"{size:g} ×",
+        "ms_smallest": _milliseconds(before),
+        "ms": _milliseconds(after),
+    }
+    return Finding(name, growth, "×", BAR, growth <= MOST_TIMES, spread, details)
+
+
+def _milliseconds(seconds: Sequence[float]) -> float:
+    return round(1000 * median_and_spread(seconds)[0], 2)

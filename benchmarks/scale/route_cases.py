@@ -1,0 +1,169 @@
+"""What is called of each route at every size, by the first owner, who has the most of everything.
+
+Each case returns, or has to do, the same at every size: what grows beside it is what is not asked
+for.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from benchmarks.scale.sized_stack import METRICS_TOKEN
+from tests.security.calls import CALLS, Call
+
+
+class Group(StrEnum):
+    READ = "keyed reads"
+    WRITE = "keyed writes"
+    PAGE = "pages"
+    BATCH = "batches"
+    UPKEEP = "upkeep"
+
+
+@dataclass(frozen=True)
+class RouteCase:
+    """One call of a route.
+
+    Attributes:
+        call: how; the one that the tests of isolation make, where it is not given.
+        own: the status of the answer, where it is not that call's.
+        times: how often in a round, of which the quickest counts; 1 where a call can't be repeated.
+        name: what the case is called, where a route has several.
+        url: the name of the value that is the call's whole URL, such as a signed one.
+        headers: more of them.
+    """
+
+    group: Group
+    call: Call | None = None
+    own: int | None = None
+    times: int = 1
+    name: str = ""
+    url: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def _read(call: Call | None = None, **more: Any) -> RouteCase:
+    return RouteCase(Group.READ, call, times=more.pop("times", 5), **more)
+
+
+def _write(call: Call | None = None, **more: Any) -> RouteCase:
+    return RouteCase(Group.WRITE, call, **more)
+
+
+def _page(name: str = "", **query: Any) -> RouteCase:
+    return RouteCase(Group.PAGE, Call(200, query=query), times=5, name=name)
+
+
+def _batch(call: Call | None = None, **more: Any) -> RouteCase:
+    return RouteCase(Group.BATCH, call, **more)
+
+
+_MEMBER = "/subscriptions/{list_id}/members/{user_id}"
+_MANY = [{"email": f"many{number}.{{fresh}}@example.com"} for number in range(200)]
+
+# In the order in which the owner can do all of it.
+ROUTES: dict[str, tuple[RouteCase, ...]] = {
+    "GET /users/me": (_read(),),
+    "GET /users/me/security-events": (_page(), _page("further down", cursor="{event_id}")),
+    "GET /apikeys": (_page(),),
+    "POST /apikeys": (_write(times=3),),
+    "GET /auxilia/credits/balance": (_read(),),
+    "GET /auxilia/credits/ledger": (
+        _page(),
+        _page("offset 1,000", offset=1000),
+        _page("half way down", cursor="{entry_id}"),
+    ),
+    "POST /auxilia/credits/consume": (
+        _write(Call(200, json={"amount_credit": 1, "source_id": "growth"}), times=5),
+    ),
+    "POST /auxilia/credits/topup": (_write(),),
+    "GET /auxilia/credits/orders/{order_id}": (_read(Call(200, values={"order_id": "old_order"})),),
+    "POST /auxilia/credits/orders/status": (
+        _read(Call(200, json={"claim_token": "{claim_token}"})),
+    ),
+    "POST /auxilia/credits/orders/claim": (_read(),),
+    "POST /attachments": (_write(times=3),),
+    "GET /attachments": (_page(), _page("offset 1,000", offset=1000)),
+    "GET /attachments/{hash_id}": (_read(),),
+    "POST /attachments/{hash_id}/links": (_write(times=3),),
+    "GET /media/{filename}": (_read(Call(404, values={"filename": "open_filename"})),),
+    "POST /lists": (_write(Call(200, json={"title": "Another", "slug": "l-{fresh}"}), times=3),),
+    "GET /lists": (_page(),),
+    "GET /lists/{list_id}": (_read(),),
+    "PATCH /lists/{list_id}": (_write(times=3),),
+    "POST /subscriptions/{list_id}": (
+        _write(Call(200, json={"email": "{fresh}@example.com"}), times=3),
+    ),
+    "POST /subscriptions/{list_id}/no-challenge": (_write(times=3),),
+    "GET /subscriptions/{list_id}/rel": (_read(),),
+    "GET /subscriptions": (_page(),),
+    "GET /subscriptions/opponent": (_read(),),
+    "PUT /subscriptions/{list_id}/email": (_write(times=3),),
+    "POST /subscriptions/{list_id}/delete": (_write(),),
+    "DELETE /subscriptions/{list_id}": (_write(),),
+    "GET /lists/{list_id}/subscriptions": (
+        _page(),
+        _page("half way down", cursor="{subscription_id}"),
+        _page("one address", email="{member_email}"),
+        _page("addresses that begin so", email="ada.adams1*"),
+        _page("on a paid tier", premium="1"),
+        _page("unsubscribed", status="unsubscribed"),
+    ),
+    f"PUT {_MEMBER}/email": (_write(times=3),),
+    f"GET {_MEMBER}/subs": (_page(),),
+    "PATCH /lists/{list_id}/members/{user_id}": (_write(times=3),),
+    "GET /lists/{list_id}/members/{user_id}/history": (_page(),),
+    f"POST {_MEMBER}/transfer": (_write(),),
+    "POST /auxilia/subscriptions/{list_id}/members/add": (
+        _batch(Call(200, json={"members": [{"email": "added.{fresh}@example.com"}]}), times=3),
+        _batch(Call(200, json={"members": _MANY}), name="200 members"),
+    ),
+    "POST /lists/{list_id}/imports": (_batch(times=2),),
+    "GET /imports": (_page(), _page("of one list", list_id="{list_id}")),
+    "GET /imports/{import_id}": (_read(),),
+    "GET /imports/{import_id}/errors.csv": (_read(own=200, url="errors_url"),),
+    "POST /lists/{list_id}/exports": (
+        _batch(Call(200, json={"kind": "members"}, values={"list_id": "dst_list_id"})),
+    ),
+    "GET /exports/{export_id}/file.csv.gz": (_read(own=200, url="export_url"),),
+    "GET /jobs": (_page(), _page("offset 1,000", offset=1000)),
+    "GET /jobs/{job_id}": (_read(),),
+    "GET /jobs/{job_id}/events": (_read(times=3),),
+    "POST /jobs/{job_id}/retry": (_read(),),
+    "DELETE /jobs/{job_id}": (_read(),),
+    "GET /oauth/userinfo": (_read(),),
+    "GET /grants": (_page(),),
+    "POST /oauth/introspect": (_read(),),
+    "POST /oauth/revoke": (_write(),),
+    "POST /oauth/token": (_write(),),
+    "GET /readyz": (_read(),),
+    "GET /metrics": (_read(own=200, headers={"Authorization": f"Bearer {METRICS_TOKEN}"}),),
+    f"DELETE {_MEMBER}": (_write(),),
+    "DELETE /imports/{import_id}/members": (_batch(),),
+    "DELETE /attachments/{hash_id}": (_write(),),
+    "DELETE /lists/{list_id}/traces": (_write(),),
+    "DELETE /lists/{list_id}": (_write(),),
+    "DELETE /grants/{grant_id}": (_write(),),
+    "DELETE /apikeys/{key_id}": (_write(),),
+}
+
+# Routes without a case, and why.
+LEFT_OUT = {
+    "POST /webhooks/stripe": "what it does with an order is what the poll of orders does",
+    "GET /.well-known/oauth-authorization-server": "reads nothing",
+    "GET /healthz": "reads nothing",
+    **{
+        f"{method} {prefix}/composer/{rest}": "reads no table but the count of the day's calls"
+        for prefix in ("", "/auxilia")
+        for method, rest in (
+            ("POST", "metadata"),
+            ("POST", "generate-tweets"),
+            ("GET", "{provider}/photos/search"),
+            ("GET", "{provider}/photos/download_url"),
+        )
+    },
+}
+
+
+def call_of(operation: str, case: RouteCase) -> Call:
+    return case.call or CALLS[operation]

@@ -1,0 +1,165 @@
+"""Statements that fill people, lists, subscriptions and what belongs to them.
+
+A row is a function of its number, so that a table can name the rows of another one without reading
+it, and the same seed gives the same rows. The oldest are 700 days old at the `anchor`.
+"""
+
+# Called with `pg_temp.` before them: functions of the session alone, which Postgres inlines.
+FUNCTIONS = """
+CREATE FUNCTION pg_temp.dice(n bigint, salt int, sides bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT (hashint8extended(n, {seed} * 1000 + salt) & 9223372036854775807) % sides
+$$;
+-- An odd factor gives each number an id of its own below 2^53, as random as ids are.
+CREATE FUNCTION pg_temp.person_id(n bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ((n + {seed} * 1000) * 98765432197) & 9007199254740991
+$$;
+CREATE FUNCTION pg_temp.list_id(n bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ((n + {seed} * 1000) * 1234567890123) & 9007199254740991
+$$;
+CREATE FUNCTION pg_temp.order_id(n bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ((n + {seed} * 1000) * 34567890121) & 9007199254740991
+$$;
+CREATE FUNCTION pg_temp.email(n bigint) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ('{{ada,ben,chloe,dmitri,elena,farid,grace,hugo}}'::text[])[1 + n % 8] || '.'
+        || ('{{adams,brown,castro,dubois,evans,fischer,garcia}}'::text[])[1 + n % 7] || n || '@'
+        || ('{{example.com,example.org,example.net}}'::text[])[1 + n % 3]
+$$;
+-- The person and the list of a subscription: the first half is one list, and the others have
+-- very different sizes.
+CREATE FUNCTION pg_temp.subscriber(n bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT 1 + CASE WHEN n <= {half} THEN n * {first_stride}
+        ELSE (n - {half}) * {second_stride} END % {people}
+$$;
+CREATE FUNCTION pg_temp.subscribed_list(n bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN n <= {half} THEN 1 ELSE least({lists}, 2 + floor(
+        ({lists} - 1) * power(pg_temp.dice(n, 1, 1000000) / 1000000.0::float8, 3)))::bigint END
+$$;
+CREATE FUNCTION pg_temp.ago(n bigint, of bigint, days int) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT '{anchor}'::timestamptz - (of - n) * (days * interval '1 day') / of - interval '1 hour'
+$$
+"""
+
+# As the product makes one, for any message: HMAC-SHA256.
+_HMAC = (
+    "sha256('\\x{outer_pad}'::bytea || sha256('\\x{inner_pad}'::bytea"
+    " || convert_to(s.email, 'UTF8')))"
+)
+
+STATEMENTS = {
+    "users": """
+INSERT INTO users (id, email, name, password_hash, plan, created_at, updated_at)
+SELECT pg_temp.person_id(n), pg_temp.email(n), CASE WHEN n % 3 = 0 THEN 'Person ' || n END,
+    CASE WHEN n <= {owners} THEN '{password_hash}' END,
+    CASE WHEN n <= {owners} THEN 'paid' ELSE 'free' END,
+    pg_temp.ago(n, {people}, 700), pg_temp.ago(n, {people}, 700)
+FROM generate_series(1, {people}::bigint) AS n ORDER BY 1
+""",
+    "lists": """
+INSERT INTO lists (id, user_id, slug, title, created_at, updated_at)
+SELECT pg_temp.list_id(n), pg_temp.person_id(1 + (n - 1) / 2), 'list-' || n, 'List ' || n,
+    pg_temp.ago(n, {lists}, 700), pg_temp.ago(n, {lists}, 700)
+FROM generate_series(1, {lists}::bigint) AS n
+""",
+    "subscriptions": """
+INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,
+    source, import_id, imported_at, created_at, updated_at)
+SELECT pg_temp.list_id(pg_temp.subscribed_list(n)), pg_temp.person_id(person), status,
+    CASE WHEN n % 20 > 0 THEN 'free' WHEN n % 60 = 0 THEN 'gold' ELSE 'silver' END,
+    CASE WHEN n % 20 = 0 THEN '{anchor}'::timestamptz + (n % 360 - 59) * interval '1 day' END,
+    pg_temp.dice(n, 4, 50) > 0, 'Person ' || person, pg_temp.email(person),
+    CASE WHEN is_imported THEN 'import' ELSE 'challenge' END,
+    CASE WHEN is_imported THEN 2 * (1 + (n - 1) * {own_imports} / {half}) - 1 END,
+    CASE WHEN is_imported THEN born END, born, born
+FROM (
+    SELECT n, pg_temp.subscriber(n) AS person, pg_temp.ago(n, {subscriptions}, 700) AS born, status,
+        n <= {half} AND n % 4 > 0 AND status <> 'pending' AS is_imported
+    FROM generate_series(1, {subscriptions}::bigint) AS n CROSS JOIN LATERAL (SELECT CASE
+        WHEN pg_temp.dice(n, 2, 100) < 90 THEN 'active'
+        WHEN pg_temp.dice(n, 2, 100) < 96 THEN 'unsubscribed'
+        WHEN pg_temp.dice(n, 2, 100) < 97 THEN 'removed' ELSE 'pending' END AS status) AS thrown
+) AS made ORDER BY n
+""",
+    "subscription_events": """
+INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, status_after,
+    email_enabled_after, ip, created_at)
+SELECT pg_temp.list_id(pg_temp.subscribed_list(n)), pg_temp.person_id(pg_temp.subscriber(n)),
+    CASE WHEN is_first THEN 'subscribed' ELSE 'email_enabled' END,
+    CASE WHEN is_first AND n <= {half} THEN 'import' ELSE 'user' END,
+    pg_temp.person_id(CASE WHEN is_first AND n <= {half} THEN 1 ELSE pg_temp.subscriber(n) END),
+    CASE WHEN is_first THEN 'challenge' ELSE 'login' END, 'active', true,
+    CASE WHEN born < '{anchor}'::timestamptz - interval '80 days' THEN '10.2.3.0/24'
+        ELSE '10.2.3.' || e % 250 END, born
+FROM (
+    SELECT e, e % 3 > 0 AS is_first, pg_temp.ago(e, {subscription_events}, 700) AS born,
+        CASE WHEN e % 3 > 0 THEN least(e - e / 3, {subscriptions})
+            ELSE 1 + pg_temp.dice(e, 6, {subscriptions}) END AS n
+    FROM generate_series(1, {subscription_events}::bigint) AS e
+) AS made ORDER BY e
+""",
+    "subscriber_counts": """
+INSERT INTO subscriber_counts (list_id, active)
+SELECT list_id, count(*) FROM subscriptions WHERE status = 'active' GROUP BY list_id
+""",
+    "opt_outs": f"""
+INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source, created_at)
+SELECT s.list_id, s.user_id, {_HMAC}, k.kind, 'one-click', s.created_at
+FROM subscriptions AS s CROSS JOIN LATERAL (VALUES
+    ('list', s.status = 'unsubscribed'), ('email', NOT s.email_enabled)) AS k (kind, is_set)
+WHERE k.is_set
+""",
+    # Every second one is into the largest list. Files are kept for the newest alone.
+    "imports": """
+INSERT INTO imports (list_id, user_id, source, object_prefix, size, status, chunks, is_split,
+    applied, received, added, already, files_removed_at, created_at, finished_at)
+OVERRIDING SYSTEM VALUE
+SELECT pg_temp.list_id(list), pg_temp.person_id(1 + (list - 1) / 2), 'members',
+    'imports/filled-' || n, 4000, 'succeeded', 1, true, 1, greatest(f.added, 100),
+    coalesce(f.added, 0), greatest(100 - f.added, 0),
+    CASE WHEN n * 1000 < {imports} * 991::bigint THEN born + interval '7 days' END, born, born
+FROM (
+    SELECT n, pg_temp.ago(n, {imports}, 700) AS born, CASE WHEN n % 2 = 1 THEN 1
+        ELSE 2 + pg_temp.dice(n, 7, {lists} - 1) END AS list
+    FROM generate_series(1, {imports}::bigint) AS n
+) AS made
+LEFT JOIN (SELECT import_id, count(*) AS added FROM subscriptions
+    WHERE import_id IS NOT NULL GROUP BY import_id) AS f ON f.import_id = n
+ORDER BY n
+""",
+    "import_chunks": """
+INSERT INTO import_chunks (import_id, number, not_added)
+SELECT id, 0, decode(repeat(md5(id::text), 30), 'hex') FROM imports WHERE files_removed_at IS NULL
+""",
+    "import_changes": """
+INSERT INTO import_changes (import_id, subscription_id, activated, applied_at, status_before,
+    name_before, name_after, type_before, type_after, updated_at_before)
+SELECT 2 * {own_imports} - 1 - 2 * (n % (1 + {own_imports} / 10)), {half} - n, false,
+    pg_temp.ago({import_changes} - n, {import_changes}, 80), 'active', 'Before', 'Person', 'free',
+    'free', pg_temp.ago(n, {import_changes}, 80)
+FROM generate_series(0, least({import_changes}, {half}) - 1::bigint) AS n
+""",
+    "exports": """
+INSERT INTO exports (list_id, user_id, kind, object_prefix, size, rows, files_removed_at,
+    created_at, finished_at)
+SELECT pg_temp.list_id(list), pg_temp.person_id(1 + (list - 1) / 2), 'members',
+    'exports/filled-' || n, 4000, 100, born + interval '7 days', born, born
+FROM (
+    SELECT n, pg_temp.ago(n, {exports}, 700) AS born, CASE WHEN n % 10 = 0 THEN 1
+        ELSE 2 + pg_temp.dice(n, 8, {lists} - 1) END AS list
+    FROM generate_series(1, {exports}::bigint) AS n
+) AS made ORDER BY n
+""",
+    "list_reports": """
+INSERT INTO list_reports (list_id, user_id, created_at)
+SELECT pg_temp.list_id(pg_temp.subscribed_list(n * 30)),
+    pg_temp.person_id(pg_temp.subscriber(n * 30)), pg_temp.ago(n, {small}, 280)
+FROM generate_series(1, {small}::bigint) AS n
+""",
+}

@@ -1,0 +1,39 @@
+"""What each kind of upkeep finds due, the same at every size."""
+
+# Statements that make work due, run before each round; None where a run finds nothing to do.
+_DUE_ROWS = 200
+DUE: dict[str, str | None] = {
+    "objects.remove": (
+        "INSERT INTO object_removals (key)"
+        " SELECT 'media/gone-' || n FROM generate_series(1, 20) AS n"
+    ),
+    "topups.poll": None,
+    "maintenance.fold_counts": (
+        "INSERT INTO subscriber_deltas (list_id, active)"
+        f" SELECT id, 0 FROM lists ORDER BY id LIMIT {_DUE_ROWS}"
+    ),
+    "maintenance.purge": f"""
+WITH person AS (SELECT min(id) AS id FROM users),
+n AS (SELECT generate_series(1, {_DUE_ROWS}) AS n),
+sessions AS (
+    INSERT INTO user_sessions (user_id, secret_hmac, expires_at)
+    SELECT id, sha256(gen_random_uuid()::text::bytea), now() - interval '1 hour' FROM person, n),
+records AS (
+    INSERT INTO idempotency_records (caller_id, route, key, fingerprint, answer, expires_at)
+    SELECT id, 'route', gen_random_uuid(), sha256(''), '{{}}', now() - interval '1 hour'
+    FROM person, n)
+INSERT INTO jobs (kind, lane, status, created_at, finished_at)
+SELECT 'members.add', 'bulk', 'succeeded', now() - interval '40 days', now() - interval '40 days'
+FROM n
+""",
+    "maintenance.partitions": None,
+    "maintenance.shorten_ips": None,
+    "maintenance.strangers": None,
+    "maintenance.sweep_files": """
+INSERT INTO imports (list_id, user_id, source, object_prefix, size, status, created_at, finished_at)
+SELECT id, user_id, 'members', 'imports/due-' || gen_random_uuid(), 0, 'succeeded',
+    now() - interval '9 days', now() - interval '9 days'
+FROM lists, generate_series(1, 20) WHERE slug = 'list-1'
+""",
+    "maintenance.sweep_uploads": None,
+}

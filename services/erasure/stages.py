@@ -1,0 +1,265 @@
+"""What is erased of a person who is marked, and in which order.
+
+A stage erases one batch and says where it goes on. It is in one transaction with that bookmark, so
+no row is counted twice. It may begin anew at any time: it then finds less, or nothing.
+
+No stage locks the person. Each locks rows of one kind, and in the order of the code that also
+writes them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import case, delete, func, select, text, tuple_, update
+from sqlalchemy.orm import InstrumentedAttribute
+
+import models
+from services import removals
+from services.mailing.subscriptions import changes, locks
+from services.mailing.subscriptions.changes import Actor, ActorKind, Via
+from services.media.attachments.files import media_key, original_key
+from storage.unit_of_work import UnitOfWork
+
+# So that a batch takes a fraction of a second. Tests set less.
+MAX_ROWS = 1_000
+MAX_EVENTS = 5_000
+# A batch keeps bulk acts off all the lists of its subscriptions.
+MAX_LISTS = 20
+
+
+class Batch(NamedTuple):
+    rows: int
+    # Where the next batch goes on; ``None``: there is none.
+    bookmark: int | None
+
+
+# Called with the person's id and the bookmark, if any.
+Stage = Callable[[UnitOfWork, int, int | None], Batch]
+
+
+def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
+    """Blank the person's records on some lists, and what imports keep of them for an undo."""
+    of_person = models.Subscription.user_id == user_id
+    query = select(models.Subscription.list_id).where(of_person)
+    query = query.where(models.Subscription.list_id > (after or 0))
+    list_ids = list(
+        uow.session.scalars(query.order_by(models.Subscription.list_id).limit(MAX_LISTS))
+    )
+    if not list_ids:
+        return Batch(0, None)
+    # An import or its undo may write one of these records, and has the list to itself then.
+    locks.share_lists(uow, *list_ids)
+    records = uow.session.scalars(
+        select(models.Subscription)
+        .where(of_person, models.Subscription.list_id.in_(list_ids))
+        .order_by(models.Subscription.list_id)
+    ).all()
+    # Before the records, as an undo locks them. Without these rows it brings no name back.
+    changed = models.ImportChange.subscription_id.in_([each.id for each in records])
+    uow.session.execute(delete(models.ImportChange).where(changed))
+    operator = Actor(ActorKind.OPERATOR, Via.COMMAND)
+    blank = {"status": models.SubscriptionStatus.REMOVED, "email_enabled": False}
+    for each in records:
+        changes.change(uow, each, "erased", operator, **blank, name=None, email=None)
+    return Batch(len(records), list_ids[-1] if len(list_ids) == MAX_LISTS else None)
+
+
+def _batch(ids: list[int]) -> Batch:
+    return Batch(len(ids), ids[-1] if len(ids) == MAX_ROWS else None)
+
+
+def _deleting(owner: InstrumentedAttribute[Any]) -> Stage:
+    """Delete the rows that have the person as their ``owner``, the newest first.
+
+    An API key comes before the one that made it.
+    """
+    model, key = owner.class_, owner.class_.id
+
+    def delete_batch(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
+        ids = _next_ids(uow, key, owner == user_id, before)
+        uow.session.execute(delete(model).where(key.in_(ids)))
+        return _batch(ids)
+
+    return delete_batch
+
+
+def _next_ids(uow: UnitOfWork, key: Any, is_own: Any, before: int | None) -> list[int]:
+    older = [] if before is None else [key < before]
+    query = select(key).where(is_own, *older).order_by(key.desc()).limit(MAX_ROWS)
+    return list(uow.session.scalars(query))
+
+
+def _deleting_few(owner: InstrumentedAttribute[Any]) -> Stage:
+    """As ``_deleting``, of a table that has few rows of a person."""
+
+    def delete_all(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+        gone = uow.session.execute(delete(owner.class_).where(owner == user_id).returning(owner))
+        return Batch(len(gone.all()), None)
+
+    return delete_all
+
+
+def _delete_idempotency(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    # Their index has no order by id, and they are gone in a day anyway: no bookmark.
+    record = models.IdempotencyRecord
+    found = select(record.id).where(record.caller_id == user_id).limit(MAX_ROWS)
+    ids = list(uow.session.scalars(found))
+    uow.session.execute(delete(record).where(record.id.in_(ids)))
+    return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
+
+
+def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
+    own = models.Attachment
+    ids = _next_ids(uow, own.id, own.user_id == user_id, before)
+    for each in uow.session.scalars(delete(own).where(own.id.in_(ids)).returning(own)):
+        removals.forget(uow, media_key(each), original_key(each))
+    return _batch(ids)
+
+
+def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
+    """End the person's imports, and remove files with other people's addresses."""
+    own = models.MemberImport
+    ids = _next_ids(uow, own.id, own.user_id == user_id, before)
+    prefixes = uow.session.scalars(
+        update(own)
+        .where(own.id.in_(ids))
+        .values(
+            **dict.fromkeys(("filename", "description", "mapping", "wrapped_key", "wrapped_by")),
+            status=case((own.status == "running", "cancelled"), else_=own.status),
+            finished_at=func.coalesce(own.finished_at, func.now()),
+            files_removed_at=func.coalesce(own.files_removed_at, func.now()),
+        )
+        .returning(own.object_prefix)
+    )
+    removals.forget(uow, *(f"{prefix}/" for prefix in prefixes))
+    return _batch(ids)
+
+
+def _delete_chunks(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
+    """Delete the rows of the person's files that were not added; the bookmark is an import."""
+    chunk = models.ImportChunk
+    found = (
+        select(chunk.import_id, chunk.number)
+        .join(models.MemberImport, models.MemberImport.id == chunk.import_id)
+        .where(models.MemberImport.user_id == user_id, models.MemberImport.id >= (after or 0))
+        .order_by(chunk.import_id, chunk.number)
+        .limit(MAX_ROWS)
+    )
+    keys = [tuple(row) for row in uow.session.execute(found)]
+    uow.session.execute(delete(chunk).where(tuple_(chunk.import_id, chunk.number).in_(keys)))
+    return Batch(len(keys), keys[-1][0] if len(keys) == MAX_ROWS else None)
+
+
+def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
+    own = models.MemberExport
+    ids = _next_ids(uow, own.id, own.user_id == user_id, before)
+    removed_at = func.coalesce(own.files_removed_at, func.now())
+    blanked = update(own).where(own.id.in_(ids)).values(files_removed_at=removed_at)
+    prefixes = uow.session.scalars(
+        blanked.values(wrapped_key=None, wrapped_by=None).returning(own.object_prefix)
+    )
+    removals.forget(uow, *(f"{prefix}/" for prefix in prefixes))
+    return _batch(ids)
+
+
+def _blank_lists(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
+    """Blank the texts of archived lists; the lists stay, since members may still leave them."""
+    own = models.MailingList
+    ids = _next_ids(uow, own.id, own.user_id == user_id, before)
+    words = ("tagline", "description", "avatar_image_url", "favicon_image_url")
+    uow.session.execute(
+        update(own)
+        .where(own.id.in_(ids))
+        .values(title="Erased", slug=func.concat("erased-", own.id), **dict.fromkeys(words))
+    )
+    return _batch(ids)
+
+
+def _blank_orders(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
+    """The payer's URLs and claim token go; the order and the payment stay."""
+    own = models.PaymentOrder
+    ids = _next_ids(uow, own.id, own.user_id == user_id, before)
+    blanked = update(own).where(own.id.in_(ids))
+    uow.session.execute(blanked.values(redirect_url=None, payment_url=None, claim_token_hmac=None))
+    return _batch(ids)
+
+
+def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """The person's reports of lists still count."""
+    own = update(models.ListReport).where(models.ListReport.user_id == user_id)
+    gone = uow.session.execute(own.values(user_id=None).returning(models.ListReport.id))
+    return Batch(len(gone.all()), None)
+
+
+def _blanking_events(of_person: str) -> Stage:
+    """Blank from where changes of subscriptions came.
+
+    Those of other people's subscriptions too: as the owner of a list the person changed them, from
+    an address. ``of_person`` is a condition that an index serves in the order of ids.
+    """
+    statement = text(f"""
+    WITH batch AS (
+        SELECT id FROM subscription_events WHERE {of_person} AND id > :after
+        ORDER BY id LIMIT :limit
+    ), blanked AS (
+        UPDATE subscription_events AS e SET ip = NULL, request_id = NULL FROM batch
+        WHERE e.id = batch.id AND (e.ip IS NOT NULL OR e.request_id IS NOT NULL)
+        RETURNING e.id
+    )
+    SELECT (SELECT count(*) FROM blanked),
+        CASE WHEN count(*) = :limit THEN max(id) END
+    FROM batch
+    """)  # noqa: S608
+
+    def blank_batch(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
+        values = {"user_id": user_id, "after": after or 0, "limit": MAX_EVENTS}
+        rows, last = uow.session.execute(statement, values).one()
+        return Batch(rows, last)
+
+    return blank_batch
+
+
+def _blank_account_events(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
+    """Blank where the events of the person's account came from.
+
+    The events stay for their year, as proof of what became of the account: what is left of them are
+    ids, a type and a time. The database allows that for people who are erased alone.
+    """
+    own = models.RecordedEvent
+    ids = _next_ids(uow, own.id, own.user_id == user_id, before)
+    uow.session.execute(update(own).where(own.id.in_(ids)).values(ip=None, user_agent=None))
+    return _batch(ids)
+
+
+# What mails go to comes first, then what still runs for the person. Jobs come before their
+# subjects, as a worker locks them: no import continues without its job. The counts of what is
+# stored come after what they count.
+STAGES: Mapping[str, Stage] = {
+    "subscriptions": _blank_subscriptions,
+    "jobs": _deleting(models.Job.user_id),
+    "attachments": _delete_attachments,
+    "imports": _blank_imports,
+    "chunks": _delete_chunks,
+    "exports": _blank_exports,
+    "lists": _blank_lists,
+    "orders": _blank_orders,
+    "keys": _deleting(models.ApiKey.user_id),
+    "sessions": _deleting(models.UserSession.user_id),
+    "apps": _deleting_few(models.TotpSecret.user_id),
+    "passkeys": _deleting(models.Passkey.user_id),
+    "recovery_codes": _deleting(models.RecoveryCode.user_id),
+    # A grant's codes and tokens go with it.
+    "grants": _deleting(models.OAuthGrant.user_id),
+    "mails": _deleting(models.AccountMail.user_id),
+    "links": _deleting(models.MailedLink.user_id),
+    "reports": _blank_reports,
+    "stored_bytes": _deleting_few(models.StorageUse.user_id),
+    "composer_calls": _deleting_few(models.ComposerUse.user_id),
+    "events": _blanking_events("user_id = :user_id"),
+    "acts": _blanking_events("actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"),
+    "account_events": _blank_account_events,
+    # The last one deletes: it is looked at until it finds nothing.
+    "idempotency": _delete_idempotency,
+}
+# What the operator is told, beside the person's id.
+TOLD = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")

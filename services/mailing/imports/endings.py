@@ -1,0 +1,77 @@
+"""The ends of an import: with its job, and with its last chunk."""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import delete, func
+
+from core.errors import DomainError
+from core.refusals.imports import IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
+from core.settings import Settings
+from core.settings.plan_quotas import PlanQuota
+from models import Job, MemberImport, WaitingChunk
+from services import removals
+from services.access import quotas
+from services.jobs import lease as leases
+from services.jobs.lease import Lease
+from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
+from storage.unit_of_work import UnitOfWork
+
+VERDICTS = ("added", "already", "opted_out", "invalid", "duplicate")
+COUNTS = ("received", *VERDICTS, "updated")
+
+
+def end_with_job(uow: UnitOfWork, job: Job) -> None:
+    """End the import with its job. Applied chunks stay, and can be undone."""
+    task = uow.session.get(MemberImport, job.subject_id)
+    if task is not None:
+        task.status, task.error, task.side_by_side = job.status, error_shown(job), False
+        _finish(uow, task, keep_for=KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0))
+
+
+def go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
+    """Go on with an import that failed, with the chunks that are not applied."""
+    task = uow.session.get(MemberImport, job.subject_id)
+    if task is None or task.files_removed_at is not None:
+        return False
+    if not removals.keep(uow, f"{task.object_prefix}/"):
+        return False
+    task.status, task.error, task.finished_at = "running", None, None
+    # What it adds from now on is taken back too.
+    task.undo_restored = task.undo_removed = None
+    return True
+
+
+def end(uow: UnitOfWork, settings: Settings, lease: Lease, task: MemberImport) -> None:
+    """End an import whose chunks are all applied, and its job; raises ``LeaseLost``."""
+    error = _refusal(uow, settings, task)
+    if error is not None:
+        leases.fail(uow, lease, error)
+        return
+    leases.succeed(uow, lease, result_of(task))
+    task.status = "succeeded"
+    _finish(uow, task)
+
+
+def _refusal(uow: UnitOfWork, settings: Settings, task: MemberImport) -> DomainError | None:
+    if not task.received:
+        return IMPORT_NO_ROWS()
+    if task.source == "members" and task.received == task.invalid:
+        return MEMBERS_ALL_INVALID()
+    if task.over_quota:
+        return quotas.exceeded(uow, settings, task.user_id, PlanQuota.MEMBERS)
+    return None
+
+
+def _finish(uow: UnitOfWork, task: MemberImport, *, keep_for: timedelta = timedelta(0)) -> None:
+    """Remove the file: the verdicts on its rows are in the database."""
+    task.finished_at = func.now()
+    # Those that are left are found anew when its job is started again.
+    uow.session.execute(delete(WaitingChunk).where(WaitingChunk.import_id == task.id))
+    removals.forget(uow, f"{task.object_prefix}/", after=keep_for)
+
+
+def result_of(task: MemberImport) -> dict[str, Any]:
+    """The result of the import's job: the counts, and which import it was."""
+    counts = {name: getattr(task, name) for name in COUNTS}
+    return {**counts, "import_id": task.id, "dry_run": task.dry_run}

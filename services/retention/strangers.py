@@ -1,0 +1,160 @@
+"""The purge of what strangers leave behind: unpaid orders, unconfirmed requests, unknown people.
+
+A stranger can make each of them, any number of times. A request to subscribe that nobody confirmed
+lapses: a new record goes, and a record of a member whom the list had before gets its status back.
+
+A person counts as without a trace when they can't log in, no row of any table refers to them, and
+their history is of such requests alone: no subscription, no opt-out, no credits. Their history goes
+with them.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+from sqlalchemy import ColumnElement, any_, delete, exists, func, not_, or_, select, text
+
+from core.lanes import Lane
+from core.settings.retention_days import Retained
+from models import Plan, Subscription, SubscriptionEvent, SubscriptionStatus, User
+from models.declarative import Model
+from services.jobs import upkeep
+from services.money.topups import abandoned
+from services.retention.kept import REQUESTED_AT
+from services.retention.purging import Purge, TablePurge
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+PURGE_STRANGERS = upkeep.register(
+    upkeep.UpkeepKind("maintenance.strangers", every=timedelta(hours=1), lane=Lane.UPKEEP)
+)
+_MAX_ORDERS_AT_ONCE = 1_000
+_MAX_REQUESTS_AT_ONCE = 1_000
+_MAX_PEOPLE_AT_ONCE = 5_000
+# Each run goes on where the last one ended, so that no run reads millions of people.
+_MAX_BATCHES = 100
+
+_PENDING = SubscriptionStatus.PENDING
+# Something happened to a member beyond requests that nobody confirmed.
+_TELLING = or_(
+    SubscriptionEvent.status_before != _PENDING, SubscriptionEvent.status_after != _PENDING
+)
+_LAPSE = text("""
+WITH lapsed AS (
+    UPDATE subscriptions AS m SET updated_at = clock_timestamp(), status = coalesce((
+        SELECT e.status_before FROM subscription_events AS e
+        WHERE e.list_id = m.list_id AND e.user_id = m.user_id AND e.status_after = 'pending'
+            AND e.status_before IN ('unsubscribed', 'removed')
+        ORDER BY e.id DESC LIMIT 1), 'removed')
+    WHERE m.id = ANY(:ids) RETURNING *
+)
+INSERT INTO subscription_events (list_id, user_id, action, actor, via, status_before, status_after,
+    email_enabled_before, email_enabled_after)
+SELECT list_id, user_id, 'lapsed', 'stranger', 'challenge', 'pending', status, email_enabled,
+    email_enabled
+FROM lapsed
+""")
+
+
+def purge(resources: Resources, *, now: datetime) -> int:
+    """Delete abandoned orders, unconfirmed requests and people without a trace; how many they were.
+
+    Raises ``TablesNotPurged``.
+    """
+    age = timedelta(days=resources.settings.retention[Retained.STRANGERS])
+    purge = Purge(resources)
+    purge.work_off(
+        TablePurge("payment_orders", partial(_purge_orders, now), _MAX_ORDERS_AT_ONCE),
+        TablePurge("subscriptions", partial(_end_requests, age), _MAX_REQUESTS_AT_ONCE),
+    )
+    purge.attempt("users", partial(_look_for_people, resources, age))
+    return purge.end()
+
+
+def _purge_orders(now: datetime, uow: UnitOfWork, limit: int) -> int:
+    return abandoned.purge(uow, now, limit=limit)
+
+
+def _end_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
+    """End requests that nobody confirmed, and purge people who made no other.
+
+    A transaction that writes about a person holds their row: such a person is passed over. No other
+    one begins to while their row is locked here.
+    """
+    is_over = (Subscription.status == _PENDING, func.now() - age > REQUESTED_AT)
+    oldest = select(Subscription.user_id).where(*is_over).order_by(REQUESTED_AT).limit(limit)
+    array = func.array(oldest.scalar_subquery())
+    people = _lock_people(uow, User.id == any_(array))
+    requests = uow.session.scalars(
+        select(Subscription.id)
+        .where(Subscription.user_id.in_(people), *is_over)
+        # An undo of an import holds the records alone.
+        .with_for_update(skip_locked=True)
+    ).all()
+    of_member = (
+        SubscriptionEvent.list_id == Subscription.list_id,
+        SubscriptionEvent.user_id == Subscription.user_id,
+    )
+    was_more = or_(Subscription.import_id.is_not(None), exists().where(*of_member, _TELLING))
+    mine = Subscription.id.in_(requests)
+    known = uow.session.scalars(select(Subscription.id).where(mine, was_more)).all()
+    uow.session.execute(_LAPSE, {"ids": known})
+    uow.session.execute(delete(Subscription).where(mine, Subscription.id.not_in(known)))
+    _purge_people(uow, people, age)
+    return len(requests)
+
+
+def _look_for_people(resources: Resources, age: timedelta) -> int:
+    """Purge the people without a trace among the next half a million."""
+    total = 0
+    for _ in range(_MAX_BATCHES):
+        with resources.unit_of_work() as uow:
+            after = upkeep.bookmark(uow, PURGE_STRANGERS) or 0
+            following = select(User.id).where(User.id > after).order_by(User.id)
+            # `None` when these are the last ones.
+            last = uow.session.scalar(following.offset(_MAX_PEOPLE_AT_ONCE - 1).limit(1))
+            batch = [User.id > after, *([] if last is None else [User.id <= last])]
+            # Almost all people are on a list: an index says so, and the rest are few.
+            on_list = select(Subscription.id).where(Subscription.user_id == User.id).limit(1)
+            unlisted = select(User.id).where(*batch, on_list.scalar_subquery().is_(None))
+            if few := uow.session.scalars(unlisted).all():
+                people = _lock_people(uow, User.id.in_(few), *_without_a_trace(age))
+                total += _purge_people(uow, people, age)
+            upkeep.set_bookmark(uow, PURGE_STRANGERS, last)
+        if last is None:
+            break
+    return total
+
+
+def _lock_people(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> Sequence[int]:
+    locked = select(User.id).where(*conditions).with_for_update(skip_locked=True)
+    return uow.session.scalars(locked).all()
+
+
+def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int:
+    """Delete those of these locked people who are without a trace; how many they were."""
+    # Asked once more, which then stays true.
+    unknown = select(User.id).where(User.id.in_(people), *_without_a_trace(age))
+    ids = uow.session.scalars(unknown).all()
+    uow.session.execute(delete(SubscriptionEvent).where(SubscriptionEvent.user_id.in_(ids)))
+    uow.session.execute(delete(User).where(User.id.in_(ids)))
+    return len(ids)
+
+
+def _without_a_trace(age: timedelta) -> list[ColumnElement[bool]]:
+    key = User.__table__.c.id
+    history = SubscriptionEvent.__table__.c.user_id
+    references = [
+        foreign.parent
+        for table in Model.metadata.sorted_tables
+        for foreign in table.foreign_keys
+        if foreign.column is key and foreign.parent is not history
+    ]
+    return [
+        User.password_hash.is_(None),
+        User.erased_at.is_(None),
+        User.plan == Plan.FREE,
+        User.created_at < func.now() - age,
+        *(not_(exists().where(each == User.id)) for each in references),
+        not_(exists().where(SubscriptionEvent.user_id == User.id, _TELLING)),
+    ]

@@ -1,0 +1,18 @@
+"""The table ``jobs`` becomes its own first partition."""
+
+from storage.migrations import partitioning
+
+revision = "0026c"
+down_revision = "0026b"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    partitioning.partition("jobs", "id")
+
+
+def downgrade() -> None:
+    raise NotImplementedError(
+        "the rows would be copied under a lock; the release before works with partitions too"
+    )

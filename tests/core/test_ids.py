@@ -1,0 +1,22 @@
+from itertools import pairwise
+
+from core.ids import MAX_ID, neighbouring_ids
+
+
+def test_neighbouring_ids_rise_and_are_safe_in_javascript() -> None:
+    for count in (1, 2, 10_000):
+        found = neighbouring_ids(count)
+        assert len(found) == count
+        assert found == sorted(set(found))
+        assert found[0] >= 1
+        assert found[-1] <= MAX_ID
+
+
+def test_neighbouring_ids_are_near_each_other_and_no_two_batches_are() -> None:
+    batches = [neighbouring_ids(1000) for _ in range(20)]
+    assert all(batch[-1] - batch[0] < 2**31 for batch in batches)
+    # Of the gaps no two are alike in a hundred: a neighbour is not known from its neighbour.
+    gaps = {after - before for batch in batches for before, after in pairwise(batch)}
+    assert len(gaps) > 18_000
+    starts = sorted(batch[0] for batch in batches)
+    assert starts[-1] - starts[0] > 2**50

@@ -1,0 +1,60 @@
+"""The erasure of a person, done in the test's own process unless a worker is first."""
+
+from dataclasses import dataclass
+
+from core.errors import TransientError
+from models import FINISHED, Job, JobStatus
+from services.erasure import erasing, marking
+from services.jobs import lease as leases
+from services.jobs.lease import Lease
+from storage.resources import Resources
+from tests.stack import eventually
+
+
+@dataclass(frozen=True)
+class Erased:
+    """What the job says that it did."""
+
+    user_id: int
+    subscriptions: int
+    opt_outs_kept: int
+    lists: int
+    attachments: int
+    keys: int
+    jobs: int
+
+
+def erase(resources: Resources, email: str) -> Erased:
+    return finish(resources, marking.begin(resources, email))
+
+
+def finish(resources: Resources, job_id: int) -> Erased:
+    """Work on the erasure until it has ended."""
+
+    def ended() -> Job | None:
+        lease = claim(resources, job_id)
+        if lease is not None:
+            take_turn(resources, lease)
+        with resources.unit_of_work() as uow:
+            job = uow.session.get_one(Job, job_id)
+        return job if job.status in FINISHED else None
+
+    job = eventually(ended, within=60, what="the end of the erasure")
+    assert isinstance(job, Job)
+    assert job.status == JobStatus.SUCCEEDED, job.error
+    assert job.result is not None
+    return Erased(**job.result)
+
+
+def take_turn(resources: Resources, lease: Lease) -> None:
+    """As a worker does; what failed for a reason that passes is tried again at once."""
+    try:
+        erasing.run(resources, lease)
+    except TransientError:
+        with resources.unit_of_work() as uow:
+            leases.hand_back(uow, lease)
+
+
+def claim(resources: Resources, job_id: int) -> Lease | None:
+    with resources.unit_of_work() as uow:
+        return leases.claim(uow, job_id)

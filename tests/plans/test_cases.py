@@ -1,0 +1,24 @@
+"""The benchmark of growth, and the tests of plans, leave out no route and no upkeep."""
+
+from api.app import create_app
+from benchmarks.scale.route_cases import LEFT_OUT, ROUTES, call_of
+from benchmarks.scale.upkeep_cases import DUE
+from core.settings import Settings
+from services.jobs import upkeep
+from workers.tasks.table import TASKS
+
+
+def test_every_route_has_a_case_or_is_left_out_for_a_reason() -> None:
+    paths = create_app(Settings.model_construct()).openapi()["paths"]
+    documented = {
+        f"{method.upper()} {path}" for path, methods in paths.items() for method in methods
+    }
+    assert documented == ROUTES.keys() | LEFT_OUT.keys()
+    assert not ROUTES.keys() & LEFT_OUT.keys()
+    assert all(call_of(name, case) for name, cases in ROUTES.items() for case in cases)
+
+
+def test_every_kind_of_upkeep_has_a_case() -> None:
+    names = {kind.name for kind in upkeep.registered()}
+    assert names == {kind.name for kind in TASKS.upkeep}
+    assert names == DUE.keys()

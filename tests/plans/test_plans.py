@@ -1,0 +1,86 @@
+"""No statement reads all of a large table, whatever a caller asks for and whatever is due.
+
+Each route is called once, and each kind of upkeep runs once, on a small database whose statistics
+say that it has ten times the rows of today's platform. Postgres logs each plan as it runs it.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.scale.filling import fill
+from benchmarks.scale.rounds import one_round
+from benchmarks.scale.sized_stack import running
+from benchmarks.scale.volume import Volume
+from devstack.supervisor.home.home_folder import Home
+from services.money.credits.verify import faults
+from tests.plans.plan_log import WholeScan, log_plans, plans_in, pretend_growth, whole_scans
+from tests.stack import Stack
+
+VOLUME = Volume(0.01)
+# Together with what the volume has: ten times the rows of a platform with 1,000 owners.
+TIMES = 1_000
+# Statements that may read all of a table, by a part of each, and why.
+MAY_READ_ALL = {
+    "SELECT users.id FROM users WHERE users.id >": "a batch of people is a third of these few",
+    "FROM users JOIN lists ON lists.user_id = users.id WHERE users.id IN": "so are all owners",
+    "SELECT ? FROM opt_outs WHERE list_id = ? LIMIT ?": "half of all are of the one list",
+    "FROM jobs WHERE jobs.finished_at IS NULL GROUP BY": "no index has the unfinished jobs yet",
+}
+
+
+@pytest.fixture(scope="module")
+def filled(make_stack: Callable[[str], Stack]) -> Stack:
+    stack = make_stack("plans")
+    fill(stack.owner_url, VOLUME, stack.settings().keyring)
+    return stack
+
+
+def test_the_rows_are_as_the_product_writes_them(filled: Stack) -> None:
+    assert next(faults(filled.resources.database.engine), None) is None
+    wrong_counts = """
+        SELECT list_id FROM subscriber_counts AS c FULL JOIN (
+            SELECT list_id, count(*) AS active FROM subscriptions WHERE status = 'active'
+            GROUP BY list_id) AS s USING (list_id)
+        WHERE c.active IS DISTINCT FROM s.active
+    """
+    assert not filled.query(wrong_counts)
+    for table, column, other, key in filled.query(FOREIGN_KEYS):
+        missing = f"SELECT 1 FROM {other} AS o WHERE o.{key} = t.{column}"
+        lost = f"SELECT count(*) FROM {table} AS t WHERE {column} > 0 AND NOT EXISTS ({missing})"
+        assert filled.query(lost) == [(0,)], (table, column)
+
+
+FOREIGN_KEYS = """
+SELECT f.conrelid::regclass::text, a.attname::text, f.confrelid::regclass::text, k.attname::text
+FROM pg_constraint AS f
+JOIN pg_attribute AS a ON a.attrelid = f.conrelid AND a.attnum = f.conkey[1]
+JOIN pg_attribute AS k ON k.attrelid = f.confrelid AND k.attnum = f.confkey[1]
+WHERE f.contype = 'f' AND a.atttypid = 'bigint'::regtype AND f.conparentid = 0
+"""
+
+
+def test_no_statement_reads_all_of_a_large_table(filled: Stack, home: Path) -> None:
+    log = Home(home.resolve()).log("postgres")
+    large = pretend_growth(filled, TIMES)
+    assert {"subscriptions", "jobs_p0", "credit_entries", "users", "pk_jobs_p0"} <= large
+    log_plans(filled)
+    with running(filled, VOLUME) as sized:
+        start = log.stat().st_size
+        calls = [name for _, name, _ in one_round([sized], [0])]
+    plans = list(plans_in(log, start))
+    assert len(plans) > len(calls) > 60
+    found = {scan for plan in plans for scan in whole_scans(*plan, large)}
+    refused = {f"{scan.read}: {_shape(scan.statement)}" for scan in found if not _may(scan)}
+    assert not refused, "\n\n".join(sorted(refused))
+
+
+def _may(scan: WholeScan) -> bool:
+    return any(part in _shape(scan.statement) for part in MAY_READ_ALL)
+
+
+def _shape(statement: str) -> str:
+    """The statement without its values."""
+    return re.sub(r"'[^']*'|\d+", "?", " ".join(statement.split()))

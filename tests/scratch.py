@@ -1,0 +1,85 @@
+"""A database of a test's own, without tables, on the server of its stack."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+from alembic import command
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from pydantic import SecretStr
+from sqlalchemy import Engine, create_engine, make_url, text
+
+from core.settings import Settings
+from storage.migrations.run import configuration
+from tests.stack import Stack
+
+# As migrations begin with.
+MIGRATION_LOCK_TIMEOUT = "1s"
+
+
+@dataclass(frozen=True)
+class ScratchDatabase:
+    """
+    Attributes:
+        settings: with which our programs use this database, as the owner of its tables.
+    """
+
+    engine: Engine
+    settings: Settings
+
+    def execute(self, *statements: str) -> None:
+        with self.engine.begin() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+
+    def scalar(self, statement: str) -> object:
+        with self.engine.connect() as connection:
+            return connection.scalar(text(statement))
+
+    def upgrade(self, revision: str) -> None:
+        with self.engine.connect() as connection:
+            command.upgrade(configuration(connection), revision)
+
+    @contextmanager
+    def held(self, *statements: str) -> Iterator[None]:
+        """Keep what the statements locked or saw in a transaction that stays open."""
+        with self.engine.connect() as connection, connection.begin():
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+            yield
+
+    def step(self, step: Callable[[], None]) -> None:
+        """Do a step of ``storage.migrations.online``, as a migration does it."""
+        with self.engine.connect() as connection:
+            with connection.begin():
+                connection.exec_driver_sql(f"SET lock_timeout = '{MIGRATION_LOCK_TIMEOUT}'")
+            context = MigrationContext.configure(
+                connection, opts={"transaction_per_migration": True}
+            )
+            migrating = context.begin_transaction(_per_migration=True)
+            with migrating, Operations.context(context):
+                step()
+
+
+@contextmanager
+def scratch_database(stack: Stack) -> Iterator[ScratchDatabase]:
+    name = f"scratch_{uuid4().hex[:12]}"
+    url = make_url(stack.owner_url).set(drivername="postgresql+psycopg2")
+    server = create_engine(url, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    own = url.set(database=name)
+    shown = SecretStr(own.render_as_string(hide_password=False))
+    settings = stack.settings().model_copy(
+        update={"database_url": shown, "migration_database_url": shown}
+    )
+    engine = create_engine(own)
+    try:
+        yield ScratchDatabase(engine, settings)
+    finally:
+        engine.dispose()
+        with server.connect() as connection:
+            connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+        server.dispose()

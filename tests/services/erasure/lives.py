@@ -1,0 +1,51 @@
+"""What people leave behind in large numbers, written as the product writes it."""
+
+from core.ids import random_hash_id
+from tests.stack import Stack
+
+_EVENTS = """
+INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, ip, request_id)
+SELECT %s, %s, 'edited', 'owner', %s, 'login', '192.0.2.7', 'request-' || n
+FROM generate_series(1, %s) AS n
+"""
+_ATTACHMENTS = """
+INSERT INTO attachments (user_id, hash_id, status, encrypted, mime_type, filename, size, checksum,
+    width, height, original_filename, original_mime_type, original_size, original_checksum)
+SELECT %s, %s || n, 2, false, 'image/webp', %s || n || '.webp', 1, repeat('0', 64), 1, 1,
+    'mine.png', 'image/png', 1, ''
+FROM generate_series(1, %s) AS n
+"""
+_JOBS = """
+INSERT INTO jobs (kind, lane, user_id, status, finished_at)
+SELECT 'attachment.process', 'media', %s, 'succeeded', now() FROM generate_series(1, %s)
+"""
+_KEYED = """
+INSERT INTO idempotency_records (caller_id, route, key, fingerprint, answer)
+SELECT %s, 'POST /consume', 'key-' || n, sha256('x'), '{}' FROM generate_series(1, %s) AS n
+"""
+
+
+def fill(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows: int) -> None:
+    """Rows of each kind: about the person, of what they did to another one, and what they own."""
+    tag = random_hash_id()
+    stack.query(_EVENTS, list_id, user_id, other_id, rows)
+    stack.query(_EVENTS, list_id, other_id, user_id, rows)
+    stack.query(_ATTACHMENTS, user_id, tag, tag, rows)
+    stack.query(_JOBS, user_id, rows)
+    stack.query(_KEYED, user_id, rows)
+
+
+def left(stack: Stack, user_id: int) -> dict[str, int]:
+    """How many rows tell of the person, or are theirs, by table; those that should be gone."""
+    traced = "(ip IS NOT NULL OR request_id IS NOT NULL)"
+    conditions = {
+        "subscription_events": f"%s IN (user_id, actor_id) AND {traced}",
+        "attachments": "user_id = %s",
+        "jobs": "user_id = %s",
+        "idempotency_records": "caller_id = %s",
+    }
+    found = {
+        table: stack.query(f"SELECT count(*) FROM {table} WHERE {condition}", user_id)[0][0]
+        for table, condition in conditions.items()
+    }
+    return {table: int(str(rows)) for table, rows in found.items() if rows}

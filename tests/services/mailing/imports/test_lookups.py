@@ -1,0 +1,76 @@
+"""A chunk costs what its rows cost, however many people and members there are beside them."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from core.ids import random_hash_id
+from services.mailing.imports.applying import apply
+from tests.importing import Importing, csv_of
+from tests.stack import Owner
+
+OTHERS = 20_000
+GROUP = 100
+TABLES = ("opt_outs", "subscriptions", "users")
+
+_PEOPLE = """
+    INSERT INTO users (id, email)
+    SELECT 8000000000000000 + (random() * 900000000000000)::bigint, 'other.' || n || %s
+    FROM generate_series(1, %s) AS n
+"""
+_MEMBERS = """
+    INSERT INTO subscriptions (list_id, user_id, status, email, source)
+    SELECT %s, id, 'active', email, 'import' FROM users WHERE email LIKE %s
+"""
+_READ_WHOLE = text("SELECT relname, seq_tup_read FROM pg_stat_xact_user_tables")
+
+
+@pytest.fixture
+def read_whole(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
+    """For each applied chunk, how many rows its transaction read of whole tables, by table."""
+    found: list[dict[str, int]] = []
+    apply_chunk = apply.apply
+
+    def watched(uow: Any, *others: Any) -> Any:
+        applied = apply_chunk(uow, *others)
+        rows = {name: read for name, read in uow.session.execute(_READ_WHOLE) if name in TABLES}
+        found.append(rows)
+        return applied
+
+    monkeypatch.setattr(apply, "apply", watched)
+    return found
+
+
+def test_a_chunk_reads_no_table_whole(
+    importing: Importing, owner: Owner, read_whole: list[dict[str, int]]
+) -> None:
+    stack, tag = importing.stack, random_hash_id()
+    other, list_id = importing.new_list(owner), importing.new_list(owner)
+    stack.query(_PEOPLE, f".{tag}@example.com", OTHERS)
+    stack.query(_MEMBERS, other, f"%.{tag}@example.com")
+
+    def group(name: str) -> list[str]:
+        return [f"{name}.{number}.{tag}@example.com" for number in range(GROUP)]
+
+    def file(rows: dict[str, tuple[str, str]]) -> bytes:
+        lines = [[each, *cells] for name, cells in rows.items() for each in group(name)]
+        return csv_of(lines, header=("email", "name", "status"))
+
+    before = {"active": ("Old", ""), "gone": ("Old", ""), "leaving": ("Old", "")}
+    importing.bring(owner, list_id, file(before))
+    stack.query(
+        "UPDATE subscriptions SET status = 'removed' WHERE list_id = %s AND email LIKE 'gone%%'",
+        list_id,
+    )
+    for table in TABLES:
+        stack.query(f"ANALYZE {table}")
+    read_whole.clear()
+
+    now = {"active": ("New", ""), "gone": ("New", ""), "new": ("New", "")}
+    # Of the other list, and known already.
+    now |= {"leaving": ("", "unsubscribed"), "other": ("New", "")}
+    task = importing.bring(owner, list_id, file(now), on_existing="update")
+
+    assert (task.added, task.updated, task.opted_out) == (3 * GROUP, GROUP, GROUP)
+    assert [dict.fromkeys(TABLES, 0) | rows for rows in read_whole] == [dict.fromkeys(TABLES, 0)]

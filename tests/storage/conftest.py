@@ -1,0 +1,11 @@
+from collections.abc import Callable
+
+import pytest
+
+from tests.stack import Stack
+
+
+@pytest.fixture(scope="session")
+def idle_stack(make_stack: Callable[[str], Stack]) -> Stack:
+    """A database that no process of ours uses."""
+    return make_stack("idle")

@@ -1,0 +1,192 @@
+"""The database keeps what subscriptions refer to, by triggers that look at whole statements."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg2
+import pytest
+from psycopg2.errors import FeatureNotSupported, ForeignKeyViolation
+from psycopg2.extensions import connection
+
+from core.ids import random_id
+from tests.stack import Stack, eventually
+
+MISSING = 2**40
+_ADD = (
+    "INSERT INTO subscriptions (list_id, user_id, status, source, import_id)"
+    " VALUES (%s, %s, 'active', 'import', %s) RETURNING id"
+)
+
+
+class Rows:
+    """A list, an import into it, and people."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.owner_id = stack.new_owner().user_id
+        self.list_id = self._list()
+        [(self.import_id,)] = stack.query(
+            "INSERT INTO imports (list_id, user_id, source, object_prefix, size)"
+            " VALUES (%s, %s, 'file', %s, 0) RETURNING id",
+            self.list_id,
+            self.owner_id,
+            f"references-{random_id()}",
+        )
+
+    def _list(self) -> object:
+        slug = f"references-{random_id()}"
+        [(list_id,)] = self.stack.query(
+            "INSERT INTO lists (id, user_id, title, slug) VALUES (%s, %s, %s, %s) RETURNING id",
+            random_id(),
+            self.owner_id,
+            slug,
+            slug,
+        )
+        return list_id
+
+    def person(self) -> int:
+        user_id = random_id()
+        self.stack.query(
+            "INSERT INTO users (id, email) VALUES (%s, %s)", user_id, f"{user_id}@example.com"
+        )
+        return user_id
+
+    def add(self, **other: object) -> object:
+        row = {"list_id": self.list_id, "user_id": self.person(), "import_id": None, **other}
+        [(subscription_id,)] = self.stack.query(
+            _ADD, row["list_id"], row["user_id"], row["import_id"]
+        )
+        return subscription_id
+
+
+@pytest.fixture
+def rows(stack: Stack) -> Rows:
+    return Rows(stack)
+
+
+@contextmanager
+def application(stack: Stack) -> Iterator[connection]:
+    """A connection with the application's rights."""
+    link = psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])
+    try:
+        yield link
+    finally:
+        link.close()
+
+
+@pytest.mark.parametrize("column", ["list_id", "user_id", "import_id"])
+def test_a_subscription_refers_to_nothing_that_is_missing(rows: Rows, column: str) -> None:
+    with pytest.raises(ForeignKeyViolation) as refused:
+        rows.add(**{column: MISSING})
+    assert refused.value.diag.constraint_name == f"fk_subscriptions_{column}"
+    kept = rows.add(import_id=rows.import_id)
+    with pytest.raises(ForeignKeyViolation) as refused:
+        rows.stack.query(f"UPDATE subscriptions SET {column} = %s WHERE id = %s", MISSING, kept)
+    assert refused.value.diag.constraint_name == f"fk_subscriptions_{column}"
+
+
+def test_one_wrong_row_among_a_thousand_is_found(rows: Rows) -> None:
+    people = [rows.person() for _ in range(3)]
+    statement = (
+        "INSERT INTO subscriptions (list_id, user_id, status, source)"
+        " SELECT %s, unnest(%s::bigint[]), 'active', 'import'"
+    )
+    with pytest.raises(ForeignKeyViolation):
+        rows.stack.query(statement, rows.list_id, [*people, MISSING])
+    rows.stack.query(statement, rows.list_id, people)
+
+
+@pytest.mark.parametrize(
+    ("column", "table"), [("list_id", "lists"), ("user_id", "users"), ("import_id", "imports")]
+)
+def test_what_a_subscription_refers_to_stays(rows: Rows, column: str, table: str) -> None:
+    user_id = rows.person()
+    rows.add(user_id=user_id, import_id=rows.import_id)
+    referred = {"list_id": rows.list_id, "user_id": user_id, "import_id": rows.import_id}[column]
+    # What else refers to the row is no matter of this test.
+    with application(rows.stack) as link, link.cursor() as cursor:
+        for statement in (
+            f"DELETE FROM {table} WHERE id = %s",
+            f"UPDATE {table} SET id = -id WHERE id = %s",
+        ):
+            with pytest.raises(ForeignKeyViolation) as refused:
+                cursor.execute(statement, (referred,))
+            assert refused.value.diag.table_name in {"subscriptions", "imports"}
+            link.rollback()
+    # Without the subscription a person or an import may go.
+    rows.stack.query("DELETE FROM subscriptions WHERE user_id = %s", user_id)
+    if table != "lists":
+        rows.stack.query(f"DELETE FROM {table} WHERE id = %s", referred)
+
+
+def test_a_row_that_an_open_transaction_refers_to_is_not_deleted(rows: Rows) -> None:
+    user_id = rows.person()
+    with application(rows.stack) as link, link.cursor() as cursor:
+        cursor.execute(_ADD, (rows.list_id, user_id, None))
+        deleted = _in_background(
+            lambda: rows.stack.query("DELETE FROM users WHERE id = %s", user_id)
+        )
+        _await_blocked(rows.stack)
+        link.commit()
+        assert isinstance(deleted(), ForeignKeyViolation)
+    assert rows.stack.query("SELECT 1 FROM users WHERE id = %s", user_id)
+
+
+def test_a_subscription_waits_for_a_deletion_and_is_refused(rows: Rows) -> None:
+    user_id = rows.person()
+    with application(rows.stack) as link, link.cursor() as cursor:
+        cursor.execute("DELETE FROM users WHERE id = %s", (user_id,))
+        added = _in_background(lambda: rows.add(user_id=user_id))
+        _await_blocked(rows.stack)
+        link.commit()
+        assert isinstance(added(), ForeignKeyViolation)
+
+
+def test_an_old_snapshot_deletes_nothing(rows: Rows) -> None:
+    user_id = rows.person()
+    with application(rows.stack) as link, link.cursor() as cursor:
+        link.set_session(isolation_level="REPEATABLE READ")
+        cursor.execute("SELECT 1")
+        rows.add(user_id=user_id)
+        with pytest.raises(FeatureNotSupported):
+            cursor.execute("DELETE FROM users WHERE id = %s", (user_id,))
+
+
+def test_names_of_temporary_tables_mislead_no_check(rows: Rows) -> None:
+    with application(rows.stack) as link, link.cursor() as cursor:
+        cursor.execute("CREATE TEMP TABLE users (id bigint)")
+        cursor.execute("INSERT INTO pg_temp.users VALUES (%s)", (MISSING,))
+        with pytest.raises(ForeignKeyViolation):
+            cursor.execute(_ADD, (rows.list_id, MISSING, None))
+
+
+def _in_background(act: Callable[[], object]) -> Callable[[], object]:
+    """Starts it; the returned function waits, and returns what it gave or raised."""
+    outcome: list[object] = []
+
+    def run() -> None:
+        try:
+            outcome.append(act())
+        except psycopg2.Error as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+
+    def wait() -> object:
+        thread.join(30)
+        [found] = outcome
+        return found
+
+    return wait
+
+
+def _await_blocked(stack: Stack) -> None:
+    eventually(
+        lambda: stack.query(
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+            " AND cardinality(pg_blocking_pids(pid)) > 0"
+        ),
+        what="a statement that waits for another",
+    )
