@@ -1,12 +1,13 @@
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 import psycopg2
 import psycopg2.extensions
-from sqlalchemy import ClauseElement, Engine, create_engine, event, make_url, text
+from pydantic import SecretStr
+from sqlalchemy import URL, ClauseElement, Engine, NullPool, create_engine, event, make_url, text
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import InvalidatePoolError
@@ -15,6 +16,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from core.settings.store_settings import DatabaseSettings
 from storage.connections import TRUSTED_IDLE_SECONDS, ConnectionPool, answers, peer_closed
+from storage.long_reads import Replica
 
 # Bounds for each statement of a request or task step: a stuck statement fails instead of piling up.
 STATEMENT_TIMEOUT_MS = 10_000
@@ -76,7 +78,25 @@ def open_database(settings: DatabaseSettings, *, pool_size: int, application_nam
         # To compile a statement for each chunk of an import takes longer than to run it.
         "-c jit=off"
     )
-    url = make_url(settings.database_url.get_secret_value())
+    url, connect = _connector(settings.database_url, application_name, options=options)
+    engine = create_engine(
+        url, creator=connect, pool_size=pool_size, max_overflow=0, pool_timeout=5, pool_recycle=1800
+    )
+    _check_before_use(engine)
+    return Database(engine, sessionmaker(engine, expire_on_commit=False), ConnectionPool(connect))
+
+
+def open_replica(url: SecretStr, *, application_name: str) -> Replica:
+    """A replica for long reads, each of which has a connection of its own."""
+    replica_url, connect = _connector(url, application_name, options="-c timezone=UTC")
+    engine = create_engine(replica_url, creator=connect, poolclass=NullPool)
+    return Replica(engine, connect)
+
+
+def _connector(
+    secret: SecretStr, application_name: str, *, options: str
+) -> tuple[URL, Callable[..., psycopg2.extensions.connection]]:
+    url = make_url(secret.get_secret_value())
     connect = partial(
         psycopg2.connect,
         url.set(drivername="postgresql").render_as_string(hide_password=False),
@@ -89,11 +109,7 @@ def open_database(settings: DatabaseSettings, *, pool_size: int, application_nam
         keepalives_count=3,
         tcp_user_timeout=20_000,
     )
-    engine = create_engine(
-        url, creator=connect, pool_size=pool_size, max_overflow=0, pool_timeout=5, pool_recycle=1800
-    )
-    _check_before_use(engine)
-    return Database(engine, sessionmaker(engine, expire_on_commit=False), ConnectionPool(connect))
+    return url, connect
 
 
 def _check_before_use(engine: Engine) -> None:

@@ -5,8 +5,9 @@ import redis
 from core.keyring import Keyring
 from core.settings import Settings
 from storage.broker import Broker
-from storage.database import Database, open_database
+from storage.database import Database, open_database, open_replica
 from storage.encryption import KeyWrapper
+from storage.long_reads import LongReads
 from storage.objects import ObjectStore
 from storage.redis.cache import Cache
 from storage.redis.client import open_redis
@@ -20,6 +21,7 @@ class Resources:
 
     settings: Settings
     database: Database
+    long_reads: LongReads
     redis: redis.Redis
     cache: Cache
     broker: Broker
@@ -44,11 +46,14 @@ def open_resources(
 ) -> Resources:
     """Clients for ``concurrency`` threads at a time; nothing connects before its first use."""
     client = open_redis(settings)
+    application_name = f"pressroom-{name}"
+    database = open_database(settings, pool_size=concurrency, application_name=application_name)
+    replica_url = settings.read_database_url
+    replica = replica_url and open_replica(replica_url, application_name=application_name)
     return Resources(
         settings=settings,
-        database=open_database(
-            settings, pool_size=concurrency, application_name=f"pressroom-{name}"
-        ),
+        database=database,
+        long_reads=LongReads(database.engine, replica),
         redis=client,
         cache=Cache(client),
         broker=Broker(settings),

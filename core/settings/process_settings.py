@@ -39,12 +39,15 @@ _PAYMENTS = _beginning("stripe_", "payments_sandbox_")
 _PHOTOS = _beginning("stock_photo_", "unsplash_", "openverse_")
 _MODEL = _beginning("llm_")
 _QUOTAS = _beginning("quota_")
+# For exports, and for checks of the ledger: upkeep makes them, and operators do beside the API.
+_READS = frozenset({"read_database_url"})
 # What the API answers with and checks; it sends no mail and asks no language model.
 _API = (
     _ALL
     | _PAYMENTS
     | _PHOTOS
     | _QUOTAS
+    | _READS
     | (_MODEL - {"llm_api_key", "llm_fallback"})
     | _beginning(
         "turnstile_", "hcaptcha_", "recaptcha_", "challenge_", "rate_limit_", "mail_limit_"
@@ -72,7 +75,7 @@ _OF_LANES: dict[Lane, Names] = {
     Lane.PHOTOS: _PHOTOS,
     Lane.MONEY: _PAYMENTS,
     Lane.MAIL: _beginning("mail_"),
-    Lane.EXPORT: _QUOTAS,
+    Lane.EXPORT: _QUOTAS | _READS,
     Lane.MEDIA: frozenset(),
     Lane.BULK: _QUOTAS,
 }

@@ -51,6 +51,10 @@ class Settings(MigrationSettings, BucketSettings, FlowerSettings, ProviderSettin
     """Every setting. The API and the workers read all of them; ``core.settings.process_settings``
     says which ones a deployment hands to which process."""
 
+    read_database_url: SecretStr | None = None
+    """A streaming replica of the database, from which exports and checks of the ledger are read;
+    without it they are read from the database"""
+
     public_url: BaseUrl
     """URL of the API for its callers, without a final slash"""
 

@@ -15,7 +15,9 @@ class DatabaseSettings(GivenSettings):
     database_url: SecretStr
     """Postgres: postgresql://user:password@host:port/db"""
 
-    @field_validator("database_url", "migration_database_url", check_fields=False)
+    @field_validator(
+        "database_url", "migration_database_url", "read_database_url", check_fields=False
+    )
     @classmethod
     def _postgres_only(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None:

