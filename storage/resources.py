@@ -48,8 +48,9 @@ def open_resources(
     client = open_redis(settings)
     application_name = f"pressroom-{name}"
     database = open_database(settings, pool_size=concurrency, application_name=application_name)
-    replica_url = settings.read_database_url
-    replica = replica_url and open_replica(replica_url, application_name=application_name)
+    replica = None
+    if settings.read_database_url is not None:
+        replica = open_replica(settings.read_database_url, application_name=application_name)
     return Resources(
         settings=settings,
         database=database,
