@@ -132,7 +132,9 @@ def test_a_partition_is_written_to_for_as_long_as_the_registry_of_retention_says
     stack: Stack, table: str
 ) -> None:
     _, part = added(stack, table)
-    stack.query("UPDATE partitions SET closed_at = now() WHERE parent = %s AND name <> %s", table, part)
+    stack.query(
+        "UPDATE partitions SET closed_at = now() WHERE parent = %s AND name <> %s", table, part
+    )
     stack.query("UPDATE partitions SET made_at = now() WHERE parent = %s", table)
     pass_time(stack, table, partitions.TURNS[table] - timedelta(minutes=1))
     partitions.keep(stack.resources)
