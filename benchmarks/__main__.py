@@ -22,6 +22,7 @@ from core import clock
 RESULTS = Path(__file__).parent / "results"
 NAMES = (
     "queue",
+    "open-snapshot",
     "upload",
     "upload-many",
     "bodies",

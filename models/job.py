@@ -45,6 +45,12 @@ class Job(Model):
             postgresql_where="status = 'queued' AND sends > 0",
         ),
         Index(
+            "ix_jobs_lane_send_after_unsent",
+            "lane",
+            "send_after",
+            postgresql_where="status = 'queued' AND sends = 0",
+        ),
+        Index(
             "ix_jobs_lane_on_behalf_of_sends_send_after",
             "lane",
             "on_behalf_of",

@@ -13,6 +13,7 @@ from core.lanes import Lane
 from core.logging import get_logger
 from core.settings import load_settings
 from services.jobs import sweep, upkeep
+from services.jobs.pace import Paces, Reach
 from storage.broker import queue_name
 from storage.resources import Resources, open_resources
 from workers.tasks import canary
@@ -62,8 +63,8 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 def _sweep_until_stopped(lanes: list[Lane]) -> None:
     resources = open_resources(load_settings(), concurrency=1, name="sweep")
-    reach = sweep.Reach()
-    each_second: list[_Step] = [partial(sweep.sweep, reach=reach), upkeep.send_due]
+    reach = Reach()
+    each_second: list[_Step] = [partial(sweep.sweep, reach=reach, paces=Paces()), upkeep.send_due]
     now_and_then: list[_Step] = [*each_second, partial(canary.send, lanes=lanes)]
     for number in count():
         if _stopping.wait(SWEEP_EVERY_SECONDS):

@@ -11,6 +11,7 @@ hold before it writes what is counted, so that no two acts wait for each other.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from sqlalchemy import ColumnElement, Date, Select, cast, func, literal, select, text
 
@@ -39,6 +40,7 @@ BYTES_A_MB = 2**20
 # The kinds of jobs that are an owner's imports and exports. A roster is an act of its sender; to
 # add the members of one request is a call that its caller waits for: the lane bounds these.
 BOUNDED_KINDS = ("members.import", "export.members")
+_LOST_AFTER = timedelta(seconds=30)
 _THEIR_LANES = (Lane.BULK, Lane.EXPORT)
 _HOLD = text("SELECT pg_advisory_xact_lock(hashtext('quota.' || :quota), hashint8(:user_id))")
 _HOLD_SHARED = text(
@@ -189,13 +191,16 @@ def _keys(user_id: int) -> AnyCount:
 
 
 def _jobs(user_id: int) -> AnyCount:
+    # Apart, since queued jobs and running ones have indexes of their own. A job whose lease ended
+    # long ago is queued again and counts then: the look passes over the leases of the past, which a
+    # long snapshot keeps in the index.
+    is_running = Job.status == JobStatus.RUNNING, Job.lease_expires_at > func.now() - _LOST_AFTER
     unfinished = (
         select(func.count(Job.id))
-        .where(Job.status == status, Job.lane.in_(_THEIR_LANES), Job.on_behalf_of == user_id)
+        .where(*is_unfinished, Job.lane.in_(_THEIR_LANES), Job.on_behalf_of == user_id)
         .where(Job.kind.in_(BOUNDED_KINDS))
         .scalar_subquery()
-        # Apart, since queued jobs and running ones have indexes of their own.
-        for status in (JobStatus.QUEUED, JobStatus.RUNNING)
+        for is_unfinished in ((Job.status == JobStatus.QUEUED,), is_running)
     )
     return select(sum(unfinished, literal(0)))
 

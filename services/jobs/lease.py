@@ -73,7 +73,7 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     )
     if job is None:
         return None
-    outbox.send_next(uow, job.lane, job.on_behalf_of)
+    outbox.send_next(uow, job)
     return _lease_of(job)
 
 

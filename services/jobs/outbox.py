@@ -25,6 +25,9 @@ MAX_SENT_JOBS_OF_AN_OWNER = 2
 # No worker has claimed the job in half a minute, perhaps since none knows its kind: the owner's
 # other jobs don't wait for it any longer.
 MAX_SENDS_IN_TURN = 4
+# What was due for longer is found by a whole look alone (``pace``). Little is: a sweep deals with
+# what is due within seconds.
+RECENT = timedelta(seconds=30)
 
 
 def enqueue(
@@ -67,7 +70,9 @@ def in_turn(lane: Any, owner_id: Any) -> dict[str, Any]:
         other.status == JobStatus.QUEUED,
         other.lane == lane,
         other.on_behalf_of == owner_id,
-        other.sends.between(1, MAX_SENDS_IN_TURN),
+        other.sends.in_(range(1, MAX_SENDS_IN_TURN + 1)),
+        # The sweep keeps all of them among these.
+        other.send_after > func.now() - RECENT,
     )
     must_wait = exists(sent.offset(MAX_SENT_JOBS_OF_AN_OWNER - 1))
     return {
@@ -82,16 +87,20 @@ def send_in_turn(uow: UnitOfWork, job: Job) -> None:
         uow.after_commit(lambda: send(uow.broker, job))
 
 
-def send_next(uow: UnitOfWork, lane: str, owner_id: int) -> None:
-    """Send the owner's job that has waited longest: a worker has claimed the one before it."""
+def send_next(uow: UnitOfWork, claimed: Job) -> None:
+    """Send the job that has waited longest of those that the owner of the claimed one has.
+
+    What the owner asked for before the claimed job was sent before it, so the look begins there;
+    the sweep sends the few jobs that this passes over.
+    """
     waiting = (
         select(Job.id)
         .where(
             Job.status == JobStatus.QUEUED,
-            Job.lane == lane,
-            Job.on_behalf_of == owner_id,
+            Job.lane == claimed.lane,
+            Job.on_behalf_of == claimed.on_behalf_of,
             Job.sends == 0,
-            Job.send_after <= func.now(),
+            Job.send_after.between(claimed.created_at, func.now()),
         )
         .order_by(Job.send_after)
         .limit(1)

@@ -3,16 +3,15 @@
 It makes the broker dispensable. The sweep sends a queued job again that was not claimed in time. It
 queues a running job again whose lease expired, or fails it once it has crashed three workers. Rows
 are locked with ``SKIP LOCKED``, so all workers may sweep at once and one handles each row.
+
+Each second it looks at what became due lately, and at all jobs at a pace of their own (``pace``).
 """
 
-import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import timedelta
+from typing import Any
 
 import redis
-from sqlalchemy import ColumnElement, func, select, text, update
+from sqlalchemy import ColumnElement, TextClause, func, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from core.lanes import Lane
@@ -24,70 +23,97 @@ from services.jobs.outbox import (
     FIRST_RESEND,
     MAX_SENDS_IN_TURN,
     MAX_SENT_JOBS_OF_AN_OWNER,
+    RECENT,
     send,
 )
-from services.jobs.transitions import LEASE, requeue, transition
+from services.jobs.pace import STEADY_AFTER, Pace, Paces, Reach
+from services.jobs.transitions import requeue, transition
 from storage.broker import queue_name
 from storage.database import Statement
 from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
 # A lane with this many messages has enough work; lost messages are sent again as it drains.
 RESEND_BELOW_MESSAGES = 100
-# After an outage of the database. Heartbeats come each second.
-STEADY_AFTER = LEASE + timedelta(seconds=1)
-_LONG_WAIT_SECONDS = 1.0
 _MAX_BACKOFF_SENDS = 3  # 16 seconds
 _BATCH = 200
 
 
-class Reach:
-    """Since when a sweeper reaches the database without a break.
-
-    An outage of the database lets every lease expire, and is nobody's crash. So after one no lease
-    counts as lost until the workers that live had the time to renew theirs.
-    """
-
-    def __init__(self) -> None:
-        self._broken_at = -math.inf
-
-    @property
-    def is_steady(self) -> bool:
-        return time.monotonic() - self._broken_at > STEADY_AFTER.total_seconds()
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """For a few statements of milliseconds: a failure is a break, and so is a long wait."""
-        began = time.monotonic()
-        try:
-            yield
-        except BaseException:
-            self._broken_at = time.monotonic()
-            raise
-        if time.monotonic() - began > _LONG_WAIT_SECONDS:
-            self._broken_at = time.monotonic()
-
-
-_ANY_QUEUED = Statement("SELECT 1 FROM jobs WHERE status = 'queued' LIMIT 1")
-
-
-def sweep(resources: Resources, reach: Reach | None = None) -> int:
+def sweep(resources: Resources, reach: Reach | None = None, paces: Paces | None = None) -> int:
     """Sweep once; returns the number of jobs that were queued or sent again."""
-    requeued = requeue_lost(resources, reach or Reach())
+    paces = paces or Paces()
+    swept = requeue_lost(resources, reach or Reach(), paces.lost)
+    due_lanes = paces.due_lanes()
     # Each second in each worker: where nothing waits, one small statement is enough.
-    if not resources.database.rows(_ANY_QUEUED):
-        return requeued
-    return requeued + sum(resend_unclaimed(resources, lane) for lane in Lane)
+    looked = resources.database.rows(
+        _LANES, lanes=list(Lane), whole=[lane in due_lanes for lane in Lane], recent=RECENT
+    )
+    before = 0.0
+    for name, is_whole, has_recent, has_any, after in looked:
+        began, sent = time.monotonic(), 0
+        if has_recent or has_any:
+            sent = resend_unclaimed(resources, Lane(name), whole=has_any)
+            swept += sent
+        if is_whole:
+            seconds = after - before + time.monotonic() - began
+            paces.lanes[Lane(name)].looked(seconds, found=sent > 0)
+        before = after
+    return swept
 
 
-def requeue_lost(resources: Resources, reach: Reach) -> int:
-    with reach.watched(), resources.unit_of_work() as uow:
-        found = select(Job.id).where(*_lost()).order_by(Job.lease_expires_at).limit(_BATCH)
-        expired = list(uow.session.scalars(found))
+# Of each lane: whether a job was due lately, whether any is queued (where that is asked), and the
+# seconds since the statement began. The joins keep the order in which the lanes are looked at.
+_LANES = Statement(
+    """
+    SELECT lane, whole, coalesce(sent.found, unsent.found) IS NOT NULL, queued.found IS NOT NULL,
+        CAST(extract(epoch FROM clock_timestamp() - statement_timestamp()) AS float)
+    FROM unnest(CAST(:lanes AS text[]), CAST(:whole AS boolean[])) AS looked(lane, whole)
+    LEFT JOIN LATERAL (
+        SELECT 1 AS found FROM jobs
+        WHERE status = 'queued' AND jobs.lane = looked.lane AND sends > 0
+            AND send_after > now() - CAST(:recent AS interval) AND send_after < now()
+        LIMIT 1
+    ) AS sent ON true
+    LEFT JOIN LATERAL (
+        SELECT 1 AS found FROM jobs
+        WHERE status = 'queued' AND jobs.lane = looked.lane AND sends = 0
+            AND send_after > now() - CAST(:recent AS interval) AND send_after < now()
+        LIMIT 1
+    ) AS unsent ON true
+    LEFT JOIN LATERAL (
+        SELECT 1 AS found FROM jobs
+        WHERE status = 'queued' AND jobs.lane = looked.lane AND looked.whole
+        LIMIT 1
+    ) AS queued ON true
+    """
+)
+
+
+def requeue_lost(resources: Resources, reach: Reach, pace: Pace | None = None) -> int:
+    pace = pace or Pace()
+    bounds = {"recent": RECENT, "steady": STEADY_AFTER, "batch": _BATCH}
+    with reach.watched():
+        expired = resources.database.rows(_EXPIRED_LATELY, **bounds)
+    if pace.is_due:
+        began = time.monotonic()
+        older = resources.database.rows(_EXPIRED_BEFORE, **bounds)
+        pace.looked(time.monotonic() - began, found=bool(older))
+        expired += older
     if not reach.is_steady:
         return 0
-    return sum(_requeue(resources, job_id) for job_id in expired)
+    return sum(_requeue(resources, job_id) for (job_id,) in expired)
+
+
+_EXPIRED = """
+    SELECT id FROM jobs
+    WHERE status = 'running' AND lease_expires_at < now() AND lease_expires_at {when}
+        AND pg_postmaster_start_time() < now() - CAST(:steady AS interval)
+    ORDER BY lease_expires_at LIMIT :batch
+"""
+_EXPIRED_LATELY = Statement(_EXPIRED.format(when="> now() - CAST(:recent AS interval)"))
+_EXPIRED_BEFORE = Statement(_EXPIRED.format(when="<= now() - CAST(:recent AS interval)"))
 
 
 def _lost() -> tuple[ColumnElement[bool], ...]:
@@ -123,39 +149,104 @@ def _requeue(resources: Resources, job_id: int) -> bool:
         return False
 
 
-def resend_unclaimed(resources: Resources, lane: Lane) -> int:
-    """Send what no worker has claimed in time, and what waits though its owner has nothing sent."""
+def resend_unclaimed(resources: Resources, lane: Lane, *, whole: bool = True) -> int:
+    """Send what no worker has claimed in time, and what waits though its owner has nothing sent.
+
+    Without ``whole``, only what was due lately.
+    """
     try:
         room = RESEND_BELOW_MESSAGES - int(resources.redis.llen(queue_name(lane)))
     except redis.RedisError as error:
         log.warning("sweep.broker_unreachable", reason=type(error).__name__)
         return 0
-    if room <= 0:
-        return 0
-    # Each pause is longer: a job that only waits for a worker needs few copies of its message.
-    pause = FIRST_RESEND * func.power(2, func.least(Job.sends, _MAX_BACKOFF_SENDS))
     with resources.unit_of_work() as uow:
         if not uow.session.scalar(_ALONE, {"lane": lane}):
             return 0
-        values = {"lane": lane, "room": room, "most": MAX_SENT_JOBS_OF_AN_OWNER}
-        due = list(uow.session.scalars(_DUE, values | {"in_turn": MAX_SENDS_IN_TURN}))
-        statement = (
-            update(Job)
-            .where(Job.id.in_(due))
-            .values(send_after=func.now() + pause, sends=Job.sends + 1)
-            .returning(Job)
-        )
-        jobs = list(uow.session.scalars(statement)) if due else []
+        values = {"lane": lane, "room": room, "recent": RECENT}
+        if room <= 0:
+            uow.session.execute(_KEEP_RECENT, values | {"room": RESEND_BELOW_MESSAGES})
+            return 0
+        turns = {"in_turn": MAX_SENDS_IN_TURN, "most": MAX_SENT_JOBS_OF_AN_OWNER}
+        jobs = _marked(uow, _DUE_LATELY, values | turns)
+        if whole and len(jobs) < room:
+            jobs += _marked(uow, _OVERLOOKED, values | turns | {"room": room - len(jobs)})
     return sum(send(resources.broker, job) for job in jobs)
+
+
+def _marked(uow: UnitOfWork, found: TextClause, values: dict[str, Any]) -> list[Job]:
+    """The jobs that the statement finds, as sent once more."""
+    due = list(uow.session.scalars(found, values))
+    if not due:
+        return []
+    # Each pause is longer: a job that only waits for a worker needs few copies of its message.
+    pause = FIRST_RESEND * func.power(2, func.least(Job.sends, _MAX_BACKOFF_SENDS))
+    statement = (
+        update(Job)
+        .where(Job.id.in_(due))
+        .values(send_after=func.now() + pause, sends=Job.sends + 1)
+        .returning(Job)
+    )
+    return list(uow.session.scalars(statement))
 
 
 # One sweep of a lane at a time: a second one would find the same jobs.
 _ALONE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtext(:lane))")
 
-# Jobs whose message may be lost; then, of each owner that has nothing sent though jobs wait, the
-# one that waits longest. The owners are found by skipping from one to the next in the index, so an
-# owner's million jobs cost no more than one.
-_DUE = text(
+# Jobs whose message may be lost; then, of each owner that has nothing sent though a job waits, the
+# one that waits longest. An owner's many jobs must not hide those of others from the first part
+# for long, nor from the second: there the whole look finds them.
+_DUE_LATELY = text(
+    """
+    WITH unclaimed AS (
+        SELECT id FROM jobs
+        WHERE status = 'queued' AND lane = :lane AND sends > 0
+            AND send_after > now() - CAST(:recent AS interval) AND send_after < now()
+        ORDER BY send_after LIMIT :room FOR UPDATE SKIP LOCKED
+    ), owners AS (
+        SELECT DISTINCT on_behalf_of FROM (
+            SELECT on_behalf_of FROM jobs
+            WHERE status = 'queued' AND lane = :lane AND sends = 0
+                AND send_after > now() - CAST(:recent AS interval) AND send_after <= now()
+            ORDER BY send_after LIMIT 1000
+        ) AS waiting
+    ), passed_over AS (
+        SELECT first.id FROM owners CROSS JOIN LATERAL (
+            SELECT id FROM jobs
+            WHERE status = 'queued' AND lane = :lane AND on_behalf_of = owners.on_behalf_of
+                AND sends = 0
+                AND send_after > now() - CAST(:recent AS interval) AND send_after <= now()
+            ORDER BY send_after LIMIT 1 FOR UPDATE SKIP LOCKED
+        ) AS first
+        WHERE NOT EXISTS (
+            SELECT 1 FROM jobs
+            WHERE status = 'queued' AND lane = :lane AND on_behalf_of = owners.on_behalf_of
+                AND sends = ANY(ARRAY(SELECT generate_series(1, :in_turn)))
+                AND send_after > now() - CAST(:recent AS interval)
+            OFFSET :most - 1
+        )
+    )
+    SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
+    """
+)
+
+# The lane is full, so its jobs are not sent again. They stay due, and among those that were due
+# lately: there their owners' next jobs look for them (``outbox.in_turn``).
+_KEEP_RECENT = text(
+    """
+    UPDATE jobs SET send_after = now() WHERE id IN (
+        SELECT id FROM jobs
+        WHERE status = 'queued' AND lane = :lane AND sends > 0
+            AND send_after > now() - CAST(:recent AS interval)
+            AND send_after < now() - CAST(:recent AS interval) / 2
+        ORDER BY send_after LIMIT :room FOR UPDATE SKIP LOCKED
+    )
+    """
+)
+
+# Jobs whose message may have been lost for long; then, of each owner that has nothing sent though
+# jobs wait, the one that waits longest. The owners are found by skipping from one to the next in
+# the index, so an owner's million jobs cost no more than one.
+_OVERLOOKED = text(
     """
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND lane = :lane
@@ -166,7 +257,8 @@ _DUE = text(
         FROM owners WHERE on_behalf_of IS NOT NULL
     ), unclaimed AS (
         SELECT id FROM jobs
-        WHERE status = 'queued' AND lane = :lane AND sends > 0 AND send_after < now()
+        WHERE status = 'queued' AND lane = :lane AND sends > 0
+            AND send_after <= now() - CAST(:recent AS interval)
         ORDER BY send_after LIMIT :room FOR UPDATE SKIP LOCKED
     ), passed_over AS (
         SELECT first.id FROM owners CROSS JOIN LATERAL (

@@ -1,11 +1,11 @@
 import re
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, or_, select
 
 from core.errors import DomainError, Kind
 from core.refusals import media as refusals
 from core.refusals.access import QUOTA_EXCEEDED
-from models import Attachment, AttachmentStatus, Job, User
+from models import Attachment, AttachmentStatus, Job, JobStatus, User
 from services import removals
 from services.access.caller import Caller
 from services.jobs import records
@@ -65,7 +65,9 @@ def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
         Job.user_id == attachment.user_id,
         Job.kind == PROCESS_ATTACHMENT.name,
         Job.subject_id == attachment.id,
-        Job.finished_at.is_(None),
+        # Not by `finished_at`: these are served by the indexes of queued and of running jobs, and
+        # not by that of all jobs that the user ever had.
+        or_(Job.status == JobStatus.QUEUED, Job.status == JobStatus.RUNNING),
     )
     for job in uow.session.scalars(processing.with_for_update()):
         # A worker that runs it finds its lease gone.

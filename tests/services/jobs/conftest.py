@@ -7,11 +7,12 @@ from sqlalchemy import update
 from models import Job
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
+from services.jobs.pace import STEADY_AFTER
 from storage.broker import queue_name
 from storage.resources import Resources
 from tests.probe.bench import Bench, make_bench
 from tests.probe.kind import PROBE
-from tests.stack import Stack
+from tests.stack import Stack, eventually
 
 CANCELLED = {"code": "job.cancelled", "message": "The job was cancelled."}
 
@@ -19,7 +20,11 @@ CANCELLED = {"code": "job.cancelled", "message": "The job was cancelled."}
 @pytest.fixture(scope="session")
 def quiet(make_stack: Callable[[str], Stack]) -> Bench:
     """A bench without workers: the tests themselves claim, sweep and finish."""
-    return make_bench(make_stack("jobs"))
+    made = make_bench(make_stack("jobs"))
+    # No lease counts as lost until workers had time to renew theirs after the database's start.
+    steady = "SELECT pg_postmaster_start_time() < now() - %s"
+    eventually(lambda: made.stack.query(steady, STEADY_AFTER)[0][0], what="a steady database")
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from models import IdempotencyRecord, Job, JobStatus
 from services.jobs import lease as leases
 from services.jobs import sweep
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
+from services.jobs.pace import STEADY_AFTER, Reach
 from services.jobs.records import error_shown
 from storage.redis.notifications import CHANNEL, job_topic, message
 from storage.resources import Resources, open_resources
@@ -77,7 +78,7 @@ def test_renewal_moves_the_lease_on(quiet: Bench, claimed: Lease, resources: Res
     change(resources, claimed.job_id, lease_expires_at=func.now())
     with resources.unit_of_work() as uow:
         leases.renew(uow, claimed)
-    assert sweep.requeue_lost(resources, sweep.Reach()) == 0
+    assert sweep.requeue_lost(resources, Reach()) == 0
     assert quiet.job(claimed.job_id).status == JobStatus.RUNNING
 
 
@@ -87,14 +88,14 @@ def test_progress_moves_the_lease_on_as_its_lock_keeps_the_heartbeat_out(
     change(resources, claimed.job_id, lease_expires_at=func.now())
     with resources.unit_of_work() as uow:
         leases.progress(uow, claimed, done=1)
-    assert sweep.requeue_lost(resources, sweep.Reach()) == 0
+    assert sweep.requeue_lost(resources, Reach()) == 0
 
 
 def test_worker_that_lost_its_lease_writes_nothing_and_its_whole_transaction_rolls_back(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
     change(resources, claimed.job_id, lease_expires_at=func.now())
-    assert sweep.requeue_lost(resources, sweep.Reach()) == 1
+    assert sweep.requeue_lost(resources, Reach()) == 1
     successor = claim(resources, claimed.job_id)
     for finish in _FINISHES:
         with pytest.raises(LeaseLost):
@@ -134,7 +135,7 @@ def test_crashes_count_up_to_a_failure_with_the_reason(quiet: Bench, resources: 
     for crashes in (1, 2, 3):
         claim(resources, job_id)
         change(resources, job_id, lease_expires_at=func.now())
-        assert sweep.requeue_lost(resources, sweep.Reach()) == 1
+        assert sweep.requeue_lost(resources, Reach()) == 1
         assert quiet.job(job_id).crashes == crashes
     job = quiet.job(job_id)
     assert job.status == JobStatus.FAILED
@@ -205,7 +206,7 @@ def test_cancelled_job_whose_worker_was_lost_ends_as_cancelled(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
     change(resources, claimed.job_id, cancel_requested=True, lease_expires_at=func.now())
-    assert sweep.requeue_lost(resources, sweep.Reach()) == 1
+    assert sweep.requeue_lost(resources, Reach()) == 1
     job = quiet.job(claimed.job_id)
     assert (job.status, error_shown(job)) == (JobStatus.CANCELLED, CANCELLED)
 
@@ -285,11 +286,11 @@ def test_no_lease_counts_as_lost_until_workers_could_renew_after_an_outage(
 ) -> None:
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    reach = sweep.Reach()
+    reach = Reach()
     with pytest.raises(ConnectionError), reach.watched():
         raise ConnectionError
     change(resources, claimed.job_id, lease_expires_at=func.now())
-    now += sweep.STEADY_AFTER.total_seconds() - 0.1
+    now += STEADY_AFTER.total_seconds() - 0.1
     assert sweep.requeue_lost(resources, reach) == 0
     now += 0.2
     assert sweep.requeue_lost(resources, reach) == 1

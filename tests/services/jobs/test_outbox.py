@@ -3,6 +3,7 @@ import pytest
 from core.lanes import Lane
 from models import Job, JobStatus
 from services.jobs import sweep
+from services.jobs.pace import Reach
 from storage.broker import queue_name
 from storage.resources import Resources
 from tests.probe.bench import Bench
@@ -120,8 +121,8 @@ def test_two_sweeps_at_once_count_a_crash_once(quiet: Bench, resources: Resource
     change(resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at)
     with resources.unit_of_work() as uow:
         uow.session.get_one(Job, job_id, with_for_update=True)
-        assert sweep.requeue_lost(resources, sweep.Reach()) == 0
-    assert sweep.requeue_lost(resources, sweep.Reach()) == 1
+        assert sweep.requeue_lost(resources, Reach()) == 0
+    assert sweep.requeue_lost(resources, Reach()) == 1
     assert quiet.job(job_id).crashes == 1
 
 
@@ -135,7 +136,7 @@ def test_job_that_the_sweep_cannot_deal_with_holds_up_no_other(
         )
     # A kind that this release does not know, at the end of its crashes.
     change(resources, jobs[0], kind="no.longer_known", crashes=2)
-    assert sweep.requeue_lost(resources, sweep.Reach()) == 2
+    assert sweep.requeue_lost(resources, Reach()) == 2
     assert [quiet.job(job_id).status for job_id in jobs] == ["running", "queued", "queued"]
 
 

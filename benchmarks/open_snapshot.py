@@ -1,0 +1,153 @@
+"""The queue beside a snapshot that stays open while 100,000 jobs of one owner begin and end."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psycopg2
+
+from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
+from services.jobs import lease as leases
+from services.jobs import sweep
+from services.jobs.pace import Paces
+from tests.embedded import embedded_services
+from tests.probe.bench import make_bench
+from tests.probe.kind import plan_committed
+from tests.stack import Stack, open_stack
+
+ENDED = 1_000_000 if full_size() else 100_000
+ACTS = 50
+MAX_SWEEP_MS = 2.0
+MOST_TIMES = 1.3
+OWNER = 7
+# What an owner's rush goes through, one version of each row after the other.
+_HISTORY = (
+    f"""
+    INSERT INTO jobs (kind, lane, on_behalf_of, sends, send_after, created_at)
+    SELECT 'probe.run', 'bulk', {OWNER}, 0, at, at
+    FROM (
+        SELECT now() - interval '1 hour' + i * interval '1 ms' AS at
+        FROM generate_series(1, {ENDED}) AS i
+    ) AS times
+    """,
+    "UPDATE jobs SET sends = 1, send_after = send_after + interval '2 s'",
+    "UPDATE jobs SET status = 'running', lease_expires_at = send_after",
+    "UPDATE jobs SET lease_expires_at = lease_expires_at + interval '1 s'",
+    "UPDATE jobs SET status = 'succeeded', lease_expires_at = NULL, finished_at = now()",
+)
+
+
+def run() -> list[Finding]:
+    """The same acts in a database without such a snapshot are the baseline."""
+    with TemporaryDirectory(prefix="pressroom-bench-") as directory:
+        home = Path(directory)
+        with (
+            embedded_services(home) as services,
+            open_stack(services, home, "beside", 1, 0) as beside,
+            open_stack(services, home, "without", 2, 0) as without,
+        ):
+            for stack in (beside, without):
+                make_bench(stack)
+            with _snapshot(beside):
+                for stack in (beside, without):
+                    _end_jobs(stack)
+                return [_sweeps(beside, without), _turns(beside, without)]
+
+
+@contextmanager
+def _snapshot(stack: Stack) -> Iterator[None]:
+    reader = psycopg2.connect(stack.owner_url)
+    reader.set_session(isolation_level="REPEATABLE READ")
+    with reader.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM lists")
+    try:
+        yield
+    finally:
+        reader.close()
+
+
+def _end_jobs(stack: Stack) -> None:
+    for statement in _HISTORY:
+        stack.query(statement)
+    link = psycopg2.connect(stack.owner_url)
+    link.autocommit = True
+    with link.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE jobs")
+    link.close()
+
+
+def _sweeps(beside: Stack, without: Stack) -> Finding:
+    """Sweeps of an empty queue, each with what a worker's sweeper remembers of those before."""
+    first: dict[str, float] = {}
+
+    def of(stack: Stack, times: list[float]) -> Callable[[], float]:
+        paces = Paces()
+        first[stack.name] = _ms(lambda: sweep.sweep(stack.resources, paces=paces))
+
+        def measure() -> float:
+            found = [_ms(lambda: sweep.sweep(stack.resources, paces=paces)) for _ in range(ACTS)]
+            times.extend(found)
+            return percentile(found, 0.5)
+
+        return measure
+
+    times: list[float] = []
+    bare_times: list[float] = []
+    pairs = alternate(of(beside, times), of(without, bare_times))
+    p50, spread = median_and_spread([mine for mine, _ in pairs])
+    details = {
+        "ended_jobs": ENDED,
+        "p99_ms": round(percentile(times, 0.99), 2),
+        "without_p50_ms": round(percentile(bare_times, 0.5), 2),
+        "whole_look_ms": round(first[beside.name], 1),
+        "without_whole_look_ms": round(first[without.name], 1),
+    }
+    return Finding(
+        "open-snapshot: empty sweep", p50, "ms", "≤ 2 ms", p50 <= MAX_SWEEP_MS, spread, details
+    )
+
+
+def _turns(beside: Stack, without: Stack) -> Finding:
+    """Enqueueing, claiming and ending one job after the other, of the owner with the many."""
+
+    def of(stack: Stack, times: list[float]) -> Callable[[], float]:
+        def turn() -> None:
+            job_id = plan_committed(stack.resources, OWNER)
+            with stack.resources.unit_of_work() as uow:
+                lease = leases.claim(uow, job_id)
+            assert lease is not None
+            with stack.resources.unit_of_work() as uow:
+                leases.succeed(uow, lease, {})
+
+        def measure() -> float:
+            found = [_ms(turn) for _ in range(ACTS)]
+            times.extend(found)
+            return percentile(found, 0.5)
+
+        return measure
+
+    times: list[float] = []
+    bare_times: list[float] = []
+    pairs = alternate(of(beside, times), of(without, bare_times))
+    ratio, spread = median_and_spread([mine / plain for mine, plain in pairs])
+    details = {
+        "p50_ms": round(percentile(times, 0.5), 2),
+        "without_p50_ms": round(percentile(bare_times, 0.5), 2),
+    }
+    return Finding(
+        "open-snapshot: enqueue, claim, end",
+        ratio,
+        "×",
+        "≤ 1.3 ×",
+        ratio <= MOST_TIMES,
+        spread,
+        details,
+    )
+
+
+def _ms(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return 1000 * (time.perf_counter() - began)

@@ -1,0 +1,155 @@
+"""A snapshot that stays open for hours keeps what the index knows of jobs that have ended since."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+
+import psycopg2
+import pytest
+
+from services.jobs import lease as leases
+from services.jobs import sweep
+from services.jobs.pace import Pace, Paces, Reach
+from storage.resources import Resources, open_resources
+from tests.probe.bench import Bench
+from tests.probe.kind import PROBE, plan_committed
+from tests.services.jobs.conftest import claim
+from tests.stack import eventually
+
+ENDED = 20_000
+OWNER = 7
+# An act reads some pages of each index that it uses. The entries of the ended jobs are on 500.
+FEW_BLOCKS = 150
+# As one owner's rush: queued, sent, claimed, renewed, ended, each version of a row kept.
+_ENQUEUED = f"""
+    INSERT INTO jobs (kind, lane, on_behalf_of, sends, send_after, created_at)
+    SELECT 'probe.run', 'bulk', {OWNER}, 0, at, at
+    FROM (
+        SELECT now() - interval '1 hour' + i * interval '1 ms' AS at
+        FROM generate_series(1, {ENDED}) AS i
+    ) AS times
+"""
+_HISTORY = (
+    _ENQUEUED,
+    "UPDATE jobs SET sends = 1, send_after = send_after + interval '2 s'",
+    "UPDATE jobs SET status = 'running', lease_expires_at = send_after",
+    "UPDATE jobs SET lease_expires_at = lease_expires_at + interval '1 s'",
+    "UPDATE jobs SET status = 'succeeded', lease_expires_at = NULL, finished_at = now()",
+)
+_BLOCKS = (
+    "SELECT sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)"
+    " FROM pg_statio_user_tables WHERE relname LIKE 'jobs%%'"
+)
+
+
+@pytest.fixture
+def ended(quiet: Bench, resources: Resources) -> Iterator[None]:
+    """Jobs of one owner that began and ended under a snapshot that is still open."""
+    reader = psycopg2.connect(quiet.stack.owner_url)
+    reader.set_session(isolation_level="REPEATABLE READ")
+    with reader.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM lists")
+    for statement in _HISTORY:
+        quiet.stack.query(statement)
+    yield
+    reader.close()
+
+
+def _blocks(quiet: Bench, act: Callable[[Resources], object]) -> int:
+    """The blocks of the jobs' table and indexes that an act reads, at the least of a few times."""
+    return min(_blocks_once(quiet, act) for _ in range(3))
+
+
+def _blocks_once(quiet: Bench, act: Callable[[Resources], object]) -> int:
+    own = open_resources(quiet.stack.settings(), concurrency=1, name="counted")
+    before = quiet.stack.query(_BLOCKS)[0][0]
+    act(own)
+    own.close()
+    # A connection reports what it read when it ends.
+    gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pressroom-counted'"
+    eventually(lambda: quiet.stack.query(gone)[0][0], what="the connections' end")
+    return int(str(quiet.stack.query(_BLOCKS)[0][0])) - int(str(before))
+
+
+@pytest.mark.usefixtures("ended")
+def test_sweep_of_an_empty_queue_reads_few_blocks(quiet: Bench) -> None:
+    paces = Paces()
+    whole = _blocks_once(quiet, partial(sweep.sweep, paces=paces))
+    assert whole > ENDED / 100, "the snapshot keeps nothing"
+    assert not paces.lost.is_due
+    assert len(paces.due_lanes()) < len(paces.lanes)
+    for pace in (paces.lost, *paces.lanes.values()):
+        pace.looked(60, found=False)
+    assert _blocks(quiet, partial(sweep.sweep, paces=paces)) <= FEW_BLOCKS
+
+
+@pytest.mark.usefixtures("ended")
+def test_enqueueing_and_claiming_of_the_same_owners_jobs_reads_few_blocks(quiet: Bench) -> None:
+    def act(own: Resources) -> None:
+        claim(own, plan_committed(own, OWNER))
+
+    assert _blocks(quiet, act) <= FEW_BLOCKS
+
+
+@pytest.mark.usefixtures("ended")
+def test_claiming_from_a_queue_of_the_same_owner_reads_few_blocks(quiet: Bench) -> None:
+    rush = iter([quiet.enqueue(OWNER) for _ in range(10)])
+    assert _blocks(quiet, lambda own: claim(own, next(rush))) <= FEW_BLOCKS
+    sends = "SELECT count(*) FROM jobs WHERE sends = 1 AND id = ANY(%s)"
+    assert quiet.stack.query(sends, list(rush)) == [(2,)]
+
+
+def test_whole_look_comes_again_at_once_where_it_found_something() -> None:
+    pace = Pace()
+    assert pace.is_due
+    pace.looked(0.05, found=False)
+    assert not pace.is_due
+    pace.looked(0.05, found=True)
+    assert pace.is_due
+    pace.looked(0.0, found=False)
+    assert pace.is_due
+
+
+def test_job_that_was_due_for_long_is_found_by_a_whole_look(
+    quiet: Bench, resources: Resources
+) -> None:
+    quiet.enqueue()
+    quiet.stack.query("UPDATE jobs SET send_after = now() - interval '1 hour'")
+    resting = Paces()
+    resting.lanes[PROBE.lane].looked(60, found=False)
+    assert sweep.sweep(resources, paces=resting) == 0
+    assert sweep.sweep(resources, paces=Paces()) == 1
+
+
+def test_lease_that_was_over_for_long_is_found_by_a_whole_look(
+    quiet: Bench, resources: Resources
+) -> None:
+    claim(resources, quiet.enqueue())
+    quiet.stack.query("UPDATE jobs SET lease_expires_at = now() - interval '1 hour'")
+    resting = Pace()
+    resting.looked(60, found=False)
+    assert sweep.requeue_lost(resources, Reach(), resting) == 0
+    assert sweep.requeue_lost(resources, Reach()) == 1
+
+
+def test_jobs_in_a_full_lane_still_hold_their_places(quiet: Bench, resources: Resources) -> None:
+    """Else their owner would have two more sent each half minute, before the jobs of others."""
+    for _ in range(2):
+        quiet.enqueue(OWNER)
+    for owner in range(sweep.RESEND_BELOW_MESSAGES):
+        quiet.enqueue(1000 + owner)
+    passed = "UPDATE jobs SET send_after = send_after - interval '22 s' WHERE on_behalf_of = %s"
+    for _ in range(2):
+        quiet.stack.query(passed, OWNER)
+        assert sweep.sweep(resources) == 0
+    sends = "SELECT sends FROM jobs WHERE id = %s"
+    assert quiet.stack.query(sends, quiet.enqueue(OWNER)) == [(0,)]
+
+
+def test_job_tried_again_later_needs_no_whole_look(quiet: Bench, resources: Resources) -> None:
+    lease = claim(resources, quiet.enqueue())
+    with resources.unit_of_work() as uow:
+        leases.retry_later(uow, lease, timedelta(0), "Not now.")
+    resting = Paces()
+    resting.lanes[PROBE.lane].looked(60, found=False)
+    assert sweep.sweep(resources, paces=resting) == 1
