@@ -59,11 +59,13 @@ def purge(
 
 
 def _place(model: type[Model]) -> tuple[ColumnElement[Any], ...]:
-    """Where a row is; of a table with partitions its key, since each has a row in the same place."""
+    """Where a row is; of a table with partitions its key, since places repeat among them."""
     if _has_partitions(model):
         return inspect(model).primary_key
     return (literal_column(f"{model.__tablename__}.ctid"),)
 
 
 def _has_partitions(model: type[Model]) -> bool:
-    return "partition_by" in model.__table__.dialect_options["postgresql"]
+    table = inspect(model).local_table
+    assert isinstance(table, Table)
+    return "partition_by" in table.dialect_options["postgresql"]

@@ -99,12 +99,19 @@ def running_replica(services: Services, picker: PortPicker) -> Iterator[RunningR
     assert ended.returncode == 0, ended.stdout
     port = picker.pick("replica")
     url = _at(owner, port)
-    options = ("-c", f"listen_addresses={LOOPBACK}", "-c", f"port={port}")
+    options = {
+        "listen_addresses": LOOPBACK,
+        "port": str(port),
+        "unix_socket_directories": "",
+        # No less than the primary's.
+        "max_connections": "150",
+        "log_statement": "all",
+    }
+    flags = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
     program = replace(
         primary,
         name="replica",
-        argv=(*prefix, _SERVER, "-D", str(place), *options, "-c", "unix_socket_directories=")
-        + ("-c", "max_connections=150", "-c", "log_statement=all"),
+        argv=(*prefix, _SERVER, "-D", str(place), *flags),
         log=primary.log.with_name("replica.log"),
         ready=lambda: _answers(url),
         prepare=lambda: None,

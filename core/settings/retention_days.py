@@ -25,9 +25,10 @@ class Retained(StrEnum):
 
 # What the product promises needs these. Jobs: a job that failed can be retried for a week, and
 # links to files are renewed from theirs. Changes, imports: the undo of an import, for 90 days.
-# Events, those of subscriptions too: a year, to which the database holds us. Exports: the file, for a week. Reports: the
-# operator sees those of a week. Strangers: the mailed link that confirms, for a week.
-LEAST_DAYS: Mapping[Retained, int] = {
+# Events, those of subscriptions too: a year, to which the database holds us. Exports: the file, for
+# a week. Reports: the operator sees those of a week. Strangers: the mailed link that confirms, for
+# a week.
+MIN_DAYS: Mapping[Retained, int] = {
     Retained.JOBS: 7,
     Retained.SUBSCRIPTION_EVENTS: 365,
     Retained.IP_ADDRESSES: 1,
@@ -66,7 +67,7 @@ def _parse(text: str) -> dict[Retained, int]:
             raise ValueError(f"{entry!r} is not written {name}=days, as {name}=400")
         if Retained(name) in days:
             raise ValueError(f"{name} is given twice")
-        least = LEAST_DAYS[Retained(name)]
+        least = MIN_DAYS[Retained(name)]
         if int(number) < least:
             raise ValueError(f"{entry!r}: {name} is kept for {least} days at least")
         days[Retained(name)] = int(number)

@@ -8,24 +8,13 @@ person. So only a credential with the scope ``delivery`` may have a roster made,
 import csv
 import gzip
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    Row,
-    Select,
-    and_,
-    case,
-    exists,
-    func,
-    not_,
-    select,
-    union_all,
-)
+from sqlalchemy import func
 
-from core import clock, ids
+from core import ids
 from core.errors import TransientError
 from core.lanes import Lane
 from core.refusals.mailing import EXPORT_NOT_FOUND, LIST_EMAIL_CHANNEL_DISABLED
@@ -33,7 +22,7 @@ from core.refusals.media import MEDIA_DAMAGED
 from core.scopes import Scope
 from core.settings import Settings
 from core.settings.plan_quotas import PlanQuota
-from models import Job, MailingList, MemberExport, OptOut, Subscription, SubscriptionStatus
+from models import Job, MailingList, MemberExport
 from services import removals
 from services.access import quotas
 from services.access.caller import Caller, require_scope
@@ -43,18 +32,15 @@ from services.events.recording import record
 from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
-from services.mailing import lists, sealed_files
+from services.mailing import export_sheets, lists, sealed_files
+from services.mailing.export_sheets import AnyRow, Sheet
 from services.mailing.sealed_files import EXPORTS, NewFile
-from services.mailing.spreadsheets import guard_cell
-from services.mailing.subscriptions import mail_urls, opt_outs, trace_ids
 from services.people import accounts
 from storage.encryption import Tampered
 from storage.parts import StoredFile
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-AnyRow = Row[*tuple[Any, ...]]
-AnySelect = Select[*tuple[Any, ...]]
 # Rows that are fetched, written and compressed together.
 _ROWS_AT_ONCE = 5_000
 COMPRESSION = 6
@@ -185,9 +171,9 @@ def run(resources: Resources, lease: Lease) -> None:
         mailing_list = uow.session.get_one(MailingList, export.list_id)
     parts = _begin_file(resources, lease, export.id).writer
     if export.kind == ExportKind.MEMBERS:
-        sheet = _Sheet(_MEMBERS_HEADER, _members(mailing_list.id), _members_line)
+        sheet = export_sheets.members(mailing_list.id)
     else:
-        sheet = _roster(resources, lease, mailing_list)
+        sheet = export_sheets.roster(resources, lease, mailing_list)
     rows = 0
     # The gzip header has no name and no time, so the same list gives the same file.
     with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
@@ -221,13 +207,7 @@ def _begin_file(resources: Resources, lease: Lease, export_id: int) -> NewFile:
     return file
 
 
-class _Sheet(NamedTuple):
-    header: tuple[str, ...]
-    query: AnySelect
-    line: Callable[[AnyRow], Iterable[str | int]]
-
-
-def _batches(resources: Resources, lease: Lease, sheet: _Sheet) -> Iterator[list[AnyRow]]:
+def _batches(resources: Resources, lease: Lease, sheet: Sheet) -> Iterator[list[AnyRow]]:
     with resources.long_reads.view(_MAX_TIME, failures=lease.retries) as reading:
         result = reading.execution_options(stream_results=True).execute(sheet.query)
         yield from map(list, result.partitions(_ROWS_AT_ONCE))
@@ -238,67 +218,3 @@ def _csv(lines: Iterable[Iterable[str | int]]) -> bytes:
     # Quotes keep a cell in one piece wherever the reader cuts at commas or semicolons.
     csv.writer(text_, quoting=csv.QUOTE_ALL).writerows(lines)
     return text_.getvalue().encode()
-
-
-_MEMBERS_HEADER = (
-    *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
-    *("user_id", "created_at"),
-)
-
-
-def _members(list_id: int) -> AnySelect:
-    s = Subscription
-    status = case((opt_outs.HAS_LEFT, SubscriptionStatus.UNSUBSCRIBED.value), else_=s.status)
-    has_mail = and_(s.email_enabled, not_(opt_outs.HAS_NO_MAIL))
-    # Two indexes begin with the list, and neither has all statuses: without them, the members of a
-    # small list are looked for in the whole table.
-    rows = Subscription.__table__.alias().c
-    of_list = select(rows.id).where(rows.list_id == list_id)
-    others = SubscriptionStatus.PENDING.value, SubscriptionStatus.UNSUBSCRIBED.value
-    shown = union_all(
-        of_list.where(rows.status == SubscriptionStatus.ACTIVE.value),
-        of_list.where(rows.status.in_(others)),
-    ).subquery()
-    return (
-        select(s.email, s.name, status, s.type, s.paid_expiry, has_mail, s.source)
-        .add_columns(s.user_id, s.created_at)
-        .join(shown, shown.c.id == s.id)
-        .order_by(shown.c.id)
-    )
-
-
-def _members_line(row: AnyRow) -> tuple[str | int, ...]:
-    email, name, status, tier, paid_expiry, email_enabled, source, user_id, created_at = row
-    shown = (guard_cell(email or ""), guard_cell(name or ""))
-    expiry = "" if paid_expiry is None else clock.iso(paid_expiry)
-    has_mail = "true" if email_enabled else "false"
-    return *shown, status, tier, expiry, has_mail, source, user_id, clock.iso(created_at)
-
-
-def _roster(resources: Resources, lease: Lease, mailing_list: MailingList) -> _Sheet:
-    header = (
-        *("email", "name", "user_id", "trace_id", "one_click_url"),
-        *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
-    )
-    s = Subscription
-    # No active member with mail has an opt-out, but the sender must not have to rely on that.
-    opted_out = exists().where(OptOut.list_id == mailing_list.id, OptOut.user_id == s.user_id)
-    is_sent = (s.status == SubscriptionStatus.ACTIVE, s.email_enabled, s.email.is_not(None))
-    query = (
-        select(s.email, s.name, s.user_id)
-        .where(s.list_id == mailing_list.id, *is_sent, ~opted_out)
-        .order_by(s.id)
-    )
-    make = trace_ids.trace_id_factory(resources.keyring, mailing_list.id, lease.job_id)
-    # A trace id needs no escaping in a URL, so it is appended to the part that all rows share.
-    one_click = mail_urls.one_click_url(resources.settings, mailing_list.id, "")
-    unsubscribe = mail_urls.unsubscribe_url(resources.settings, "")
-    list_id, _, post = mail_urls.list_headers(resources.settings, mailing_list, "").values()
-
-    def line(row: AnyRow) -> tuple[str | int, ...]:
-        email, name, user_id = row
-        trace_id = make(user_id)
-        urls = (one_click + trace_id, list_id, f"<{unsubscribe}{trace_id}>", post)
-        return email, guard_cell(name or ""), user_id, trace_id, *urls
-
-    return _Sheet(header, query, line)

@@ -14,7 +14,7 @@ from services.money.topups.abandoned import ABANDONED_ORDER_RETENTION
 from services.people.account_mails import ACCOUNT_MAIL_RETENTION
 from services.people.logins import ATTEMPT_RETENTION
 from services.retention.partitions import TURNS, UNDO_LASTS
-from services.retention.rules import Rule
+from services.retention.retention_rules import Rule
 
 # A code that is sent a second time within this time revokes the tokens that it gave.
 CODE_RETENTION = timedelta(days=30)
@@ -57,7 +57,8 @@ RULES = (
         "subscription_events",
         models.SubscriptionEvent,
         Retained.SUBSCRIPTION_EVENTS,
-        "after the change, and 180 days longer at most while it shares a partition with younger ones",
+        "after the change, and 180 days longer at most while it shares a partition with younger "
+        "ones",
         models.SubscriptionEvent.created_at,
         oldest_by=_by_key(models.SubscriptionEvent),
         is_purged=False,
@@ -238,6 +239,7 @@ KEPT_UNTIL: Mapping[type[Model], str] = {
     models.StorageUse: "until its person is erased: one row a person",
     models.SubscriberDelta: "until it is added to the count, after half a minute",
     models.TotpSecret: "until its person removes it or is erased",
+    models.WaitingChunk: "until it is applied, or its import ends",
 }
 # Rows that nothing ever deletes: what refers to them needs no index for it.
 KEPT_FOR_GOOD: Mapping[type[Model], str] = {

@@ -1,14 +1,13 @@
 """What should be gone: rows that are past their time by more than two rounds of upkeep."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import Select, func, literal, select, union_all
 
 from core.settings import Settings
 from services.retention.kept import RULES
 from services.retention.purging import PURGE
-from services.retention.rules import Rule, past
+from services.retention.retention_rules import Rule, past
 from storage.database import Database, Statement
 from storage.purge import among
 
@@ -31,7 +30,7 @@ class OverdueRows:
         return dict(database.rows(self._statement))
 
 
-def _count(rule: Rule, settings: Settings) -> Select[Any]:
+def _count(rule: Rule, settings: Settings) -> Select[str, int]:
     rows = past(rule, rule.age(settings) + rule.longer + _SLACK, limit=_MAX_COUNTED)
     query = select(literal(rule.name), func.count()).select_from(rule.model)
     return query.where(among(rule.model, rows.places), *rows.conditions)

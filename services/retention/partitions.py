@@ -39,7 +39,7 @@ _PAUSE_SECONDS = 0.5
 
 
 def kept_times(settings: Settings) -> dict[str, timedelta]:
-    """How long each table's rows are kept: of a job since its end, of a change since its import's."""
+    """How long each table's rows are kept: of a job and of an import's change, since the end."""
     days = {kept: timedelta(days=number) for kept, number in settings.retention.items()}
     return {
         models.Job.__tablename__: days[Retained.JOBS],

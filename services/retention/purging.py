@@ -20,7 +20,7 @@ from core.settings import Settings
 from models import RecordedEvent
 from services.jobs import upkeep
 from services.retention.kept import RULES
-from services.retention.rules import Rule, past
+from services.retention.retention_rules import Rule, past
 from storage import purge as batches
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork

@@ -16,7 +16,7 @@ from core.scopes import Scope
 from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled
-from services.mailing import exports
+from services.mailing import export_sheets, exports
 from tests.contract.bulk import (
     add,
     addresses,
@@ -168,12 +168,7 @@ def test_a_file_shows_the_list_at_one_moment_whatever_happens_meanwhile(
     imported(client, list_id, of_addresses(*emails))
     # One row at a time, with a change of the list after the first of them.
     monkeypatch.setattr(exports, "_ROWS_AT_ONCE", 1)
-    sheet_ = exports._Sheet(
-        exports._MEMBERS_HEADER,
-        exports._members(list_id),
-        exports._members_line,
-    )
-    batches = exports._batches(stack.resources, sheet_)
+    batches = exports._batches(stack.resources, export_sheets.members(list_id))
     [first] = next(batches)
     stack.query("UPDATE subscriptions SET name = 'Changed' WHERE list_id = %s", list_id)
     stack.query("DELETE FROM subscriptions WHERE list_id = %s AND email = %s", list_id, emails[9])

@@ -234,5 +234,5 @@ def test_the_oldest_release_is_upgraded_while_people_go_on(before: ReleaseBefore
     assert stack.query(members, import_id) == [(IMPORTED,)]
     entries = "SELECT count(*) FROM credit_entries WHERE user_id = %s AND source_id = 'load'"
     assert stack.query(entries, deployment.owner.user_id) == [(load.charged,)]
-    assert list(verify.faults(stack.resources.database.engine)) == []
+    assert verify.verify(stack.resources, full=True).faults == []
     assert stack.query("SELECT version_num FROM alembic_version") == [(head_revision(),)]

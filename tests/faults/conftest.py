@@ -62,7 +62,8 @@ class Fleet:
             proxy.resume()
             proxy.cut()
         self._stack.query(
-            "TRUNCATE jobs, idempotency_records, attachments, probe_plans, probe_starts, probe_effects CASCADE"
+            "TRUNCATE jobs, idempotency_records, attachments, probe_plans, probe_starts,"
+            " probe_effects CASCADE"
         )
         self._stack.resources.redis.flushdb()
 

@@ -43,16 +43,24 @@ DELETE FROM jobs WHERE id = (SELECT max(id) FROM jobs);
 """
 # As the release before writes and reads jobs.
 CALLS = (
-    "INSERT INTO jobs (kind, lane, user_id, on_behalf_of, sends) VALUES ('probe', 'bulk', 7, 7, 1)"
-    " RETURNING id",
-    "UPDATE jobs SET status = 'running', attempt = attempt + 1,"
-    " lease_expires_at = now() + interval '5 seconds' WHERE id IN ("
-    "   SELECT id FROM jobs WHERE status = 'queued' AND lane = 'bulk' AND send_after <= now()"
-    "   ORDER BY send_after LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id",
-    "UPDATE jobs SET status = 'succeeded', finished_at = now(), lease_expires_at = NULL"
-    " WHERE user_id = 7 AND status = 'running' RETURNING id",
-    "DELETE FROM jobs WHERE id IN ("
-    "   SELECT id FROM jobs WHERE user_id = 7 AND finished_at IS NOT NULL LIMIT 1) RETURNING id",
+    (
+        "INSERT INTO jobs (kind, lane, user_id, on_behalf_of, sends)"
+        " VALUES ('probe', 'bulk', 7, 7, 1) RETURNING id"
+    ),
+    (
+        "UPDATE jobs SET status = 'running', attempt = attempt + 1,"
+        " lease_expires_at = now() + interval '5 seconds' WHERE id IN ("
+        "   SELECT id FROM jobs WHERE status = 'queued' AND lane = 'bulk' AND send_after <= now()"
+        "   ORDER BY send_after LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id"
+    ),
+    (
+        "UPDATE jobs SET status = 'succeeded', finished_at = now(), lease_expires_at = NULL"
+        " WHERE user_id = 7 AND status = 'running' RETURNING id"
+    ),
+    (
+        "DELETE FROM jobs WHERE id IN ("
+        "   SELECT id FROM jobs WHERE user_id = 7 AND finished_at IS NOT NULL LIMIT 1) RETURNING id"
+    ),
 )
 
 
@@ -147,10 +155,14 @@ def test_rights_that_an_operator_gave_and_triggers_are_kept(stack: Stack, engine
         f"CREATE ROLE {reader}",
         f"GRANT SELECT ON jobs TO {reader}",
         "CREATE TABLE seen (id bigint)",
-        "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS"
-        " 'BEGIN INSERT INTO seen SELECT id FROM added; RETURN NULL; END'",
-        "CREATE TRIGGER jobs_seen AFTER INSERT ON jobs REFERENCING NEW TABLE AS added"
-        " FOR EACH STATEMENT EXECUTE FUNCTION see()",
+        (
+            "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS"
+            " 'BEGIN INSERT INTO seen SELECT id FROM added; RETURN NULL; END'"
+        ),
+        (
+            "CREATE TRIGGER jobs_seen AFTER INSERT ON jobs REFERENCING NEW TABLE AS added"
+            " FOR EACH STATEMENT EXECUTE FUNCTION see()"
+        ),
     ):
         with engine.begin() as connection:
             connection.exec_driver_sql(statement)

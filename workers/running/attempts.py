@@ -41,7 +41,7 @@ KILL_AFTER_SECONDS = 15.0
 JobWork = Callable[[WorkerContext, Lease], bool | None]
 
 
-class Attempt:
+class JobAttempt:
     """A claimed job, for one turn or several. Its lease is renewed until it is closed."""
 
     def __init__(

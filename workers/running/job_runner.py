@@ -20,7 +20,7 @@ from services.jobs.kinds import JobKind, kind_named
 from services.jobs.lease import Lease
 from storage.resources import Resources
 from workers.context import WorkerContext
-from workers.running.attempts import Attempt, JobWork
+from workers.running.attempts import JobAttempt, JobWork
 
 log = get_logger(__name__)
 
@@ -55,7 +55,7 @@ class _Rotation:
         self._works = works
         self._first = kind
         self._ends = time.monotonic() + kind.max_stay_seconds
-        self._attempts: deque[Attempt] = deque()
+        self._attempts: deque[JobAttempt] = deque()
 
     def run(self, lease: Lease) -> None:
         self._add(lease)
@@ -83,7 +83,7 @@ class _Rotation:
         """Before the others: each of those has had a turn since."""
         work = self._works[kind_named(lease.kind)]
         own_limits = bool(self._first.max_stay_seconds)
-        self._attempts.appendleft(Attempt(self._context, lease, work, has_own_limits=own_limits))
+        self._attempts.appendleft(JobAttempt(self._context, lease, work, has_own_limits=own_limits))
 
     def _claim_next(self) -> Lease | None:
         resources: Resources = self._context.resources

@@ -6,7 +6,7 @@ from sqlalchemy import inspect
 
 from core.ids import random_id
 from services.retention.kept import RULES
-from services.retention.rules import Rule
+from services.retention.retention_rules import Rule
 from tests.stack import Stack
 
 # By the names of the rules: `{at}` is the moment from which the row is kept for a while, and

@@ -6,7 +6,7 @@ import pytest
 
 from core.settings.retention_days import (
     DEFAULT_RETENTION,
-    LEAST_DAYS,
+    MIN_DAYS,
     Retained,
     parse_retention,
 )
@@ -46,7 +46,7 @@ def test_the_operators_page_has_the_same_table() -> None:
         kept, setting = rule.words, ""
         if isinstance(rule.period, Retained):
             kept = days(defaults[rule.period]) + rule.words
-            setting = f"`{rule.period}`, {LEAST_DAYS[rule.period]} at least"
+            setting = f"`{rule.period}`, {MIN_DAYS[rule.period]} at least"
         elif rule.period:
             kept = days(rule.period.days) + rule.words
         lines.append(f"| `{rule.name}` | {kept} | {setting} |")
@@ -91,7 +91,7 @@ def test_what_can_not_be_is_refused_with_its_name(written: str, said: str) -> No
 
 
 def test_nothing_goes_before_what_was_promised_of_it() -> None:
-    least = {name: timedelta(days=days) for name, days in LEAST_DAYS.items()}
+    least = {name: timedelta(days=days) for name, days in MIN_DAYS.items()}
     assert least[Retained.JOBS] >= KEPT_FOR_RETRY
     assert least[Retained.EXPORTS] >= BULK_FILE_RETENTION
     assert least[Retained.IMPORTS] >= BULK_FILE_RETENTION

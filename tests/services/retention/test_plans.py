@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from services.retention.kept import KEPT_FOR_GOOD, RULES
-from services.retention.rules import past
+from services.retention.retention_rules import past
 from storage.unit_of_work import UnitOfWork
 from tests.stack import Stack
 

@@ -158,29 +158,3 @@ def test_tables_take_turns(bare: Stack) -> None:
     purge.work_off(batch_of("large", 35), batch_of("small", 5))
     assert done == ["large", "small", "large", "large", "large"]
     assert purge.end() == 40
-
-
-def test_overdue_jobs_go_however_many_imports_there_were(bare: Stack) -> None:
-    owner = bare.new_owner()
-    [(list_id,)] = bare.query(
-        "INSERT INTO lists (id, user_id, title, slug) VALUES (999, %s, 'x', 'many-imports')"
-        " RETURNING id",
-        owner.user_id,
-    )
-    bare.query(
-        "INSERT INTO imports (list_id, user_id, source, object_prefix, size, status, added,"
-        " finished_at) SELECT %s, %s, 'members', 'many/' || n, 1, 'succeeded', 1, now()"
-        " FROM generate_series(1, 200000) AS n",
-        list_id,
-        owner.user_id,
-    )
-    bare.query(
-        "INSERT INTO jobs (kind, lane, status, finished_at)"
-        " SELECT 'x', 'io', 'succeeded', now() - interval '31 days'"
-        " FROM generate_series(1, 5000)"
-    )
-    try:
-        assert purge_outlived(bare.resources) == 5_000
-        assert bare.query("SELECT count(*) FROM jobs WHERE finished_at < now()") == [(0,)]
-    finally:
-        bare.query("DELETE FROM imports WHERE list_id = %s", list_id)
