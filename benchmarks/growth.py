@@ -13,6 +13,7 @@ from benchmarks.measure import Finding, median_and_spread
 from benchmarks.scale.rounds import one_round
 from benchmarks.scale.route_cases import Group
 from benchmarks.scale.sized_stack import SizedStack, sized_stack
+from benchmarks.scale.upkeep_cases import BY_ACCOUNTS
 from benchmarks.scale.volume import Volume
 from tests.embedded import embedded_services
 
@@ -53,19 +54,27 @@ def _compare(sized: Sequence[SizedStack]) -> list[Finding]:
         print(f"round {number} of {ROUNDS}", flush=True)
     names = sorted(groups, key=lambda name: [*Group].index(groups[name]))
     return [
-        _finding(groups[name], name, each.volume.factor, took[0][name], times[name])
+        _finding(groups[name], name, (sized[0], each), (took[0][name], times[name]))
         for each, times in list(zip(sized, took, strict=True))[1:]
         for name in names
     ]
 
 
 def _finding(
-    group: Group, name: str, size: float, before: list[float], after: list[float]
+    group: Group,
+    name: str,
+    sized: tuple[SizedStack, SizedStack],
+    took: tuple[Sequence[float], Sequence[float]],
 ) -> Finding:
-    growth, spread = median_and_spread([b / a for a, b in zip(before, after, strict=True)])
+    """A case on the smallest database and on another, and what it took there."""
+    smallest, size = (each.volume.factor for each in sized)
+    due = size / smallest if name in BY_ACCOUNTS else 1
+    before, after = took
+    growth, spread = median_and_spread([b / a / due for a, b in zip(before, after, strict=True)])
     details = {
         "group": group.value,
         "size": f"{size:g} ×",
+        "by": "account" if name in BY_ACCOUNTS else "run",
         "ms_smallest": _milliseconds(before),
         "ms": _milliseconds(after),
     }

@@ -68,4 +68,4 @@ def _place(model: type[Model]) -> tuple[ColumnElement[Any], ...]:
 def _has_partitions(model: type[Model]) -> bool:
     table = inspect(model).local_table
     assert isinstance(table, Table)
-    return "partition_by" in table.dialect_options["postgresql"]
+    return bool(table.dialect_options["postgresql"]["partition_by"])

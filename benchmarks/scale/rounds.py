@@ -120,7 +120,7 @@ def _more_values(sized: SizedStack, world: worlds.World) -> _Values:
 
 
 def _upkeep(sized: Sequence[SizedStack], turns: Turns) -> Iterator[Timed]:
-    for kind in sorted(upkeep.registered(), key=lambda kind: kind.name):
+    for kind in sorted(TASKS.upkeep, key=lambda kind: kind.name):
         measure = partial(_run_due, kind, sized)
         yield Group.UPKEEP, kind.name, _in_turns(turns, 2, measure)
     looks: dict[str, Callable[[Resources], object]] = {

@@ -3,6 +3,7 @@
 # Statements that make work due, run before each round; None where a run finds nothing to do.
 _DUE_ROWS = 200
 DUE: dict[str, str | None] = {
+    "credits.verify": None,
     "objects.remove": (
         "INSERT INTO object_removals (key)"
         " SELECT 'media/gone-' || n FROM generate_series(1, 20) AS n"
@@ -37,3 +38,5 @@ FROM lists, generate_series(1, 20) WHERE slug = 'list-1'
 """,
     "maintenance.sweep_uploads": None,
 }
+# These look at every account each time, of which a platform has more as it grows.
+BY_ACCOUNTS = {"credits.verify"}

@@ -225,6 +225,9 @@ RULES = (
 
 # Rows that some act ends, by what that is.
 KEPT_UNTIL: Mapping[type[Model], str] = {
+    models.CreditCheckpoint: "until a later one of its account, or for good",
+    models.Erasure: "for good: that it was done, without an address",
+    models.PaymentOrderCheckpoint: "until the next one",
     models.ApiKey: "until its person is erased: events name it, and the key that made it",
     models.Attachment: "until its owner deletes it or is erased",
     models.ImportChunk: "as long as the files of its import",

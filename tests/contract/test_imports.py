@@ -32,10 +32,10 @@ from tests.upkeep import resting_upkeep
 FIELDS = {
     *("id", "list_id", "source", "filename", "size", "dry_run", "on_existing", "status", "error"),
     *("description", *COUNTS, "updated", "over_quota", "undone", "kept", "undone_at", "errors_url"),
-    *("created_at", "finished_at"),
+    *("undo_until", "created_at", "finished_at"),
 }
 # What every request writes of itself.
-BOOKKEEPING = {"jobs", "imports", "import_chunks", "object_removals", "api_keys"}
+BOOKKEEPING = {"jobs", "jobs_p0", "imports", "import_chunks", "object_removals", "api_keys"}
 
 
 def test_a_file_is_taken_on_with_202_and_its_job_tells_the_rest(

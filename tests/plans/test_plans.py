@@ -35,6 +35,8 @@ MAY_READ_ALL = {
 def filled(make_stack: Callable[[str], Stack]) -> Stack:
     stack = make_stack("plans")
     fill(stack.owner_url, VOLUME, stack.settings().keyring)
+    # The first run reads the whole ledger, and the others what is new.
+    assert verify.verify(stack.resources, full=False).faults == []
     return stack
 
 

@@ -121,9 +121,16 @@ def share_lists(uow: UnitOfWork, *list_ids: int) -> None:
 
     Raises ``TransientError`` when it gets none in time.
     """
-    try:
+    with _busy_for_now():
         for list_id in sorted(list_ids):
             uow.session.execute(_SHARE, {"list_id": list_id})
+
+
+@contextmanager
+def _busy_for_now() -> Iterator[None]:
+    """Let a job that gets no lock in time be tried again."""
+    try:
+        yield
     except OperationalError as error:
         if isinstance(error.orig, psycopg2.errors.LockNotAvailable):
             raise TransientError("A list is busy.") from error
@@ -172,8 +179,10 @@ def lock_list(uow: UnitOfWork, list_id: int) -> None:
     """Keep every other act on this list out until the transaction ends.
 
     The caller itself takes shared locks (FOR KEY SHARE) on the rows of the people it writes about.
+    Raises ``TransientError`` when it gets the list's lock not in time.
     """
-    uow.session.execute(_HOLD_LIST, {"list_id": list_id})
+    with _busy_for_now():
+        uow.session.execute(_HOLD_LIST, {"list_id": list_id})
 
 
 def lock_list_as_chunk(uow: UnitOfWork, list_id: int) -> None:
@@ -181,5 +190,6 @@ def lock_list_as_chunk(uow: UnitOfWork, list_id: int) -> None:
 
     Those must concern other people. As for ``lock_list``, the caller locks the rows of its people.
     """
-    uow.session.execute(_SHARE_AS_CHUNK, {"list_id": list_id})
-    uow.session.execute(_COME_IN, {"list_id": list_id})
+    with _busy_for_now():
+        uow.session.execute(_SHARE_AS_CHUNK, {"list_id": list_id})
+        uow.session.execute(_COME_IN, {"list_id": list_id})
