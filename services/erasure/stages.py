@@ -132,6 +132,9 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .returning(own.object_prefix)
     )
     removals.forget(uow, *(f"{prefix}/" for prefix in prefixes))
+    # No helper of an import whose job is gone takes them.
+    waiting = models.WaitingChunk
+    uow.session.execute(delete(waiting).where(waiting.import_id.in_(ids)))
     return _batch(ids)
 
 

@@ -178,7 +178,7 @@ def run(resources: Resources, lease: Lease) -> None:
     # The gzip header has no name and no time, so the same list gives the same file.
     with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
         packed.write(_csv([sheet.header]))
-        for batch in _batches(resources, lease, sheet):
+        for batch in _batches(resources, sheet, failures=lease.retries):
             lease.check_cancelled()
             packed.write(_csv(map(sheet.line, batch)))
             rows += len(batch)
@@ -207,8 +207,8 @@ def _begin_file(resources: Resources, lease: Lease, export_id: int) -> NewFile:
     return file
 
 
-def _batches(resources: Resources, lease: Lease, sheet: Sheet) -> Iterator[list[AnyRow]]:
-    with resources.long_reads.view(_MAX_TIME, failures=lease.retries) as reading:
+def _batches(resources: Resources, sheet: Sheet, *, failures: int = 0) -> Iterator[list[AnyRow]]:
+    with resources.long_reads.view(_MAX_TIME, failures=failures) as reading:
         result = reading.execution_options(stream_results=True).execute(sheet.query)
         yield from map(list, result.partitions(_ROWS_AT_ONCE))
 
