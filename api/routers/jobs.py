@@ -31,7 +31,7 @@ from core.refusals.jobs import JOB_NOT_FOUND, JOB_NOT_RETRYABLE, JOBS_TOO_MANY_S
 from models import FINISHED, Job
 from services.access.caller import Caller
 from services.access.recent_logins import has_recent_login
-from services.jobs import kinds, records
+from services.jobs import records
 from storage.redis.notifications import job_topic
 
 log = get_logger(__name__)
@@ -56,8 +56,7 @@ def list_jobs(
 ) -> Envelope[Page[JobRecord]]:
     """The caller's jobs of the kinds that the credential's scopes cover, newest first."""
     with state.resources.unit_of_work() as uow:
-        visible = kinds.names_within(caller.scopes)
-        jobs = records.list_of(uow, caller, visible, offset=offset, limit=limit)
+        jobs = records.list_of(uow, caller, offset=offset, limit=limit)
         is_recent = has_recent_login(uow, caller)
         items = [_record(state, job, has_recent_login=is_recent) for job in jobs]
     return envelope(page(items, offset=offset, limit=limit))

@@ -51,9 +51,14 @@ def registered() -> frozenset[JobKind]:
     return frozenset(_kinds.values())
 
 
-def names_within(scopes: Collection[Scope]) -> list[str]:
-    """The kinds whose jobs a credential with these scopes may see."""
-    return [kind.name for kind in _kinds.values() if kind.scope in scopes]
+def names_without(scopes: Collection[Scope]) -> list[str]:
+    """The kinds whose jobs a credential with these scopes may not see."""
+    return [kind.name for kind in _kinds.values() if kind.scope not in scopes]
+
+
+def find(name: str) -> JobKind | None:
+    """``None`` for a kind of another release."""
+    return _kinds.get(name)
 
 
 def kind_named(name: str) -> JobKind:

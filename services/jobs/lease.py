@@ -23,7 +23,7 @@ from core.refusals.jobs import JOB_CANCELLED
 from models import Job, JobStatus
 from services.events.plan_refusals import is_plan_refusal, record_refusal
 from services.jobs import outbox
-from services.jobs.transitions import lease_end, requeue, transition
+from services.jobs.transitions import has_status, lease_end, requeue, transition
 from storage.unit_of_work import UnitOfWork
 
 RENEW_EVERY_SECONDS = 1.0
@@ -65,7 +65,7 @@ def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     job = transition(
         uow,
         Job.id == job_id,
-        Job.status == JobStatus.QUEUED,
+        has_status(JobStatus.QUEUED),
         Job.run_at <= func.now(),
         to=JobStatus.RUNNING,
         attempt=Job.attempt + 1,
@@ -111,7 +111,7 @@ def shared_by_helpers(uow: UnitOfWork, job_id: int | None) -> Lease | None:
 
     ``None`` when the job was not left to helpers, or has ended. A helper locks its own row before.
     """
-    left = Job.status == JobStatus.RUNNING, Job.lease_expires_at == LEFT_TO_HELPERS
+    left = has_status(JobStatus.RUNNING), Job.lease_expires_at == LEFT_TO_HELPERS
     query = select(Job).where(Job.id == job_id, *left).with_for_update()
     job = uow.session.scalar(query.execution_options(populate_existing=True))
     return None if job is None else _lease_of(job)
@@ -206,7 +206,7 @@ def yield_turn(uow: UnitOfWork, lease: Lease) -> None:
 
 
 def held(lease: Lease) -> tuple[ColumnElement[bool], ...]:
-    return (Job.id == lease.job_id, Job.attempt == lease.attempt, Job.status == JobStatus.RUNNING)
+    return (Job.id == lease.job_id, Job.attempt == lease.attempt, has_status(JobStatus.RUNNING))
 
 
 def _change(uow: UnitOfWork, lease: Lease, to: JobStatus, **changes: Any) -> None:

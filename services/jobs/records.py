@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import any_, bindparam, func, select
+from sqlalchemy import ColumnElement, any_, bindparam, func, select
 
 from core import clock
 from core.errors import DomainError
@@ -16,7 +16,7 @@ from models import FINISHED, Job, JobStatus
 from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.access.recent_logins import require_recent_login
-from services.jobs.kinds import kind_named
+from services.jobs import kinds
 from services.jobs.lease import LEFT_TO_HELPERS, WORKS
 from services.jobs.transitions import requeue, transition
 from storage.database import Database, Statement
@@ -40,17 +40,23 @@ def get(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> 
     job = uow.session.scalar(query.with_for_update() if lock else query)
     if job is None:
         raise JOB_NOT_FOUND()
-    require_scope(caller, kind_named(job.kind).scope)
+    kind = kinds.find(job.kind)
+    if kind is not None:
+        require_scope(caller, kind.scope)
+    elif not caller.unrestricted:
+        # What scope it takes is not known here.
+        raise JOB_NOT_FOUND()
     return job
 
 
-def list_of(
-    uow: UnitOfWork, caller: Caller, kinds: Collection[str], *, offset: int, limit: int
-) -> list[Job]:
-    """The caller's jobs of these kinds, newest first."""
+def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Job]:
+    """The jobs that ``get`` gives to the caller, newest first."""
+    shown: ColumnElement[bool] = Job.kind.not_in(kinds.names_without(caller.scopes))
+    if not caller.unrestricted:
+        shown &= Job.kind.in_([kind.name for kind in kinds.registered()])
     query = (
         select(Job)
-        .where(Job.user_id == caller.user_id, Job.kind.in_(kinds))
+        .where(Job.user_id == caller.user_id, shown)
         .order_by(Job.id.desc())
         .offset(offset)
         .limit(limit)
@@ -67,13 +73,17 @@ def list_all(uow: UnitOfWork, *, status: JobStatus | None, limit: int) -> list[J
 
 
 def cancel(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
-    """Cancel the job, or ask its worker to: 1, or 0 when it had ended already."""
+    """Cancel the job, or ask its worker to: 1, or 0 when it had ended already.
+
+    What becomes of the subject of a job of another release, a worker of that release knows.
+    """
     job = get(uow, caller, job_id, lock=True)
     if job.status in FINISHED:
         return 0
     mine = Job.id == job.id
     # The helpers' next write finds that it has ended.
-    if job.status == JobStatus.QUEUED or job.lease_expires_at == LEFT_TO_HELPERS:
+    has_no_worker = job.status == JobStatus.QUEUED or job.lease_expires_at == LEFT_TO_HELPERS
+    if has_no_worker and kinds.find(job.kind) is not None:
         error = JOB_CANCELLED()
         transition(uow, mine, to=JobStatus.CANCELLED, error=error, cancel_requested=True)
     else:
@@ -94,7 +104,8 @@ def retry(uow: UnitOfWork, caller: Caller, job_id: int, *, settings: Settings) -
     a recent login.
     """
     job = get(uow, caller, job_id, lock=True)
-    if kind_named(job.kind).needs_recent_login:
+    kind = kinds.find(job.kind)
+    if kind is not None and kind.needs_recent_login:
         require_recent_login(uow, caller)
     is_bounded = job.kind in quotas.BOUNDED_KINDS
     taken = [PlanQuota.UNFINISHED_JOBS] * is_bounded + [PlanQuota.STORAGE_MB]
@@ -111,9 +122,9 @@ def retry(uow: UnitOfWork, caller: Caller, job_id: int, *, settings: Settings) -
 def restart(uow: UnitOfWork, job: Job) -> None:
     """As ``retry``, for a job whose row is locked."""
     ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
-    kind = kind_named(job.kind)
-    may_restart = ended_badly and kind.retryable
-    if kind.on_restarted is not None:
+    kind = kinds.find(job.kind)
+    may_restart = ended_badly and kind is not None and kind.retryable
+    if kind is not None and kind.on_restarted is not None:
         may_restart &= is_retry_sensible(job) and kind.on_restarted(uow, job)
     if not may_restart:
         raise JOB_NOT_RETRYABLE(kind=job.kind, status=job.status)

@@ -27,7 +27,7 @@ from services.jobs.outbox import (
     send,
 )
 from services.jobs.pace import STEADY_AFTER, Pace, Paces, Reach
-from services.jobs.transitions import requeue, transition
+from services.jobs.transitions import has_status, requeue, transition
 from storage.broker import queue_name
 from storage.database import Statement
 from storage.resources import Resources
@@ -118,7 +118,7 @@ _EXPIRED_BEFORE = Statement(_EXPIRED.format(when="<= now() - CAST(:recent AS int
 
 def _lost() -> tuple[ColumnElement[bool], ...]:
     is_steady = func.pg_postmaster_start_time() < func.now() - STEADY_AFTER
-    return Job.status == JobStatus.RUNNING, Job.lease_expires_at < func.now(), is_steady
+    return has_status(JobStatus.RUNNING), Job.lease_expires_at < func.now(), is_steady
 
 
 def _requeue(resources: Resources, job_id: int) -> bool:

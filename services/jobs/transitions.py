@@ -72,6 +72,15 @@ def requeue(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) -> Job
     return job
 
 
+def has_status(status: JobStatus) -> ColumnElement[bool]:
+    """Whether a job that is found by its id has this status.
+
+    The planner does not know the value that is compared, and so finds the job by its id. It would
+    take an index of all such jobs for empty, in which a long snapshot keeps those that ended since.
+    """
+    return Job.status == func.concat(status)
+
+
 def lease_end() -> ColumnElement[datetime]:
     # Not now(), which is the transaction's start and may be seconds ago.
     return func.clock_timestamp() + LEASE

@@ -216,7 +216,7 @@ def test_an_export_that_is_cancelled_leaves_no_object(
     with quiet.resources.unit_of_work() as uow:
         lease = leases.claim(uow, job["id"])
     assert lease is not None
-    monkeypatch.setattr(exports, "_allow_time", lambda _: stop_after_a_part(quiet, lease))
+    monkeypatch.setattr(exports, "_batches", lambda *_, **__: stop_after_a_part(quiet, lease))
     with pytest.raises(JobCancelled):
         exports.run(quiet.resources, lease)
     assert objects(quiet, "exports")

@@ -115,6 +115,42 @@ def test_retry_of_an_upload_is_409(
     problem(client.post(f"/jobs/{done['id']}/retry"), 409, "job.not_retryable")
 
 
+@pytest.fixture
+def foreign(quiet: Stack, queued: dict[str, Any]) -> dict[str, Any]:
+    """A job of a kind that only another release knows, as beside it or after going back from it."""
+    quiet.query("UPDATE jobs SET kind = 'members.divine' WHERE id = %s", queued["id"])
+    return {**queued, "kind": "members.divine"}
+
+
+def test_job_of_a_kind_of_another_release_is_shown_and_left_to_its_workers(
+    quiet: Stack, quiet_client: httpx.Client, foreign: dict[str, Any]
+) -> None:
+    path = f"/jobs/{foreign['id']}"
+    assert data(quiet_client.get("/jobs"))["items"] == [foreign]
+    assert data(quiet_client.get(path)) == foreign
+    problem(quiet_client.post(f"{path}/retry"), 409, "job.not_retryable")
+    assert data(quiet_client.delete(path)) == 1
+    asked = "SELECT status, cancel_requested FROM jobs WHERE id = %s"
+    assert quiet.query(asked, foreign["id"]) == [("queued", True)]
+    ended = "UPDATE jobs SET status = 'cancelled', finished_at = now() WHERE id = %s"
+    quiet.query(ended, foreign["id"])
+    problem(quiet_client.post(f"{path}/retry"), 409, "job.not_retryable")
+    assert data(quiet_client.delete(path)) == 0
+    with quiet_client.stream("GET", f"{path}/events") as stream:
+        assert stream.status_code == 200
+
+
+def test_job_of_a_kind_of_another_release_is_hidden_from_credentials_with_scopes(
+    quiet: Stack, quiet_owner: Owner, foreign: dict[str, Any]
+) -> None:
+    path = f"/jobs/{foreign['id']}"
+    with quiet.client(quiet.new_key(quiet_owner.user_id, Scope.ATTACHMENT)) as other:
+        assert data(other.get("/jobs"))["items"] == []
+        problem(other.get(path), 404, "job.not_found")
+        problem(other.delete(path), 404, "job.not_found")
+        problem(other.post(f"{path}/retry"), 404, "job.not_found")
+
+
 # -- events --------------------------------------------------------------------------------------
 
 

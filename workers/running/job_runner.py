@@ -18,6 +18,7 @@ from models import Job, JobStatus
 from services.jobs import lease as leases
 from services.jobs.kinds import JobKind, kind_named
 from services.jobs.lease import Lease
+from services.jobs.outbox import RECENT
 from storage.resources import Resources
 from workers.context import WorkerContext
 from workers.running.attempts import JobAttempt, JobWork
@@ -93,6 +94,8 @@ class _Rotation:
                 Job.status == JobStatus.QUEUED,
                 Job.lane == self._first.lane,
                 Job.sends > 0,
+                # The sweep keeps all that were sent among these.
+                Job.send_after > func.now() - RECENT,
                 Job.run_at <= func.now(),
                 Job.kind.in_([kind.name for kind in self._works]),
             )
