@@ -225,9 +225,6 @@ RULES = (
 
 # Rows that some act ends, by what that is.
 KEPT_UNTIL: Mapping[type[Model], str] = {
-    models.CreditCheckpoint: "until a later one of its account, or for good",
-    models.Erasure: "for good: that it was done, without an address",
-    models.PaymentOrderCheckpoint: "until the next one",
     models.ApiKey: "until its person is erased: events name it, and the key that made it",
     models.Attachment: "until its owner deletes it or is erased",
     models.ImportChunk: "as long as the files of its import",
@@ -238,6 +235,7 @@ KEPT_UNTIL: Mapping[type[Model], str] = {
     models.Partition: "until it is dropped, with its rows",
     models.PaymentEvent: "as long as its order",
     models.PaymentOrderChange: "as long as its order",
+    models.PaymentOrderCheckpoint: "until the next one",
     models.RecoveryCode: "until its person makes new ones or is erased",
     models.StorageUse: "until its person is erased: one row a person",
     models.SubscriberDelta: "until it is added to the count, after half a minute",
@@ -247,7 +245,9 @@ KEPT_UNTIL: Mapping[type[Model], str] = {
 # Rows that nothing ever deletes: what refers to them needs no index for it.
 KEPT_FOR_GOOD: Mapping[type[Model], str] = {
     models.CreditAccount: "for good, as the ledger",
+    models.CreditCheckpoint: "for good: one row an account",
     models.CreditEntry: "for good: the ledger is only added to",
+    models.Erasure: "for good: one row a person, without the address",
     models.MailingList: "for good: its members may leave an archived list too",
     models.OAuthClient: "for good: the operator registers each by hand",
     models.PaymentOrderTransition: "for good: a fixed set",

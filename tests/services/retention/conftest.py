@@ -6,12 +6,12 @@ from tests.services.retention.aged_rows import AgedRows
 from tests.stack import Stack
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def bare(make_stack: Callable[[str], Stack]) -> Stack:
     """A stack without processes, in which nothing is purged but by the test."""
     return make_stack("retention")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def rows(bare: Stack) -> AgedRows:
     return AgedRows(bare)
