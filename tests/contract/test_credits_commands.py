@@ -24,13 +24,18 @@ def books(make_stack: Callable[[str], Stack]) -> Stack:
 
 
 @pytest.fixture
-def holder(books: Stack) -> Iterator[int]:
-    """A user with five entries; whatever a test does to them is gone after it."""
-    user_id = books.new_owner().user_id
-    for _ in range(5):
-        books.query(GRANT, user_id)
-    yield user_id
+def account(books: Stack) -> Iterator[Owner]:
+    """A user without entries; whatever a test writes is gone after it."""
+    yield books.new_owner()
     falsify(books, "TRUNCATE credit_entries, credit_accounts, credit_checkpoints")
+
+
+@pytest.fixture
+def holder(books: Stack, account: Owner) -> int:
+    """A user with five entries."""
+    for _ in range(5):
+        books.query(GRANT, account.user_id)
+    return account.user_id
 
 
 def falsify(books: Stack, *statements: str) -> None:
@@ -42,11 +47,11 @@ def faults(books: Stack) -> list[tuple[int | None, str]]:
     return [(each.seq, each.fault) for each in verify.run(books.resources.database.engine).faults]
 
 
-def test_credits_are_granted_adjusted_and_proven(stack: Stack, owner: Owner) -> None:
-    granted = printed(stack, "credits", "grant", owner.email, "12.5", "--reason", "welcome")
+def test_credits_are_granted_adjusted_and_proven(books: Stack, account: Owner) -> None:
+    granted = printed(books, "credits", "grant", account.email, "12.5", "--reason", "welcome")
     assert set(granted) == credits.ENTRY_FIELDS
     expected = {
-        "user_id": owner.user_id,
+        "user_id": account.user_id,
         "seq": 1,
         "action": "grant",
         "amount_credit": 12.5,
@@ -56,24 +61,21 @@ def test_credits_are_granted_adjusted_and_proven(stack: Stack, owner: Owner) -> 
         "source_id": "welcome",
     }
     assert {name: granted[name] for name in expected} == expected
-    less = printed(stack, "credits", "adjust", owner.email, "-2.0001")
+    less = printed(books, "credits", "adjust", account.email, "-2.0001")
     assert (less["action"], less["source_id"], less["seq"]) == ("adjust", "adjust", 2)
     assert (less["amount_credit"], less["delta_credit"]) == (2.0001, -2.0001)
-    more = printed(stack, "credits", "adjust", owner.email, "0.0001", "--reason", "again")
+    more = printed(books, "credits", "adjust", account.email, "0.0001", "--reason", "again")
     assert (more["delta_credit"], more["balance_after"]) == (0.0001, 10.5)
-    assert printed(stack, "credits", "verify") == []
-    shown = pressroom(stack, "credits", "verify")
+    assert printed(books, "credits", "verify") == []
+    shown = pressroom(books, "credits", "verify")
     assert shown.returncode == 0
     read, verdict = shown.stdout.splitlines()
     assert read.startswith("Read: 0 entries of ")
     assert verdict == "All balances, debts, hashes and orders hold."
-    assert "; all orders." in pressroom(stack, "credits", "verify", "--full").stdout
-    with stack.client(owner.key) as client:
-        assert [each["id"] for each in credits.entries(client)] == [
-            more["id"],
-            less["id"],
-            granted["id"],
-        ]
+    assert "; all orders." in pressroom(books, "credits", "verify", "--full").stdout
+    kept = "SELECT id FROM credit_entries WHERE user_id = %s ORDER BY seq DESC"
+    ids = [each["id"] for each in (more, less, granted)]
+    assert books.query(kept, account.user_id) == [(each,) for each in ids]
 
 
 @pytest.mark.parametrize(
