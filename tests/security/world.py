@@ -156,6 +156,7 @@ def _look(stack: Stack, conditions: dict[str, str]) -> dict[str, object]:
 
 
 def settled(stack: Stack) -> None:
-    """Wait until no worker has anything left to do."""
-    unfinished = "SELECT 1 FROM jobs WHERE status IN ('queued', 'running')"
+    """Wait until no worker has anything left to do now."""
+    # An erasure looks once more an hour later.
+    unfinished = "SELECT 1 FROM jobs WHERE status IN ('queued', 'running') AND run_at <= now()"
     eventually(lambda: not stack.query(unfinished), what="the end of all jobs")
