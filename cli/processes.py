@@ -102,18 +102,25 @@ def flower(
     run(read_settings(FlowerSettings), host, port, host_name or ())
 
 
-def migrate(as_json: Json = False) -> None:
+def migrate(
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Only wait until another process has migrated the database."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Bring the database to the newest revision, and let the application's role use its rows."""
     from cli.connection import database_errors
     from core.logging import configure_logging
     from core.settings import read_settings
     from core.settings.store_settings import MigrationSettings
-    from storage.migrations.run import migrate as run
+    from storage.migrations import run
 
     settings = read_settings(MigrationSettings)
     configure_logging(settings)
     with database_errors():
-        show({"revision": run(settings)}, as_json=as_json)
+        revision = run.wait_until_migrated(settings) if wait else run.migrate(settings)
+    show({"revision": revision}, as_json=as_json)
 
 
 def bucket(as_json: Json = False) -> None:
