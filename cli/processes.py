@@ -14,6 +14,9 @@ import typer
 from cli.output import Json, show
 from core.lanes import Lane
 
+# What the API has for the requests that it has begun, once it is asked to end.
+API_GRACE_SECONDS = 20
+
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
@@ -47,7 +50,7 @@ def serve(
         log_config=None,
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=20,
+        timeout_graceful_shutdown=API_GRACE_SECONDS,
         http=BoundedConnection,
         ws="none",
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
