@@ -121,6 +121,9 @@ def migrate(
 
     settings = read_settings(MigrationSettings)
     configure_logging(settings)
+    if wait:
+        # The first process of a container ends by no signal that it does not handle.
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with database_errors():
         revision = run.wait_until_migrated(settings) if wait else run.migrate(settings)
     show({"revision": revision}, as_json=as_json)

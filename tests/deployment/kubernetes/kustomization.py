@@ -49,14 +49,19 @@ def _added(folder: Path, resources: list[Resource]) -> list[Resource]:
         [target] = [each for each in resources if _fits(each, patch["target"])]
         for operation in yaml.safe_load(patch["patch"]):
             _change(target, operation)
-    for resource in resources if "namespace" in asked else []:
-        if resource["kind"] != "Namespace":
-            resource["metadata"]["namespace"] = asked["namespace"]
-    for image in asked.get("images", []):
-        for each in (each for resource in resources for each in containers_of(resource)):
-            if each["image"] == image["name"]:
-                each["image"] = f"{image['newName']}:{image['newTag']}"
+    for resource in resources:
+        _settle(resource, asked)
     return resources
+
+
+def _settle(resource: Resource, asked: dict[str, Any]) -> None:
+    """Put the resource into its namespace, and its containers' image into its registry."""
+    if "namespace" in asked and resource["kind"] != "Namespace":
+        resource["metadata"]["namespace"] = asked["namespace"]
+    image_names = {each["name"]: each for each in asked.get("images", [])}
+    for container in containers_of(resource):
+        if new := image_names.get(container["image"]):
+            container["image"] = f"{new['newName']}:{new['newTag']}"
 
 
 def _generate(folder: Path, generator: dict[str, Any], resources: list[Resource]) -> None:

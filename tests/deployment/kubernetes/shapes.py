@@ -39,7 +39,7 @@ class _RedisQuestion(_Shape):
     list_name: str
     list_length: Digits
     database_index: Digits
-    enable_TLS: Literal["true", "false"] = Field(alias="enableTLS")
+    enable_tls: Literal["true", "false"] = Field(alias="enableTLS")
 
 
 class _PostgresTrigger(_Shape):
