@@ -79,7 +79,7 @@ def test_secrets_are_in_no_file_and_their_keys_are_the_names_of_settings(
     for name, place in process.secrets().items():
         assert place["key"] == name
         assert place.get("optional", False) == (name not in required)
-        assert place["name"] == ("pressroom-owner" if name in OWNERS else "pressroom")
+        assert place["name"] == ("pressroom-owner" if name in OWNERS else "pressroom-settings")
         assert OWNERS.get(name, process.workload) == process.workload
 
 
