@@ -83,6 +83,16 @@ def test_secrets_are_in_no_file_and_their_keys_are_the_names_of_settings(
         assert OWNERS.get(name, process.workload) == process.workload
 
 
+def test_the_secrets_that_are_read_are_those_that_come_from_the_vault() -> None:
+    read = {place["name"] for each in pods.processes() for place in each.secrets().values()}
+    made = {each["spec"]["target"]["name"] for each in pods.of_kind("ExternalSecret").values()}
+    assert made == read
+    [monitored] = pods.of_kind("ServiceMonitor")["pressroom-api"]["spec"]["endpoints"]
+    token = monitored["authorization"]["credentials"]
+    place = api().secrets()["PRESSROOM_METRICS_TOKEN"]
+    assert (token["name"], token["key"]) == (place["name"], place["key"])
+
+
 def test_the_settings_of_the_example_are_valid() -> None:
     keys = f"k1:{'A' * 43}="
     text = {
