@@ -59,7 +59,8 @@ class Container:
         return self.succeeds(self.process.container[probe]["exec"]["command"])
 
     def ask_to_end(self) -> None:
-        subprocess.run([*self._runc, "kill", self.name, "TERM"], check=False)
+        words = [*self._runc, "kill", self.name, "TERM"]
+        subprocess.run(words, check=False, capture_output=True)
 
 
 def start(process: pods.Process, folder: Path, settings: dict[str, str], port: int) -> Container:
