@@ -64,6 +64,7 @@ WHERE f.contype = 'f' AND a.atttypid = 'bigint'::regtype AND f.conparentid = 0
 """
 
 
+@pytest.mark.timeout(300)
 def test_no_statement_reads_all_of_a_large_table(filled: Stack, home: Path) -> None:
     log = Home(home.resolve()).log("postgres")
     large = pretend_growth(filled, TIMES)

@@ -20,7 +20,7 @@ from core.errors import DomainError
 from core.settings import Settings
 from storage.migrations.run import migrate
 from tests.embedded import Services
-from tests.services.test_strangers import new_order
+from tests.services.test_strangers import forget_order, new_order
 from tests.stack import Stack
 
 Cursor = psycopg2.extensions.cursor
@@ -118,6 +118,7 @@ def test_a_trigger_keeps_orders_that_matter_from_the_applications_role(
         cursor.execute(f"SELECT count(*) FROM {table} WHERE {column} = {order_id}")
         [(left,)] = cursor.fetchall()
         assert left
+    forget_order(stack, order_id)
 
 
 def test_the_applications_role_takes_the_next_number_of_a_sequence(cursor: Cursor) -> None:

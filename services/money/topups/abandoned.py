@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 
 from models import OrderStatus, PaymentEvent, PaymentOrder, PaymentOrderChange
 from storage.unit_of_work import UnitOfWork
@@ -27,6 +27,8 @@ def purge(uow: UnitOfWork, now: datetime, *, limit: int) -> int:
             order.mismatch.is_(None),
             order.dispute.is_(None),
             order.refunded_minor == 0,
+            # Or one such order would keep all others here.
+            func.is_abandoned_order(order.id),
         )
         .order_by(order.created_at)
         .limit(limit)

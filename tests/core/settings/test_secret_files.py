@@ -23,6 +23,7 @@ def test_every_secret_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path
     values = {
         "database_url": URL,
         "migration_database_url": URL,
+        "read_database_url": URL,
         "redis_url": "redis://localhost/0",
         "secret_keys": "k1:" + "A" * 43,
         "encryption_keys": "k1:" + "A" * 43,
