@@ -46,7 +46,7 @@ def regional_upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
         await_ready(group)
         yield own.endpoint.removeprefix("http://")
     finally:
-        group.stop([frozenset({"s3"})])
+        group.stop([("s3",)])
         watcher.close()
 
 

@@ -169,7 +169,9 @@ class _Handler(BaseHTTPRequestHandler):
             for name, value in answer.getheaders()
             if name.lower().startswith(_ENCRYPTION)
         }
-        kept = {name: each for name, each in answer.getheaders() if name.lower() not in _NOT_PASSED_ON}
+        kept = {
+            name: each for name, each in answer.getheaders() if name.lower() not in _NOT_PASSED_ON
+        }
         length = answer.getheader("Content-Length") if self.command == "HEAD" else None
         upstream.close()
         self._answer(answer.status, content, kept, length=length)

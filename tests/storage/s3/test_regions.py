@@ -84,6 +84,24 @@ def test_the_bucket_is_made_in_its_region(regional_settings: Settings) -> None:
     assert store(settings).ready()
 
 
+def test_the_command_that_makes_the_bucket_names_the_wrong_setting(
+    stack: Stack, regional: RegionalServer
+) -> None:
+    """It runs before everything else, so that a wrong setting is seen at the first start."""
+    environment = {
+        "PRESSROOM_S3_ENDPOINT": regional.url,
+        "PRESSROOM_S3_ACCESS_KEY": regional.known.access_key,
+        "PRESSROOM_S3_SECRET_KEY": regional.known.secret_key,
+        "PRESSROOM_S3_BUCKET": "made-by-the-command-elsewhere",
+    }
+    refused = stack.start("bucket-elsewhere", "bucket", environment=environment)
+    assert refused.process.wait(30) == 1
+    assert f"set PRESSROOM_S3_REGION to {REGION}" in refused.log.read_text()
+    environment["PRESSROOM_S3_REGION"] = REGION
+    made = stack.start("bucket-elsewhere", "bucket", environment=environment)
+    assert made.process.wait(30) == 0
+
+
 @pytest.mark.usefixtures("hosts_of_buckets")
 def test_the_style_of_urls_is_as_it_is_set(
     regional: RegionalServer, regional_settings: Settings
@@ -92,9 +110,7 @@ def test_the_style_of_urls_is_as_it_is_set(
     for style, host in (("auto", ""), ("path", ""), ("virtual", f"{BUCKET}.")):
         regional.seen.clear()
         use(
-            store(
-                regional_settings, s3_endpoint=endpoint, s3_addressing=style, s3_region=REGION
-            ),
+            store(regional_settings, s3_endpoint=endpoint, s3_addressing=style, s3_region=REGION),
             style,
         )
         assert {each.host for each in regional.seen} == {f"{host}{DOMAIN}:{regional.server_port}"}
