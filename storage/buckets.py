@@ -8,7 +8,7 @@ from urllib3.exceptions import HTTPError
 from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import BucketSettings
 from storage.objects import SERVER, ObjectStore
-from storage.s3.s3_client import pool_manager
+from storage.s3_access.s3_client import pool_manager
 
 # What the server answers when the user has the policy already.
 _NOTHING_TO_CHANGE = "XMinioAdminPolicyChangeAlreadyApplied"

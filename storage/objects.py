@@ -13,8 +13,8 @@ from core.calls.breaker import Breaker
 from core.calls.time_limits import time_limit
 from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import ObjectStorageSettings
-from storage.s3.misconfigurations import explained, with_advice
-from storage.s3.s3_client import encryption_of, open_client
+from storage.s3_access.misconfigurations import explained, with_advice
+from storage.s3_access.s3_client import encryption_of, open_client
 
 STREAM_BYTES = 128 * 1024
 # A call, both of its tries together: an object of a few megabytes, or the next piece of a large

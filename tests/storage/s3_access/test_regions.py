@@ -11,8 +11,8 @@ from core.settings.store_settings import ObjectStorageSettings
 from storage.buckets import make_bucket
 from storage.objects import ObjectMissing, ObjectStore
 from tests.stack import Stack
-from tests.storage.s3.conftest import BUCKET, DOMAIN
-from tests.storage.s3.regional_server import REGION, RegionalServer
+from tests.storage.s3_access.conftest import BUCKET, DOMAIN
+from tests.storage.s3_access.regional_server import REGION, RegionalServer
 
 
 def store(settings: Settings, **more: object) -> ObjectStore:

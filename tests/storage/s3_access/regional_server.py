@@ -104,9 +104,6 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._serve()
 
-    def do_DELETE(self) -> None:
-        self._serve()
-
     # -- objects -----------------------------------------------------------------------------
 
     def _serve(self) -> None:

@@ -13,7 +13,7 @@ from core.calls.time_limits import limited, tls_context
 from core.settings import SettingsError
 from core.settings.given_settings import variable_of
 from core.settings.store_settings import SSE_S3, ObjectStorageSettings
-from storage.s3.role_keys import RoleKeys
+from storage.s3_access.role_keys import RoleKeys
 
 # What most servers take that know no regions.
 _USUAL_REGION = "us-east-1"

@@ -18,7 +18,7 @@ from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.processes.watcher_client import Watcher
 from tests.embedded import await_ready
 from tests.stack import Stack
-from tests.storage.s3.regional_server import RegionalServer, regional_server
+from tests.storage.s3_access.regional_server import RegionalServer, regional_server
 
 # Each bucket is a host below this name.
 DOMAIN = "s3.test"

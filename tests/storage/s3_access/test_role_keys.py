@@ -14,8 +14,8 @@ from devstack import LOOPBACK
 from devstack.supervisor.processes.ports import PortPicker
 from storage.objects import ObjectStore
 from tests.stack import Running, Stack, eventually, plain_client
-from tests.storage.s3.conftest import BUCKET
-from tests.storage.s3.regional_server import IDENTITY_TOKEN, REGION, ROLE, RegionalServer
+from tests.storage.s3_access.conftest import BUCKET
+from tests.storage.s3_access.regional_server import IDENTITY_TOKEN, REGION, ROLE, RegionalServer
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_missing_token_is_told(settings: Settings, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("identified")
 def test_a_server_of_keys_that_hangs_or_is_away_is_a_failure_of_the_storage(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("storage.objects.MAX_CALL_SECONDS", 0.5)
     with socket.create_server((LOOPBACK, 0)) as silent:
@@ -98,7 +98,7 @@ def test_a_server_of_keys_that_hangs_or_is_away_is_a_failure_of_the_storage(
             own = settings.model_copy(update={"s3_keys_url": AnyHttpUrl(url)})
             with pytest.raises(ServerFailed, match="temporary keys") as failed:
                 ObjectStore(own, connections=1).ready()
-            assert IDENTITY_TOKEN not in str(failed.getrepr(chain=True))
+            assert IDENTITY_TOKEN not in str(failed.getrepr(chain=True)) + caplog.text
 
 
 def start_api(stack: Stack, regional: RegionalServer, **more: str) -> tuple[Running, str]:
