@@ -207,7 +207,10 @@ async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
             # and again costs more than a request does.
             gc.collect()
             gc.freeze()
+            # Not waited for: the log says from the start what is wrong with what is asked.
+            asked = asyncio.ensure_future(state.readiness.dependencies())
             yield
+            asked.cancel()
     gc.unfreeze()
     with suppress(psycopg2.Error):
         state.last_uses.write(resources.database)

@@ -14,6 +14,9 @@ import typer
 from cli.output import Json, show
 from core.lanes import Lane
 
+# What the API has for the requests that it has begun, once it is asked to end.
+API_GRACE_SECONDS = 20
+
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
@@ -47,7 +50,7 @@ def serve(
         log_config=None,
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=20,
+        timeout_graceful_shutdown=API_GRACE_SECONDS,
         http=BoundedConnection,
         ws="none",
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -102,18 +105,28 @@ def flower(
     run(read_settings(FlowerSettings), host, port, host_name or ())
 
 
-def migrate(as_json: Json = False) -> None:
+def migrate(
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Only wait until another process has migrated the database."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Bring the database to the newest revision, and let the application's role use its rows."""
     from cli.connection import database_errors
     from core.logging import configure_logging
     from core.settings import read_settings
     from core.settings.store_settings import MigrationSettings
-    from storage.migrations.run import migrate as run
+    from storage.migrations import run
 
     settings = read_settings(MigrationSettings)
     configure_logging(settings)
+    if wait:
+        # The first process of a container ends by no signal that it does not handle.
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with database_errors():
-        show({"revision": run(settings)}, as_json=as_json)
+        revision = run.wait_until_migrated(settings) if wait else run.migrate(settings)
+    show({"revision": revision}, as_json=as_json)
 
 
 def bucket(as_json: Json = False) -> None:

@@ -43,6 +43,8 @@ def configure_logging(settings: LogSettings) -> None:
         logger = logging.getLogger(name)
         logger.handlers = []
         logger.propagate = True
+    # It writes whole URLs, and that for temporary keys of the object storage has a token.
+    logging.getLogger("urllib3").setLevel("INFO")
     # The API writes its own access log, with the request id.
     logging.getLogger("uvicorn.access").disabled = True
 

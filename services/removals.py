@@ -14,6 +14,7 @@ from core.lanes import Lane
 from core.logging import get_logger
 from models import ObjectRemoval
 from services.jobs import upkeep
+from storage.objects import ObjectsKept
 from storage.parts import remove_all
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -58,16 +59,16 @@ def work_off(resources: Resources) -> int:
         if not batch:
             break
         try:
-            _remove(resources, batch)
+            kept = _remove(resources, batch)
         except TransientError as error:
-            log.warning("removals.postponed", rows=len(batch), reason=str(error))
-            with resources.unit_of_work() as uow:
-                _note(uow, batch, str(error))
+            _postpone(resources, batch, str(error))
             break
+        for reason in set(kept.values()):
+            _postpone(resources, [each for each in batch if kept.get(each.key) == reason], reason)
+        ids = [each.id for each in batch if each.key not in kept]
         with resources.unit_of_work() as uow:
-            ids = [removal.id for removal in batch]
             uow.session.execute(delete(ObjectRemoval).where(ObjectRemoval.id.in_(ids)))
-        done += len(batch)
+        done += len(ids)
     return done
 
 
@@ -89,14 +90,25 @@ def _take_due(resources: Resources) -> Collection[ObjectRemoval]:
         return uow.session.scalars(taken).all()
 
 
-def _remove(resources: Resources, batch: Collection[ObjectRemoval]) -> None:
-    resources.objects.remove(*[each.key for each in batch if not each.is_folder])
+def _remove(resources: Resources, batch: Collection[ObjectRemoval]) -> dict[str, str]:
+    """Remove what the batch names. Returns why, for each key that the storage keeps."""
+    kept: dict[str, str] = {}
+    try:
+        resources.objects.remove(*[each.key for each in batch if not each.is_folder])
+    except ObjectsKept as error:
+        kept |= error.codes
     for each in batch:
         if each.is_folder:
-            remove_all(resources.objects, each.key.removesuffix("/"))
+            try:
+                remove_all(resources.objects, each.key.removesuffix("/"))
+            except ObjectsKept as error:
+                kept[each.key] = str(error)
+    return kept
 
 
-def _note(uow: UnitOfWork, batch: Collection[ObjectRemoval], reason: str) -> None:
-    ids = [removal.id for removal in batch]
+def _postpone(resources: Resources, removals: Collection[ObjectRemoval], reason: str) -> None:
+    log.warning("removals.postponed", rows=len(removals), reason=reason)
+    ids = [removal.id for removal in removals]
     failed = update(ObjectRemoval).where(ObjectRemoval.id.in_(ids))
-    uow.session.execute(failed.values(last_reason=reason))
+    with resources.unit_of_work() as uow:
+        uow.session.execute(failed.values(last_reason=reason))

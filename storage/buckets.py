@@ -7,7 +7,8 @@ from urllib3.exceptions import HTTPError
 
 from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import BucketSettings
-from storage.objects import SERVER, ObjectStore, pool_manager
+from storage.objects import SERVER, ObjectStore
+from storage.s3_access.s3_client import pool_manager
 
 # What the server answers when the user has the policy already.
 _NOTHING_TO_CHANGE = "XMinioAdminPolicyChangeAlreadyApplied"
@@ -19,22 +20,24 @@ def make_bucket(settings: BucketSettings) -> None:
     An administrator's keys also make the user of the access key, give it the secret key, and let it
     use this one bucket. Doing it again changes nothing, or brings in a new secret key.
     """
-    access_key, secret = settings.s3_admin_access_key, settings.s3_admin_secret_key
-    if access_key is None or secret is None:
+    administrator, password = settings.s3_admin_access_key, settings.s3_admin_secret_key
+    user, secret = settings.s3_access_key, settings.s3_secret_key
+    if administrator is None or password is None or user is None or secret is None:
         ObjectStore(settings, connections=1).make_bucket()
         return
-    own = {"s3_access_key": access_key, "s3_secret_key": secret}
+    own = {"s3_access_key": administrator, "s3_secret_key": password}
     ObjectStore(settings.model_copy(update=own), connections=1).make_bucket()
     endpoint = settings.s3_endpoint
     is_tls = endpoint.scheme == "https"
     admin = MinioAdmin(
         endpoint=f"{endpoint.host}:{endpoint.port}",
-        credentials=StaticProvider(access_key, secret.get_secret_value()),
+        credentials=StaticProvider(administrator, password.get_secret_value()),
+        region=settings.s3_region or "",
         secure=is_tls,
         http_client=pool_manager(1, is_tls=is_tls),
     )
     try:
-        _let_in(admin, settings)
+        _let_in(admin, settings.s3_bucket, user, secret.get_secret_value())
     except MinioAdminException as error:
         # Its text is the server's answer, which has no key in it.
         raise TransientError(f"The {SERVER} refuses: {error}") from error
@@ -42,11 +45,10 @@ def make_bucket(settings: BucketSettings) -> None:
         raise ServerFailed(SERVER, type(error).__name__) from error
 
 
-def _let_in(admin: MinioAdmin, settings: BucketSettings) -> None:
-    bucket, user = settings.s3_bucket, settings.s3_access_key
+def _let_in(admin: MinioAdmin, bucket: str, user: str, secret: str) -> None:
     policy = f"pressroom-{bucket}"
     admin.policy_add(policy, policy=_policy(bucket))
-    admin.user_add(user, settings.s3_secret_key.get_secret_value())
+    admin.user_add(user, secret)
     try:
         admin.attach_policy([policy], user=user)
     except MinioAdminException as error:

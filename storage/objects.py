@@ -1,38 +1,44 @@
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from io import BytesIO
-from socket import socket
 
-import urllib3
-from minio import Minio
 from minio.deleteobjects import DeleteObject
 from minio.error import MinioException, S3Error
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
 from core.calls.breaker import Breaker
-from core.calls.time_limits import limited, time_limit, tls_context
+from core.calls.time_limits import time_limit
 from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import ObjectStorageSettings
+from storage.s3_access.misconfigurations import explained, with_advice
+from storage.s3_access.s3_client import encryption_of, open_client
 
 STREAM_BYTES = 128 * 1024
 # A call, both of its tries together: an object of a few megabytes, or the next piece of a large
 # one. Well under a lease's deadline, so that a storage that hangs costs a job no more than a retry.
 MAX_CALL_SECONDS = 10.0
-_CONNECT_SECONDS = 2.0
-_READ_SECONDS = 5.0
 # Deleting takes the storage some time for each object.
 _MAX_REMOVED_AT_ONCE = 100
 
 SERVER = "object storage"
+NO_BUCKET = f"The {SERVER} refuses: {with_advice('NoSuchBucket')}."
+_MISSING = "NoSuchKey"
 
 
 class ObjectMissing(Exception):
     """There is no object of that key."""
+
+
+class ObjectsKept(TransientError):
+    """The server refuses to remove some objects; ``codes`` has its code for each key."""
+
+    def __init__(self, codes: Mapping[str, str]) -> None:
+        self.codes = codes
+        which = ", ".join(sorted(set(codes.values())))
+        super().__init__(f"The {SERVER} keeps {len(codes)} of the objects: {which}.")
 
 
 @dataclass(frozen=True)
@@ -47,20 +53,18 @@ class ObjectStore:
     def __init__(self, settings: ObjectStorageSettings, *, connections: int) -> None:
         self._bucket = settings.s3_bucket
         self._breaker = Breaker(SERVER)
-        endpoint = settings.s3_endpoint
-        self._client = Minio(
-            f"{endpoint.host}:{endpoint.port}",
-            access_key=settings.s3_access_key,
-            secret_key=settings.s3_secret_key.get_secret_value(),
-            secure=endpoint.scheme == "https",
-            region="us-east-1",
-            http_client=pool_manager(connections, is_tls=endpoint.scheme == "https"),
-        )
+        self._encryption = encryption_of(settings)
+        self._client = open_client(settings, connections=connections)
 
     def put(self, key: str, data: bytes, content_type: str) -> None:
         with self._call(key):
             self._client.put_object(
-                self._bucket, key, BytesIO(data), len(data), content_type=content_type
+                self._bucket,
+                key,
+                BytesIO(data),
+                len(data),
+                content_type=content_type,
+                sse=self._encryption,
             )
 
     def get(self, key: str) -> bytes:
@@ -93,13 +97,25 @@ class ObjectStore:
         return True
 
     def remove(self, *keys: str) -> None:
-        """Remove these objects; one that is missing already is no error."""
+        """Remove these objects, many with one call; one that is missing already is no error.
+
+        Raises ``ObjectsKept`` once it has removed all that the server lets it remove.
+        """
+        kept: dict[str, str] = {}
         for start in range(0, len(keys), _MAX_REMOVED_AT_ONCE):
-            batch = [DeleteObject(key) for key in keys[start : start + _MAX_REMOVED_AT_ONCE]]
-            with self._call(keys[start]):
+            batch = keys[start : start + _MAX_REMOVED_AT_ONCE]
+            with self._call(batch[0]):
                 # The client sends nothing before its errors are read.
-                for refused in self._client.remove_objects(self._bucket, batch):
-                    raise TransientError(f"The {SERVER} keeps an object: {refused.code}.")
+                refused = list(
+                    self._client.remove_objects(self._bucket, [DeleteObject(key) for key in batch])
+                )
+            for each in refused:
+                # An error without a key is about the whole call.
+                for key in [each.name] if each.name else batch:
+                    if each.code != _MISSING:
+                        kept[key] = each.code
+        if kept:
+            raise ObjectsKept(kept)
 
     def stored(self, prefix: str = "") -> Iterator[StoredObject]:
         """Every object with this prefix, in the order of the keys' bytes; read a page at a time."""
@@ -113,13 +129,19 @@ class ObjectStore:
                 yield StoredObject(item.object_name, item.last_modified)
 
     def ready(self) -> bool:
+        """Whether the bucket is there; raises ``TransientError``, which names a wrong setting."""
         with self._call(""):
-            return self._client.bucket_exists(self._bucket)
+            try:
+                return self._client.bucket_exists(self._bucket)
+            except S3Error:
+                # The answer to a HEAD has no text that says why, and the one to a GET has.
+                next(iter(self._client.list_objects(self._bucket)), None)
+                raise
 
     def make_bucket(self) -> None:
         """Make the bucket unless it exists."""
-        with self._call(""):
-            if not self._client.bucket_exists(self._bucket):
+        if not self.ready():
+            with self._call(""):
                 self._client.make_bucket(self._bucket)
 
     @contextmanager
@@ -134,42 +156,11 @@ def _translated(key: str) -> Iterator[None]:
     try:
         yield
     except S3Error as error:
-        if error.code == "NoSuchKey":
+        if error.code == _MISSING:
             raise ObjectMissing(key) from error
         if error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise ServerFailed(SERVER, str(error.code)) from error
         # An answer, such as AccessDenied: an operator can mend it.
-        raise TransientError(f"The {SERVER} refuses: {error.code}.") from error
+        raise TransientError(f"The {SERVER} refuses: {explained(error)}.") from error
     except (MinioException, HTTPError, TimeoutError) as error:
         raise ServerFailed(SERVER, type(error).__name__) from error
-
-
-class _Connection(HTTPConnection):
-    def _new_conn(self) -> socket:
-        return limited(super()._new_conn())
-
-
-class _TlsConnection(HTTPSConnection):
-    def _new_conn(self) -> socket:
-        return limited(super()._new_conn())
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _TlsPool(HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
-
-
-def pool_manager(connections: int, *, is_tls: bool) -> urllib3.PoolManager:
-    # Reading the system's authorities takes longer than the rest of a client.
-    tls = {"ssl_context": tls_context()} if is_tls else {}
-    made = urllib3.PoolManager(
-        maxsize=connections,
-        timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),
-        retries=urllib3.Retry(total=1, backoff_factor=0.1, status_forcelist=[502, 503]),
-        **tls,  # type: ignore[arg-type]
-    )
-    made.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
-    return made

@@ -26,7 +26,7 @@ STUCK_EXIT_CODE = 75
 _LOOK_EVERY_SECONDS = 0.05
 _WATCH_EVERY_SECONDS = 1.0
 # For the worker's own end once no work is left.
-_MAX_END_SECONDS = 10.0
+MAX_END_SECONDS = 10.0
 
 
 def connect(process: ProcessContext) -> None:
@@ -72,13 +72,13 @@ class _Stopping:
         if not state.reserved_requests:
             state.should_stop = exit_code
             self._consumer.call_soon(lambda: None)  # so that the loop looks now
-            time.sleep(_MAX_END_SECONDS)
+            time.sleep(MAX_END_SECONDS)
         elif self._process.threads:
             self._process.get().held.give_back()
         else:
             # Celery ends the pool's processes, and the work in each is given back by itself.
             os.kill(os.getpid(), signal.SIGQUIT)
-            time.sleep(_MAX_END_SECONDS)
+            time.sleep(MAX_END_SECONDS)
         log.warning("worker.ended_at_once")
         os._exit(exit_code)
 

@@ -12,8 +12,13 @@ from functools import partial
 
 from api.limits.bulkheads import READINESS
 from api.limits.questions import Question
+from core.errors import TransientError
+from core.logging import get_logger
 from storage.migrations import revisions
+from storage.objects import NO_BUCKET, ObjectStore
 from storage.resources import Resources
+
+log = get_logger(__name__)
 
 _KEPT_SECONDS = 1.0
 
@@ -35,7 +40,7 @@ class Readiness:
         asks: Mapping[str, Callable[[], Condition]] = {
             "database": partial(_database, resources, needed),
             "redis": partial(_redis, resources),
-            "objects": partial(_objects, resources),
+            "objects": _Bucket(resources.objects).condition,
         }
         self._questions = {name: Question(ask, READINESS) for name, ask in asks.items()}
         self._check: asyncio.Task[Mapping[str, Condition]] | None = None
@@ -74,6 +79,23 @@ def _redis(resources: Resources) -> Condition:
     return Condition.OK
 
 
-def _objects(resources: Resources) -> Condition:
-    # Without its bucket the store is of no use.
-    return Condition.OK if resources.objects.ready() else Condition.UNAVAILABLE
+class _Bucket:
+    """Logs why the bucket can't be used, once for each reason: a setting may be wrong."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self._said: str | None = None
+
+    def condition(self) -> Condition:
+        reason = self._why_not()
+        if reason is not None and reason != self._said:
+            log.error("objects.unusable", reason=reason)
+        self._said = reason
+        # Without its bucket the store is of no use.
+        return Condition.OK if reason is None else Condition.UNAVAILABLE
+
+    def _why_not(self) -> str | None:
+        try:
+            return None if self._objects.ready() else NO_BUCKET
+        except TransientError as error:
+            return str(error)

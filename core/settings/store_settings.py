@@ -2,13 +2,25 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AnyHttpUrl, PlainSerializer, SecretStr, ValidationInfo, field_validator
+from pydantic import (
+    AnyHttpUrl,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+)
 
-from core.settings.given_settings import PREFIX, GivenSettings
+from core.settings.given_settings import GivenSettings, variable_of
 
 MIN_OPERATOR_SECRET_CHARACTERS = 20
 
+SSE_S3 = "sse-s3"
+
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
+Region = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,63}$")]
+Encryption = Annotated[str, StringConstraints(pattern=rf"^({SSE_S3}|sse-kms:[!-~]{{1,2048}})$")]
 
 
 class DatabaseSettings(GivenSettings):
@@ -46,14 +58,38 @@ class ObjectStorageSettings(GivenSettings):
     s3_endpoint: BaseUrl
     """S3-compatible storage, such as http://host:9000"""
 
-    s3_access_key: str
-    """Access key of the object storage"""
+    s3_region: Region | None = None
+    """Region of the bucket; without it the one that AWS names, and us-east-1 for every other
+    server"""
 
-    s3_secret_key: SecretStr
+    s3_addressing: Literal["auto", "path", "virtual"] = "auto"
+    """Where URLs name the bucket: path is host/bucket, virtual is bucket.host, auto is virtual at
+    AWS and Alibaba Cloud alone"""
+
+    s3_access_key: str | None = None
+    """Access key of the object storage; without the keys each process uses temporary ones that its
+    role has at AWS: by web identity, or of its container or instance"""
+
+    s3_secret_key: SecretStr | None = Field(default=None, validate_default=True)
     """Secret key of the object storage"""
+
+    s3_keys_url: BaseUrl | None = None
+    """Server of temporary keys where there is no access key: an STS for web identity, else one that
+    answers as an instance's metadata do; without it AWS's own"""
 
     s3_bucket: str = "pressroom"
     """Bucket that holds every object"""
+
+    s3_encryption: Encryption | None = None
+    """How the object storage encrypts objects: sse-s3, or sse-kms: and the id or ARN of a key;
+    without it as the bucket's own default is"""
+
+    @field_validator("s3_secret_key")
+    @classmethod
+    def _with_the_access_key(
+        cls, value: SecretStr | None, info: ValidationInfo
+    ) -> SecretStr | None:
+        return _together(value, info, "s3_access_key")
 
 
 class BucketSettings(ObjectStorageSettings):
@@ -61,15 +97,28 @@ class BucketSettings(ObjectStorageSettings):
     """Access key of an administrator of MinIO or Silo, for pressroom bucket alone, which makes the
     user of the access key and lets it use the bucket; without it the access key makes the bucket"""
 
-    s3_admin_secret_key: SecretStr | None = None
+    s3_admin_secret_key: SecretStr | None = Field(default=None, validate_default=True)
     """Secret key of that administrator"""
+
+    @field_validator("s3_admin_access_key")
+    @classmethod
+    def _for_a_user(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("s3_access_key") is None:
+            raise ValueError(f"makes the user of {variable_of('s3_access_key')}: set that too")
+        return value
 
     @field_validator("s3_admin_secret_key")
     @classmethod
     def _with_its_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
-        if (value is None) != (info.data.get("s3_admin_access_key") is None):
-            raise ValueError(f"goes together with {PREFIX}S3_ADMIN_ACCESS_KEY: set both, or none")
-        return value
+        return _together(value, info, "s3_admin_access_key")
+
+
+def _together(secret: SecretStr | None, info: ValidationInfo, key: str) -> SecretStr | None:
+    """The secret, which is there if its key is."""
+    # A key that is wrong by itself is not among the data, and its own problem says so.
+    if key in info.data and (secret is None) != (info.data[key] is None):
+        raise ValueError(f"goes together with {variable_of(key)}: set both, or none")
+    return secret
 
 
 class BrokerSettings(LogSettings):

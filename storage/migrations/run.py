@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg2
 import psycopg2.errors
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -13,10 +14,10 @@ from sqlalchemy import URL, Connection, Engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
 from core.logging import get_logger
-from core.settings.store_settings import MigrationSettings
+from core.settings.store_settings import DatabaseSettings, MigrationSettings
 from models import Model
-from storage.database import open_database
-from storage.migrations import roles
+from storage.database import Database, open_database
+from storage.migrations import revisions, roles
 
 log = get_logger(__name__)
 
@@ -58,6 +59,34 @@ def _migrate(engine: Engine, application: URL) -> str:
             _upgrade(connection)
             roles.let_in(connection, application)
         return current_revision(connection) or ""
+
+
+def wait_until_migrated(settings: DatabaseSettings) -> str:
+    """Wait until another process has brought the database to this release's revision, or further.
+
+    Returns this release's revision. The database may be away meanwhile: this waits for as long as
+    it takes, as the application's role, and logs what it waits for.
+    """
+    needed = revisions.newest_revision()
+    database = open_database(settings, pool_size=1, application_name="pressroom-migrate-wait")
+    told = ""
+    try:
+        while (missing := _missing(database, needed)) is not None:
+            if missing != told:
+                log.info("migrate.waits_for_the_database", revision=needed, reason=missing)
+            told = missing
+            time.sleep(_PAUSE_SECONDS)
+    finally:
+        database.close()
+    return needed
+
+
+def _missing(database: Database, needed: str) -> str | None:
+    """Why the database can't be used by this release, or ``None``."""
+    try:
+        return None if revisions.fits(database, needed) else "its tables are an earlier release's"
+    except psycopg2.Error as error:
+        return str(error).strip()
 
 
 @contextmanager

@@ -85,6 +85,7 @@ def test_a_process_that_decodes_files_holds_no_key_to_money_mail_or_figures() ->
 
 def test_what_has_no_default_stops_compose_with_a_message() -> None:
     needed = {"PRESSROOM_FLOWER_PASSWORD", "PRESSROOM_TRUSTED_PROXIES"}
+    needed |= {"PRESSROOM_S3_ACCESS_KEY", "PRESSROOM_S3_SECRET_KEY"}
     for name in files.required_names() | needed:
         value = next(
             each["environment"][name]

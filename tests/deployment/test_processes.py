@@ -1,15 +1,18 @@
 """Each process as a container runs it: on every address, ended by SIGTERM, in order."""
 
+import signal
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
 from pydantic import SecretStr
 
+from devstack.supervisor.embedded.valkey import DATABASES
 from storage.objects import ObjectStore
 from tests.embedded import Services
-from tests.stack import Running, Stack, eventually
+from tests.stack import Running, Stack, eventually, open_stack
 
 
 @pytest.fixture
@@ -69,6 +72,33 @@ def test_beat_says_that_it_is_idle_and_ends_in_order_when_asked(stack: Stack) ->
 
 def test_worker_ends_in_order_when_asked(stack: Stack) -> None:
     assert stack.start_worker("bulk", concurrency=1).stop() == 0
+
+
+def test_a_process_waits_until_another_one_has_migrated_the_database(
+    services: Services, home: Path, port: int
+) -> None:
+    with open_stack(services, home, "waits", DATABASES - 1, port, migrated=False) as empty:
+        waiting = empty.start("waits", "migrate", "--wait")
+        said = "migrate.waits_for_the_database"
+        eventually(lambda: said in waiting.log.read_text(), what="its sentence")
+        assert waiting.process.poll() is None
+        owner = {"PRESSROOM_MIGRATION_DATABASE_URL": empty.owner_url}
+        assert empty.start("migrates", "migrate", environment=owner).process.wait(60) == 0
+        assert waiting.process.wait(30) == 0
+        assert empty.start("waits-again", "migrate", "--wait").process.wait(30) == 0
+
+
+def test_a_process_that_waits_for_a_database_that_is_away_ends_when_asked(
+    stack: Stack, port: int
+) -> None:
+    url = f"postgresql://pressroom:secret@127.0.0.1:{port}/pressroom"
+    away = {"PRESSROOM_DATABASE_URL": url}
+    waiting = stack.start("waits-away", "migrate", "--wait", environment=away)
+    said = "Connection refused"
+    eventually(lambda: said in waiting.log.read_text(), what="its sentence")
+    assert "secret" not in waiting.log.read_text()
+    # Not 0, since the database is not migrated.
+    assert waiting.stop() == 128 + signal.SIGTERM
 
 
 def test_bucket_is_made_once_and_kept_after_that(stack: Stack, services: Services) -> None:

@@ -1,11 +1,14 @@
 """What a transaction forgets goes from the object storage, whatever fails meanwhile."""
 
+import json
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
+from minio import Minio
 
 from core.ids import random_hash_id
 from services import removals
@@ -95,6 +98,54 @@ def test_object_whose_removal_has_begun_can_not_be_kept(bare: Stack, resources: 
     make_due(bare)
     assert removals.work_off(resources) == 1
     assert not resources.objects.exists(key)
+
+
+def test_object_that_the_storage_keeps_holds_up_no_other(
+    bare: Stack, resources: Resources, services: Services
+) -> None:
+    folder = f"imports/{random_hash_id()}/"
+    locked = f"locked/{random_hash_id()}/"
+    kept = [*put(resources, count=2, prefix="locked/"), *put(resources, prefix=locked)]
+    gone = [*put(resources, count=120), *put(resources, count=2, prefix=folder)]
+    forget(resources, kept[0], *gone[:60], folder, locked, *gone[60:120], kept[1])
+    with locked_objects(bare, services):
+        assert removals.work_off(resources) == 121
+        stored = {each.key for each in resources.objects.stored()}
+        assert stored >= set(kept)
+        assert not stored & set(gone)
+        rows = bare.query("SELECT key, try_at > now(), last_reason FROM object_removals")
+        assert {key for key, *_ in rows} == {*kept[:2], locked}
+        for _, waits, reason in rows:
+            assert waits
+            assert "AccessDenied" in str(reason)
+    make_due(bare)
+    assert removals.work_off(resources) == 3
+    assert left(bare) == 0
+
+
+@contextmanager
+def locked_objects(bare: Stack, services: Services) -> Iterator[None]:
+    """Meanwhile a rule of the bucket's forbids that an object below ``locked/`` is removed."""
+    settings, own = bare.settings(), services.secrets
+    client = Minio(
+        f"{settings.s3_endpoint.host}:{settings.s3_endpoint.port}",
+        access_key=own.s3_admin_access_key,
+        secret_key=own.s3_admin_secret_key,
+        secure=False,
+        region="us-east-1",
+    )
+    rule = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:DeleteObject",
+        "Resource": f"arn:aws:s3:::{settings.s3_bucket}/locked/*",
+    }
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [rule]})
+    client.set_bucket_policy(settings.s3_bucket, policy)
+    try:
+        yield
+    finally:
+        client.delete_bucket_policy(settings.s3_bucket)
 
 
 @pytest.mark.parametrize("fault", ["hangs", "refuses"])

@@ -28,6 +28,8 @@ SWEEP_UPLOADS = upkeep.register(
 # A younger object or row may be that of a running request or job, which writes the other soon.
 STRAY_GRACE = timedelta(hours=1)
 _MAX_BATCH_ROWS = 1000
+# Few, since a stray is looked at once more right before it goes.
+_MAX_REMOVED_AT_ONCE = 100
 # Of a failed one the original stays for a while, and then has its removal.
 _WITH_ORIGINAL = (AttachmentStatus.PROCESSING, AttachmentStatus.FAILED)
 
@@ -82,9 +84,10 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> int:
     before it is written until it is gone.
     """
     removed = 0
-    for stray in _stray_originals(resources, now - STRAY_GRACE):
-        mend(resources, stray)
-        removed += 1
+    strays = _stray_originals(resources, now - STRAY_GRACE)
+    while keys := [each.key for each in islice(strays, _MAX_REMOVED_AT_ONCE)]:
+        resources.objects.remove(*keys)
+        removed += len(keys)
     return removed
 
 

@@ -118,7 +118,7 @@ def test_a_process_that_needs_few_settings_starts_with_these_alone(
     with pytest.raises(SettingsError) as raised:
         read_settings(ObjectStorageSettings)
     missing = {line.partition(":")[0] for line in str(raised.value).splitlines()}
-    assert missing == {f"PRESSROOM_S3_{name}" for name in ("ENDPOINT", "ACCESS_KEY", "SECRET_KEY")}
+    assert missing == {"PRESSROOM_S3_ENDPOINT"}
     with pytest.raises(SettingsError) as raised:
         read_settings(Settings)
     missing = {line.partition(":")[0] for line in str(raised.value).splitlines()}

@@ -1,0 +1,157 @@
+"""May a pod do what it needs, and nothing else?"""
+
+from typing import Any
+
+import pytest
+
+from tests.deployment import files
+from tests.deployment.kubernetes import pods
+from tests.deployment.kubernetes.kustomization import Resource
+
+pytestmark = pytest.mark.check
+
+each_workload = pytest.mark.parametrize("name", pods.workloads())
+
+
+def policies() -> dict[str, dict[str, Any]]:
+    return {name: each["spec"] for name, each in pods.of_kind("NetworkPolicy").items()}
+
+
+def selected(selector: dict[str, Any]) -> set[str]:
+    """The workloads whose pods a selector selects."""
+    assert selector.keys() <= {"matchLabels", "matchExpressions"}
+    return {
+        name
+        for name, each in pods.workloads().items()
+        if selector.get("matchLabels", {}).items() <= pods.labels_of(each).items()
+        and all(_fits(one, pods.labels_of(each)) for one in selector.get("matchExpressions", []))
+    }
+
+
+def _fits(expression: dict[str, Any], labels: dict[str, str]) -> bool:
+    assert expression["operator"] == "In"
+    return labels.get(expression["key"]) in expression["values"]
+
+
+@each_workload
+def test_pods_have_no_rights(name: str) -> None:
+    pod = pods.pod_of(pods.workloads()[name])
+    assert pod["automountServiceAccountToken"] is False
+    security = pod["securityContext"]
+    user = next(each.text for each in files.last_stage() if each.name == "USER")
+    assert f"{security['runAsUser']}:{security['runAsGroup']}" == user
+    assert security["runAsNonRoot"] is True
+    # What the converter's own filter needs: docs/decisions/0018-confined-decoding.md.
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+    for process in (each for each in pods.processes() if each.workload == name):
+        assert process.container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+def test_the_namespace_refuses_pods_that_could_do_more() -> None:
+    labels = pods.of_kind("Namespace")["pressroom"]["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+@each_workload
+def test_services_put_no_variables_beside_our_settings(name: str) -> None:
+    assert pods.pod_of(pods.workloads()[name])["enableServiceLinks"] is False
+
+
+@each_workload
+def test_pods_write_to_bounded_folders_of_their_own_alone(name: str) -> None:
+    volumes = {each["name"]: each for each in pods.pod_of(pods.workloads()[name])["volumes"]}
+    for volume in volumes.values():
+        assert volume["emptyDir"]["sizeLimit"]
+    for process in (each for each in pods.processes() if each.workload == name):
+        mounted = {each["mountPath"]: each["name"] for each in process.container["volumeMounts"]}
+        assert mounted["/tmp"] == "tmp"
+        assert set(mounted) <= {"/tmp", "/scratch"}
+        scratch = [each for each in process.container["env"] if each["name"] == "SQLITE_TMPDIR"]
+        assert ("/scratch" in mounted) == bool(scratch)
+
+
+def test_every_container_asks_for_what_it_needs_and_has_a_bound_on_memory() -> None:
+    for process in pods.processes():
+        resources = process.container["resources"]
+        assert {"cpu", "memory"} <= resources["requests"].keys()
+        assert resources["limits"]["memory"], process
+
+
+def test_nothing_is_allowed_that_no_policy_names() -> None:
+    assert policies()["pressroom-nothing"] == {
+        "podSelector": {},
+        "policyTypes": ["Ingress", "Egress"],
+    }
+    for name, policy in policies().items():
+        assert selected(policy["podSelector"]), name
+        for rule in [*policy.get("ingress", []), *policy.get("egress", [])]:
+            assert rule["ports"], name
+            assert rule.get("from") or rule.get("to"), name
+
+
+def test_what_decodes_strangers_files_and_what_runs_once_has_no_way_out() -> None:
+    out = {
+        workload
+        for policy in policies().values()
+        for rule in policy.get("egress", [])
+        for place in rule["to"]
+        if place.get("ipBlock", {}).get("cidr") in {"0.0.0.0/0", "::/0"}
+        for workload in selected(policy["podSelector"])
+    }
+    assert out == {"pressroom-api", "pressroom-worker-waiting"}
+
+
+def test_no_way_out_leads_to_the_nodes_credentials() -> None:
+    for name, policy in policies().items():
+        for rule in policy.get("egress", []):
+            for place in rule["to"]:
+                if place.get("ipBlock", {}).get("cidr") == "0.0.0.0/0":
+                    assert "169.254.0.0/16" in place["ipBlock"]["except"], name
+
+
+def test_strangers_reach_the_api_alone() -> None:
+    reached = {
+        workload
+        for policy in policies().values()
+        if policy.get("ingress")
+        for workload in selected(policy["podSelector"])
+    }
+    assert reached == {"pressroom-api"}
+
+
+def test_service_and_monitor_find_the_api() -> None:
+    [service] = pods.of_kind("Service").values()
+    assert selected({"matchLabels": service["spec"]["selector"]}) == {"pressroom-api"}
+    [monitor] = pods.of_kind("ServiceMonitor").values()
+    labels = monitor["spec"]["selector"]["matchLabels"]
+    assert labels.items() <= service["metadata"]["labels"].items()
+    ports = {each["name"] for each in service["spec"]["ports"]}
+    assert {each["port"] for each in monitor["spec"]["endpoints"]} <= ports
+    [port] = service["spec"]["ports"]
+    [container] = pods.pod_of(pods.workloads()["pressroom-api"])["containers"]
+    assert port["targetPort"] in {each["name"] for each in container["ports"]}
+
+
+@pytest.mark.parametrize("name", pods.of_kind("Deployment"))
+def test_nodes_leave_one_pod_at_a_time_and_pods_are_spread_over_nodes_and_zones(name: str) -> None:
+    deployment: Resource = pods.of_kind("Deployment")[name]
+    selector = deployment["spec"]["selector"]
+    assert selected(selector) == {name}
+    budgets = [
+        each["spec"]
+        for each in pods.of_kind("PodDisruptionBudget").values()
+        if each["spec"]["selector"] == selector
+    ]
+    assert [each["maxUnavailable"] for each in budgets] == [1]
+    spread = pods.pod_of(deployment)["topologySpreadConstraints"]
+    assert {each["topologyKey"] for each in spread} == {
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    }
+    assert all(each["labelSelector"] == selector for each in spread)
+    assert deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0

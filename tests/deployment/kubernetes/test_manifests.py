@@ -1,0 +1,80 @@
+"""Are the manifests what Kubernetes takes? By its own schemas, offline."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.deployment.kubernetes import shapes
+from tests.deployment.kubernetes.kustomization import FOLDER, Resource, built
+from tests.deployment.kubernetes.pods import example
+
+pytestmark = pytest.mark.check
+
+# The oldest that docs/kubernetes.md names, and the newest that there are schemas of.
+VERSIONS = ("1.30", kubernetes_validate.latest_version())
+
+
+def name_of(resource: Resource) -> str:
+    return f"{resource['kind']}-{resource['metadata']['name']}"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "resource", [each for each in example() if not shapes.is_custom(each)], ids=name_of
+)
+def test_kubernetes_takes_each_of_its_own_kinds(resource: Resource, version: str) -> None:
+    kubernetes_validate.validate(resource, version, strict=True)
+
+
+@pytest.mark.parametrize(
+    "resource", [each for each in example() if shapes.is_custom(each)], ids=name_of
+)
+def test_custom_resources_have_the_shape_that_their_controllers_take(resource: Resource) -> None:
+    shapes.check(resource)
+
+
+def test_no_resource_is_there_twice_and_all_are_in_one_namespace() -> None:
+    names = [name_of(each) for each in example()]
+    assert len(names) == len(set(names))
+    namespaces = {
+        each["metadata"].get("namespace") for each in example() if each["kind"] != "Namespace"
+    }
+    assert namespaces == {"pressroom"}
+
+
+def test_the_example_uses_each_component() -> None:
+    overlay = yaml.safe_load((FOLDER / "overlays/example/kustomization.yaml").read_text())
+    folders = {f"../../components/{each.name}" for each in (FOLDER / "components").iterdir()}
+    assert folders == set(overlay["components"])
+
+
+def test_every_file_belongs_to_a_kustomization() -> None:
+    for file in FOLDER.rglob("*.*"):
+        if file.name != "kustomization.yaml":
+            folder = file.parent.parent if file.suffix == ".env" else file.parent
+            named = (folder / "kustomization.yaml").read_text()
+            assert str(file.relative_to(folder)) in named, file
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
+def test_kustomize_makes_the_same_of_it() -> None:
+    folder = FOLDER / "overlays/example"
+    made = subprocess.run(
+        ["kubectl", "kustomize", str(folder)], check=True, capture_output=True, text=True
+    )
+    ours = {name_of(each): each for each in built(folder)}
+    for each in ours.values():
+        if each.get("data") == {}:
+            del each["data"]
+    # The hash of a ConfigMap has no vowels.
+    hashed = r"(name: pressroom-[a-z-]+?)-[bcdfghkmt2-9]{10}$"
+    text = re.sub(hashed, r"\1", made.stdout, flags=re.MULTILINE)
+    theirs = {name_of(each): each for each in yaml.safe_load_all(text)}
+    assert ours.keys() == theirs.keys()
+    for name, each in ours.items():
+        assert json.dumps(each, sort_keys=True) == json.dumps(theirs[name], sort_keys=True), name

@@ -1,0 +1,189 @@
+"""Do the manifests agree with the product: its settings, lanes, commands, paths and times?"""
+
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from api.app import create_app
+from cli.processes import API_GRACE_SECONDS
+from core.lanes import Lane
+from core.settings import Settings
+from core.settings.given_settings import variable_of
+from tests.command_line import option, require_accepted
+from tests.deployment import files
+from tests.deployment.kubernetes import pods
+from workers.queues.serving import serving
+from workers.stopping import MAX_END_SECONDS
+
+pytestmark = pytest.mark.check
+
+OWNERS = {
+    "PRESSROOM_MIGRATION_DATABASE_URL": "pressroom-migrate",
+    "PRESSROOM_S3_ADMIN_ACCESS_KEY": "pressroom-bucket",
+    "PRESSROOM_S3_ADMIN_SECRET_KEY": "pressroom-bucket",
+}
+
+each_process = pytest.mark.parametrize("process", pods.processes(), ids=str)
+
+
+def api() -> pods.Process:
+    [found] = [each for each in pods.processes() if each.words[1] == "serve"]
+    return found
+
+
+def workers() -> list[pods.Process]:
+    return [each for each in pods.processes() if each.words[1] == "worker"]
+
+
+@each_process
+def test_every_command_is_one_that_pressroom_takes(process: pods.Process) -> None:
+    require_accepted(process.words)
+
+
+@each_process
+def test_every_container_runs_one_release_of_our_image(process: pods.Process) -> None:
+    images = {each.container["image"] for each in pods.processes()}
+    assert len(images) == 1
+    assert not images.pop().endswith(":latest")
+
+
+@each_process
+def test_each_process_gets_the_settings_that_it_needs_and_no_others(process: pods.Process) -> None:
+    assert process.may_hold() | process.secrets().keys() == process.needs()
+    assert not process.may_hold() & process.secrets().keys()
+
+
+@each_process
+def test_each_required_setting_is_given(process: pods.Process) -> None:
+    required = files.required_names() & process.needs()
+    if process == api():
+        required |= {"PRESSROOM_TRUSTED_PROXIES"}
+    given = process.values().keys() | {
+        name for name, place in process.secrets().items() if not place.get("optional")
+    }
+    assert required <= given
+
+
+@each_process
+def test_secrets_are_in_no_file_and_their_keys_are_the_names_of_settings(
+    process: pods.Process,
+) -> None:
+    assert process.may_hold().isdisjoint(pods.of_secrets())
+    assert process.secrets().keys() <= pods.of_secrets()
+    required = files.required_names()
+    for name, place in process.secrets().items():
+        assert place["key"] == name
+        assert place.get("optional", False) == (name not in required)
+        assert place["name"] == ("pressroom-owner" if name in OWNERS else "pressroom-settings")
+        assert OWNERS.get(name, process.workload) == process.workload
+
+
+def test_the_secrets_that_are_read_are_those_that_come_from_the_vault() -> None:
+    read = {place["name"] for each in pods.processes() for place in each.secrets().values()}
+    made = {each["spec"]["target"]["name"] for each in pods.of_kind("ExternalSecret").values()}
+    assert made == read
+    [monitored] = pods.of_kind("ServiceMonitor")["pressroom-api"]["spec"]["endpoints"]
+    token = monitored["authorization"]["credentials"]
+    place = api().secrets()["PRESSROOM_METRICS_TOKEN"]
+    assert (token["name"], token["key"]) == (place["name"], place["key"])
+
+
+def test_the_settings_of_the_example_are_valid() -> None:
+    keys = f"k1:{'A' * 43}="
+    text = {
+        **api().values(),
+        "PRESSROOM_DATABASE_URL": "postgresql://pressroom_app:word@postgres:5432/pressroom",
+        "PRESSROOM_REDIS_URL": "rediss://pressroom:word@redis:6379/0",
+        "PRESSROOM_S3_ACCESS_KEY": "pressroom",
+        "PRESSROOM_S3_SECRET_KEY": "0123456789abcdef",
+        "PRESSROOM_SECRET_KEYS": keys,
+        "PRESSROOM_ENCRYPTION_KEYS": keys,
+    }
+    values = {name: text.get(variable_of(name)) for name in Settings.model_fields}
+    settings = Settings.model_validate({name: it for name, it in values.items() if it is not None})
+    assert settings.forwarding_networks()
+    assert isinstance(settings.redis_url, SecretStr)
+
+
+def test_each_lane_has_a_worker() -> None:
+    served = [lane for each in workers() for lane in serving(each.lanes).limits]
+    assert sorted(served) == sorted(Lane)
+
+
+def test_all_of_the_product_waits_until_the_database_is_migrated() -> None:
+    first = {each.workload for each in pods.processes() if each.words[1:] == ["migrate"]}
+    assert first == {"pressroom-migrate"}
+    waits = {each.workload for each in pods.processes() if each.words[1:] == ["migrate", "--wait"]}
+    assert waits == set(pods.of_kind("Deployment"))
+    assert first | {"pressroom-bucket"} == set(pods.of_kind("Job"))
+
+
+def test_probes_ask_paths_that_the_api_has_at_the_port_that_it_listens_on() -> None:
+    container = api().container
+    [port] = container["ports"]
+    assert str(port["containerPort"]) == option(api().words, "--port")
+    assert option(api().words, "--host") == "0.0.0.0"
+    asked = {
+        name: container[name]["httpGet"]
+        for name in ("startupProbe", "livenessProbe", "readinessProbe")
+    }
+    assert {each["port"] for each in asked.values()} == {port["name"]}
+    [monitored] = pods.of_kind("ServiceMonitor")["pressroom-api"]["spec"]["endpoints"]
+    served = create_app(Settings.model_construct()).openapi()["paths"].keys()
+    assert {each["path"] for each in asked.values()} | {monitored["path"]} <= served
+    # A process that is not ready is taken out of rotation, and not ended.
+    assert asked["readinessProbe"]["path"] == "/readyz"
+    assert asked["livenessProbe"]["path"] == asked["startupProbe"]["path"] == "/healthz"
+
+
+@pytest.mark.parametrize("process", workers(), ids=str)
+@pytest.mark.parametrize(
+    ("age", "lives", "is_ready"), [(None, True, False), (5, True, True), (60, False, False)]
+)
+def test_the_workers_probes_read_its_alive_file(
+    process: pods.Process, tmp_path: Path, age: int | None, lives: bool, is_ready: bool
+) -> None:
+    named, file = process.values()["PRESSROOM_ALIVE_FILE"], tmp_path / "alive"
+    if age is not None:
+        file.touch()
+        os.utime(file, (time.time() - age,) * 2)
+    for probe, expected in (("livenessProbe", lives), ("readinessProbe", is_ready)):
+        [*shell, script] = process.container[probe]["exec"]["command"]
+        assert named in script
+        words = [*shell, script.replace(named, str(file))]
+        asked = subprocess.run(words, check=False, capture_output=True)
+        assert (asked.returncode == 0) == expected, probe
+    # /tmp outlives a container, whose successor must not be ended for its file.
+    removes = process.container["lifecycle"]["postStart"]["exec"]["command"]
+    assert removes == ["rm", "-f", named]
+    # A stalled worker hears no other signal than the one that follows.
+    assert process.container["livenessProbe"]["terminationGracePeriodSeconds"] == 1
+
+
+def test_processes_have_the_time_that_they_take_to_end() -> None:
+    grace = {
+        name: pods.pod_of(each)["terminationGracePeriodSeconds"]
+        for name, each in pods.workloads().items()
+    }
+    before = api().container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert 0 < before + API_GRACE_SECONDS < grace["pressroom-api"]
+    for worker in workers():
+        default = Settings.model_fields["worker_grace"].default
+        assert default + MAX_END_SECONDS < grace[worker.workload]
+
+
+def test_a_worker_that_needs_cores_counts_its_own_and_not_the_nodes() -> None:
+    [worker] = [each for each in workers() if Lane.MEDIA in each.lanes]
+    environment = {each["name"]: each for each in worker.container["env"]}
+    counted = environment["PYTHON_CPU_COUNT"]["valueFrom"]["resourceFieldRef"]
+    assert counted == {"resource": "limits.cpu"}
+    assert float(worker.container["resources"]["limits"]["cpu"]) >= 1
+    # The variable is read from Python 3.13 on.
+    image = re.search(r"^ARG PYTHON_IMAGE=python:3\.(\d+)", files.DOCKERFILE.read_text(), re.M)
+    assert image
+    assert int(image[1]) >= 13

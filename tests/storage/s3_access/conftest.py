@@ -1,0 +1,81 @@
+"""The second object storage of these tests: a server in another region, with a host of its own."""
+
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import AnyHttpUrl, SecretStr
+
+from core.settings import Settings
+from devstack import LOOPBACK
+from devstack.supervisor.embedded.s3 import S3, S3Identity, pick_ports
+from devstack.supervisor.home.home_folder import Home
+from devstack.supervisor.processes.group import Group
+from devstack.supervisor.processes.ports import PortPicker
+from devstack.supervisor.processes.watcher_client import Watcher
+from tests.embedded import await_ready
+from tests.stack import Stack
+from tests.storage.s3_access.regional_server import RegionalServer, regional_server
+
+# Each bucket is a host below this name.
+DOMAIN = "s3.test"
+BUCKET = "elsewhere"
+_ADMIN = S3Identity("admin", "administrator", "administrators-secret")
+
+
+@pytest.fixture(scope="session")
+def regional_upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """SeaweedFS beside that of the stack; its host and port."""
+    home = Home(tmp_path_factory.mktemp("elsewhere"))
+    home.create()
+    picker = PortPicker(home.ports_file)
+    own = S3(home, pick_ports(picker), _ADMIN, S3Identity("other", "other", "others"), "k", BUCKET)
+    program = own.program(())
+    # With a service of keys of its own, which makes each key that is asked for.
+    logins = json.loads(home.s3_logins.read_text())
+    keys = {"local": {"type": "local", "enableOnDemandCreate": True}}
+    logins["kms"] = {"default_provider": "local", "providers": keys}
+    home.s3_logins.write_text(json.dumps(logins))
+    program = replace(program, argv=(*program.argv, f"-s3.domainName={DOMAIN}"))
+    watcher = Watcher()
+    group = Group([program], watcher, say=lambda _: None)
+    try:
+        await_ready(group)
+        yield own.endpoint.removeprefix("http://")
+    finally:
+        group.stop([("s3",)])
+        watcher.close()
+
+
+@pytest.fixture
+def regional(regional_upstream: str) -> Iterator[RegionalServer]:
+    with regional_server(regional_upstream, _ADMIN.access_key, _ADMIN.secret_key) as running:
+        yield running
+
+
+@pytest.fixture
+def regional_settings(stack: Stack, regional: RegionalServer) -> Settings:
+    """Its endpoint, keys and bucket; no region."""
+    return stack.settings().model_copy(
+        update={
+            "s3_endpoint": AnyHttpUrl(regional.url),
+            "s3_access_key": _ADMIN.access_key,
+            "s3_secret_key": SecretStr(_ADMIN.secret_key),
+            "s3_bucket": BUCKET,
+        }
+    )
+
+
+@pytest.fixture
+def hosts_of_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every host below the domain is this machine."""
+    real = socket.getaddrinfo
+
+    def find(host: Any, *arguments: Any, **options: Any) -> Any:
+        ours = isinstance(host, str) and host.endswith(DOMAIN)
+        return real(LOOPBACK if ours else host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", find)

@@ -1,0 +1,157 @@
+"""Object storage with regions, styles of URLs and encryption, on two servers."""
+
+import socket
+
+import pytest
+from pydantic import AnyHttpUrl
+
+from core.errors import ServerFailed, TransientError
+from core.settings import Settings
+from core.settings.store_settings import ObjectStorageSettings
+from storage.buckets import make_bucket
+from storage.objects import ObjectMissing, ObjectStore
+from tests.stack import Stack
+from tests.storage.s3_access.conftest import BUCKET, DOMAIN
+from tests.storage.s3_access.regional_server import REGION, RegionalServer
+
+
+def store(settings: Settings, **more: object) -> ObjectStore:
+    return ObjectStore(settings.model_copy(update=more), connections=2)
+
+
+def use(objects: ObjectStore, prefix: str) -> None:
+    """Everything that the product asks of a store."""
+    large = bytes(range(256)) * 4096 * 7  # more than what the client sends with one call
+    keys = [f"{prefix}/{name}" for name in ("a", "b", "ü ö", "large")]
+    for key in keys:
+        objects.put(key, large if key.endswith("large") else key.encode(), "text/plain")
+    assert objects.get(keys[2]) == keys[2].encode()
+    assert objects.get(keys[3]) == large
+    assert b"".join(objects.stream(keys[3], offset=250, length=10)) == large[250:260]
+    assert [each.key for each in objects.stored(f"{prefix}/")] == sorted(keys)
+    assert objects.exists(keys[0])
+    objects.remove(*keys, f"{prefix}/was-never-there")
+    assert not objects.exists(keys[0])
+    assert not list(objects.stored(f"{prefix}/"))
+    with pytest.raises(ObjectMissing):
+        objects.get(keys[0])
+
+
+def test_the_servers_of_both_regions_do_all_that_is_asked_of_them(
+    stack: Stack, regional_settings: Settings
+) -> None:
+    use(store(stack.settings()), "everything")
+    use(store(regional_settings, s3_region=REGION), "everything")
+
+
+def test_a_wrong_region_is_named_with_its_setting_and_the_right_one(
+    regional_settings: Settings,
+) -> None:
+    for wrong in (None, "us-east-1", "eu-west-1"):
+        objects = store(regional_settings, s3_region=wrong)
+        for call in (objects.ready, objects.make_bucket, lambda: objects.put("x", b"x", "a/b")):  # noqa: B023
+            with pytest.raises(TransientError, match=f"set PRESSROOM_S3_REGION to {REGION}"):
+                call()
+
+
+def test_a_missing_bucket_is_named_with_its_setting(
+    stack: Stack, regional_settings: Settings
+) -> None:
+    for settings in (stack.settings(), regional_settings):
+        objects = store(settings, s3_bucket="pressroom-not-there", s3_region=REGION)
+        assert not objects.ready()
+        with pytest.raises(TransientError, match="NoSuchBucket; check PRESSROOM_S3_BUCKET"):
+            objects.put("x", b"x", "text/plain")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "setting"),
+    [("s3_access_key", "PRESSROOM_S3_ACCESS_KEY"), ("s3_secret_key", "PRESSROOM_S3_SECRET_KEY")],
+)
+def test_wrong_keys_are_named_with_their_setting(stack: Stack, wrong: str, setting: str) -> None:
+    given = stack.settings()
+    value = "wrong" if wrong == "s3_access_key" else type(given.secret_keys)("wrong")
+    with pytest.raises(TransientError, match=f"check {setting}"):
+        store(given, **{wrong: value}).ready()
+
+
+def test_the_bucket_is_made_in_its_region(regional_settings: Settings) -> None:
+    settings = regional_settings.model_copy(
+        update={"s3_region": REGION, "s3_bucket": "made-elsewhere"}
+    )
+    for _ in range(2):
+        make_bucket(settings)
+    assert store(settings).ready()
+
+
+def test_the_command_that_makes_the_bucket_names_the_wrong_setting(
+    stack: Stack, regional: RegionalServer
+) -> None:
+    """It runs before everything else, so that a wrong setting is seen at the first start."""
+    environment = {
+        "PRESSROOM_S3_ENDPOINT": regional.url,
+        "PRESSROOM_S3_ACCESS_KEY": regional.known.access_key,
+        "PRESSROOM_S3_SECRET_KEY": regional.known.secret_key,
+        "PRESSROOM_S3_BUCKET": "made-by-the-command-elsewhere",
+    }
+    refused = stack.start("bucket-elsewhere", "bucket", environment=environment)
+    assert refused.process.wait(30) == 1
+    assert f"set PRESSROOM_S3_REGION to {REGION}" in refused.log.read_text()
+    environment["PRESSROOM_S3_REGION"] = REGION
+    made = stack.start("bucket-elsewhere", "bucket", environment=environment)
+    assert made.process.wait(30) == 0
+
+
+@pytest.mark.usefixtures("hosts_of_buckets")
+def test_the_style_of_urls_is_as_it_is_set(
+    regional: RegionalServer, regional_settings: Settings
+) -> None:
+    endpoint = AnyHttpUrl(regional.url.replace("127.0.0.1", DOMAIN))
+    for style, host in (("auto", ""), ("path", ""), ("virtual", f"{BUCKET}.")):
+        regional.seen.clear()
+        use(
+            store(regional_settings, s3_endpoint=endpoint, s3_addressing=style, s3_region=REGION),
+            style,
+        )
+        assert {each.host for each in regional.seen} == {f"{host}{DOMAIN}:{regional.server_port}"}
+        in_path = {each.path.startswith(f"/{BUCKET}") for each in regional.seen}
+        assert in_path == {style != "virtual"}
+
+
+def test_aws_is_asked_at_the_host_of_its_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts: list[str] = []
+
+    def find(host: str, *_: object, **__: object) -> None:
+        hosts.append(host)
+        raise socket.gaierror("nothing here reaches AWS")
+
+    monkeypatch.setattr(socket, "getaddrinfo", find)
+    for url, region in (
+        ("https://s3.amazonaws.com", "eu-west-1"),
+        ("https://s3.eu-west-1.amazonaws.com", None),
+    ):
+        settings = ObjectStorageSettings.model_validate(
+            {"s3_endpoint": url, "s3_region": region, "s3_access_key": "k", "s3_secret_key": "s"}
+        )
+        with pytest.raises(ServerFailed):
+            ObjectStore(settings, connections=1).ready()
+    assert set(hosts) == {"pressroom.s3.eu-west-1.amazonaws.com"}
+
+
+def test_each_object_is_encrypted_as_it_is_set(
+    regional: RegionalServer, regional_settings: Settings
+) -> None:
+    """The server says of each object how it is encrypted."""
+    key = "our-objects"
+    for encryption, expected in (
+        (None, {}),
+        ("sse-s3", {"": "AES256"}),
+        (f"sse-kms:{key}", {"": "aws:kms", "-aws-kms-key-id": key}),
+    ):
+        objects = store(regional_settings, s3_region=REGION, s3_encryption=encryption)
+        large = b"x" * 6_000_000  # more than what the client sends with one call
+        for data in (b"x" * 100, large):
+            objects.put("encrypted", data, "text/plain")
+            assert objects.get("encrypted") == data
+            said = regional.encryption
+            assert {end: said[end] for end in said if end != "-context"} == expected

@@ -1,0 +1,145 @@
+"""Object storage without a key in a setting: the keys come from a role, and expire."""
+
+import socket
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from pydantic import AnyHttpUrl
+
+from core.errors import ServerFailed, TransientError
+from core.settings import Settings
+from devstack import LOOPBACK
+from devstack.supervisor.processes.ports import PortPicker
+from storage.objects import ObjectStore
+from tests.stack import Running, Stack, eventually, plain_client
+from tests.storage.s3_access.conftest import BUCKET
+from tests.storage.s3_access.regional_server import IDENTITY_TOKEN, REGION, ROLE, RegionalServer
+
+
+@pytest.fixture
+def settings(regional: RegionalServer, regional_settings: Settings) -> Settings:
+    return regional_settings.model_copy(
+        update={
+            "s3_region": REGION,
+            "s3_access_key": None,
+            "s3_secret_key": None,
+            "s3_keys_url": AnyHttpUrl(regional.url),
+        }
+    )
+
+
+@pytest.fixture
+def identity(tmp_path: Path) -> dict[str, str]:
+    """What Kubernetes gives a process that has a web identity."""
+    token = tmp_path / "token"
+    token.write_text(IDENTITY_TOKEN)
+    return {"AWS_WEB_IDENTITY_TOKEN_FILE": str(token), "AWS_ROLE_ARN": ROLE}
+
+
+@pytest.fixture
+def identified(identity: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in identity.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("identified")
+def test_keys_of_a_web_identity_are_used_until_they_expire(
+    regional: RegionalServer, settings: Settings
+) -> None:
+    objects = ObjectStore(settings, connections=1)
+    for number in range(3):
+        objects.put(f"by-role/{number}", b"bytes", "text/plain")
+    assert len(regional.role.handed_out) == 1
+    # The client takes new ones ten seconds before the end.
+    regional.role.lifetime = timedelta(seconds=9)
+    objects = ObjectStore(settings, connections=1)
+    assert objects.get("by-role/0") == b"bytes"
+    objects.remove("by-role/0", "by-role/1", "by-role/2")
+    assert not list(objects.stored("by-role/"))
+    assert len(regional.role.handed_out) == 4
+
+
+def test_keys_of_an_instance_are_used(regional: RegionalServer, settings: Settings) -> None:
+    assert ObjectStore(settings, connections=1).ready()
+    assert len(regional.role.handed_out) == 1
+
+
+@pytest.mark.usefixtures("identified")
+def test_a_role_that_is_refused_is_told_without_the_token(
+    regional: RegionalServer, settings: Settings
+) -> None:
+    regional.role.is_closed = True
+    objects = ObjectStore(settings, connections=1)
+    with pytest.raises(TransientError, match="PRESSROOM_S3_ACCESS_KEY is not set") as refused:
+        objects.ready()
+    assert "HTTP status code 403" in str(refused.value)
+    assert IDENTITY_TOKEN not in str(refused.getrepr(chain=True))
+    regional.role.is_closed = False
+    assert objects.ready()
+
+
+@pytest.mark.usefixtures("identified")
+def test_a_missing_token_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/not/there")
+    with pytest.raises(TransientError, match="error in reading file /not/there"):
+        ObjectStore(settings, connections=1).ready()
+
+
+@pytest.mark.usefixtures("identified")
+def test_a_server_of_keys_that_hangs_or_is_away_is_a_failure_of_the_storage(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("storage.objects.MAX_CALL_SECONDS", 0.5)
+    with socket.create_server((LOOPBACK, 0)) as silent:
+        hangs = f"http://{LOOPBACK}:{silent.getsockname()[1]}"
+        for url in (hangs, f"http://{LOOPBACK}:1"):
+            own = settings.model_copy(update={"s3_keys_url": AnyHttpUrl(url)})
+            with pytest.raises(ServerFailed, match="temporary keys") as failed:
+                ObjectStore(own, connections=1).ready()
+            assert IDENTITY_TOKEN not in str(failed.getrepr(chain=True)) + caplog.text
+
+
+def start_api(stack: Stack, regional: RegionalServer, **more: str) -> tuple[Running, str]:
+    """A second API process of the stack, whose objects are elsewhere; and its URL."""
+    port = PortPicker(stack.home / "elsewhere-ports.json").pick("api")
+    environment = {
+        "PRESSROOM_S3_ENDPOINT": regional.url,
+        "PRESSROOM_S3_KEYS_URL": regional.url,
+        "PRESSROOM_S3_ACCESS_KEY": "",
+        "PRESSROOM_S3_SECRET_KEY": "",
+        "PRESSROOM_S3_BUCKET": BUCKET,
+        "PRESSROOM_LOG_LEVEL": "debug",
+    }
+    return stack.start_api(port, **environment, **more), f"http://{LOOPBACK}:{port}"
+
+
+def bucket_of(client: httpx.Client) -> tuple[int, str]:
+    reply = client.get("/readyz")
+    return reply.status_code, reply.json()["dependencies"]["objects"]
+
+
+def test_the_api_works_by_its_role_and_logs_no_token(
+    stack: Stack, regional: RegionalServer, identity: dict[str, str]
+) -> None:
+    """At the level of the log that tells most."""
+    api, url = start_api(stack, regional, PRESSROOM_S3_REGION=REGION, **identity)
+    with plain_client(base_url=url) as client:
+        eventually(lambda: bucket_of(client)[1] == "ok", what="the bucket")
+    api.stop()
+    assert "debug" in api.log.read_text()
+    assert IDENTITY_TOKEN not in api.log.read_text()
+
+
+def test_the_api_says_at_its_start_which_setting_is_wrong(
+    stack: Stack, regional: RegionalServer, identity: dict[str, str]
+) -> None:
+    """Nothing is asked of it; and it starts, since most calls work without the bucket."""
+    api, url = start_api(stack, regional, **identity)
+    said = f"set PRESSROOM_S3_REGION to {REGION}"
+    eventually(lambda: said in api.log.read_text(), what="the reason")
+    with plain_client(base_url=url) as client:
+        assert bucket_of(client) == (200, "unavailable")
+    api.stop()
+    assert api.log.read_text().count(said) == 1
