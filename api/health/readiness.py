@@ -80,19 +80,25 @@ def _redis(resources: Resources) -> Condition:
 
 
 class _Bucket:
-    """Logs why the bucket can't be used, once for each reason: a setting may be wrong."""
+    """Logs why the bucket can't be used: a setting may be wrong.
+
+    Each reason once, until the bucket can be used again: a server that is away has several in turn.
+    """
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
-        self._said: str | None = None
+        self._said: set[str] = set()
 
     def condition(self) -> Condition:
         reason = self._why_not()
-        if reason is not None and reason != self._said:
+        if reason is None:
+            self._said.clear()
+            return Condition.OK
+        if reason not in self._said:
+            self._said.add(reason)
             log.error("objects.unusable", reason=reason)
-        self._said = reason
         # Without its bucket the store is of no use.
-        return Condition.OK if reason is None else Condition.UNAVAILABLE
+        return Condition.UNAVAILABLE
 
     def _why_not(self) -> str | None:
         try:

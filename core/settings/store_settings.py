@@ -4,7 +4,6 @@ from typing import Annotated, Literal
 
 from pydantic import (
     AnyHttpUrl,
-    Field,
     PlainSerializer,
     SecretStr,
     StringConstraints,
@@ -70,7 +69,7 @@ class ObjectStorageSettings(GivenSettings):
     """Access key of the object storage; without the keys each process uses temporary ones that its
     role has at AWS: by web identity, or of its container or instance"""
 
-    s3_secret_key: SecretStr | None = Field(default=None, validate_default=True)
+    s3_secret_key: SecretStr | None = None
     """Secret key of the object storage"""
 
     s3_keys_url: BaseUrl | None = None
@@ -97,7 +96,7 @@ class BucketSettings(ObjectStorageSettings):
     """Access key of an administrator of MinIO or Silo, for pressroom bucket alone, which makes the
     user of the access key and lets it use the bucket; without it the access key makes the bucket"""
 
-    s3_admin_secret_key: SecretStr | None = Field(default=None, validate_default=True)
+    s3_admin_secret_key: SecretStr | None = None
     """Secret key of that administrator"""
 
     @field_validator("s3_admin_access_key")

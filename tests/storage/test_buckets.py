@@ -31,6 +31,7 @@ class AdminServer(ThreadingHTTPServer):
         self.attached: list[Any] = []
         self.buckets: set[str] = set()
         self.keys: set[str] = set()
+        self.regions: set[str] = set()
         self.is_closed = False
 
 
@@ -50,7 +51,9 @@ class AdminHandler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         url = urlsplit(self.path)
         query, server = parse_qs(url.query), self.server
-        server.keys.add(self.headers["Authorization"].partition("Credential=")[2].split("/")[0])
+        scope = self.headers["Authorization"].partition("Credential=")[2].split("/")
+        server.keys.add(scope[0])
+        server.regions.add(scope[2])
         if server.is_closed:
             self._answer(403, b"AccessDenied")
         elif url.path.endswith("/add-canned-policy"):
@@ -132,6 +135,13 @@ def test_it_may_run_again_and_brings_in_a_new_secret_key(
     make_bucket(settings.model_copy(update={"s3_secret_key": SecretStr("a-later-secret")}))
     assert server.users == {"application": "a-later-secret"}
     assert len(server.attached) == 1
+
+
+def test_the_administrator_signs_for_the_region_of_the_bucket(
+    server: AdminServer, settings: Settings
+) -> None:
+    make_bucket(settings.model_copy(update={"s3_region": "eu-west-3"}))
+    assert server.regions == {"eu-west-3"}
 
 
 def test_a_refusal_is_said_without_any_key(server: AdminServer, settings: Settings) -> None:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import AnyHttpUrl
 
 from core.errors import ServerFailed, TransientError
-from core.settings import Settings
+from core.settings import Settings, SettingsError
 from core.settings.store_settings import ObjectStorageSettings
 from storage.buckets import make_bucket
 from storage.objects import ObjectMissing, ObjectStore
@@ -136,6 +136,12 @@ def test_aws_is_asked_at_the_host_of_its_region(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(ServerFailed):
             ObjectStore(settings, connections=1).ready()
     assert set(hosts) == {"pressroom.s3.eu-west-1.amazonaws.com"}
+
+
+def test_a_host_of_aws_that_can_not_be_is_named_with_its_setting() -> None:
+    for url in ("https://elsewhere.amazonaws.com", "https://s3.amazonaws.com.cn"):
+        with pytest.raises(SettingsError, match="PRESSROOM_S3_ENDPOINT: "):
+            ObjectStore(ObjectStorageSettings.model_validate({"s3_endpoint": url}), connections=1)
 
 
 def test_each_object_is_encrypted_as_it_is_set(

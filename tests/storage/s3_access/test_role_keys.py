@@ -1,5 +1,6 @@
 """Object storage without a key in a setting: the keys come from a role, and expire."""
 
+import os
 import socket
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +17,13 @@ from storage.objects import ObjectStore
 from tests.stack import Running, Stack, eventually, plain_client
 from tests.storage.s3_access.conftest import BUCKET
 from tests.storage.s3_access.regional_server import IDENTITY_TOKEN, REGION, ROLE, RegionalServer
+
+
+@pytest.fixture(autouse=True)
+def no_other_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the machine on which the tests run."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture
