@@ -104,7 +104,7 @@ def running_replica(services: Services, picker: PortPicker) -> Iterator[RunningR
         "port": str(port),
         "unix_socket_directories": "",
         # No less than the primary's.
-        "max_connections": "150",
+        "max_connections": "300",
         "log_statement": "all",
     }
     flags = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]

@@ -79,6 +79,6 @@ def test_failing_upkeep_stops_no_other(tended: Stack) -> None:
     found = eventually(lambda: tended.query(error, TEND.name), what="the error in the row")
     assert found == [("ValueError: told to fail",)]
     ended = "SELECT count(*) FROM upkeep WHERE last_error IS NULL AND last_finished_at IS NOT NULL"
-    eventually(lambda: tended.query(ended) == [(6,)], what="all other upkeep")
+    eventually(lambda: int(str(tended.query(ended)[0][0])) >= 6, within=60, what="all other upkeep")
     tended.query("UPDATE tending SET fails = false")
     eventually(lambda: runs(tended) > 0, what="a run that ends well")

@@ -59,7 +59,8 @@ CALLS = (
     ),
     (
         "DELETE FROM jobs WHERE id IN ("
-        "   SELECT id FROM jobs WHERE user_id = 7 AND finished_at IS NOT NULL LIMIT 1) RETURNING id"
+        "   SELECT id FROM jobs WHERE user_id = 7 AND finished_at IS NOT NULL ORDER BY id DESC"
+        "   LIMIT 1) RETURNING id"
     ),
 )
 

@@ -65,7 +65,7 @@ class Postgres:
             "port": str(self.port),
             # A socket directory would bring a second lock file that can go stale.
             "unix_socket_directories": "",
-            "max_connections": "150",
+            "max_connections": "300",
         }
         flags = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         server = [str(binary(_PACKAGE, "postgres")), "-D", str(self.home.postgres), *flags]
