@@ -209,20 +209,22 @@ def test_the_oldest_release_is_upgraded_while_people_go_on(before: ReleaseBefore
         migrate(stack)
         charged = load.charged
         # The release before goes on with the new tables,
-        eventually(lambda: load.charged > charged + 50, what="charges by the release before")
+        eventually(
+            lambda: load.charged > charged + 50, within=120, what="charges by the release before"
+        )
         # and beside this release,
         new_port = PortPicker(stack.home / "ports.json").pick("new-api")
         stack.start_api(new_port)
         stack.start_worker("bulk", concurrency=1)
         load.ports.append(new_port)
         charged = load.charged
-        eventually(lambda: load.charged > charged + 50, what="charges by both releases")
+        eventually(lambda: load.charged > charged + 50, within=120, what="charges by both releases")
         # until it ends.
         load.ports.remove(stack.api_port)
         old_bulk.stop()
         assert old_api.stop() == 0
         charged = load.charged
-        eventually(lambda: load.charged > charged + 50, what="charges by this release")
+        eventually(lambda: load.charged > charged + 50, within=120, what="charges by this release")
         ended = "SELECT status <> 'running' FROM imports WHERE id = %s"
         eventually(
             lambda: stack.query(ended, import_id) == [(True,)], within=600, what="the import"
