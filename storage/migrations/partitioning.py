@@ -2,6 +2,9 @@
 
 The table itself becomes the first partition. No row is moved or read under a lock: a rule that the
 rows were checked against beside running code says that they belong there.
+
+The migrations that use this have no downgrade. It would copy all rows under a lock, and has no use:
+the release before works on partitioned tables.
 """
 
 import sqlalchemy as sa

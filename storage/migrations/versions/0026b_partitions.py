@@ -207,7 +207,3 @@ def upgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '500ms'")
     op.execute("ALTER TABLE idempotency_records DROP CONSTRAINT fk_idempotency_records_job_id")
     op.execute("ALTER TABLE imports DROP CONSTRAINT fk_imports_undo_job_id")
-
-
-def downgrade() -> None:
-    raise NotImplementedError("the functions look after the partitions of tables that have some")

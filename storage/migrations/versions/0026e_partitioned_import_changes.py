@@ -10,9 +10,3 @@ depends_on = None
 
 def upgrade() -> None:
     partitioning.partition("import_changes", "import_id")
-
-
-def downgrade() -> None:
-    raise NotImplementedError(
-        "the rows would be copied under a lock; the release before works with partitions too"
-    )
