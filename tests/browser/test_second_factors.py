@@ -7,8 +7,8 @@ import pyotp
 import pytest
 from playwright.sync_api import Page, expect
 
-from devstack.supervisor.processes.ports import PortPicker
 from tests.browser.test_unsubscribe import require_accessible
+from tests.ports import free_port
 from tests.stack import Stack
 from tests.visiting import PASSWORD, Visitor, a_visitor, new_account
 
@@ -20,7 +20,7 @@ OTHER_PASSWORD = "an altogether other one"
 @pytest.fixture(scope="module")
 def site(stack: Stack) -> Iterator[str]:
     """The pages at a name: browsers make no passkeys for an address of numbers."""
-    port = PortPicker(stack.home / "named-ports.json").pick("named")
+    port = free_port()
     url = f"http://localhost:{port}"
     running = stack.start_api(port, PRESSROOM_PUBLIC_URL=url)
     yield url

@@ -8,9 +8,9 @@ import pytest
 
 from core.scopes import Scope
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from tests.contract.subscribers import Reader, a_reader, new_list
 from tests.payments import SandboxPayments
+from tests.ports import free_port
 from tests.stack import Owner, Stack
 
 KEY_HEADER = "X-Newsroom-Key"
@@ -46,7 +46,7 @@ def quiet_client(quiet: Stack, quiet_owner: Owner) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="session")
 def cut_off(quiet: Stack, home: Path) -> Iterator[httpx.Client]:
     """Calls an API process that reaches none of the services it depends on."""
-    port = PortPicker(home / "cut-off-port.json").pick("api")
+    port = free_port()
     nobody = f"{LOOPBACK}:9"
     quiet.start_api(
         port,

@@ -10,8 +10,8 @@ import pytest
 
 from api.pages.frame import page
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from integrations.challenges.widgets import WIDGETS
+from tests.ports import free_port
 from tests.stack import Stack, plain_client
 from tests.visiting import Visitor, new_account, new_address
 
@@ -27,7 +27,7 @@ SUBJECTS = {
 @pytest.fixture(scope="module")
 def guarded(stack: Stack, home: Path) -> Iterator[str]:
     """The URL of an API process of the shared stack that asks for a challenge."""
-    port = PortPicker(home / "guarded-port.json").pick("api")
+    port = free_port()
     running = stack.start_api(port, PRESSROOM_ACCOUNT_CHALLENGE="turnstile")
     yield f"http://{LOOPBACK}:{port}"
     running.stop()

@@ -8,11 +8,11 @@ import httpx
 import pytest
 
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from services.composer.post import Post
 from tests.contract.composing import METADATA, TWEETS, metadata_faults, tweets_faults
 from tests.contract.replies import data, problem
 from tests.modelling import SOURCE, Modelled, post
+from tests.ports import free_port
 from tests.stack import Stack
 
 # Far above what it should take, far below what would be hanging.
@@ -123,7 +123,7 @@ def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
     falling_back: Modelled, author: httpx.Client
 ) -> None:
     stack = falling_back.stack
-    port = PortPicker(stack.home / "second-api-port.json").pick("api")
+    port = free_port()
     second = stack.start_api(port)
     falling_back.steer("moment")
     body, calls = post(), falling_back.calls()

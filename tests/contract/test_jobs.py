@@ -9,11 +9,11 @@ import pytest
 
 from core.scopes import Scope
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.programs import answers
 from services.access import sessions
 from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_replies import TIMESTAMP
+from tests.ports import free_port
 from tests.stack import Owner, Stack, eventually
 from tests.visiting import SESSION
 
@@ -234,7 +234,7 @@ def test_senseless_last_event_id_is_ignored(client: httpx.Client, sent: str) -> 
 @pytest.fixture(scope="module")
 def checking_url(quiet: Stack, home: Path) -> str:
     """An API that checks the credentials of its streams each second."""
-    port = PortPicker(home / "checking-port.json").pick("api")
+    port = free_port()
     quiet.start(
         "checking-api",
         str(port),

@@ -72,6 +72,27 @@ def test_one_call_probes_while_the_others_are_refused(clock: Clock) -> None:
     server.call()
 
 
+def test_a_call_that_began_before_the_server_worked_again_begins_no_rest(clock: Clock) -> None:
+    guard = Breaker("test server")
+    server = Server(guard)
+
+    def time_out() -> None:
+        with guard.guarding():
+            # Meanwhile, in other threads: a call fails sooner, and a probe finds that it works.
+            server.failing()
+            clock.now += 2
+            server.error = None
+            server.call()
+            raise ServerFailed("test server", "timed out")
+
+    with pytest.raises(ServerFailed):
+        time_out()
+    server.call()
+    server.error = ServerFailed("test server", "down")
+    server.failing(times=2)
+    assert server.calls == 4
+
+
 def test_a_call_that_is_interrupted_lets_the_next_one_probe(clock: Clock) -> None:
     guard = Breaker("test server")
     server = Server(guard)

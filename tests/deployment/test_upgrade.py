@@ -18,12 +18,12 @@ import httpx
 import psycopg2
 import pytest
 
-from devstack.supervisor.processes.ports import PortPicker
 from services.money.credits import verify
 from storage.migrations.run import head_revision
 from tests.deployment.release_before import OLDEST, ROOT, ReleaseBefore, unpack
 from tests.embedded import embedded_services
 from tests.faults.size import FULL, sized
+from tests.ports import free_port
 from tests.stack import Owner, Stack, eventually, open_stack
 
 pytestmark = pytest.mark.timeout(7200 if FULL else 300)
@@ -43,7 +43,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseBefore]:
     home: Path = tmp_path_factory.mktemp("upgrade")
     folder = home / "release-before"
     unpack(OLDEST, folder)
-    port = PortPicker(home / "ports.json").pick("api")
+    port = free_port()
     with (
         embedded_services(home) as services,
         open_stack(services, home, "upgrade", 1, port, migrated=False) as stack,
@@ -213,7 +213,7 @@ def test_the_oldest_release_is_upgraded_while_people_go_on(before: ReleaseBefore
             lambda: load.charged > charged + 50, within=120, what="charges by the release before"
         )
         # and beside this release,
-        new_port = PortPicker(stack.home / "ports.json").pick("new-api")
+        new_port = free_port()
         stack.start_api(new_port)
         stack.start_worker("bulk", concurrency=1)
         load.ports.append(new_port)

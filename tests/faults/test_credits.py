@@ -15,11 +15,11 @@ import httpx
 import pytest
 
 from core.errors import DomainError
-from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.programs import answers
 from services.money.credits import ledger, verify
 from tests.embedded import Services, embedded_services
 from tests.faults.size import sized
+from tests.ports import free_port
 from tests.stack import Owner, Stack, eventually, open_stack
 
 CONSUME = "/auxilia/credits/consume"
@@ -60,7 +60,7 @@ class Bank:
 @pytest.fixture(scope="module")
 def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
     home: Path = tmp_path_factory.mktemp("bank")
-    port = PortPicker(home / "ports.json").pick("api")
+    port = free_port()
     with embedded_services(home) as services, open_stack(services, home, "bank", 1, port) as stack:
         stack.start_api()
         yield Bank(stack, services)

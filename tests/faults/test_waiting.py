@@ -11,12 +11,12 @@ import pytest
 from api.limits.bulkheads import TRANSACTION_THREADS
 from core import clock
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from tests.faults.conftest import Fleet, pause, resume
 from tests.faults.proxy import Proxy
 from tests.faults.size import sized
 from tests.faults.uploads import await_jobs, upload
 from tests.pictures import photo
+from tests.ports import free_port
 from tests.probe.bench import Bench
 from tests.stack import Owner, Running, Stack, eventually
 
@@ -111,7 +111,7 @@ def test_event_stream_of_another_process_than_was_asked_for_the_job_shows_its_en
 ) -> None:
     """It is not notified, so it looks."""
     stack = bench.stack
-    port = PortPicker(tmp_path / "ports.json").pick("other")
+    port = free_port()
     stack.start_api(port, **fleet.proxied())
     owner = stack.new_owner()
     pause(media)

@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.programs import answers
 from tests.contract.subscribers import new_list
 from tests.pictures import encoded
+from tests.ports import free_port
 from tests.stack import Running, Stack, eventually
 
 METRICS_TOKEN = "canary-metrics-" + secrets.token_hex(8)
@@ -60,7 +60,7 @@ class Aviary:
             self.secrets.add(credentials.rpartition(":")[2])
         for name in ("S3_SECRET_KEY", "ENCRYPTION_KEYS", "SECRET_KEYS"):
             self.secrets.add(stack.environment[f"PRESSROOM_{name}"].rpartition(":")[2])
-        self.flower_port = PortPicker(home / "canary-flower.json").pick("flower")
+        self.flower_port = free_port()
         self.answers: list[str] = []
         self.processes = self._start()
 

@@ -14,8 +14,8 @@ from starlette.responses import PlainTextResponse
 
 from api.middleware.headers import HeadersMiddleware
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from tests.contract.replies import data, send
+from tests.ports import free_port
 from tests.stack import Stack
 
 ALWAYS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
@@ -24,7 +24,7 @@ NO_PAGE = "default-src 'none'; frame-ancestors 'none'"
 
 @pytest.fixture(scope="module")
 def behind_tls(stack: Stack, home: Path) -> Iterator[httpx.Client]:
-    port = PortPicker(home / "tls-port.json").pick("api")
+    port = free_port()
     running = stack.start_api(
         port,
         PRESSROOM_PUBLIC_URL="https://api.example.com",

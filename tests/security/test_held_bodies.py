@@ -25,10 +25,10 @@ from api.middleware.body_limits import MAX_UNCHECKED_BODY_BYTES
 from api.openapi import access_of, api_routes
 from core.settings import Settings
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from services.people import accounts
 from tests.contract.credits import grant
 from tests.pictures import photo
+from tests.ports import free_port
 from tests.security.attackers import Attacker, answer_of, attacking, first_answer
 from tests.stack import Owner, Stack, eventually, plain_client
 from tests.visiting import PASSWORD, Visitor
@@ -44,7 +44,7 @@ CONSUME = "POST /auxilia/credits/consume"
 
 @pytest.fixture(scope="module")
 def port(stack: Stack, home: Path) -> Iterator[int]:
-    chosen = PortPicker(home / "guarded-port.json").pick("api")
+    chosen = free_port()
     running = stack.start_api(
         chosen,
         PRESSROOM_TRUSTED_PROXIES=LOOPBACK,

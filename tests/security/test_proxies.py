@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
+from tests.ports import free_port
 from tests.stack import Running, Stack, eventually, plain_client
 
 TOLD = "proxy.not_trusted"
@@ -14,7 +14,7 @@ TOLD = "proxy.not_trusted"
 
 @pytest.fixture
 def port(home: Path) -> int:
-    return PortPicker(home / "proxied-port.json").pick("api")
+    return free_port()
 
 
 def test_an_api_behind_tls_does_not_start_before_it_was_told_of_its_proxies(

@@ -18,11 +18,11 @@ from api.limits.rate_limits import RateLimitName, rate_key_of_address
 from api.openapi import access_of, api_routes
 from core.settings import Settings, rate_notation
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from storage.redis.rate_counters import RateCounters, parse_limits
 from tests.contract.replies import problem
 from tests.contract.subscribers import trace_for
 from tests.faults.proxy import Proxy, proxied
+from tests.ports import free_port
 from tests.security.people import new_list
 from tests.stack import Stack, eventually, plain_client
 
@@ -70,7 +70,7 @@ def redis(stack: Stack) -> Iterator[Proxy]:
 @pytest.fixture(scope="module")
 def limited(stack: Stack, home: Path, redis: Proxy) -> Iterator[Callable[..., httpx.Client]]:
     """Makes clients of an API process with low limits, each from an address of its own."""
-    port = PortPicker(home / "limited-port.json").pick("api")
+    port = free_port()
     running = stack.start_api(port, **_low(redis.url))
     made: list[httpx.Client] = []
 
@@ -197,7 +197,7 @@ def test_two_processes_count_together(
     stack: Stack, home: Path, redis: Proxy, limited: Callable[..., httpx.Client]
 ) -> None:
     owner = stack.new_owner()
-    port = PortPicker(home / "limited-port-2.json").pick("api")
+    port = free_port()
     second = stack.start_api(port, **_low(redis.url))
     try:
         with limited(owner.key) as one, stack.client(owner.key) as two:

@@ -8,8 +8,8 @@ import pytest
 
 from core.errors import DomainError
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from services.people import logins
+from tests.ports import free_port
 from tests.stack import Stack, plain_client
 from tests.visiting import Visitor, new_account, new_address
 
@@ -19,7 +19,7 @@ FREE = logins.SOURCE_THROTTLE.free
 @pytest.fixture(scope="module")
 def behind_proxy(stack: Stack, home: Path) -> Iterator[str]:
     """The URL of an API process whose callers say where they are."""
-    port = PortPicker(home / "spraying-port.json").pick("api")
+    port = free_port()
     running = stack.start_api(port, PRESSROOM_TRUSTED_PROXIES=LOOPBACK)
     yield f"http://{LOOPBACK}:{port}"
     running.stop()

@@ -12,9 +12,9 @@ import pytest
 
 from core.ids import random_hash_id
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from services.people.account_mails import MailKind
 from tests.contract.replies import data
+from tests.ports import free_port
 from tests.stack import Stack, eventually, plain_client
 from tests.visiting import Visitor, new_account
 
@@ -100,7 +100,7 @@ def mailing(make_stack: Callable[[str], Stack], home: Path) -> Iterator[Mailing]
         "PRESSROOM_MAIL_LIMIT_SOURCE": f"{MAX_OF_SOURCE}/day",
     }
     stack.start_sandbox()
-    other = PortPicker(home / "unasked-port.json").pick("api")
+    other = free_port()
     stack.start_api()
     stack.start_api(other)
     stack.start_worker("mail", concurrency=4)

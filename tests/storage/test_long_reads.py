@@ -14,7 +14,6 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, text
 
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.mailing import exports, lists
@@ -44,7 +43,7 @@ def whole(make_stack: Callable[[str], Stack]) -> Stack:
 
 @pytest.fixture(scope="module")
 def replica(services: Services, whole: Stack, home: Path) -> Iterator[RunningReplica]:
-    with running_replica(services, PortPicker(home / "replica-ports.json")) as running:
+    with running_replica(services) as running:
         yield replace(running, owner_url=running.reached_as(whole.owner_url))
 
 

@@ -3,7 +3,7 @@
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -14,7 +14,7 @@ from devstack.supervisor.home.private_files import read_json_object, write_priva
 
 # Below the ports that Linux hands to outgoing connections (32768 and up), and low enough that
 # ten thousand more, where the S3 server puts each listener's gRPC twin, is still below them.
-_RANGE = range(15_000, 22_700)
+RANGE = range(15_000, 22_700)
 
 
 def is_free(port: int) -> bool:
@@ -35,10 +35,12 @@ class PortPicker:
 
     Args:
         file: where the choice is kept between runs.
+        among: the ports to choose from.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, among: Sequence[int] = RANGE) -> None:
         self._file = file
+        self._among = among
         kept = read_json_object(file) or {}
         self.last = {name: port for name, port in kept.items() if isinstance(port, int)}
         self.chosen: dict[str, int] = {}
@@ -46,7 +48,7 @@ class PortPicker:
     def pick(self, name: str, usable: Callable[[int], bool] = lambda _: True) -> int:
         """A free port that `usable` approves of."""
         # Random, so that two stacks that start together do not race for the same port.
-        candidates = random.sample(_RANGE, len(_RANGE))
+        candidates = random.sample(self._among, len(self._among))
         for port in [self.last.get(name, 0), *candidates]:
             if port and port not in self.chosen.values() and is_free(port) and usable(port):
                 self.chosen[name] = port

@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from devstack.supervisor.embedded.valkey import DATABASES
-from devstack.supervisor.processes.ports import PortPicker
 from tests.deployment.kubernetes import containers, pods
 from tests.deployment.kubernetes.containers import Container
 from tests.embedded import Services
 from tests.pictures import photo
+from tests.ports import free_port
 from tests.stack import Stack, eventually, open_stack
 
 pytestmark = [
@@ -29,7 +29,7 @@ Starts = Callable[[str], Container]
 @pytest.fixture
 def empty(services: Services, home: Path) -> Iterator[Stack]:
     """A stack that nothing has migrated, and that no process of ours uses."""
-    port = PortPicker(home / "ports-of-pods.json").pick("api")
+    port = free_port()
     with open_stack(services, home, "pods", DATABASES - 2, port, migrated=False) as stack:
         yield stack
 

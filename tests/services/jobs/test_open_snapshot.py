@@ -1,11 +1,9 @@
 """A snapshot that stays open for hours keeps what the index knows of jobs that have ended since."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import timedelta
 from functools import partial
 
-import psycopg2
 import pytest
 
 from services.jobs import lease as leases
@@ -13,6 +11,7 @@ from services.jobs import sweep
 from services.jobs.pace import Pace, Paces, Reach
 from storage.resources import Resources, open_resources
 from tests.probe.bench import Bench
+from tests.probe.ended_rush import end_rush, open_snapshot
 from tests.probe.kind import PROBE, plan_committed
 from tests.services.jobs.conftest import claim
 from tests.stack import eventually
@@ -21,22 +20,6 @@ ENDED = 20_000
 OWNER = 7
 # An act reads some pages of each index that it uses. The entries of the ended jobs are on 500.
 FEW_BLOCKS = 150
-# As one owner's rush: queued, sent, claimed, renewed, ended, each version of a row kept.
-_ENQUEUED = f"""
-    INSERT INTO jobs (kind, lane, on_behalf_of, sends, send_after, created_at)
-    SELECT 'probe.run', 'bulk', {OWNER}, 0, at, at
-    FROM (
-        SELECT now() - interval '1 hour' + i * interval '1 ms' AS at
-        FROM generate_series(1, {ENDED}) AS i
-    ) AS times
-"""
-_HISTORY = (
-    _ENQUEUED,
-    "UPDATE jobs SET sends = 1, send_after = send_after + interval '2 s'",
-    "UPDATE jobs SET status = 'running', lease_expires_at = send_after",
-    "UPDATE jobs SET lease_expires_at = lease_expires_at + interval '1 s'",
-    "UPDATE jobs SET status = 'succeeded', lease_expires_at = NULL, finished_at = now()",
-)
 _BLOCKS = (
     "SELECT sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)"
     " FROM pg_statio_user_tables WHERE relname LIKE 'jobs%%'"
@@ -46,18 +29,9 @@ _BLOCKS = (
 @pytest.fixture
 def ended(quiet: Bench, resources: Resources) -> Iterator[None]:
     """Jobs of one owner that began and ended under a snapshot that is still open."""
-    reader = psycopg2.connect(quiet.stack.owner_url)
-    reader.set_session(isolation_level="REPEATABLE READ")
-    with reader.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM lists")
-    for statement in _HISTORY:
-        quiet.stack.query(statement)
-    # Now the planner takes the indexes of queued and of running jobs for empty.
-    with closing(psycopg2.connect(quiet.stack.owner_url)) as session:
-        session.autocommit = True
-        session.cursor().execute("VACUUM ANALYZE jobs")
-    yield
-    reader.close()
+    with open_snapshot(quiet.stack):
+        end_rush(quiet.stack, OWNER, ENDED)
+        yield
 
 
 def _blocks(quiet: Bench, act: Callable[[Resources], object]) -> int:

@@ -14,9 +14,9 @@ from devstack import LOOPBACK
 from devstack.supervisor.embedded.s3 import S3, S3Identity, pick_ports
 from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.processes.group import Group
-from devstack.supervisor.processes.ports import PortPicker
 from devstack.supervisor.processes.watcher_client import Watcher
 from tests.embedded import await_ready
+from tests.ports import PICKER
 from tests.stack import Stack
 from tests.storage.s3_access.regional_server import RegionalServer, regional_server
 
@@ -31,8 +31,7 @@ def regional_upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     """SeaweedFS beside that of the stack; its host and port."""
     home = Home(tmp_path_factory.mktemp("elsewhere"))
     home.create()
-    picker = PortPicker(home.ports_file)
-    own = S3(home, pick_ports(picker), _ADMIN, S3Identity("other", "other", "others"), "k", BUCKET)
+    own = S3(home, pick_ports(PICKER), _ADMIN, S3Identity("other", "other", "others"), "k", BUCKET)
     program = own.program(())
     # With a service of keys of its own, which makes each key that is asked for.
     logins = json.loads(home.s3_logins.read_text())

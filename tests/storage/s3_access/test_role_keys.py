@@ -12,8 +12,8 @@ from pydantic import AnyHttpUrl
 from core.errors import ServerFailed, TransientError
 from core.settings import Settings
 from devstack import LOOPBACK
-from devstack.supervisor.processes.ports import PortPicker
 from storage.objects import ObjectStore
+from tests.ports import free_port
 from tests.stack import Running, Stack, eventually, plain_client
 from tests.storage.s3_access.conftest import BUCKET
 from tests.storage.s3_access.regional_server import IDENTITY_TOKEN, REGION, ROLE, RegionalServer
@@ -111,7 +111,7 @@ def test_a_server_of_keys_that_hangs_or_is_away_is_a_failure_of_the_storage(
 
 def start_api(stack: Stack, regional: RegionalServer, **more: str) -> tuple[Running, str]:
     """A second API process of the stack, whose objects are elsewhere; and its URL."""
-    port = PortPicker(stack.home / "elsewhere-ports.json").pick("api")
+    port = free_port()
     environment = {
         "PRESSROOM_S3_ENDPOINT": regional.url,
         "PRESSROOM_S3_KEYS_URL": regional.url,

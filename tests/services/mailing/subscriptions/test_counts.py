@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 
 from core.ids import random_hash_id
-from devstack.supervisor.processes.ports import PortPicker
 from services.mailing import subscriber_counts
 from tests.faults.size import sized
+from tests.ports import free_port
 from tests.services.mailing.subscriptions.acting import Acting, Person
 from tests.services.mailing.subscriptions.model import Reply
 from tests.services.mailing.subscriptions.racing import (
@@ -100,7 +100,7 @@ def test_counts_are_true_after_the_api_is_killed_in_the_middle(
     acting: Acting, lists: list[int], owner: Owner, home: Path
 ) -> None:
     for _ in range(sized(1, 30)):
-        _kill_in_the_middle(acting, lists[0], PortPicker(home / "killed.json").pick("api"))
+        _kill_in_the_middle(acting, lists[0], free_port())
         eventually(lambda: _idle(acting.stack), what="the end of the killed process's connections")
         assert shown_count(acting, lists[0], owner) == true_count(acting, lists[0])
         require_consistent(acting, lists, *found_people(acting, lists[0]))
