@@ -43,7 +43,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$;
 CREATE FUNCTION pg_temp.ago(n bigint, of bigint, days int) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT '{anchor}'::timestamptz - (of - n) * (days * interval '1 day') / of - interval '1 hour'
+    SELECT '{anchor}'::timestamptz - (of - n)::float8 / of * (days * interval '1 day') - interval '1 hour'
 $$
 """
 
