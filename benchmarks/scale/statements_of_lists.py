@@ -29,12 +29,11 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
         || ('{{adams,brown,castro,dubois,evans,fischer,garcia}}'::text[])[1 + n % 7] || n || '@'
         || ('{{example.com,example.org,example.net}}'::text[])[1 + n % 3]
 $$;
--- The person and the list of a subscription: the first half is one list, and the others have
--- very different sizes.
+-- The person and the list of a subscription: each person is on a list, the first half is one list,
+-- and the others have very different sizes.
 CREATE FUNCTION pg_temp.subscriber(n bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT 1 + CASE WHEN n <= {half} THEN n * {first_stride}
-        ELSE (n - {half}) * {second_stride} END % {people}
+    SELECT 1 + n * {stride} % {people}
 $$;
 CREATE FUNCTION pg_temp.subscribed_list(n bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -43,7 +42,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$;
 CREATE FUNCTION pg_temp.ago(n bigint, of bigint, days int) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT '{anchor}'::timestamptz - (of - n)::float8 / of * (days * interval '1 day') - interval '1 hour'
+    SELECT '{anchor}'::timestamptz - interval '1 hour'
+        - (of - n)::float8 / of * (days * interval '1 day')
 $$
 """
 
@@ -79,7 +79,8 @@ SELECT pg_temp.list_id(pg_temp.subscribed_list(n)), pg_temp.person_id(person), s
     CASE WHEN is_imported THEN 2 * (1 + (n - 1) * {own_imports} / {half}) - 1 END,
     CASE WHEN is_imported THEN born END, born, born
 FROM (
-    SELECT n, pg_temp.subscriber(n) AS person, pg_temp.ago(n, {subscriptions}, 700) AS born, status,
+    SELECT n, pg_temp.subscriber(n) AS person, status,
+        pg_temp.ago(n, {subscriptions}, CASE status WHEN 'pending' THEN 25 ELSE 700 END) AS born,
         n <= {half} AND n % 4 > 0 AND status <> 'pending' AS is_imported
     FROM generate_series(1, {subscriptions}::bigint) AS n CROSS JOIN LATERAL (SELECT CASE
         WHEN pg_temp.dice(n, 2, 100) < 90 THEN 'active'

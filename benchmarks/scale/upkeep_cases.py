@@ -38,5 +38,3 @@ FROM lists, generate_series(1, 20) WHERE slug = 'list-1'
 """,
     "maintenance.sweep_uploads": None,
 }
-# These look at every account each time, of which a platform has more as it grows.
-BY_ACCOUNTS = {"credits.verify"}

@@ -54,13 +54,15 @@ def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list
     shown: ColumnElement[bool] = Job.kind.not_in(kinds.names_without(caller.scopes))
     if not caller.unrestricted:
         shown &= Job.kind.in_([kind.name for kind in kinds.registered()])
-    query = (
-        select(Job)
+    # The rows before the page are read in the index alone where all kinds are shown.
+    page = (
+        select(Job.id)
         .where(Job.user_id == caller.user_id, shown)
         .order_by(Job.id.desc())
         .offset(offset)
         .limit(limit)
     )
+    query = select(Job).where(Job.id.in_(page)).order_by(Job.id.desc())
     return list(uow.session.scalars(query))
 
 

@@ -1,8 +1,9 @@
 """The benchmark of growth, and the tests of plans, leave out no route and no upkeep."""
 
 from api.app import create_app
+from benchmarks.growth import EACH
 from benchmarks.scale.route_cases import LEFT_OUT, ROUTES, call_of
-from benchmarks.scale.upkeep_cases import BY_ACCOUNTS, DUE
+from benchmarks.scale.upkeep_cases import DUE
 from core.settings import Settings
 from workers.tasks.table import TASKS
 
@@ -19,4 +20,8 @@ def test_every_route_has_a_case_or_is_left_out_for_a_reason() -> None:
 
 def test_every_kind_of_upkeep_has_a_case() -> None:
     assert {kind.name for kind in TASKS.upkeep} == DUE.keys()
-    assert DUE.keys() >= BY_ACCOUNTS
+
+
+def test_what_is_compared_by_each_of_what_there_is_has_a_case() -> None:
+    routes = {f"{route} {case.name}" for route, cases in ROUTES.items() for case in cases}
+    assert routes | DUE.keys() >= EACH.keys()

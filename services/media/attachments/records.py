@@ -1,6 +1,6 @@
 import re
 
-from sqlalchemy import delete, or_, select
+from sqlalchemy import and_, delete, or_, select
 
 from core.errors import DomainError, Kind
 from core.refusals import media as refusals
@@ -61,13 +61,15 @@ def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     """Cancel the attachment's job, delete it and its objects; raises ``attachment.not_found``."""
     attachment = get(uow, caller, hash_id)
+    # The release before wrote for nobody in particular, which is 0.
+    turns = Job.on_behalf_of.in_((attachment.user_id, 0))
+    queued = and_(Job.status == JobStatus.QUEUED, Job.lane == PROCESS_ATTACHMENT.lane, turns)
     processing = select(Job).where(
-        Job.user_id == attachment.user_id,
         Job.kind == PROCESS_ATTACHMENT.name,
         Job.subject_id == attachment.id,
-        # Not by `finished_at`: these are served by the indexes of queued and of running jobs, and
-        # not by that of all jobs that the user ever had.
-        or_(Job.status == JobStatus.QUEUED, Job.status == JobStatus.RUNNING),
+        # Not by its user: these are served by the indexes of queued and of running jobs, and not
+        # by that of all jobs that the user ever had.
+        or_(queued, Job.status == JobStatus.RUNNING),
     )
     for job in uow.session.scalars(processing.with_for_update()):
         # A worker that runs it finds its lease gone.
