@@ -78,7 +78,7 @@ def test_each_row_is_imported_once_by_three_processes_of_which_any_is_killed(
     dice = random.Random(20_261_121)
     list_id = importing.new_list(importer)
     # So many that the processes that are left don't end it while one starts again.
-    sent = prepare(importing, list_id, sized(3 * ROWS, ROWS))
+    sent = prepare(importing, list_id, sized(3, 5) * ROWS)
     running = [worker(importing) for _ in range(3)]
     job_id, kills = importing.begin(importer, list_id, sent.file()), 0
     while kills < KILLS and importing.job(job_id).status not in FINISHED:
