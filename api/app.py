@@ -26,7 +26,7 @@ from api.cookies import cookies_of
 from api.errors import HANDLERS
 from api.health.figures import Figures
 from api.health.readiness import Readiness
-from api.limits.bulkheads import BACKGROUND, TRANSACTION_THREADS
+from api.limits.bulkheads import BACKGROUND, SINGLE_STATEMENTS, TRANSACTION_THREADS
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
 from api.middleware.body_limits import BodyLimitMiddleware
@@ -186,7 +186,13 @@ def create_app(settings: Settings) -> FastAPI:
 async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
     waiter = secrets.token_urlsafe(9)
     # No handler waits for a connection while it holds a thread.
-    resources = open_resources(settings, concurrency=TRANSACTION_THREADS, name="api", waiter=waiter)
+    resources = open_resources(
+        settings,
+        concurrency=TRANSACTION_THREADS,
+        name="api",
+        waiter=waiter,
+        single_statements=SINGLE_STATEMENTS,
+    )
     redis = open_async_redis(settings)
     app.state.pressroom = state = _state(resources, redis)
     subscriber, calls = state.subscriber, state.worker_calls
