@@ -1,11 +1,12 @@
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg2
 import pytest
 
 from storage.connections import IN_USE_SECONDS
-from storage.database import Database, Statement
+from storage.database import Database, Statement, open_database
 from tests.stack import Stack, eventually
 
 _WHICH = Statement("SELECT pg_backend_pid()")
@@ -13,8 +14,13 @@ _SLOWLY = Statement("SELECT pg_backend_pid() FROM pg_sleep(:seconds)")
 
 
 @pytest.fixture
-def database(stack: Stack) -> Database:
-    return stack.resources.database
+def database(stack: Stack) -> Iterator[Database]:
+    """With connections for statements by themselves, as an API process has them."""
+    opened = open_database(
+        stack.settings(), pool_size=1, application_name="pressroom-alone", single_statements=4
+    )
+    yield opened
+    opened.close()
 
 
 def which(database: Database) -> object:
