@@ -10,8 +10,7 @@ from pydantic import SecretStr
 from sqlalchemy import URL, ClauseElement, Engine, NullPool, create_engine, event, make_url, text
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import InvalidatePoolError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
@@ -91,18 +90,19 @@ class Database:
         """The rows by a connection that transactions use too: so that there are no more of them."""
         try:
             borrowed = self.engine.raw_connection()
-        except PoolTimeoutError as error:
-            raise psycopg2.OperationalError(str(error)) from None
+        except SQLAlchemyError as error:
+            orig = getattr(error, "orig", None)
+            raise orig or psycopg2.OperationalError(str(error)) from None
+        connection = cast("psycopg2.extensions.connection", borrowed.driver_connection)
+        connection.autocommit = True
         try:
-            connection = cast("psycopg2.extensions.connection", borrowed.driver_connection)
-            connection.autocommit = True
-            try:
-                return _fetch(connection, statement, values)
-            finally:
-                if not connection.closed:
-                    connection.autocommit = False
+            return _fetch(connection, statement, values)
         finally:
-            borrowed.close()
+            if connection.closed:
+                borrowed.invalidate()
+            else:
+                connection.autocommit = False
+                borrowed.close()
 
     def close(self) -> None:
         self.connections.close()

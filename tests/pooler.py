@@ -3,6 +3,7 @@
 import configparser
 import io
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from tests.prerequisites import pass_over
 from tests.replica import RUNS_POSTGRES
 from tests.stack import Stack
 
+_NAME = "pgbouncer"
 _DOCUMENT = ROOT / "docs" / "operations.md"
 
 
@@ -32,12 +34,21 @@ class RunningPooler:
 
     url: str
     size: int
+    group: Group
+
+    def restart(self) -> None:
+        """Kill it outright, and return when it works again."""
+        self.group[_NAME].send(signal.SIGKILL)
+        while self.group[_NAME].is_usable:
+            self.group.tick()
+            time.sleep(0.01)
+        await_ready(self.group)
 
 
 @contextmanager
 def running_pooler(services: Services, stack: Stack, *, size: int) -> Iterator[RunningPooler]:
     """A pool before the stack's database. Call it from the main thread, as for the services."""
-    program = which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
+    program = which(_NAME, path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
     if program is None:
         pass_over("PgBouncer is not installed (Debian's package pgbouncer)")
     url = make_url(stack.environment["PRESSROOM_DATABASE_URL"])
@@ -63,7 +74,7 @@ def running_pooler(services: Services, stack: Stack, *, size: int) -> Iterator[R
     pooled = url.set(port=port).render_as_string(hide_password=False)
     running = replace(
         primary,
-        name="pgbouncer",
+        name=_NAME,
         argv=(*primary.argv[: primary.argv.index(RUNS_POSTGRES)], program, str(ini)),
         log=primary.log.with_name(f"pgbouncer-{port}.log"),
         stop_signal=signal.SIGTERM,
@@ -74,9 +85,9 @@ def running_pooler(services: Services, stack: Stack, *, size: int) -> Iterator[R
     group = Group([running], watcher, say=lambda _: None)
     try:
         await_ready(group)
-        yield RunningPooler(pooled, size)
+        yield RunningPooler(pooled, size, group)
     finally:
-        group.stop([["pgbouncer"]])
+        group.stop([[_NAME]])
         watcher.close()
 
 

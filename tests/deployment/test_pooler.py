@@ -18,7 +18,7 @@ from tests.contract.replies import data, problem
 from tests.embedded import Services
 from tests.faults.uploads import upload
 from tests.pooler import RunningPooler, running_pooler
-from tests.stack import Owner, Stack
+from tests.stack import Owner, Stack, eventually
 from tests.subscribers import new_list
 
 # Fewer than our processes would open by themselves.
@@ -134,6 +134,17 @@ def test_a_caller_who_gets_no_connection_is_told_in_time(
         assert time.monotonic() - began < NOT_FOR_EVER
     with stack.client(payer.key) as client:
         assert consume(client).status_code == 200
+
+
+def test_a_pool_that_is_killed_is_found_again(
+    pooled: tuple[Stack, RunningPooler], payer: Owner
+) -> None:
+    stack, pooler = pooled
+    with stack.client(payer.key) as client:
+        list_id = new_list(client)
+        pooler.restart()
+        eventually(lambda: consume(client).status_code == 200, what="a charge")
+        assert imported(client, list_id, of_addresses(*addresses(10)))["added"] == 10
 
 
 def test_tables_that_another_release_left_do_no_harm(
