@@ -3,16 +3,17 @@
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 
 import httpx
 import psycopg2
+import psycopg2.extensions
 import pytest
 from pydantic import SecretStr
 
 from services.mailing.imports.applying import staging
 from storage.database import SESSION_DEFAULTS, Statement, open_database
-from tests.contract.bulk import add, addresses, imported, of_addresses
+from tests.contract.bulk import add, addresses, exported, imported, of_addresses
 from tests.contract.credits import grant
 from tests.contract.replies import data, problem
 from tests.embedded import Services
@@ -37,7 +38,7 @@ def pooled(
     with running_pooler(services, stack, size=SERVER_CONNECTIONS) as pooler:
         stack.environment["PRESSROOM_DATABASE_URL"] = pooler.url
         stack.start_api()
-        stack.start_worker("media", "bulk", concurrency=1)
+        stack.start_worker("media", "bulk", "export", concurrency=1)
         yield stack, pooler
         stack.stop()
 
@@ -89,19 +90,49 @@ def test_what_people_do_goes_through(pooled: tuple[Stack, RunningPooler], payer:
     assert balance["balance_credit"] == 800
 
 
-def test_a_session_that_others_get_after_us_holds_no_lock_of_ours(
+# What a session keeps after a transaction, but for what PgBouncer sets itself.
+LEFT = """
+    SELECT 'setting', name FROM pg_settings
+    WHERE source = 'session' AND name NOT IN ('application_name', 'client_encoding')
+    UNION ALL SELECT 'statement', name FROM pg_prepared_statements
+    UNION ALL SELECT 'cursor', name FROM pg_cursors WHERE is_holdable
+    UNION ALL SELECT 'channel', name FROM pg_listening_channels() AS name
+    UNION ALL SELECT 'lock', objid::text FROM pg_locks
+    WHERE pid = pg_backend_pid() AND locktype = 'advisory'
+"""
+
+
+def test_a_session_that_others_get_after_us_is_as_it_was(
     pooled: tuple[Stack, RunningPooler], payer: Owner
 ) -> None:
     stack, _ = pooled
     with stack.client(payer.key) as client:
         list_id = new_list(client)
         assert imported(client, list_id, of_addresses(*addresses(100)))["added"] == 100
+        assert exported(client, list_id) != []
         assert client.post(f"/subscriptions/{list_id}/no-challenge").status_code == 200
-    left = (
-        "SELECT locktype, state FROM pg_locks JOIN pg_stat_activity USING (pid)"
-        " WHERE datname = current_database() AND locktype = 'advisory' AND state = 'idle'"
-    )
-    assert stack.query(left) == []
+    with sessions_of(pooled) as sessions:
+        for session in sessions:
+            session.execute(LEFT)
+            assert session.fetchall() == []
+
+
+@contextmanager
+def sessions_of(
+    pooled: tuple[Stack, RunningPooler],
+) -> Iterator[list[psycopg2.extensions.cursor]]:
+    """Each connection that the pool has to the server, in a transaction, at the same time."""
+    _, pooler = pooled
+    with ExitStack() as held:
+        links = [
+            held.enter_context(closing(psycopg2.connect(pooler.url))) for _ in range(pooler.size)
+        ]
+        sessions = [link.cursor() for link in links]
+        for session in sessions:
+            session.execute("SELECT 1")
+        yield sessions
+        for link in links:
+            link.commit()
 
 
 def test_limits_hold(pooled: tuple[Stack, RunningPooler], payer: Owner) -> None:
@@ -124,11 +155,8 @@ def test_limits_hold(pooled: tuple[Stack, RunningPooler], payer: Owner) -> None:
 def test_a_caller_who_gets_no_connection_is_told_in_time(
     pooled: tuple[Stack, RunningPooler], payer: Owner
 ) -> None:
-    stack, pooler = pooled
-    with ExitStack() as held, stack.client(payer.key) as client:
-        for _ in range(pooler.size):
-            other = held.enter_context(closing(psycopg2.connect(pooler.url)))
-            other.cursor().execute("SELECT 1")
+    stack, _ = pooled
+    with sessions_of(pooled), stack.client(payer.key) as client:
         began = time.monotonic()
         problem(consume(client), 503, "service.unavailable")
         assert time.monotonic() - began < NOT_FOR_EVER
@@ -150,15 +178,12 @@ def test_a_pool_that_is_killed_is_found_again(
 def test_tables_that_another_release_left_do_no_harm(
     pooled: tuple[Stack, RunningPooler], payer: Owner
 ) -> None:
-    stack, pooler = pooled
-    with ExitStack() as held:
-        # All at once, and so in each session of the pool.
-        for _ in range(pooler.size):
-            other = held.enter_context(closing(psycopg2.connect(pooler.url)))
+    stack, _ = pooled
+    with sessions_of(pooled) as sessions:
+        for session in sessions:
             for name in ("staged", "staged_digests", "judged"):
                 for table in (name, staging.name_of(name, "other columns")):
-                    other.cursor().execute(f"CREATE TEMP TABLE IF NOT EXISTS {table} (other int)")
-            held.callback(other.commit)
+                    session.execute(f"CREATE TEMP TABLE IF NOT EXISTS {table} (other int)")
     with stack.client(payer.key) as client:
         file = of_addresses(*addresses(10))
         assert imported(client, new_list(client), file)["added"] == 10
