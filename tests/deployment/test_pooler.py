@@ -164,13 +164,17 @@ def test_a_caller_who_gets_no_connection_is_told_in_time(
         assert consume(client).status_code == 200
 
 
-def test_a_pool_that_is_killed_is_found_again(
-    pooled: tuple[Stack, RunningPooler], payer: Owner
+@pytest.mark.parametrize("killed", ["pool", "server"])
+def test_what_was_killed_is_found_again(
+    pooled: tuple[Stack, RunningPooler], payer: Owner, services: Services, killed: str
 ) -> None:
     stack, pooler = pooled
     with stack.client(payer.key) as client:
         list_id = new_list(client)
-        pooler.restart()
+        if killed == "pool":
+            pooler.restart()
+        else:
+            services.restart("postgres")
         eventually(lambda: consume(client).status_code == 200, what="a charge")
         assert imported(client, list_id, of_addresses(*addresses(10)))["added"] == 10
 
