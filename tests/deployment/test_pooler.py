@@ -78,7 +78,7 @@ def test_what_people_do_goes_through(pooled: tuple[Stack, RunningPooler], payer:
         file = of_addresses(*addresses(500))
         assert imported(client, list_id, file)["added"] == 500
         added = add(client, list_id, *addresses(50), prefer="wait=30")
-        assert data(added)["result"]["added"] == 50
+        assert data(added) == 50
         assert upload(stack, payer).status_code == 200
 
     with ThreadPoolExecutor(CALLERS) as threads, stack.client(payer.key) as client:
