@@ -1,5 +1,6 @@
 """The primary is killed under load, and its replica promoted: no answer that was given is lost."""
 
+import logging
 import signal
 import threading
 import time
@@ -26,6 +27,8 @@ from tests.stack import Owner, Stack, eventually, open_stack
 from tests.subscribers import new_list
 
 pytestmark = pytest.mark.timeout(300)
+
+log = logging.getLogger(__name__)
 
 CALLERS = 4
 IMPORTED = sized(20_000, 500_000)
@@ -165,6 +168,7 @@ def test_nothing_that_was_answered_is_lost(deployed: Deployment) -> None:
             within=120,
             what="the import",
         )
+    log.info("%s charges, slowest %.2f s", len(charges.answered), charges.longest)
     assert charges.longest < HEALTHY_WITHIN
     kept = deployed.rows(
         "SELECT source_id FROM credit_entries WHERE user_id = %s AND action = 'consume'",
