@@ -185,7 +185,6 @@ def create_app(settings: Settings) -> FastAPI:
 @asynccontextmanager
 async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
     waiter = secrets.token_urlsafe(9)
-    # No handler waits for a connection while it holds a thread.
     resources = open_resources(
         settings,
         concurrency=TRANSACTION_THREADS,
@@ -209,8 +208,7 @@ async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
         subscriber.listening(calls.hear),
     ):
         async with background_loops(*loops), _answering_at_the_end(state):
-            # Everything made so far stays until the process ends; searching it for garbage again
-            # and again costs more than a request does.
+            # What was made so far stays: to search it for garbage costs more than a request does.
             gc.collect()
             gc.freeze()
             # Not waited for: the log says from the start what is wrong with what is asked.

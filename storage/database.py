@@ -43,10 +43,6 @@ class NoTimeLimits(psycopg2.OperationalError):
     """The sessions of the application's role don't begin as they should."""
 
 
-class PooledSession(psycopg2.OperationalError):
-    """A pool is between us and the server, where the session must be ours alone."""
-
-
 class Statement:
     """SQL whose text is compiled once, for ``Database.rows``.
 
@@ -126,7 +122,7 @@ def open_database(
     in use, one of the first. Nothing connects before its first use, which raises ``NoTimeLimits``
     for a role without them.
     """
-    url, open_ = _connector(settings.database_url, application_name)
+    url, open_ = connector(settings.database_url, application_name)
     connect = partial(_with_time_limits, open_)
     engine = create_engine(
         url, creator=connect, pool_size=pool_size, max_overflow=0, pool_timeout=5, pool_recycle=1800
@@ -136,25 +132,16 @@ def open_database(
     return Database(engine, sessionmaker(engine, expire_on_commit=False), alone)
 
 
-def open_for_owner(url: SecretStr, *, application_name: str) -> Engine:
-    """Sessions of the owner of the tables, who may set what holds for a session.
-
-    Its first use raises ``PooledSession`` if they are not with the server itself.
-    """
-    owner_url, open_ = _connector(url, application_name)
-    return create_engine(owner_url, creator=partial(_with_the_server, open_), poolclass=NullPool)
-
-
 def open_replica(url: SecretStr, *, application_name: str) -> Replica:
     """A replica for long reads, each of which has a connection of its own."""
-    replica_url, connect = _connector(url, application_name)
+    replica_url, connect = connector(url, application_name)
     engine = create_engine(replica_url, creator=connect, poolclass=NullPool)
     return Replica(engine, connect)
 
 
 def require_time_limits(settings: DatabaseSettings) -> None:
     """Raises ``NoTimeLimits``; a database that is away is asked when it is back."""
-    _, connect = _connector(settings.database_url, "pressroom-start")
+    _, connect = connector(settings.database_url, "pressroom-start")
     try:
         _with_time_limits(connect).close()
     except NoTimeLimits:
@@ -163,9 +150,10 @@ def require_time_limits(settings: DatabaseSettings) -> None:
         return
 
 
-def _connector(
+def connector(
     secret: SecretStr, application_name: str
 ) -> tuple[URL, Callable[..., psycopg2.extensions.connection]]:
+    """The URL for SQLAlchemy, and what opens a connection."""
     url = make_url(secret.get_secret_value())
     connect = partial(
         psycopg2.connect,
@@ -186,7 +174,7 @@ def _with_time_limits(
 ) -> psycopg2.extensions.connection:
     opened = connect()
     values = (list(_TIME_LIMITS), SESSION_DEFAULTS["timezone"])
-    missing = ", ".join(name for (name,) in _alone(opened, _MISSING, values))
+    missing = ", ".join(name for (name,) in run_alone(opened, _MISSING, values))
     if missing:
         role = opened.info.user
         opened.close()
@@ -197,24 +185,7 @@ def _with_time_limits(
     return opened
 
 
-def _with_the_server(
-    connect: Callable[..., psycopg2.extensions.connection],
-) -> psycopg2.extensions.connection:
-    opened = connect()
-    # A pool tells its clients a number of its own.
-    [(server_process,)] = _alone(opened, "SELECT pg_backend_pid()")
-    if server_process != opened.info.backend_pid:
-        opened.close()
-        raise PooledSession(
-            "a pool of connections is in front of the server: PRESSROOM_MIGRATION_DATABASE_URL "
-            "names the server itself"
-        )
-    for name, value in SESSION_DEFAULTS.items():
-        _alone(opened, f"SET {name} = '{value}'")
-    return opened
-
-
-def _alone(
+def run_alone(
     opened: psycopg2.extensions.connection, statement: str, values: tuple[object, ...] = ()
 ) -> list[tuple[Any, ...]]:
     """The rows of a statement that is a transaction of its own."""

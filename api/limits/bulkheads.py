@@ -128,5 +128,5 @@ TRANSACTION_THREADS = 1 + sum(
     each.threads for each in (MONEY, LISTS, LEAVING, STORAGE, RECORDS, STREAMS)
 )
 # What most calls consist of. Together there is a connection for each thread that needs one at the
-# same time as all others.
+# same time as all others: no handler waits for a connection while it holds a thread.
 SINGLE_STATEMENTS = AUTHENTICATION.threads + MONEY.threads

@@ -16,8 +16,9 @@ from sqlalchemy.exc import OperationalError
 from core.logging import get_logger
 from core.settings.store_settings import DatabaseSettings, MigrationSettings
 from models import Model
-from storage.database import Database, open_database, open_for_owner
+from storage.database import Database, open_database
 from storage.migrations import revisions, roles
+from storage.migrations.owner import open_for_owner
 
 log = get_logger(__name__)
 
