@@ -26,7 +26,7 @@ from api.cookies import cookies_of
 from api.errors import HANDLERS
 from api.health.figures import Figures
 from api.health.readiness import Readiness
-from api.limits.bulkheads import BACKGROUND, TRANSACTION_THREADS
+from api.limits.bulkheads import BACKGROUND, SINGLE_STATEMENTS, TRANSACTION_THREADS
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
 from api.middleware.body_limits import BodyLimitMiddleware
@@ -185,8 +185,13 @@ def create_app(settings: Settings) -> FastAPI:
 @asynccontextmanager
 async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
     waiter = secrets.token_urlsafe(9)
-    # No handler waits for a connection while it holds a thread.
-    resources = open_resources(settings, concurrency=TRANSACTION_THREADS, name="api", waiter=waiter)
+    resources = open_resources(
+        settings,
+        concurrency=TRANSACTION_THREADS,
+        name="api",
+        waiter=waiter,
+        single_statements=SINGLE_STATEMENTS,
+    )
     redis = open_async_redis(settings)
     app.state.pressroom = state = _state(resources, redis)
     subscriber, calls = state.subscriber, state.worker_calls
@@ -203,8 +208,7 @@ async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
         subscriber.listening(calls.hear),
     ):
         async with background_loops(*loops), _answering_at_the_end(state):
-            # Everything made so far stays until the process ends; searching it for garbage again
-            # and again costs more than a request does.
+            # What was made so far stays: to search it for garbage costs more than a request does.
             gc.collect()
             gc.freeze()
             # Not waited for: the log says from the start what is wrong with what is asked.

@@ -35,10 +35,15 @@ def serve(
     import uvicorn
 
     from api.client_connections import KEEP_ALIVE_SECONDS, BoundedConnection, raise_descriptors
+    from cli.connection import database_errors
     from core.settings import load_settings
+    from storage.database import require_time_limits
 
     # The application asks for them too, but a process of its own may start it again and again.
-    load_settings().forwarding_networks()
+    settings = load_settings()
+    settings.forwarding_networks()
+    with database_errors():
+        require_time_limits(settings)
     raise_descriptors()
     # uvicorn raises the signal again once it has closed; a stop that was asked for is no failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -68,7 +73,9 @@ def worker(
     """Run a worker for one lane or several."""
     # SIGTERM begins a soft shutdown. Celery reads this variable when it is imported.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
-    from cli.connection import use_running_stack
+    from cli.connection import database_errors, use_running_stack
+    from core.settings import load_settings
+    from storage.database import require_time_limits
     from workers.main import run
     from workers.queues.serving import LanesDontMix, serving
 
@@ -77,6 +84,8 @@ def worker(
     except LanesDontMix as error:
         raise typer.BadParameter(str(error), param_hint="--lane") from None
     use_running_stack()
+    with database_errors():
+        require_time_limits(load_settings())
     run(serves)
 
 

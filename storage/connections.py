@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from threading import Lock
 
 import psycopg2
 from psycopg2.extensions import connection
@@ -20,44 +21,69 @@ _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
 
 
 class ConnectionPool:
-    """Autocommitting connections, the one used last first; each serves one thread at a time.
+    """At most ``most`` autocommitting connections; each serves one thread at a time.
 
-    The pool grows to the number of threads that used a connection at the same time, and closes
-    connections that were idle for a minute. A pool that does more costs as much as a statement.
+    The one used last comes first, and those that were idle for a minute are closed. A pool that
+    does more costs as much as a statement.
     """
 
-    def __init__(self, connect: Callable[[], connection]) -> None:
+    def __init__(self, connect: Callable[[], connection], most: int) -> None:
         self._connect = connect
+        self._most = most
+        self._open = 0
+        self._lock = Lock()
         # Each with the time of its last use, the oldest at the left.
         self._idle: deque[tuple[connection, float]] = deque()
 
-    def take(self) -> connection:
-        """A connection that seems to be alive; raises ``psycopg2.OperationalError``."""
+    def take(self) -> connection | None:
+        """A connection that seems to be alive; ``None`` when all are in use.
+
+        Raises ``psycopg2.OperationalError``.
+        """
         while True:
             try:
                 idle, used_at = self._idle.pop()
             except IndexError:
-                opened = self._connect()
-                opened.autocommit = True
-                return opened
+                return self._one_more()
             idle_seconds = time.monotonic() - used_at
             if idle_seconds < IN_USE_SECONDS or (
                 not peer_closed(idle) and (idle_seconds < TRUSTED_IDLE_SECONDS or answers(idle))
             ):
                 return idle
-            idle.close()
+            self._drop(idle)
 
     def give_back(self, used: connection) -> None:
-        if not used.closed:
+        if used.closed:
+            self._drop(used)
+        else:
             self._idle.append((used, time.monotonic()))
         # An IndexError: another thread took the last one.
         with suppress(IndexError):
             if self._idle[0][1] < time.monotonic() - _KEPT_IDLE_SECONDS:
-                self._idle.popleft()[0].close()
+                self._drop(self._idle.popleft()[0])
 
     def close(self) -> None:
         while self._idle:
-            self._idle.pop()[0].close()
+            self._drop(self._idle.pop()[0])
+
+    def _one_more(self) -> connection | None:
+        with self._lock:
+            if self._open >= self._most:
+                return None
+            self._open += 1
+        try:
+            opened = self._connect()
+        except BaseException:
+            with self._lock:
+                self._open -= 1
+            raise
+        opened.autocommit = True
+        return opened
+
+    def _drop(self, used: connection) -> None:
+        used.close()
+        with self._lock:
+            self._open -= 1
 
 
 def peer_closed(idle: connection) -> bool:

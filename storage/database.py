@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from sqlalchemy import URL, ClauseElement, Engine, NullPool, create_engine, event, make_url, text
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
@@ -19,9 +19,28 @@ from storage.connections import TRUSTED_IDLE_SECONDS, ConnectionPool, answers, p
 from storage.long_reads import Replica
 
 # Bounds for each statement of a request or task step: a stuck statement fails instead of piling up.
-STATEMENT_TIMEOUT_MS = 10_000
-LOCK_TIMEOUT_MS = 3_000
-IDLE_IN_TRANSACTION_TIMEOUT_MS = 15_000
+_TIME_LIMITS = {
+    "statement_timeout": "10s",
+    "lock_timeout": "3s",
+    "idle_in_transaction_session_timeout": "15s",
+}
+# What a session begins with. The role has it (`pressroom migrate`): a pool of connections in front
+# of the server takes no such wishes from a client.
+SESSION_DEFAULTS: Mapping[str, str] = {
+    **_TIME_LIMITS,
+    "timezone": "UTC",
+    # To compile a statement for each chunk of an import takes longer than to run it.
+    "jit": "off",
+}
+# How long the limits are is not asked: another release may have others, and give them to the role.
+_MISSING = (
+    "SELECT name FROM unnest(%s) AS name WHERE current_setting(name) = '0'"
+    " UNION ALL SELECT 'timezone' WHERE current_setting('timezone') <> %s"
+)
+
+
+class NoTimeLimits(psycopg2.OperationalError):
+    """The sessions of the application's role don't begin as they should."""
 
 
 class Statement:
@@ -54,53 +73,91 @@ class Database:
         Raises ``psycopg2.Error``.
         """
         connection = self.connections.take()
+        if connection is None:
+            return self._rows_beside_transactions(statement, values)
         try:
-            with connection.cursor() as cursor:
-                cursor.execute(statement.text, {**statement.values, **values})
-                return cursor.fetchall() if cursor.description else []
+            return _fetch(connection, statement, values)
         finally:
             self.connections.give_back(connection)
+
+    def _rows_beside_transactions(
+        self, statement: Statement, values: Mapping[str, object]
+    ) -> list[tuple[Any, ...]]:
+        """The rows by a connection that transactions use too: so that there are no more of them."""
+        try:
+            borrowed = self.engine.raw_connection()
+        except SQLAlchemyError as error:
+            orig = getattr(error, "orig", None)
+            raise orig or psycopg2.OperationalError(str(error)) from None
+        connection = cast("psycopg2.extensions.connection", borrowed.driver_connection)
+        connection.autocommit = True
+        try:
+            return _fetch(connection, statement, values)
+        finally:
+            if connection.closed:
+                borrowed.invalidate()
+            else:
+                connection.autocommit = False
+                borrowed.close()
 
     def close(self) -> None:
         self.connections.close()
         self.engine.dispose()
 
 
-def open_database(settings: DatabaseSettings, *, pool_size: int, application_name: str) -> Database:
-    """A database whose transactions share at most ``pool_size`` connections.
+def _fetch(
+    connection: psycopg2.extensions.connection, statement: Statement, values: Mapping[str, object]
+) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement.text, {**statement.values, **values})
+        return cursor.fetchall() if cursor.description else []
 
-    Single statements have connections of their own, one for each thread that runs one at the same
-    time. Nothing connects before its first use.
+
+def open_database(
+    settings: DatabaseSettings, *, pool_size: int, application_name: str, single_statements: int = 0
+) -> Database:
+    """A database with at most ``pool_size + single_statements`` connections.
+
+    Transactions use the first. Statements by themselves use the others, and where all of these are
+    in use, one of the first. Nothing connects before its first use, which raises ``NoTimeLimits``
+    for a role without them.
     """
-    options = (
-        f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} "
-        f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_TIMEOUT_MS} -c timezone=UTC "
-        # To compile a statement for each chunk of an import takes longer than to run it.
-        "-c jit=off"
-    )
-    url, connect = _connector(settings.database_url, application_name, options=options)
+    url, open_ = connector(settings.database_url, application_name)
+    connect = partial(_with_time_limits, open_)
     engine = create_engine(
         url, creator=connect, pool_size=pool_size, max_overflow=0, pool_timeout=5, pool_recycle=1800
     )
     _check_before_use(engine)
-    return Database(engine, sessionmaker(engine, expire_on_commit=False), ConnectionPool(connect))
+    alone = ConnectionPool(connect, single_statements)
+    return Database(engine, sessionmaker(engine, expire_on_commit=False), alone)
 
 
 def open_replica(url: SecretStr, *, application_name: str) -> Replica:
     """A replica for long reads, each of which has a connection of its own."""
-    replica_url, connect = _connector(url, application_name, options="-c timezone=UTC")
+    replica_url, connect = connector(url, application_name)
     engine = create_engine(replica_url, creator=connect, poolclass=NullPool)
     return Replica(engine, connect)
 
 
-def _connector(
-    secret: SecretStr, application_name: str, *, options: str
+def require_time_limits(settings: DatabaseSettings) -> None:
+    """Raises ``NoTimeLimits``; a database that is away is asked when it is back."""
+    _, connect = connector(settings.database_url, "pressroom-start")
+    try:
+        _with_time_limits(connect).close()
+    except NoTimeLimits:
+        raise
+    except psycopg2.Error:
+        return
+
+
+def connector(
+    secret: SecretStr, application_name: str
 ) -> tuple[URL, Callable[..., psycopg2.extensions.connection]]:
+    """The URL for SQLAlchemy, and what opens a connection."""
     url = make_url(secret.get_secret_value())
     connect = partial(
         psycopg2.connect,
         url.set(drivername="postgresql").render_as_string(hide_password=False),
-        options=options,
         application_name=application_name,
         connect_timeout=5,
         # The kernel notices a server that vanished silently within half a minute.
@@ -110,6 +167,34 @@ def _connector(
         tcp_user_timeout=20_000,
     )
     return url, connect
+
+
+def _with_time_limits(
+    connect: Callable[..., psycopg2.extensions.connection],
+) -> psycopg2.extensions.connection:
+    opened = connect()
+    values = (list(_TIME_LIMITS), SESSION_DEFAULTS["timezone"])
+    missing = ", ".join(name for (name,) in run_alone(opened, _MISSING, values))
+    if missing:
+        role = opened.info.user
+        opened.close()
+        raise NoTimeLimits(
+            f"sessions of the role {role} don't begin with {missing}: run `pressroom migrate`, and "
+            "let a pool open its connections to the server again"
+        )
+    return opened
+
+
+def run_alone(
+    opened: psycopg2.extensions.connection, statement: str, values: tuple[object, ...] = ()
+) -> list[tuple[Any, ...]]:
+    """The rows of a statement that is a transaction of its own."""
+    opened.autocommit = True
+    with opened.cursor() as cursor:
+        cursor.execute(statement, values)
+        rows = cursor.fetchall() if cursor.description else []
+    opened.autocommit = False
+    return rows
 
 
 def _check_before_use(engine: Engine) -> None:

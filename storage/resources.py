@@ -42,12 +42,25 @@ class Resources:
 
 
 def open_resources(
-    settings: Settings, *, concurrency: int, name: str, waiter: str | None = None
+    settings: Settings,
+    *,
+    concurrency: int,
+    name: str,
+    waiter: str | None = None,
+    single_statements: int = 0,
 ) -> Resources:
-    """Clients for ``concurrency`` threads at a time; nothing connects before its first use."""
+    """Clients for ``concurrency`` threads at a time; nothing connects before its first use.
+
+    ``single_statements``: how many connections more a process has that lives by these.
+    """
     client = open_redis(settings)
     application_name = f"pressroom-{name}"
-    database = open_database(settings, pool_size=concurrency, application_name=application_name)
+    database = open_database(
+        settings,
+        pool_size=concurrency,
+        application_name=application_name,
+        single_statements=single_statements,
+    )
     replica = None
     if settings.read_database_url is not None:
         replica = open_replica(settings.read_database_url, application_name=application_name)

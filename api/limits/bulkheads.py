@@ -123,7 +123,10 @@ READINESS = Bulkhead("readiness", 3)
 METRICS = Bulkhead("metrics", 2)
 
 # Each of these threads may hold a transaction, and so a connection of the pool. The others run
-# single statements, or none.
-TRANSACTION_THREADS = sum(
-    each.threads for each in (MONEY, LISTS, LEAVING, STORAGE, RECORDS, STREAMS, BACKGROUND, METRICS)
+# single statements, or none; of the two of METRICS, one reads rows in a transaction.
+TRANSACTION_THREADS = 1 + sum(
+    each.threads for each in (MONEY, LISTS, LEAVING, STORAGE, RECORDS, STREAMS)
 )
+# What most calls consist of. Together there is a connection for each thread that needs one at the
+# same time as all others: no handler waits for a connection while it holds a thread.
+SINGLE_STATEMENTS = AUTHENTICATION.threads + MONEY.threads

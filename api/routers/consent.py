@@ -36,11 +36,13 @@ router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
 @RECORDS.threaded
 def show_consent(request: Request, state: StateOf) -> Response:
     """Ask the person for consent. The client and its redirect URI are checked before all else."""
+    # Before the transaction: a thread has one connection at a time.
+    logged_in = page_sessions.page_session(request, state)
     with state.resources.unit_of_work() as uow:
         asked = _ask(request, state, uow)
         if isinstance(asked, OAuthResponse):
             return _sent_back(asked)
-        member = page_sessions.require_member(page_sessions.page_session(request, state))
+        member = page_sessions.require_member(logged_in)
         page_sessions.require_recent(uow, member)
         target = urlsplit(asked.redirect_uri)
         return session_page(

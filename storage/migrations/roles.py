@@ -3,15 +3,22 @@
 The owner's role makes and changes tables (``pressroom migrate``). The application's role can't
 alter, truncate or drop a table, switch a trigger off, or make a table that stays; what runs SQL in
 its place can't either. Temporary tables are open to it: imports stage their rows in them.
+
+The role also has the time limits of its sessions, which so hold through a pool of connections too.
 """
 
+from contextlib import closing
 from typing import cast
 
+import psycopg2
+import psycopg2.errors
 import psycopg2.extensions
 from sqlalchemy import URL, Connection, text
+from sqlalchemy.exc import ProgrammingError
 
 from core.logging import get_logger
 from core.refusals.requests import DATABASE_UNUSABLE
+from storage.database import SESSION_DEFAULTS
 
 log = get_logger(__name__)
 
@@ -69,6 +76,7 @@ def let_in(connection: Connection, login: URL) -> None:
             _grant(connection, connection.dialect.identifier_preparer.quote(role))
         if connection.scalar(_MAY_DO_MORE, {"role": role}):
             log.warning("database.role_may_change_tables", role=role)
+    _limit(connection, login.set(username=role))
 
 
 def _make(connection: Connection, role: str, password: str | None) -> None:
@@ -115,3 +123,23 @@ def _grant(connection: Connection, role: str) -> None:
             f"GRANT EXECUTE ON FUNCTION {function} TO {role}",
         ]
     connection.exec_driver_sql(";".join(statements))
+
+
+def _limit(connection: Connection, login: URL) -> None:
+    """Let each session of the role in this database begin with our time limits."""
+    quote = connection.dialect.identifier_preparer.quote
+    role, database = quote(login.username or ""), quote(connection.engine.url.database or "")
+    limits = ";".join(
+        f"ALTER ROLE {role} IN DATABASE {database} SET {name} = '{value}'"
+        for name, value in SESSION_DEFAULTS.items()
+    )
+    try:
+        with connection.begin():
+            connection.exec_driver_sql(limits)
+    except ProgrammingError as error:
+        if not isinstance(error.orig, psycopg2.errors.InsufficientPrivilege):
+            raise
+        # An owner who may make no roles may not set this for another one; each may for itself.
+        url = login.set(drivername="postgresql").render_as_string(hide_password=False)
+        with closing(psycopg2.connect(url)) as itself, itself, itself.cursor() as cursor:
+            cursor.execute(limits)

@@ -10,7 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, Engine, make_url, text
+from sqlalchemy import Connection, Engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
 from core.logging import get_logger
@@ -18,6 +18,7 @@ from core.settings.store_settings import DatabaseSettings, MigrationSettings
 from models import Model
 from storage.database import Database, open_database
 from storage.migrations import revisions, roles
+from storage.migrations.owner import open_for_owner
 
 log = get_logger(__name__)
 
@@ -45,19 +46,11 @@ def migrate(settings: MigrationSettings) -> str:
     long as it takes. One that is killed half way left whole steps, and the next goes on.
     """
     owner = settings.migration_database_url or settings.database_url
-    as_owner = settings.model_copy(update={"database_url": owner})
-    database = open_database(as_owner, pool_size=1, application_name="pressroom-migrate")
-    try:
-        return _migrate(database.engine, make_url(settings.database_url.get_secret_value()))
-    finally:
-        database.close()
-
-
-def _migrate(engine: Engine, application: URL) -> str:
+    engine = open_for_owner(owner, application_name="pressroom-migrate")
     with engine.connect() as connection:
         with _turn(connection):
             _upgrade(connection)
-            roles.let_in(connection, application)
+            roles.let_in(connection, make_url(settings.database_url.get_secret_value()))
         return current_revision(connection) or ""
 
 
@@ -65,7 +58,7 @@ def wait_until_migrated(settings: DatabaseSettings) -> str:
     """Wait until another process has brought the database to this release's revision, or further.
 
     Returns this release's revision. The database may be away meanwhile: this waits for as long as
-    it takes, as the application's role, and logs what it waits for.
+    it takes, as the application's role and until that role is let in, and logs what it waits for.
     """
     needed = revisions.newest_revision()
     database = open_database(settings, pool_size=1, application_name="pressroom-migrate-wait")

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import make_url
 
 from devstack.supervisor.embedded.valkey import DATABASES
 from storage.objects import ObjectStore
@@ -99,6 +100,29 @@ def test_a_process_that_waits_for_a_database_that_is_away_ends_when_asked(
     assert "secret" not in waiting.log.read_text()
     # Not 0, since the database is not migrated.
     assert waiting.stop() == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("words", [("serve",), ("worker", "--lane", "bulk"), ("users", "list")])
+def test_a_process_refuses_a_role_without_time_limits_and_says_what_gives_them(
+    unlimited: Stack, port: int, words: tuple[str, ...]
+) -> None:
+    """As after a restore into a new database, which has the tables and not what the role has."""
+    own = ("--port", str(port)) if words == ("serve",) else ()
+    refused = unlimited.start(f"unlimited-{words[0]}", *words, *own)
+    assert refused.process.wait(60) == 1
+    said = refused.log.read_text()
+    assert "statement_timeout, lock_timeout, idle_in_transaction_session_timeout, timezone" in said
+    assert "run `pressroom migrate`" in said
+
+
+@pytest.fixture(scope="module")
+def unlimited(make_stack: Callable[[str], Stack]) -> Stack:
+    stack = make_stack("unlimited")
+    role = make_url(stack.environment["PRESSROOM_DATABASE_URL"]).username
+    stack.query(f"ALTER ROLE {role} IN DATABASE unlimited RESET ALL")
+    # Where the server itself is in another zone.
+    stack.query("ALTER DATABASE unlimited SET timezone = 'Europe/Berlin'")
+    return stack
 
 
 def test_bucket_is_made_once_and_kept_after_that(stack: Stack, services: Services) -> None:

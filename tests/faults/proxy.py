@@ -64,6 +64,11 @@ class Proxy:
         """Reset every connection; new ones work."""
         self._call(self._cut_all)
 
+    def lead_to(self, port: int) -> None:
+        """Forward new connections to this port, and reset the old ones."""
+        self._target_port = port
+        self.cut()
+
     def stall(self, *, having: bytes | None = None) -> int:
         """Forward nothing more on the connections (that sent `having`), but keep them open."""
         return self._call(lambda: self._stop_flow(having))

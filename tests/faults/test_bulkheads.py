@@ -90,7 +90,7 @@ def test_a_locked_list_holds_up_no_other_caller_and_none_who_leaves_it(
     with stack.client(owner.key) as client, stack.client(other.key) as another:
         list_id, their_list = new_list(client), new_list(another)
         leaver, silent = subscribe(stack, list_id), subscribe(stack, list_id)
-        locker = psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])
+        locker = psycopg2.connect(stack.owner_url)
         locker.cursor().execute("SELECT pg_advisory_xact_lock(%s)", (list_id,))
         with ThreadPoolExecutor(SUBSCRIBERS) as threads:
             joining = [threads.submit(_join, stack, list_id) for _ in range(SUBSCRIBERS)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.limits.bulkheads import TRANSACTION_THREADS
+from api.limits.bulkheads import SINGLE_STATEMENTS, TRANSACTION_THREADS
 from core import clock
 from devstack import LOOPBACK
 from tests.faults.conftest import Fleet, pause, resume
@@ -81,11 +81,11 @@ def test_callers_who_leave_leave_nothing_behind(
     for _ in range(3):
         _leave(stack, owner, AT_ONCE)
     eventually(lambda: _waiting(watched) == 0, what="the first callers' end")
-    connections, descriptors = _connections(stack), _descriptors(api)
+    descriptors = _descriptors(api)
     for _ in range(LEAVING // AT_ONCE):
         _leave(stack, owner, AT_ONCE)
     eventually(lambda: _waiting(watched) == 0, what="the last callers' end")
-    assert _connections(stack) <= max(connections, 2 * TRANSACTION_THREADS)
+    assert _connections(stack) <= TRANSACTION_THREADS + SINGLE_STATEMENTS
     # The pools may still grow, but not with the number of callers.
     most = descriptors + min(LEAVING // 2, POOLED)
     eventually(lambda: _descriptors(api) <= most, what="descriptors given back")

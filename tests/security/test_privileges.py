@@ -239,6 +239,7 @@ def test_an_installation_with_one_role_gets_a_second_one_by_a_setting(
     assert rows(application, "SELECT email FROM users") == [("kept@example.com",)]
     with pytest.raises(InsufficientPrivilege):
         rows(application, "TRUNCATE jobs")
+    assert rows(application, "SHOW statement_timeout") == [("10s",)]
     # The release before still runs with the first role, and its tables are there for both.
     rows(before.database_url, "CREATE TABLE of_the_next_release (id bigserial)")
     rows(application, "INSERT INTO of_the_next_release DEFAULT VALUES")
@@ -276,6 +277,8 @@ def test_an_owner_who_may_not_make_roles_says_which_one_is_missing(
     with pytest.raises(InsufficientPrivilege):
         rows(application, "DROP TABLE users CASCADE")
     assert rows(application, "SELECT count(*) FROM users") == [(0,)]
+    # The role has set this itself, which its owner may not.
+    assert rows(application, "SHOW lock_timeout") == [("3s",)]
 
 
 # -- Redis ---------------------------------------------------------------------------------------

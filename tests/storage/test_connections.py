@@ -1,11 +1,13 @@
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import psycopg2
 import pytest
 
 from storage.connections import IN_USE_SECONDS
-from storage.database import Database, Statement
+from storage.database import Database, Statement, open_database
 from tests.stack import Stack, eventually
 
 _WHICH = Statement("SELECT pg_backend_pid()")
@@ -13,8 +15,13 @@ _SLOWLY = Statement("SELECT pg_backend_pid() FROM pg_sleep(:seconds)")
 
 
 @pytest.fixture
-def database(stack: Stack) -> Database:
-    return stack.resources.database
+def database(stack: Stack) -> Iterator[Database]:
+    """With connections for statements by themselves, as an API process has them."""
+    opened = open_database(
+        stack.settings(), pool_size=1, application_name="pressroom-alone", single_statements=4
+    )
+    yield opened
+    opened.close()
 
 
 def which(database: Database) -> object:
@@ -49,15 +56,32 @@ def test_refused_statement_leaves_its_connection_as_it_was(database: Database) -
     assert which(database) == before
 
 
+def closed_by_the_server(stack: Stack, database: Database) -> object:
+    """The connection used last, which has just ended."""
+    last = which(database)
+    stack.query("SELECT pg_terminate_backend(%s)", last)
+    gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = %s"
+    eventually(lambda: stack.query(gone, last) == [(True,)], what="the connection's end")
+    time.sleep(2 * IN_USE_SECONDS)
+    return last
+
+
 def test_connection_that_the_server_closed_is_not_used_again(
     stack: Stack, database: Database
 ) -> None:
-    before = which(database)
-    stack.query("SELECT pg_terminate_backend(%s)", before)
-    gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = %s"
-    eventually(lambda: stack.query(gone, before) == [(True,)], what="the connection's end")
-    time.sleep(2 * IN_USE_SECONDS)
-    assert which(database) != before
+    assert closed_by_the_server(stack, database) != which(database)
+
+
+def test_connections_that_were_lost_leave_room_for_others(stack: Stack) -> None:
+    small = open_database(
+        stack.settings(), pool_size=1, application_name="pressroom-small", single_statements=1
+    )
+    with closing(small):
+        for _ in range(3):
+            closed_by_the_server(stack, small)
+        with small.engine.begin() as busy:
+            busy.exec_driver_sql("SELECT 1")
+            which(small)
 
 
 def test_a_value_that_was_forgotten_is_no_null(database: Database) -> None:

@@ -42,7 +42,7 @@ def _of(
 @contextmanager
 def _list_locked(rig: Rig) -> Iterator[None]:
     """As by a bulk act that takes long."""
-    connection = psycopg2.connect(rig.stack.environment["PRESSROOM_DATABASE_URL"])
+    connection = psycopg2.connect(rig.stack.owner_url)
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_lock(%s)", (rig.list_id,))

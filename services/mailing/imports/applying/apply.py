@@ -21,6 +21,7 @@ from core.settings.plan_quotas import PlanQuota
 from models import MemberImport, WaitingChunk
 from services.access import quotas
 from services.mailing.imports.applying import consequences, staging, verdicts
+from services.mailing.imports.applying.staging import JUDGED, STAGED, STAGED_DIGESTS
 from services.mailing.imports.applying.verdicts import (
     ADDED,
     ALREADY,
@@ -75,7 +76,7 @@ def apply(
     Raises ``NotInTurn``, ``TransientError``.
     """
     (locks.lock_list_as_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
-    # Each row's verdict. Rows that change something are in the table `judged` too.
+    # Each row's verdict. Rows that change something are in the table JUDGED too.
     found = [verdict_of(row) or ALREADY for row in chunk.rows]
     update = task.on_existing == "update"
     parameters: dict[str, Any] = {"list_id": task.list_id, "update": update}
@@ -181,16 +182,16 @@ SELECT count(*) FROM (
 # for each row. People it would read all at once, while they are some millions.
 #
 # Without a tier in the file the member's own tier stays; so does the name without a name.
-_JUDGE = """
+_JUDGE = f"""
 WITH said_no AS (
-    SELECT s.number, o.kind FROM staged AS s
+    SELECT s.number, o.kind FROM {STAGED} AS s
     CROSS JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u
     CROSS JOIN LATERAL (
         SELECT kind FROM opt_outs WHERE list_id = :list_id AND user_id = u.id OFFSET 0
     ) AS o
     WHERE :has_opt_outs
     UNION
-    SELECT d.number, o.kind FROM staged_digests AS d
+    SELECT d.number, o.kind FROM {STAGED_DIGESTS} AS d
     CROSS JOIN LATERAL (
         SELECT kind FROM opt_outs WHERE list_id = :list_id AND address_hmac = d.digest OFFSET 0
     ) AS o
@@ -202,14 +203,14 @@ WITH said_no AS (
             OR (s.tier IS NOT NULL
                 AND (s.tier <> m.type OR s.paid_expiry IS DISTINCT FROM m.paid_expiry))
         ) AS is_updated
-    FROM staged AS s
+    FROM {STAGED} AS s
     LEFT JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u ON true
     LEFT JOIN LATERAL (
         SELECT id, status, name, type, paid_expiry FROM subscriptions
         WHERE list_id = :list_id AND user_id = u.id OFFSET 0
     ) AS m ON true
 ), kept AS (
-    INSERT INTO judged
+    INSERT INTO {JUDGED}
     SELECT k.number, k.email, k.name, k.tier, k.paid_expiry, coalesce(k.user_id, k.fresh_id),
         k.user_id IS NULL, k.subscription_id,
         CASE WHEN k.has_left THEN 'left'
@@ -225,9 +226,9 @@ WITH said_no AS (
     RETURNING number, verdict
 )
 SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
-"""
+"""  # noqa: S608
 
-_PUT_OVER_QUOTA = """
-UPDATE judged SET verdict = 'over_quota' WHERE verdict = 'added' AND number >= :first
-"""
-_COUNT_UPDATED = "SELECT count(*) FROM judged WHERE is_updated"
+_PUT_OVER_QUOTA = f"""
+UPDATE {JUDGED} SET verdict = 'over_quota' WHERE verdict = 'added' AND number >= :first
+"""  # noqa: S608
+_COUNT_UPDATED = f"SELECT count(*) FROM {JUDGED} WHERE is_updated"  # noqa: S608

@@ -4,47 +4,49 @@ They read the tables of ``staging``. OFFSET 0 makes Postgres look up one row at 
 verdicts: it would read all people, or all members of all lists, while they are some millions.
 """
 
+from services.mailing.imports.applying.staging import JUDGED, STAGED_DIGESTS
+
 # People about whom rows are written, known and new, and records that change.
-COUNT_WRITES = """
+COUNT_WRITES = f"""
 SELECT count(*) FILTER (WHERE NOT is_new_person), count(*) FILTER (WHERE is_new_person),
     count(*) FILTER (WHERE subscription_id IS NOT NULL AND verdict <> 'left')
-FROM judged WHERE verdict IN ('added', 'left') OR is_updated
-"""
+FROM {JUDGED} WHERE verdict IN ('added', 'left') OR is_updated
+"""  # noqa: S608
 # These locks keep an erasure from coming between.
-HOLD_KNOWN_PEOPLE = """
+HOLD_KNOWN_PEOPLE = f"""
 SELECT count(*) FROM (
-    SELECT user_id, email FROM judged
+    SELECT user_id, email FROM {JUDGED}
     WHERE NOT is_new_person AND (verdict IN ('added', 'left') OR is_updated) ORDER BY user_id
 ) AS j CROSS JOIN LATERAL (
     SELECT FROM users WHERE id = j.user_id AND email = j.email FOR KEY SHARE OFFSET 0
 ) AS held
-"""
+"""  # noqa: S608
 _NEW_PEOPLE = "is_new_person AND verdict IN ('added', 'left')"
 ADD_PEOPLE = f"""
 INSERT INTO users (id, email)
-SELECT user_id, email FROM judged WHERE {_NEW_PEOPLE} ORDER BY email
+SELECT user_id, email FROM {JUDGED} WHERE {_NEW_PEOPLE} ORDER BY email
 """  # noqa: S608
 # The id may conflict too: with millions of people, one of a million new ids may be taken.
 ADD_MISSING_PEOPLE = f"{ADD_PEOPLE} ON CONFLICT DO NOTHING"
 FIND_PEOPLE_AGAIN = f"""
 WITH found AS (
-    SELECT u.id, u.email FROM judged AS j JOIN users AS u ON u.email = j.email
+    SELECT u.id, u.email FROM {JUDGED} AS j JOIN users AS u ON u.email = j.email
     WHERE {_NEW_PEOPLE} ORDER BY u.id FOR KEY SHARE OF u
 )
-UPDATE judged SET user_id = found.id FROM found
-WHERE judged.is_new_person AND judged.email = found.email
+UPDATE {JUDGED} SET user_id = found.id FROM found
+WHERE {JUDGED}.is_new_person AND {JUDGED}.email = found.email
 """  # noqa: S608
 
-KEEP_OPT_OUTS = """
+KEEP_OPT_OUTS = f"""
 INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)
 SELECT :list_id, j.user_id, d.digest, 'list', 'import'
-FROM judged AS j JOIN staged_digests AS d ON d.number = j.number AND d.is_current
+FROM {JUDGED} AS j JOIN {STAGED_DIGESTS} AS d ON d.number = j.number AND d.is_current
 WHERE j.verdict = 'left' ORDER BY j.user_id
 ON CONFLICT DO NOTHING
-"""
-LEAVE = """
+"""  # noqa: S608
+LEAVE = f"""
 WITH leaving AS (
-    SELECT m.place, m.status FROM judged AS j CROSS JOIN LATERAL (
+    SELECT m.place, m.status FROM {JUDGED} AS j CROSS JOIN LATERAL (
         SELECT ctid AS place, status FROM subscriptions WHERE id = j.subscription_id OFFSET 0
     ) AS m
     WHERE j.verdict = 'left' AND m.status IN ('active', 'pending')
@@ -58,10 +60,10 @@ INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via,
 SELECT list_id, user_id, 'unsubscribed', 'import', :user_id, 'import', was, 'unsubscribed',
     email_enabled, email_enabled
 FROM gone
-"""
+"""  # noqa: S608
 
 # The earlier and the new values of records that existed before are kept for an undo.
-KEEP_CHANGES = """
+KEEP_CHANGES = f"""
 INSERT INTO import_changes (import_id, subscription_id, activated, applied_at, status_before,
     name_before, name_after, type_before, type_after, paid_expiry_before, paid_expiry_after,
     import_id_before, imported_at_before, updated_at_before)
@@ -70,12 +72,12 @@ SELECT :import_id, m.id, j.verdict = 'added', now(), m.status,
     m.type, coalesce(j.tier, m.type),
     m.paid_expiry, CASE WHEN j.tier IS NULL THEN m.paid_expiry ELSE j.paid_expiry END,
     m.import_id, m.imported_at, m.updated_at
-FROM judged AS j CROSS JOIN LATERAL (
+FROM {JUDGED} AS j CROSS JOIN LATERAL (
     SELECT * FROM subscriptions WHERE id = j.subscription_id OFFSET 0
 ) AS m
 WHERE j.verdict = 'added' OR j.is_updated
-"""
-CHANGE = """
+"""  # noqa: S608
+CHANGE = f"""
 WITH changed AS (
     UPDATE subscriptions AS m SET
         status = 'active',
@@ -84,7 +86,7 @@ WITH changed AS (
         import_id = CASE WHEN c.activated THEN c.import_id ELSE m.import_id END,
         imported_at = CASE WHEN c.activated THEN c.applied_at ELSE m.imported_at END,
         updated_at = c.applied_at
-    FROM judged AS j CROSS JOIN LATERAL (
+    FROM {JUDGED} AS j CROSS JOIN LATERAL (
         SELECT * FROM import_changes
         WHERE import_id = :import_id AND subscription_id = j.subscription_id OFFSET 0
     ) AS c CROSS JOIN LATERAL (
@@ -98,12 +100,12 @@ INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via,
 SELECT list_id, user_id, CASE WHEN activated THEN 'imported' ELSE 'edited' END, 'import', :user_id,
     'import', status_before, 'active', email_enabled, email_enabled
 FROM changed
-"""
-INSERT = """
+"""  # noqa: S608
+INSERT = f"""
 INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,
     source, import_id, imported_at, created_at, updated_at)
 SELECT :list_id, user_id, 'active', coalesce(tier, 'free'),
     CASE WHEN tier IS NOT NULL THEN paid_expiry END, wants_mail,
     nullif(name, ''), email, 'import', :import_id, now(), now(), now()
-FROM judged WHERE verdict = 'added' AND subscription_id IS NULL ORDER BY number
-"""
+FROM {JUDGED} WHERE verdict = 'added' AND subscription_id IS NULL ORDER BY number
+"""  # noqa: S608

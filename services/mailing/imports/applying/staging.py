@@ -1,5 +1,6 @@
 """Copies the rows of a chunk into temporary tables of the transaction."""
 
+import hashlib
 import io
 from collections.abc import Sequence
 from typing import cast
@@ -14,6 +15,42 @@ from core.keyring import Keyring
 from services.mailing.imports.chunks import JudgedRow
 from services.mailing.subscriptions import opt_outs
 from storage.unit_of_work import UnitOfWork
+
+_STAGED = """
+    number int, email text, name text, tier text, paid_expiry timestamptz, has_left boolean,
+    fresh_id bigint
+"""
+_STAGED_DIGESTS = "number int, digest bytea, is_current boolean"
+_JUDGED = """
+    number int, email text, name text, tier text, paid_expiry timestamptz, user_id bigint,
+    is_new_person boolean, subscription_id bigint, verdict text, wants_mail boolean,
+    is_updated boolean
+"""
+
+
+def name_of(table: str, columns: str) -> str:
+    """A name that the table has with these columns alone.
+
+    A pool of connections lets processes of two releases use one session after another, and with it
+    the tables that the first of them made.
+    """
+    return f"{table}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
+
+
+STAGED = name_of("staged", _STAGED)
+STAGED_DIGESTS = name_of("staged_digests", _STAGED_DIGESTS)
+JUDGED = name_of("judged", _JUDGED)
+
+_TABLES = ";".join(
+    f"CREATE TEMP TABLE IF NOT EXISTS {name} ({columns}) ON COMMIT DELETE ROWS"
+    for name, columns in (
+        (STAGED, _STAGED),
+        (STAGED_DIGESTS, _STAGED_DIGESTS),
+        (JUDGED, _JUDGED),
+    )
+)
+_NULL = "\\N"
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
 
 
 def copy_lines(rows: Sequence[JudgedRow]) -> str:
@@ -36,7 +73,7 @@ def copy_lines(rows: Sequence[JudgedRow]) -> str:
 def copy_rows(uow: UnitOfWork, lines: str) -> None:
     """Make the tables, once a connection, and copy the rows: each transaction begins with none."""
     uow.session.execute(text(_TABLES))
-    _copy(uow, "staged", lines)
+    _copy(uow, STAGED, lines)
 
 
 def copy_digests(
@@ -55,9 +92,9 @@ def copy_digests(
     )
     copied = "".join(lines)
     if copied:
-        _copy(uow, "staged_digests", copied)
+        _copy(uow, STAGED_DIGESTS, copied)
         # For the joins of the two.
-        uow.session.execute(text("ANALYZE staged, staged_digests"))
+        uow.session.execute(text(f"ANALYZE {STAGED}, {STAGED_DIGESTS}"))
 
 
 def _copy(uow: UnitOfWork, table: str, lines: str) -> None:
@@ -71,22 +108,3 @@ def _copy(uow: UnitOfWork, table: str, lines: str) -> None:
         if isinstance(error, psycopg2.OperationalError) or error.pgcode is None:
             raise TransientError(f"the database: {type(error).__name__}") from error
         raise
-
-
-_NULL = "\\N"
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
-
-_TABLES = """
-CREATE TEMP TABLE IF NOT EXISTS staged (
-    number int, email text, name text, tier text, paid_expiry timestamptz, has_left boolean,
-    fresh_id bigint
-) ON COMMIT DELETE ROWS;
-CREATE TEMP TABLE IF NOT EXISTS staged_digests (
-    number int, digest bytea, is_current boolean
-) ON COMMIT DELETE ROWS;
-CREATE TEMP TABLE IF NOT EXISTS judged (
-    number int, email text, name text, tier text, paid_expiry timestamptz, user_id bigint,
-    is_new_person boolean, subscription_id bigint, verdict text, wants_mail boolean,
-    is_updated boolean
-) ON COMMIT DELETE ROWS;
-"""

@@ -1,0 +1,265 @@
+"""No process has more connections to Postgres than our documents tell operators to count with."""
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import httpx
+import psycopg2
+import pytest
+
+from api.limits.bulkheads import SINGLE_STATEMENTS, TRANSACTION_THREADS
+from core.lanes import Lane
+from storage.database import Database, Statement, open_database
+from tests.contract.bulk import addresses, of_addresses
+from tests.docs.markdown import ROOT
+from tests.pictures import photo
+from tests.stack import Running, Stack, eventually
+from tests.subscribers import new_list
+from workers.context import connections
+from workers.queues.serving import Serving, serving
+
+WAITING = [Lane.REQUEST, Lane.PHOTOS, Lane.MONEY, Lane.MAIL, Lane.UPKEEP]
+COMPUTING = [Lane.MEDIA, Lane.EXPORT, Lane.BULK]
+# Less than what a statement waits for a lock.
+HELD_SECONDS = 2.0
+AT_ONCE = 60
+
+
+def stated(process: str) -> list[int]:
+    """The numbers in this process's row of the table."""
+    text = (ROOT / "docs" / "operations.md").read_text()
+    row = re.search(rf"^\| {re.escape(process)} \| (.+) \|$", text, re.MULTILINE)
+    assert row, f"operations.md doesn't count the connections of {process}"
+    return [int(number) for number in re.findall(r"[0-9]+", row[1])]
+
+
+API = "an API process"
+WAITS = "a worker of `request`, `photos`, `money`, `mail` and `upkeep`"
+ALONE = "a worker of `request` or `photos` alone"
+COMPUTES = "a worker of `media`, `export` and `bulk`"
+
+
+def most_of_computing(serves: Serving) -> int:
+    """Its main process sweeps, and each of its pool works."""
+    return 1 + connections(serves) * serves.jobs_at_once
+
+
+def test_what_is_stated_is_what_processes_are_given() -> None:
+    assert stated(API) == [TRANSACTION_THREADS + SINGLE_STATEMENTS]
+    assert stated(WAITS) == [connections(serving(WAITING)) + 1]
+    for lane in (Lane.REQUEST, Lane.PHOTOS):
+        assert stated(ALONE) == [connections(serving([lane])) + 1]
+    two_cores = Serving(serving(COMPUTING).pool, {Lane.MEDIA: 2, Lane.EXPORT: 1, Lane.BULK: 1})
+    assert stated(COMPUTES) == [1, connections(two_cores), most_of_computing(two_cores)]
+
+
+@dataclass
+class Count:
+    """The most connections at a time that each application had."""
+
+    stack: Stack
+    most: Counter[str] = field(default_factory=Counter)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._look_again_and_again)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _look_again_and_again(self) -> None:
+        with closing(psycopg2.connect(self.stack.owner_url)) as link:
+            link.autocommit = True
+            while not self._over.wait(0.02):
+                with link.cursor() as cursor:
+                    cursor.execute(
+                        "SELECT application_name, count(*) FROM pg_stat_activity"
+                        " WHERE datname = current_database() GROUP BY application_name"
+                    )
+                    self.most |= Counter(dict(cursor.fetchall()))
+
+
+@contextmanager
+def locked(stack: Stack, *tables: str) -> Iterator[None]:
+    """Whoever needs these tables waits, and keeps the connection."""
+    with closing(psycopg2.connect(stack.owner_url)) as link:
+        link.cursor().execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
+        began = time.monotonic()
+        yield
+        time.sleep(max(HELD_SECONDS - (time.monotonic() - began), 0))
+
+
+def at_once(calls: Iterable[Callable[[], object]]) -> ThreadPoolExecutor:
+    threads = ThreadPoolExecutor(AT_ONCE)
+    for call in calls:
+        threads.submit(call)
+    return threads
+
+
+@pytest.fixture(scope="module")
+def counted(make_stack: Callable[[str], Stack]) -> Iterator[Stack]:
+    stack = make_stack("counted")
+    stack.start_sandbox()
+    stack.start_api()
+    yield stack
+    stack.stop()
+
+
+@pytest.fixture
+def caller(counted: Stack) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {counted.new_owner().key}"}
+    limits = httpx.Limits(max_connections=AT_ONCE)
+    with httpx.Client(
+        base_url=counted.api_url, headers=headers, timeout=60, limits=limits, verify=False
+    ) as client:
+        yield client
+
+
+def test_an_api_process_under_load_has_no_more(counted: Stack, caller: httpx.Client) -> None:
+    charge = {"amount_credit": 1, "source_id": "counted"}
+    picture = {"file": ("photo.jpg", photo(64, 48))}
+    list_id = new_list(caller)
+    singly = [
+        partial(caller.post, "/auxilia/credits/consume", json=charge),
+        partial(caller.get, "/auxilia/credits/balance"),
+    ]
+    in_transactions = [
+        partial(caller.get, "/lists"),
+        partial(caller.get, "/jobs"),
+        partial(caller.get, "/attachments"),
+        partial(caller.get, f"/lists/{list_id}/subscriptions"),
+        partial(caller.post, f"/subscriptions/{list_id}", json={"email": "a@example.com"}),
+        partial(caller.delete, f"/subscriptions/{list_id}"),
+        partial(caller.post, "/attachments", files=picture, headers={"Prefer": "wait=0"}),
+    ]
+    count = Count(counted)
+    with count.going_on():
+        # First all that a statement by itself needs, then all that a transaction needs, and then
+        # the other way round: what was opened for the one is still there for the other.
+        for calls, tables in (
+            (singly * 30, ["credit_accounts"]),
+            (in_transactions * 12, ["lists", "jobs", "attachments", "subscriptions"]),
+            (singly * 30, ["credit_accounts"]),
+        ):
+            with locked(counted, *tables):
+                threads = at_once(calls)
+            threads.shutdown()
+    [most] = stated(API)
+    assert most / 3 < count.most["pressroom-api"] <= most
+
+
+@pytest.fixture
+def start_lanes(counted: Stack, tmp_path: Path) -> Iterator[Callable[[list[Lane]], Running]]:
+    """Starts a worker as a deployment does, with each lane's own limit."""
+    started = []
+
+    def start(lanes: list[Lane]) -> Running:
+        mark = tmp_path / f"{lanes[0]}.ready"
+        running = counted.start(
+            f"counted-{lanes[0]}",
+            "worker",
+            *(word for lane in lanes for word in ("--lane", lane)),
+            ready=mark.exists,
+            environment={"PRESSROOM_READY_FILE": str(mark)},
+        )
+        started.append(running)
+        return running
+
+    yield start
+    for running in started:
+        running.stop()
+        counted.processes.remove(running)
+
+
+def most_at(count: Count, lane: Lane) -> int:
+    """Of the workers whose first lane, in the order of all lanes, is this one."""
+    return sum(
+        number for name, number in count.most.items() if name.startswith(f"pressroom-worker-{lane}")
+    )
+
+
+def ended(stack: Stack, lanes: list[Lane]) -> bool:
+    unfinished = "SELECT 1 FROM jobs WHERE finished_at IS NULL AND lane = ANY(%s) LIMIT 1"
+    return not stack.query(unfinished, [lane.value for lane in lanes])
+
+
+def test_a_waiting_worker_under_load_has_no_more(
+    counted: Stack, caller: httpx.Client, start_lanes: Callable[[list[Lane]], Running]
+) -> None:
+    list_id = new_list(caller, confirm_required=True)
+    start_lanes(WAITING)
+    count = Count(counted)
+    with count.going_on():
+        for number in range(12):
+            email = f"mailed{number}@example.com"
+            caller.post(f"/subscriptions/{list_id}", json={"email": email})
+        with locked(counted, "jobs"):
+            pass
+        eventually(lambda: ended(counted, WAITING), within=60, what="the mails")
+    [most] = stated(WAITS)
+    assert 1 < most_at(count, Lane.REQUEST) + count.most["pressroom-sweep"] <= most
+
+
+def test_a_computing_worker_under_load_has_no_more(
+    counted: Stack, caller: httpx.Client, start_lanes: Callable[[list[Lane]], Running]
+) -> None:
+    list_id = new_list(caller)
+    picture = {"file": ("photo.jpg", photo(640, 480))}
+    start_lanes(COMPUTING)
+    count = Count(counted)
+    with count.going_on():
+        calls = [partial(caller.post, "/attachments", files=picture) for _ in range(8)]
+        for _ in range(3):
+            file = {"file": ("members.csv", of_addresses(*addresses(2_000)))}
+            calls.append(partial(caller.post, f"/lists/{list_id}/imports", files=file))
+            calls.append(
+                partial(caller.post, f"/lists/{list_id}/exports", json={"kind": "members"})
+            )
+        at_once(calls).shutdown()
+        eventually(lambda: ended(counted, COMPUTING), within=60, what="the jobs")
+    most = most_of_computing(serving(COMPUTING))
+    assert 1 < most_at(count, Lane.EXPORT) + count.most["pressroom-sweep"] <= most
+
+
+# -- how they are shared -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shared(counted: Stack) -> Iterator[Database]:
+    """With one connection for transactions, and one for single statements."""
+    name = f"pressroom-shared-{time.monotonic_ns()}"
+    opened = open_database(
+        counted.settings(), pool_size=1, application_name=name, single_statements=1
+    )
+    yield opened
+    opened.close()
+
+
+def test_statements_by_themselves_use_a_transactions_connection_when_theirs_is_in_use(
+    counted: Stack, shared: Database
+) -> None:
+    slowly = Statement("SELECT current_setting('application_name'), pg_sleep(0.3)")
+    with ThreadPoolExecutor(4) as threads:
+        found = [threads.submit(shared.rows, slowly) for _ in range(4)]
+        [name] = {each.result()[0][0] for each in found}
+    count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+    assert counted.query(count, name) == [(2,)]
+    # It is none that commits by itself any more.
+    with shared.engine.connect() as connection:
+        connection.exec_driver_sql("CREATE TEMP TABLE seen ON COMMIT DELETE ROWS AS SELECT 1")
+        assert connection.exec_driver_sql("SELECT count(*) FROM seen").scalar() == 1
+        connection.rollback()
+    with shared.engine.connect() as connection:
+        connection.exec_driver_sql("CREATE TEMP TABLE seen (id int)")

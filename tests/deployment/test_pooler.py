@@ -1,0 +1,201 @@
+"""Through PgBouncer, as our documents set it up, all is as without: work, limits, releases."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+
+import httpx
+import psycopg2
+import psycopg2.extensions
+import pytest
+from pydantic import SecretStr
+
+from services.mailing.imports.applying import staging
+from storage.database import SESSION_DEFAULTS, Statement, open_database
+from tests.contract.bulk import add, addresses, exported, imported, of_addresses
+from tests.contract.credits import grant
+from tests.contract.replies import data, problem
+from tests.embedded import Services
+from tests.faults.uploads import upload
+from tests.pooler import RunningPooler, running_pooler
+from tests.stack import Owner, Stack, eventually
+from tests.subscribers import new_list
+
+# Fewer than our processes would open by themselves.
+SERVER_CONNECTIONS = 4
+CALLERS = 12
+WAITS_FOR_A_LOCK = 3.0
+NOT_FOR_EVER = 20.0
+
+
+@pytest.fixture(scope="module")
+def pooled(
+    make_stack: Callable[[str], Stack], services: Services
+) -> Iterator[tuple[Stack, RunningPooler]]:
+    """A stack whose processes reach the database by a pool alone."""
+    stack = make_stack("pooled")
+    with running_pooler(services, stack, size=SERVER_CONNECTIONS) as pooler:
+        stack.environment["PRESSROOM_DATABASE_URL"] = pooler.url
+        stack.start_api()
+        stack.start_worker("media", "bulk", "export", concurrency=1)
+        yield stack, pooler
+        stack.stop()
+
+
+@pytest.fixture
+def payer(pooled: tuple[Stack, RunningPooler]) -> Owner:
+    stack, _ = pooled
+    owner = stack.new_owner()
+    grant(stack, owner.user_id, "1000")
+    return owner
+
+
+def consume(client: httpx.Client, key: str | None = None) -> httpx.Response:
+    headers = {"Idempotency-Key": key} if key else {}
+    charge = {"amount_credit": 1, "source_id": "pooled"}
+    return client.post("/auxilia/credits/consume", json=charge, headers=headers)
+
+
+def backends(stack: Stack) -> int:
+    """How many connections the server has for our programs, the test's own left out."""
+    [(count,)] = stack.query(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND application_name LIKE 'pressroom-%%' AND application_name <> 'pressroom-tests'"
+    )
+    return int(str(count))
+
+
+def test_what_people_do_goes_through(pooled: tuple[Stack, RunningPooler], payer: Owner) -> None:
+    stack, pooler = pooled
+
+    def charge(_: int) -> int:
+        with stack.client(payer.key) as own:
+            return consume(own).status_code
+
+    def work(client: httpx.Client) -> None:
+        list_id = new_list(client)
+        file = of_addresses(*addresses(500))
+        assert imported(client, list_id, file)["added"] == 500
+        added = add(client, list_id, *addresses(50), prefer="wait=30")
+        assert data(added) == 50
+        assert upload(stack, payer).status_code == 200
+
+    with ThreadPoolExecutor(CALLERS) as threads, stack.client(payer.key) as client:
+        charges = [threads.submit(charge, number) for number in range(200)]
+        work(client)
+        assert {each.result() for each in charges} == {200}
+        assert 0 < backends(stack) <= pooler.size
+        balance = data(client.get("/auxilia/credits/balance"))
+    assert balance["balance_credit"] == 800
+
+
+# What a session keeps after a transaction, but for what PgBouncer sets itself.
+LEFT = """
+    SELECT 'setting', name FROM pg_settings
+    WHERE source = 'session' AND name NOT IN ('application_name', 'client_encoding')
+    UNION ALL SELECT 'statement', name FROM pg_prepared_statements
+    UNION ALL SELECT 'cursor', name FROM pg_cursors WHERE is_holdable
+    UNION ALL SELECT 'channel', name FROM pg_listening_channels() AS name
+    UNION ALL SELECT 'lock', objid::text FROM pg_locks
+    WHERE pid = pg_backend_pid() AND locktype = 'advisory'
+"""
+
+
+def test_a_session_that_others_get_after_us_is_as_it_was(
+    pooled: tuple[Stack, RunningPooler], payer: Owner
+) -> None:
+    stack, _ = pooled
+    with stack.client(payer.key) as client:
+        list_id = new_list(client)
+        assert imported(client, list_id, of_addresses(*addresses(100)))["added"] == 100
+        assert exported(client, list_id) != []
+        assert client.post(f"/subscriptions/{list_id}/no-challenge").status_code == 200
+    with sessions_of(pooled) as sessions:
+        for session in sessions:
+            session.execute(LEFT)
+            assert session.fetchall() == []
+
+
+@contextmanager
+def sessions_of(
+    pooled: tuple[Stack, RunningPooler],
+) -> Iterator[list[psycopg2.extensions.cursor]]:
+    """Each connection that the pool has to the server, in a transaction, at the same time."""
+    _, pooler = pooled
+    with ExitStack() as held:
+        links = [
+            held.enter_context(closing(psycopg2.connect(pooler.url))) for _ in range(pooler.size)
+        ]
+        sessions = [link.cursor() for link in links]
+        for session in sessions:
+            session.execute("SELECT 1")
+        yield sessions
+        for link in links:
+            link.commit()
+
+
+def test_limits_hold(pooled: tuple[Stack, RunningPooler], payer: Owner) -> None:
+    stack, pooler = pooled
+    url = SecretStr(pooler.url.replace("postgresql:", "postgresql+psycopg2:"))
+    settings = stack.settings().model_copy(update={"database_url": url})
+    with closing(open_database(settings, pool_size=1, application_name="limits")) as database:
+        for name, value in SESSION_DEFAULTS.items():
+            assert database.rows(Statement(f"SHOW {name}")) == [(value,)]
+    with closing(psycopg2.connect(stack.owner_url)) as link, stack.client(payer.key) as client:
+        hold = "SELECT 1 FROM credit_accounts WHERE user_id = %s FOR UPDATE"
+        link.cursor().execute(hold, (payer.user_id,))
+        began = time.monotonic()
+        problem(consume(client, key="0123456789abcdef"), 409, "idempotency.in_progress")
+        assert WAITS_FOR_A_LOCK <= time.monotonic() - began < NOT_FOR_EVER
+    with stack.client(payer.key) as client:
+        assert consume(client, key="0123456789abcdef").status_code == 200
+
+
+def test_a_caller_who_gets_no_connection_is_told_in_time(
+    pooled: tuple[Stack, RunningPooler], payer: Owner
+) -> None:
+    stack, _ = pooled
+    with sessions_of(pooled), stack.client(payer.key) as client:
+        began = time.monotonic()
+        problem(consume(client), 503, "service.unavailable")
+        assert time.monotonic() - began < NOT_FOR_EVER
+    with stack.client(payer.key) as client:
+        assert consume(client).status_code == 200
+
+
+@pytest.mark.parametrize("killed", ["pool", "server"])
+def test_what_was_killed_is_found_again(
+    pooled: tuple[Stack, RunningPooler], payer: Owner, services: Services, killed: str
+) -> None:
+    stack, pooler = pooled
+    with stack.client(payer.key) as client:
+        list_id = new_list(client)
+        if killed == "pool":
+            pooler.restart()
+        else:
+            services.restart("postgres")
+        eventually(lambda: consume(client).status_code == 200, what="a charge")
+        assert imported(client, list_id, of_addresses(*addresses(10)))["added"] == 10
+
+
+def test_tables_that_another_release_left_do_no_harm(
+    pooled: tuple[Stack, RunningPooler], payer: Owner
+) -> None:
+    stack, _ = pooled
+    with sessions_of(pooled) as sessions:
+        for session in sessions:
+            for name in ("staged", "staged_digests", "judged"):
+                for table in (name, staging.name_of(name, "other columns")):
+                    session.execute(f"CREATE TEMP TABLE IF NOT EXISTS {table} (other int)")
+    with stack.client(payer.key) as client:
+        file = of_addresses(*addresses(10))
+        assert imported(client, new_list(client), file)["added"] == 10
+
+
+def test_migrations_refuse_a_pool(pooled: tuple[Stack, RunningPooler]) -> None:
+    stack, pooler = pooled
+    for environment in ({"PRESSROOM_MIGRATION_DATABASE_URL": pooler.url}, {}):
+        migrating = stack.start("migrates", "migrate", environment=environment)
+        assert migrating.process.wait(60) == 1
+        assert "PRESSROOM_MIGRATION_DATABASE_URL names the server" in migrating.log.read_text()
