@@ -34,20 +34,34 @@ class LimitedQoS(redis.QoS):
         )
 
 
-class RedisChannel(redis.Channel):
+class _SurvivingChannel:
     QoS = LimitedQoS
+    connection: Any
 
     def _connparams(self, asynchronous: bool = False) -> Any:
         if self.connection is None or self.connection.client is None:
             raise ConnectionResetError("the channel is closed")
-        return super()._connparams(asynchronous=asynchronous)  # type: ignore[no-untyped-call]
+        return super()._connparams(asynchronous=asynchronous)  # type: ignore[misc]
+
+
+class RedisChannel(_SurvivingChannel, redis.Channel):
+    pass
 
 
 class RedisTransport(redis.Transport):
     Channel = RedisChannel
 
 
+class SentinelChannel(_SurvivingChannel, redis.SentinelChannel):
+    pass
+
+
+class SentinelTransport(redis.SentinelTransport):
+    Channel = SentinelChannel
+
+
 def install() -> None:
-    """Use this transport for ``redis`` URLs from now on."""
+    """Use these transports for the URLs of Redis and of Sentinels from now on."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{RedisTransport.__name__}"
+    TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{SentinelTransport.__name__}"

@@ -122,4 +122,4 @@ def test_a_process_that_needs_few_settings_starts_with_these_alone(
     with pytest.raises(SettingsError) as raised:
         read_settings(Settings)
     missing = {line.partition(":")[0] for line in str(raised.value).splitlines()}
-    assert missing == required_names() - {"PRESSROOM_DATABASE_URL", "PRESSROOM_REDIS_URL"}
+    assert missing == required_names() - {"PRESSROOM_DATABASE_URL"}
