@@ -42,21 +42,29 @@ _REDIS_OPTIONS = {
     "socket_timeout": 10,
     "socket_connect_timeout": 2,
 }
-# A sender keeps a request waiting.
-_SENDER_SECONDS = 2
-_SENDER_TIMEOUTS = {
-    "socket_timeout": _SENDER_SECONDS,
-    "socket_connect_timeout": 1,
-    # Without it a refused connection is retried for six seconds, even with `retry=False`.
-    "max_retries": 0,
-}
-# Whoever sends to RabbitMQ waits until a majority of its servers has the message.
+# Whoever sends to RabbitMQ waits until most of its servers have the message.
 _RABBITMQ_OPTIONS = {"confirm_publish": True}
 _RABBITMQ_QUEUES = {
     "x-queue-type": "quorum",
     "x-consumer-timeout": VISIBILITY_TIMEOUT_SECONDS * 1000,
 }
 _RABBITMQ_HEARTBEAT_SECONDS = 10
+
+# A sender keeps a request waiting.
+_ANSWER_SECONDS, _CONNECT_SECONDS = 2, 1
+_SENDER_OPTIONS = {
+    "socket_timeout": _ANSWER_SECONDS,
+    "socket_connect_timeout": _CONNECT_SECONDS,
+    # The same, as RabbitMQ's client calls them.
+    "read_timeout": _ANSWER_SECONDS,
+    "write_timeout": _ANSWER_SECONDS,
+    "connect_timeout": _CONNECT_SECONDS,
+    # Without it a refused connection is retried for six seconds, even with `retry=False`.
+    "max_retries": 0,
+}
+# A connection that was idle while RabbitMQ restarted fails at its first use. The client of Redis
+# sees to that by itself.
+_RABBITMQ_RETRIES = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
 
 
 def queue_name(lane: Lane) -> str:
@@ -166,15 +174,9 @@ class Broker:
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._app = celery_app(settings)
-        self._app.conf.broker_transport_options |= _SENDER_TIMEOUTS
+        self._app.conf.broker_transport_options |= _SENDER_OPTIONS
         self._breaker = Breaker("the broker", OperationalError)
-        # Redis' own client connects anew.
-        again = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
-        self._retries = (
-            {"retry": True, "retry_policy": again}
-            if _is_rabbitmq(settings.broker)
-            else {"retry": False}
-        )
+        self._retries = _is_rabbitmq(settings.broker)
 
     def send(
         self,
@@ -200,8 +202,9 @@ class Broker:
                     queue=queue_name(lane),
                     task_id=task_id,
                     producer=producer,
-                    confirm_timeout=_SENDER_SECONDS,
-                    **self._retries,
+                    confirm_timeout=_ANSWER_SECONDS,
+                    retry=self._retries,
+                    retry_policy=_RABBITMQ_RETRIES,
                 )
 
         return self._breaker.attempt("broker.send_failed", put, task=task) is not None
