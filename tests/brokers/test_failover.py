@@ -1,19 +1,27 @@
 """A Redis that its Sentinels watch is lost while callers ask and upload: another takes over."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Event
 
+import httpx
 import pytest
+from pydantic import SecretStr
 
+from core.lanes import Lane
+from devstack.supervisor.programs import answers
+from storage.broker import Broker, queue_name
 from tests.contract import composing
 from tests.faults.uploads import ready, upload
+from tests.ports import free_port
 from tests.sentinels import WatchedRedis, watched_redis
 from tests.stack import Owner, Stack, eventually
 
@@ -132,3 +140,27 @@ def _becomes_whole(
 
     left = deadline - time.monotonic()
     eventually(works, within=left, what="a whole service with another master")
+
+
+@pytest.mark.slow
+def test_flower_shows_the_queues_of_a_redis_behind_sentinels(
+    make_stack: Callable[[str], Stack], tmp_path: Path
+) -> None:
+    stack, port = make_stack("flower-sentinels"), free_port()
+    with watched_redis(tmp_path) as (watched, _):
+        # Flower looks into the first database alone.
+        url = watched.url.replace("/3?", "/0?")
+        broker = Broker(stack.settings().model_copy(update={"redis_url": SecretStr(url)}))
+        for _ in range(7):
+            assert broker.send("probe.none", Lane.MEDIA, {})
+        broker.close()
+        stack.environment["PRESSROOM_REDIS_URL"] = url
+        is_up = partial(answers, port, "/healthcheck")
+        stack.start("flower", "flower", "--port", str(port), ready=is_up)
+        password = stack.settings().flower_password
+        assert password
+        login = stack.settings().flower_user, password.get_secret_value()
+        page = httpx.get(f"http://127.0.0.1:{port}/broker", auth=login).raise_for_status().text
+        words = re.sub(r"<[^>]*>", " ", page.partition(queue_name(Lane.MEDIA))[2]).split()
+        assert words[0] == "7"
+        stack.stop()
