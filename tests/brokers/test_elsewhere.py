@@ -4,52 +4,26 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import httpx
 import pytest
 from pydantic import SecretStr
 
 from core.lanes import Lane
 from devstack.supervisor.embedded.valkey import DATABASES
-from devstack.supervisor.programs import answers
 from models import JobStatus
 from storage.broker import queue_name
-from storage.resources import Resources, open_resources
+from storage.resources import open_resources
+from tests.brokers.apart import Apart, start_processes
 from tests.brokers.rabbitmq import running_rabbitmq
 from tests.embedded import Services
 from tests.faults.proxy import Proxy, proxied
-from tests.probe.bench import Bench, make_bench
-from tests.probe.kind import plan_committed
 from tests.stack import Stack, eventually
-
-ASKING = "tests.probe.asking"
 
 
 @dataclass(frozen=True)
-class Apart:
-    """An API and a worker of the lanes ``request`` and ``bulk`` each, and what is between."""
+class Between(Apart):
+    """With a proxy in front of the broker."""
 
-    bench: Bench
-    # In front of the broker.
     proxy: Proxy
-    # With the settings of the processes, so that what is enqueued goes through the same broker.
-    resources: Resources
-
-    def ask(self, text: str) -> httpx.Response:
-        stack = self.bench.stack
-        with stack.client(stack.new_owner().key) as client:
-            return client.post("/ask", params={"text": text})
-
-    def enqueue(self) -> int:
-        return plan_committed(self.resources, None)
-
-    def dependencies(self) -> dict[str, str]:
-        with self.bench.stack.client() as client:
-            found: dict[str, str] = client.get("/readyz").json()["dependencies"]
-        return found
-
-    def names(self) -> set[str]:
-        """Of all that the cache has."""
-        return {name.decode() for name in self.bench.stack.resources.redis.scan_iter("*")}
 
 
 @pytest.fixture(scope="module", params=["redis", "rabbitmq"])
@@ -58,49 +32,33 @@ def broker(
 ) -> Iterator[str]:
     """The URL of a broker that no stack has."""
     if request.param == "rabbitmq":
-        with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as url:
-            yield url
+        with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as rabbitmq:
+            yield rabbitmq.url
     else:
         shared = services.environment["PRESSROOM_REDIS_URL"]
         yield f"{shared.rpartition('/')[0]}/{DATABASES - 2}"
 
 
 @pytest.fixture(scope="module")
-def apart(broker: str, make_stack: Callable[[str], Stack]) -> Iterator[Apart]:
+def apart(broker: str, make_stack: Callable[[str], Stack]) -> Iterator[Between]:
     stack = make_stack(f"apart-{broker.partition(':')[0]}")
     with proxied(broker) as proxy:
         stack.environment["PRESSROOM_BROKER_URL"] = proxy.url
         settings = stack.settings().model_copy(update={"broker_url": SecretStr(proxy.url)})
         resources = open_resources(settings, concurrency=2, name="apart")
-        bench = make_bench(stack)
-        port = stack.api_port
-        stack.start("api", "api", str(port), module=ASKING, ready=lambda: answers(port, "/healthz"))
-        _start_asked(stack)
-        bench.start_worker(concurrency=2)
-        yield Apart(bench, proxy, resources)
+        yield Between(start_processes(stack), resources, proxy)
         stack.stop()
         resources.close()
 
 
-def _start_asked(stack: Stack) -> None:
-    mark = stack.home / f"{stack.name}-asked.ready"
-    stack.start(
-        "asked",
-        "worker",
-        module=ASKING,
-        ready=mark.exists,
-        environment={"PRESSROOM_READY_FILE": str(mark)},
-    )
-
-
 @pytest.fixture(autouse=True)
-def _whole_again(apart: Apart) -> Iterator[None]:
+def _whole_again(apart: Between) -> Iterator[None]:
     yield
     apart.proxy.resume()
     eventually(lambda: set(apart.dependencies().values()) == {"ok"}, what="a whole service")
 
 
-def test_callers_hear_their_answers_and_jobs_are_done(apart: Apart) -> None:
+def test_callers_hear_their_answers_and_jobs_are_done(apart: Between) -> None:
     jobs = [apart.enqueue() for _ in range(20)]
     for number in range(20):
         reply = apart.ask(f"number {number}")
@@ -113,14 +71,14 @@ def test_callers_hear_their_answers_and_jobs_are_done(apart: Apart) -> None:
     assert beginnings == {"pressroom"}
 
 
-def test_job_whose_message_was_lost_is_sent_again(apart: Apart) -> None:
+def test_job_whose_message_was_lost_is_sent_again(apart: Between) -> None:
     # This one is sent to another broker, where no worker listens.
     lost = apart.bench.enqueue()
     assert apart.bench.finished(lost).status == JobStatus.SUCCEEDED
     apart.bench.stack.resources.redis.delete(queue_name(Lane.BULK))
 
 
-def test_the_broker_says_how_much_waits_for_a_lane(apart: Apart) -> None:
+def test_the_broker_says_how_much_waits_for_a_lane(apart: Between) -> None:
     broker, lane = apart.resources.broker, Lane.MEDIA
     before = broker.waiting(lane)
     assert before is not None
@@ -129,7 +87,7 @@ def test_the_broker_says_how_much_waits_for_a_lane(apart: Apart) -> None:
     eventually(lambda: broker.waiting(lane) == before + 3, what="three more")
 
 
-def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(apart: Apart) -> None:
+def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(apart: Between) -> None:
     apart.proxy.refuse()
     reply = apart.ask("refused")
     assert (reply.status_code, reply.json()["code"]) == (503, "queue.unavailable")
@@ -142,7 +100,9 @@ def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(apart: Apart)
     )
 
 
-def test_jobs_that_were_accepted_without_the_broker_are_done_when_it_is_back(apart: Apart) -> None:
+def test_jobs_accepted_without_the_broker_are_done_when_it_is_back(
+    apart: Between,
+) -> None:
     apart.proxy.refuse()
     jobs = [apart.enqueue() for _ in range(5)]
     apart.proxy.resume()
@@ -150,7 +110,7 @@ def test_jobs_that_were_accepted_without_the_broker_are_done_when_it_is_back(apa
         assert apart.bench.finished(job_id, within=60).status == JobStatus.SUCCEEDED
 
 
-def test_broker_that_hangs_holds_up_no_sender_for_long(apart: Apart) -> None:
+def test_broker_that_hangs_holds_up_no_sender_for_long(apart: Between) -> None:
     apart.proxy.hang()
     began = time.monotonic()
     for _ in range(50):
