@@ -62,8 +62,8 @@ _SENDER_OPTIONS = {
     # Without it a refused connection is retried for six seconds, even with `retry=False`.
     "max_retries": 0,
 }
-# A connection that was idle while RabbitMQ restarted fails at its first use. The client of Redis
-# sees to that by itself.
+# A connection that was idle while RabbitMQ restarted fails at its first use, and so does one that a
+# new pool process closed, which had inherited it. The client of Redis sees to that by itself.
 _RABBITMQ_RETRIES = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
 
 
@@ -222,7 +222,8 @@ class Broker:
                 declared = queue(connection.default_channel).queue_declare()
                 return int(declared.message_count)
 
-            count: int = connection.ensure(connection, ask, max_retries=0)()
+            retries = _RABBITMQ_RETRIES if self._retries else {"max_retries": 0}
+            count: int = connection.ensure(connection, ask, **retries)()
             return count
 
     def close(self) -> None:
