@@ -65,6 +65,7 @@ _SENDER_OPTIONS = {
 # A connection that was idle while RabbitMQ restarted fails at its first use, and so does one that a
 # new pool process closed, which had inherited it. The client of Redis sees to that by itself.
 _RABBITMQ_RETRIES = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
+_NO_RETRIES = {"max_retries": 0}
 
 
 def queue_name(lane: Lane) -> str:
@@ -176,7 +177,7 @@ class Broker:
         self._app = celery_app(settings)
         self._app.conf.broker_transport_options |= _SENDER_OPTIONS
         self._breaker = Breaker("the broker", OperationalError)
-        self._retries = _is_rabbitmq(settings.broker)
+        self._retries = _RABBITMQ_RETRIES if _is_rabbitmq(settings.broker) else _NO_RETRIES
 
     def send(
         self,
@@ -203,8 +204,8 @@ class Broker:
                     task_id=task_id,
                     producer=producer,
                     confirm_timeout=_ANSWER_SECONDS,
-                    retry=self._retries,
-                    retry_policy=_RABBITMQ_RETRIES,
+                    retry=self._retries["max_retries"] > 0,
+                    retry_policy=self._retries,
                 )
 
         return self._breaker.attempt("broker.send_failed", put, task=task) is not None
@@ -222,8 +223,7 @@ class Broker:
                 declared = queue(connection.default_channel).queue_declare()
                 return int(declared.message_count)
 
-            retries = _RABBITMQ_RETRIES if self._retries else {"max_retries": 0}
-            count: int = connection.ensure(connection, ask, **retries)()
+            count: int = connection.ensure(connection, ask, **self._retries)()
             return count
 
     def close(self) -> None:
