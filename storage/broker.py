@@ -19,14 +19,19 @@ from celery import Celery
 from kombu.connection import Connection
 from kombu.entity import Queue
 from kombu.exceptions import OperationalError
-from kombu.transport import memory
+from kombu.transport import TRANSPORT_ALIASES, memory, redis
 from kombu.utils.url import as_url, parse_url
 
 from core.calls.breaker import Breaker
 from core.calls.sentinels import Sentinels
 from core.lanes import Lane
 from core.settings.store_settings import AMQP_SCHEMES, BrokerSettings
-from storage.redis.client import sentinel_options, sentinels_of
+from storage.redis.client import (
+    EncryptedMasterConnection,
+    MasterConnection,
+    sentinel_options,
+    sentinels_of,
+)
 
 # A broker delivers a message again when it is not acknowledged within this time, which must be
 # above every task's hard time limit: a slow task would run twice. A lost job does not wait for it:
@@ -66,6 +71,18 @@ _SENDER_OPTIONS = {
 # new pool process closed, which had inherited it. The client of Redis sees to that by itself.
 _RABBITMQ_RETRIES = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
 _NO_RETRIES = {"max_retries": 0}
+
+
+class MasterChannel(redis.SentinelChannel):
+    connection_class = MasterConnection
+    connection_class_ssl: Any = EncryptedMasterConnection
+
+
+class MasterTransport(redis.SentinelTransport):
+    Channel = MasterChannel
+
+
+TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{MasterTransport.__name__}"
 
 
 def queue_name(lane: Lane) -> str:

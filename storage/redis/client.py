@@ -41,7 +41,10 @@ def open_redis(settings: CacheSettings, **options: float) -> redis.Redis:
         sentinel_kwargs=sentinel_options(sentinels),
     )
     master: redis.Redis = asked.master_for(  # type: ignore[no-untyped-call]
-        sentinels.master_name, **_master_options(sentinels), **found
+        sentinels.master_name,
+        connection_class=EncryptedMasterConnection if sentinels.is_encrypted else MasterConnection,
+        **_master_options(sentinels),
+        **found,
     )
     return master
 
@@ -103,6 +106,25 @@ def _tls_options(sentinels: Sentinels) -> dict[str, Any]:
         return {}
     # The library checks certificates and host names unless it is told not to.
     return {"ssl": True, "ssl_ca_certs": sentinels.ca_file}
+
+
+class _ClosedByTimeout:
+    """The library keeps such a connection when an answer does not come in time, unlike every other.
+
+    The late answer would be taken for that to the next command.
+    """
+
+    def read_response(self, *arguments: Any, **options: Any) -> Any:
+        closed = {"disconnect_on_error": True, **options}
+        return super().read_response(*arguments, **closed)  # type: ignore[misc]
+
+
+class MasterConnection(_ClosedByTimeout, redis.sentinel.SentinelManagedConnection):
+    pass
+
+
+class EncryptedMasterConnection(_ClosedByTimeout, redis.sentinel.SentinelManagedSSLConnection):
+    pass
 
 
 # The library's own swaps two entries of its list of Sentinels when the first one did not answer.

@@ -27,6 +27,9 @@ from tests.stack import Owner, Stack, eventually
 
 MAX_FAILOVER_SECONDS = 60.0
 PAUSE_SECONDS = 0.1
+UPLOAD_EVERY_SECONDS = 0.5
+# The composer's callers are not patient, so that the load ends soon.
+PATIENCE = {"Prefer": "wait=10"}
 COMPOSING_THREADS = 4
 
 
@@ -47,14 +50,15 @@ class Load:
     def compose(self) -> None:
         with self.stack.client(self.owner.key) as client:
             while not self.over.is_set():
-                reply = composing.ask(client, composing.METADATA, composing.fresh())
+                post = composing.fresh()
+                reply = composing.ask(client, composing.METADATA, post, headers=PATIENCE)
                 self.composed.append(reply.status_code)
                 time.sleep(PAUSE_SECONDS)
 
     def upload(self) -> None:
         while not self.over.is_set():
             self.uploaded.append(upload(self.stack, self.owner, wait=0).status_code)
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(UPLOAD_EVERY_SECONDS)
 
 
 @contextmanager
@@ -89,7 +93,7 @@ def test_replica_takes_over_and_nothing_that_was_accepted_is_lost(
     with watched_redis(tmp_path) as (watched, group):
         alive_files = _start(stack, watched, tmp_path)
         with under_load(stack) as load:
-            eventually(lambda: ready(stack) > 3 and load.composed.count(200) > 3, within=60)
+            eventually(lambda: ready(stack) > 1 and load.composed.count(200) > 3, within=60)
             lost = watched.master()
             assert lost is not None
             pid = group.pids[lost]
@@ -133,7 +137,7 @@ def _becomes_whole(
     def works() -> bool:
         return (
             load.composed.count(200) > composed + 3
-            and ready(stack) > done + 3
+            and ready(stack) > done + 1
             and all(file.stat().st_mtime > now for file in alive_files)
             and is_whole(stack)
         )
@@ -161,6 +165,6 @@ def test_flower_shows_the_queues_of_a_redis_behind_sentinels(
         assert password
         login = stack.settings().flower_user, password.get_secret_value()
         page = httpx.get(f"http://127.0.0.1:{port}/broker", auth=login).raise_for_status().text
-        words = re.sub(r"<[^>]*>", " ", page.partition(queue_name(Lane.MEDIA))[2]).split()
-        assert words[0] == "7"
+        words = re.sub(r"<[^>]*>", " ", page).split()
+        assert words[words.index(queue_name(Lane.MEDIA)) + 1] == "7"
         stack.stop()

@@ -45,5 +45,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 async def _end(server: asyncio.Server) -> None:
     server.close()
-    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+    running = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in running:
         task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

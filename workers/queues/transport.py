@@ -12,6 +12,8 @@ from typing import Any
 from celery.worker import state
 from kombu.transport import TRANSPORT_ALIASES, redis
 
+from storage.broker import MasterChannel, MasterTransport
+
 
 class LimitedQoS(redis.QoS):
     """Counts what the pool works at, whatever became of its messages.
@@ -52,11 +54,11 @@ class RedisTransport(redis.Transport):
     Channel = RedisChannel
 
 
-class SentinelChannel(_SurvivingChannel, redis.SentinelChannel):
+class SentinelChannel(_SurvivingChannel, MasterChannel):
     pass
 
 
-class SentinelTransport(redis.SentinelTransport):
+class SentinelTransport(MasterTransport):
     Channel = SentinelChannel
 
 
