@@ -26,7 +26,12 @@ from api.cookies import cookies_of
 from api.errors import HANDLERS
 from api.health.figures import Figures
 from api.health.readiness import Readiness
-from api.limits.bulkheads import BACKGROUND, SINGLE_STATEMENTS, TRANSACTION_THREADS
+from api.limits.bulkheads import (
+    BACKGROUND,
+    REQUESTS,
+    SINGLE_STATEMENTS,
+    TRANSACTION_THREADS,
+)
 from api.limits.password_hashing import HashingPool
 from api.limits.rate_limits import RateLimiter
 from api.middleware.body_limits import BodyLimitMiddleware
@@ -77,6 +82,7 @@ from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters, background_loops
 from api.waiting.worker_calls import WorkerCalls
 from core.errors import DomainError
+from core.lanes import RequestKind
 from core.logging import get_logger
 from core.settings import Settings
 from integrations.challenges.registry import Challenges
@@ -86,7 +92,7 @@ from services.access.api_keys import LastUseBuffer
 from services.composer.metadata_requests import MetadataCache
 from services.composer.photos import CachedStockPhotos, note_quotas
 from storage.redis.client import open_async_redis
-from storage.redis.request_calls import RequestCalls
+from storage.redis.request_calls import RequestCalls, Send
 from storage.resources import Resources, open_resources
 
 log = get_logger(__name__)
@@ -258,7 +264,9 @@ def _state(resources: Resources, redis: Redis) -> State:
     settings = resources.settings
     # Workers call the providers; this process only checks what a caller may ask them for.
     stock_photos = StockPhotoProviders(settings, partial(note_quotas, resources.redis))
-    calls = RequestCalls(redis, resources.waiter)
+    # A script puts a message on a queue that is beside it; a broker elsewhere is sent to.
+    is_beside = settings.broker == settings.cache
+    calls = RequestCalls(redis, resources.waiter, None if is_beside else _sender(resources))
     return State(
         resources=resources,
         last_uses=LastUseBuffer(),
@@ -278,6 +286,14 @@ def _state(resources: Resources, redis: Redis) -> State:
         figures=Figures(resources),
         rate_limiter=RateLimiter(settings),
     )
+
+
+def _sender(resources: Resources) -> Send:
+    async def send(kind: RequestKind, request_id: str) -> bool:
+        message = {"request_id": request_id}
+        return await REQUESTS.run(resources.broker.send, kind.task, kind.lane, message)
+
+    return send
 
 
 async def _write_last_uses(state: State) -> None:

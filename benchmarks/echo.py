@@ -56,7 +56,7 @@ async def echo_route(
 
 def bare_app(settings: Settings) -> Celery:
     """Celery as its documentation starts with it, results in the same Redis."""
-    url = settings.redis_url.get_secret_value()
+    url = settings.broker
     app = Celery("bare", broker=url, backend=url)
     app.conf.task_default_queue = BARE_QUEUE
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery, bootsteps, signals
-from redis.exceptions import RedisError
 
+from core.lanes import Lane
 from core.settings import Settings
-from storage.redis.client import open_redis
+from storage.broker import Broker
 
 TOUCH_EVERY_SECONDS = 1.0
 # A fetch of the next message is answered after a second, with a message or without.
@@ -51,8 +51,9 @@ class LoopStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 def _note_turn(consumer: Any) -> None:
     now = time.monotonic()
-    channels = consumer.connection.transport.cycle._channels
-    if not any(_is_overdue(channel, now) for channel in channels):
+    # RabbitMQ's consumers fetch nothing: without heartbeats their connection ends, and these notes.
+    poller = getattr(consumer.connection.transport, "cycle", None)
+    if poller is None or not any(_is_overdue(channel, now) for channel in poller._channels):
         _last_turn[0] = now
 
 
@@ -65,14 +66,10 @@ def _is_overdue(channel: Any, now: float) -> bool:
 def _touch(settings: Settings) -> None:
     path: Path | None = settings.alive_file
     assert path is not None
-    client = open_redis(settings)
+    broker = Broker(settings)
     while True:
         # A worker that is told to end is alive until it has ended its jobs.
-        if _stopping.is_set() or time.monotonic() - _last_turn[0] < MAX_SILENCE_SECONDS:
-            try:
-                client.ping()
-            except RedisError:
-                pass
-            else:
-                path.touch()
+        turns = time.monotonic() - _last_turn[0] < MAX_SILENCE_SECONDS
+        if (_stopping.is_set() or turns) and broker.waiting(Lane.UPKEEP) is not None:
+            path.touch()
         time.sleep(TOUCH_EVERY_SECONDS)

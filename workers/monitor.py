@@ -41,7 +41,10 @@ def run(settings: FlowerSettings, host: str, port: int, host_names: Collection[s
     if host_names:
         _NamedFlower.names = frozenset(host_names)
         flower.command.Flower = _NamedFlower
-    celery_app(settings).start(
+    app = celery_app(settings)
+    # Flower counts queues by an asynchronous client of its own, which has its own kind of retries.
+    app.conf.broker_transport_options.get("sentinel_kwargs", {}).pop("retry", None)
+    app.start(
         [
             "flower",
             f"--address={host}",

@@ -1,8 +1,9 @@
 """Whether this process can serve calls: what ``/readyz`` says.
 
 A load balancer takes a host out that is not ready. So only that counts which every route needs: a
-database that answers, and has the tables of this release. All hosts share the rest (Redis, object
-storage), and most routes work without it: to take all hosts out for it would stop these too.
+database that answers, and has the tables of this release. All hosts share the rest (Redis, the
+broker, object storage), and most routes work without it: to take all hosts out for it would stop
+these too.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from functools import partial
 from api.limits.bulkheads import READINESS
 from api.limits.questions import Question
 from core.errors import TransientError
+from core.lanes import Lane
 from core.logging import get_logger
 from storage.migrations import revisions
 from storage.objects import NO_BUCKET, ObjectStore
@@ -40,6 +42,7 @@ class Readiness:
         asks: Mapping[str, Callable[[], Condition]] = {
             "database": partial(_database, resources, needed),
             "redis": partial(_redis, resources),
+            "broker": partial(_broker, resources),
             "objects": _Bucket(resources.objects).condition,
         }
         self._questions = {name: Question(ask, READINESS) for name, ask in asks.items()}
@@ -77,6 +80,11 @@ def _database(resources: Resources, needed: str) -> Condition:
 def _redis(resources: Resources) -> Condition:
     resources.redis.ping()
     return Condition.OK
+
+
+def _broker(resources: Resources) -> Condition:
+    is_there = resources.broker.waiting(Lane.UPKEEP) is not None
+    return Condition.OK if is_there else Condition.UNAVAILABLE
 
 
 class _Bucket:

@@ -118,7 +118,7 @@ STREAMS = Bulkhead("streams", 2)
 # What this process does by itself: it looks for jobs that ended, and writes when keys were used.
 BACKGROUND = Bulkhead("background", 2)
 # One thread for each dependency that is asked whether it answers.
-READINESS = Bulkhead("readiness", 3)
+READINESS = Bulkhead("readiness", 4)
 # One for the database's figures and one for those in Redis.
 METRICS = Bulkhead("metrics", 2)
 

@@ -93,7 +93,7 @@ async def _persist(
             pause *= 2
             try:
                 await join(seconds=left, again=True)
-            except RedisError as error:
+            except (RedisError, DomainError) as error:
                 # The first message may still be there.
                 log.warning("request.not_sent_again", reason=type(error).__name__)
     return None

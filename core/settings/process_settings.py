@@ -11,6 +11,7 @@ from core.settings.product_settings import Settings
 from core.settings.store_settings import (
     BrokerSettings,
     BucketSettings,
+    CacheSettings,
     DatabaseSettings,
     FlowerSettings,
     MigrationSettings,
@@ -29,7 +30,7 @@ def _beginning(*prefixes: str) -> Names:
 
 
 # The API, the workers and the operator's commands.
-_ALL = _of(DatabaseSettings, ObjectStorageSettings, BrokerSettings) | {
+_ALL = _of(DatabaseSettings, ObjectStorageSettings, CacheSettings) | {
     "public_url",
     "secret_keys",
     "encryption_keys",

@@ -22,6 +22,7 @@ from core.settings.retention_days import DEFAULT_RETENTION, RetentionDays
 from core.settings.store_settings import (
     BaseUrl,
     BucketSettings,
+    CacheSettings,
     FlowerSettings,
     MigrationSettings,
     require_operator_secret,
@@ -47,7 +48,7 @@ TrustedProxies = Annotated[
 ]
 
 
-class Settings(MigrationSettings, BucketSettings, FlowerSettings, ProviderSettings):
+class Settings(MigrationSettings, BucketSettings, FlowerSettings, CacheSettings, ProviderSettings):
     """Every setting. The API and the workers read all of them; ``core.settings.process_settings``
     says which ones a deployment hands to which process."""
 

@@ -4,18 +4,24 @@ from typing import Annotated, Literal
 
 from pydantic import (
     AnyHttpUrl,
+    Field,
     PlainSerializer,
     SecretStr,
     StringConstraints,
     ValidationInfo,
     field_validator,
 )
+from pydantic_core import PydanticCustomError
 
+from core.calls.sentinels import SENTINEL_SCHEMES, Sentinels
 from core.settings.given_settings import GivenSettings, variable_of
 
 MIN_OPERATOR_SECRET_CHARACTERS = 20
 
 SSE_S3 = "sse-s3"
+
+AMQP_SCHEMES = ("amqp", "amqps")
+_REDIS_SCHEMES = ("redis", "rediss", *SENTINEL_SCHEMES)
 
 BaseUrl = Annotated[AnyHttpUrl, PlainSerializer(str)]
 Region = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,63}$")]
@@ -123,15 +129,72 @@ def _together(secret: SecretStr | None, info: ValidationInfo, key: str) -> Secre
 class BrokerSettings(LogSettings):
     """What any process with an application of Celery's needs."""
 
-    redis_url: SecretStr
-    """Redis or Valkey, broker and cache: redis://user:password@host:port/0"""
+    broker_url: SecretStr | None = None
+    """Broker, which carries messages to workers: a URL as of Redis, or amqp://, amqps:// (TLS) for
+    RabbitMQ; without it the Redis URL"""
+
+    redis_url: SecretStr | None = Field(default=None, validate_default=True)
+    """Redis or Valkey, broker and cache where these have no URL of their own:
+    redis://user:password@host:port/0, rediss:// (TLS) or, by Sentinels, sentinel://, sentinel+tls://"""
+
+    @field_validator("broker_url", "redis_url", "cache_url", check_fields=False)
+    @classmethod
+    def _readable(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if value is None:
+            return None
+        url, is_broker = value.get_secret_value(), info.field_name == "broker_url"
+        allowed = _beginnings(*_REDIS_SCHEMES, *(AMQP_SCHEMES if is_broker else ()))
+        if not url.startswith(allowed):
+            raise ValueError(f"must begin with one of {', '.join(allowed)}")
+        if url.startswith(_beginnings(*SENTINEL_SCHEMES)):
+            Sentinels.parse(url)
+        return value
 
     @field_validator("redis_url")
     @classmethod
-    def _redis_only(cls, value: SecretStr) -> SecretStr:
-        if not value.get_secret_value().startswith(("redis://", "rediss://")):
-            raise ValueError("must begin with redis:// or rediss://")
+    def _needed_by_the_broker(
+        cls, value: SecretStr | None, info: ValidationInfo
+    ) -> SecretStr | None:
+        if value is None and "broker_url" in info.data and info.data["broker_url"] is None:
+            raise PydanticCustomError("missing", "Field required")
         return value
+
+    @property
+    def broker(self) -> str:
+        """The URL of the broker, with its password."""
+        return _chosen(self.broker_url, self.redis_url)
+
+
+class CacheSettings(BrokerSettings):
+    """What any process needs that tells others what it did, or waits for what others do."""
+
+    cache_url: SecretStr | None = Field(default=None, validate_default=True)
+    """Redis or Valkey for all but the broker's messages, written like the Redis URL: work that is
+    asked for, notifications, counters and caches; without it the Redis URL"""
+
+    @field_validator("cache_url")
+    @classmethod
+    def _needed_without_a_redis(
+        cls, value: SecretStr | None, info: ValidationInfo
+    ) -> SecretStr | None:
+        if value is None and "redis_url" in info.data and info.data["redis_url"] is None:
+            raise ValueError(f"is needed where {variable_of('redis_url')} is not set")
+        return value
+
+    @property
+    def cache(self) -> str:
+        """The URL of the Redis that is no broker, or not the broker alone, with its password."""
+        return _chosen(self.cache_url, self.redis_url)
+
+
+def _beginnings(*schemes: str) -> tuple[str, ...]:
+    return tuple(f"{scheme}://" for scheme in schemes)
+
+
+def _chosen(own: SecretStr | None, shared: SecretStr | None) -> str:
+    url = own or shared
+    assert url is not None  # the validators see to it
+    return url.get_secret_value()
 
 
 class FlowerSettings(BrokerSettings):

@@ -10,7 +10,6 @@ Each second it looks at what became due lately, and at all jobs at a pace of the
 import time
 from typing import Any
 
-import redis
 from sqlalchemy import ColumnElement, TextClause, func, select, text, update
 from sqlalchemy.exc import OperationalError
 
@@ -28,7 +27,6 @@ from services.jobs.outbox import (
 )
 from services.jobs.pace import STEADY_AFTER, Pace, Paces, Reach
 from services.jobs.transitions import has_status, requeue, transition
-from storage.broker import queue_name
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -154,11 +152,10 @@ def resend_unclaimed(resources: Resources, lane: Lane, *, whole: bool = True) ->
 
     Without ``whole``, only what was due lately.
     """
-    try:
-        room = RESEND_BELOW_MESSAGES - int(resources.redis.llen(queue_name(lane)))
-    except redis.RedisError as error:
-        log.warning("sweep.broker_unreachable", reason=type(error).__name__)
+    waiting = resources.broker.waiting(lane)
+    if waiting is None:
         return 0
+    room = RESEND_BELOW_MESSAGES - waiting
     with resources.unit_of_work() as uow:
         if not uow.session.scalar(_ALONE, {"lane": lane}):
             return 0

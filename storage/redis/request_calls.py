@@ -8,7 +8,7 @@ import asyncio
 import math
 import secrets
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,11 @@ import redis.asyncio
 from core.errors import DomainError
 from core.lanes import RequestKind
 from core.logging import get_logger
-from core.refusals.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_OF_YOURS
+from core.refusals.requests import (
+    QUEUE_OVERLOADED,
+    QUEUE_TOO_MANY_OF_YOURS,
+    QUEUE_UNAVAILABLE,
+)
 from storage.broker import message, queue_name
 from storage.redis import request_scripts
 from storage.redis.notifications import request_of
@@ -43,6 +47,8 @@ _MAX_RETRY_AFTER_SECONDS = 30
 MAX_ROUND_TRIP_BYTES = 256 * 1024
 
 Argument = str | bytes | int
+# Sends a message with the id of a work; returns whether the broker took it.
+Send = Callable[[RequestKind, str], Awaitable[bool]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +61,14 @@ class _Step:
 
 
 class RequestCalls:
-    def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:
+    """``send`` is for a broker that is elsewhere than the client's Redis. Without it the step that
+    adds a caller puts the message on the lane's queue, and no other comes between."""
+
+    def __init__(
+        self, client: redis.asyncio.Redis, waiter: str | None, send: Send | None = None
+    ) -> None:
         self._client = client
+        self._send = send
         self._waiter = waiter or ""
         self._steps: deque[_Step] = deque()
         self._wake = asyncio.Event()
@@ -85,20 +97,24 @@ class RequestCalls:
         then, and a message that was lost is sent again.
 
         Raises ``queue.overloaded`` and, for the owner who asks for too much,
-        ``queue.too_many_of_yours``, for a call without an owner only the former; and
-        ``RedisError``.
+        ``queue.too_many_of_yours``, for a call without an owner only the former;
+        ``queue.unavailable`` when a broker elsewhere takes no message; and ``RedisError``.
         """
         text = orjson.dumps(payload)
-        word = message(kind.task, kind.lane, {"request_id": request_id}, task_id=caller)
+        word = b""
+        if self._send is None:
+            word = message(kind.task, kind.lane, {"request_id": request_id}, task_id=caller)
         owner = "" if owner_id is None else str(owner_id)
         works = (MIN_WORKS_IN_LINE, MAX_WORKS_IN_LINE, MAX_WORKS_IN_LINE_OF_AN_OWNER)
         keys = [*request_scripts.keys(request_id), queue_name(kind.lane)]
         arguments: list[Argument] = [caller, request_scripts.milliseconds(seconds), text, word]
         arguments += [owner, *works, request_scripts.milliseconds(MAX_LINE_SECONDS), int(again)]
         arguments += [MAX_SMALL_INPUT_BYTES, MAX_BYTES_IN_LINE_OF_AN_OWNER]
-        refused = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
-        if refused is not None:
-            raise _refusal(*refused)
+        found = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
+        if isinstance(found, list):
+            raise _refusal(*found)
+        if found is not None and self._send and not await self._send(kind, request_id):
+            raise QUEUE_UNAVAILABLE()
 
     def leave(self, request_id: str, caller: str) -> None:
         """Take a caller off. The last one takes the work along, unless a worker runs it."""

@@ -44,7 +44,8 @@ end
 """
 
 # Sends a message, unless a worker runs the work already: it answers this caller too. A work stands
-# in the line once. Returns why the caller is refused, and for how long the oldest work has waited.
+# in the line once. Returns why the caller is refused, and for how long the oldest work has waited;
+# or, where the queue is elsewhere and so no message is given, that one must be sent.
 #
 # A caller who has waited for a while joins again. Work that runs, or has ended, needs no message
 # then; what no worker took was lost, or waits in a long queue, where one more does no harm.
@@ -100,6 +101,7 @@ if redis.call('PTTL', input) < until_gone then
 end
 redis.call('ZADD', line, 'NX', now, input)
 if is_new then redis.call('HSET', owners, input, owner) end
+if message == '' then return 1 end
 redis.call('LPUSH', queue, message)
 """
 )

@@ -8,7 +8,7 @@ from tests.stack import Stack
 from tests.subscribers import make_trace
 from tests.upkeep import run_upkeep
 
-DEPENDENCIES = {"database", "redis", "objects"}
+DEPENDENCIES = {"database", "redis", "broker", "objects"}
 
 
 def test_healthz_says_that_the_process_answers(

@@ -79,7 +79,8 @@ def test_every_setting_is_one_that_some_process_needs() -> None:
 def test_a_process_that_decodes_files_holds_no_key_to_money_mail_or_figures() -> None:
     secrets = {name for name, field in Settings.model_fields.items() if is_secret(field)}
     held = secrets & settings_of("worker", [Lane.MEDIA, Lane.EXPORT, Lane.BULK])
-    stores = {"database_url", "read_database_url", "redis_url", "s3_secret_key"}
+    stores = {"database_url", "read_database_url", "s3_secret_key"}
+    stores |= {"redis_url", "broker_url", "cache_url"}
     assert held == stores | {"secret_keys", "encryption_keys"}
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from celery.worker import state
 from kombu.transport import TRANSPORT_ALIASES, redis
 
+from storage.broker import MasterChannel, MasterTransport
+
 
 class LimitedQoS(redis.QoS):
     """Counts what the pool works at, whatever became of its messages.
@@ -34,20 +36,34 @@ class LimitedQoS(redis.QoS):
         )
 
 
-class RedisChannel(redis.Channel):
+class _SurvivingChannel:
     QoS = LimitedQoS
+    connection: Any
 
     def _connparams(self, asynchronous: bool = False) -> Any:
         if self.connection is None or self.connection.client is None:
             raise ConnectionResetError("the channel is closed")
-        return super()._connparams(asynchronous=asynchronous)  # type: ignore[no-untyped-call]
+        return super()._connparams(asynchronous=asynchronous)  # type: ignore[misc]
+
+
+class RedisChannel(_SurvivingChannel, redis.Channel):
+    pass
 
 
 class RedisTransport(redis.Transport):
     Channel = RedisChannel
 
 
+class SentinelChannel(_SurvivingChannel, MasterChannel):
+    pass
+
+
+class SentinelTransport(MasterTransport):
+    Channel = SentinelChannel
+
+
 def install() -> None:
-    """Use this transport for ``redis`` URLs from now on."""
+    """Use these transports for the URLs of Redis and of Sentinels from now on."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{RedisTransport.__name__}"
+    TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{SentinelTransport.__name__}"

@@ -25,6 +25,8 @@ def test_every_secret_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path
         "migration_database_url": URL,
         "read_database_url": URL,
         "redis_url": "redis://localhost/0",
+        "broker_url": "amqp://localhost//",
+        "cache_url": "rediss://localhost/1",
         "secret_keys": "k1:" + "A" * 43,
         "encryption_keys": "k1:" + "A" * 43,
         "mail_url": "smtp://mail.example.com",
@@ -122,4 +124,4 @@ def test_a_process_that_needs_few_settings_starts_with_these_alone(
     with pytest.raises(SettingsError) as raised:
         read_settings(Settings)
     missing = {line.partition(":")[0] for line in str(raised.value).splitlines()}
-    assert missing == required_names() - {"PRESSROOM_DATABASE_URL", "PRESSROOM_REDIS_URL"}
+    assert missing == required_names() - {"PRESSROOM_DATABASE_URL"}

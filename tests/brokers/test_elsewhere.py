@@ -1,0 +1,123 @@
+"""A broker apart from the cache, of either kind: messages go there, and all else stays."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from pydantic import SecretStr
+
+from core.lanes import Lane
+from devstack.supervisor.embedded.valkey import DATABASES
+from models import JobStatus
+from storage.broker import queue_name
+from storage.resources import open_resources
+from tests.brokers.apart import Apart, start_processes
+from tests.brokers.rabbitmq import running_rabbitmq
+from tests.embedded import Services
+from tests.faults.proxy import Proxy, proxied
+from tests.stack import Stack, eventually
+
+
+@dataclass(frozen=True)
+class Between(Apart):
+    """With a proxy in front of the broker."""
+
+    proxy: Proxy
+
+
+@pytest.fixture(scope="module", params=["redis", "rabbitmq"])
+def broker(
+    request: pytest.FixtureRequest, services: Services, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The URL of a broker that no stack has."""
+    if request.param == "rabbitmq":
+        with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as rabbitmq:
+            yield rabbitmq.url
+    else:
+        shared = services.environment["PRESSROOM_REDIS_URL"]
+        yield f"{shared.rpartition('/')[0]}/{DATABASES - 2}"
+
+
+@pytest.fixture(scope="module")
+def apart(broker: str, make_stack: Callable[[str], Stack]) -> Iterator[Between]:
+    stack = make_stack(f"apart-{broker.partition(':')[0]}")
+    with proxied(broker) as proxy:
+        stack.environment["PRESSROOM_BROKER_URL"] = proxy.url
+        settings = stack.settings().model_copy(update={"broker_url": SecretStr(proxy.url)})
+        resources = open_resources(settings, concurrency=2, name="apart")
+        yield Between(start_processes(stack), resources, proxy)
+        stack.stop()
+        resources.close()
+
+
+@pytest.fixture(autouse=True)
+def _whole_again(apart: Between) -> Iterator[None]:
+    yield
+    apart.proxy.resume()
+    eventually(lambda: set(apart.dependencies().values()) == {"ok"}, what="a whole service")
+
+
+def test_callers_hear_their_answers_and_jobs_are_done(apart: Between) -> None:
+    jobs = [apart.enqueue() for _ in range(20)]
+    for number in range(20):
+        reply = apart.ask(f"number {number}")
+        assert (reply.status_code, reply.json()["data"]) == (200, {"echo": f"number {number}"})
+    for job_id in jobs:
+        assert apart.bench.finished(job_id).status == JobStatus.SUCCEEDED
+        assert apart.bench.effects(job_id) == 1
+    # Messages are at the broker alone: these keys are of request-only work, and of its probe.
+    assert {name.partition(":")[0] for name in apart.names()} == {"pressroom", "probe"}
+
+
+def test_job_whose_message_was_lost_is_sent_again(apart: Between) -> None:
+    # This one is sent to another broker, where no worker listens.
+    lost = apart.bench.enqueue()
+    assert apart.bench.finished(lost).status == JobStatus.SUCCEEDED
+    apart.bench.stack.resources.redis.delete(queue_name(Lane.BULK))
+
+
+def test_the_broker_says_how_much_waits_for_a_lane(apart: Between) -> None:
+    broker, lane = apart.resources.broker, Lane.MEDIA
+    before = broker.waiting(lane)
+    assert before is not None
+    for _ in range(3):
+        assert broker.send("probe.none", lane, {})
+    eventually(lambda: broker.waiting(lane) == before + 3, what="three more")
+
+
+def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(apart: Between) -> None:
+    apart.proxy.refuse()
+    reply = apart.ask("refused")
+    assert (reply.status_code, reply.json()["code"]) == (503, "queue.unavailable")
+    there = {"database": "ok", "redis": "ok", "objects": "ok"}
+    expected = there | {"broker": "unavailable"}
+    eventually(lambda: apart.dependencies() == expected, what="the word that it is away")
+    left = ("pressroom:waiting:", "pressroom:input:", "pressroom:line:")
+    eventually(
+        lambda: not any(name.startswith(left) for name in apart.names()),
+        what="the end of what was asked",
+    )
+
+
+def test_jobs_accepted_without_the_broker_are_done_when_it_is_back(
+    apart: Between,
+) -> None:
+    apart.proxy.refuse()
+    jobs = [apart.enqueue() for _ in range(5)]
+    apart.proxy.resume()
+    for job_id in jobs:
+        assert apart.bench.finished(job_id, within=60).status == JobStatus.SUCCEEDED
+
+
+def test_broker_that_hangs_holds_up_no_sender_for_long(apart: Between) -> None:
+    apart.proxy.hang()
+    began = time.monotonic()
+    for _ in range(50):
+        assert not apart.resources.broker.send("probe.none", Lane.MEDIA, {})
+        assert apart.resources.broker.waiting(Lane.MEDIA) is None
+    # A hundred timeouts after one another would take minutes.
+    assert time.monotonic() - began < 30
+    apart.proxy.resume()
+    job_id = apart.enqueue()
+    assert apart.bench.finished(job_id, within=60).status == JobStatus.SUCCEEDED

@@ -1,0 +1,170 @@
+"""A Redis that its Sentinels watch is lost while callers ask and upload: another takes over."""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from threading import Event
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from core.lanes import Lane
+from devstack.supervisor.programs import answers
+from storage.broker import Broker, queue_name
+from tests.contract import composing
+from tests.faults.uploads import ready, upload
+from tests.ports import free_port
+from tests.sentinels import WatchedRedis, watched_redis
+from tests.stack import Owner, Stack, eventually
+
+MAX_FAILOVER_SECONDS = 60.0
+PAUSE_SECONDS = 0.1
+UPLOAD_EVERY_SECONDS = 0.5
+# The composer's callers are not patient, so that the load ends soon.
+PATIENCE = {"Prefer": "wait=10"}
+COMPOSING_THREADS = 4
+
+
+@dataclass
+class Load:
+    """Uploads that do not wait and composer calls that do, one after another in some threads.
+
+    Attributes:
+        statuses: those of the composer's answers and those of the uploads', in their order.
+    """
+
+    stack: Stack
+    owner: Owner
+    over: Event = field(default_factory=Event)
+    composed: list[int] = field(default_factory=list)
+    uploaded: list[int] = field(default_factory=list)
+
+    def compose(self) -> None:
+        with self.stack.client(self.owner.key) as client:
+            while not self.over.is_set():
+                post = composing.fresh()
+                reply = composing.ask(client, composing.METADATA, post, headers=PATIENCE)
+                self.composed.append(reply.status_code)
+                time.sleep(PAUSE_SECONDS)
+
+    def upload(self) -> None:
+        while not self.over.is_set():
+            self.uploaded.append(upload(self.stack, self.owner, wait=0).status_code)
+            time.sleep(UPLOAD_EVERY_SECONDS)
+
+
+@contextmanager
+def under_load(stack: Stack) -> Iterator[Load]:
+    load = Load(stack, stack.new_owner())
+    with ThreadPoolExecutor(COMPOSING_THREADS + 1) as threads:
+        under_way: list[Future[None]] = [threads.submit(load.upload)]
+        under_way += [threads.submit(load.compose) for _ in range(COMPOSING_THREADS)]
+        try:
+            yield load
+        finally:
+            load.over.set()
+    for each in under_way:
+        each.result()
+
+
+def is_whole(stack: Stack) -> bool:
+    with stack.client() as client:
+        return bool(client.get("/readyz").json()["status"] == "ok")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("lost_by", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
+def test_replica_takes_over_and_nothing_that_was_accepted_is_lost(
+    make_stack: Callable[[str], Stack],
+    tmp_path: Path,
+    lost_by: signal.Signals,
+    record_property: Callable[..., None],
+) -> None:
+    stack = make_stack(f"failover-{lost_by.name.lower()}")
+    with watched_redis(tmp_path) as (watched, group):
+        alive_files = _start(stack, watched, tmp_path)
+        with under_load(stack) as load:
+            eventually(lambda: ready(stack) > 1 and load.composed.count(200) > 3, within=60)
+            lost = watched.master()
+            assert lost is not None
+            pid = group.pids[lost]
+            os.kill(pid, lost_by)
+            began = time.monotonic()
+            try:
+                _becomes_whole(stack, watched, load, alive_files, lost=lost)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            record_property("seconds until it was whole again", round(time.monotonic() - began, 1))
+        accepted = load.uploaded.count(202)
+        eventually(lambda: ready(stack) == accepted, within=60, what="every accepted upload")
+        # An upload needs no broker; a caller of the composer may be refused, or wait in vain.
+        assert set(load.uploaded) == {202}
+        assert set(load.composed) <= {200, 503, 504}
+        assert stack.query("SELECT max(crashes), max(attempt) FROM jobs") == [(0, 1)]
+        assert [each.process.poll() for each in stack.processes] == [None] * len(stack.processes)
+        stack.stop()
+
+
+def _start(stack: Stack, watched: WatchedRedis, home: Path) -> list[Path]:
+    """An API and two workers; returns the alive files of these."""
+    stack.environment["PRESSROOM_REDIS_URL"] = watched.url
+    stack.start_api()
+    files = [home / "media.alive", home / "request.alive"]
+    for file, concurrency in zip(files, (2, 4), strict=True):
+        stack.start_worker(file.stem, concurrency=concurrency, PRESSROOM_ALIVE_FILE=str(file))
+    return files
+
+
+def _becomes_whole(
+    stack: Stack, watched: WatchedRedis, load: Load, alive_files: list[Path], *, lost: str
+) -> None:
+    def is_promoted() -> bool:
+        return watched.master() not in (None, lost)
+
+    deadline = time.monotonic() + MAX_FAILOVER_SECONDS
+    eventually(is_promoted, within=MAX_FAILOVER_SECONDS, what="another master")
+    now, composed, done = time.time(), load.composed.count(200), ready(stack)
+
+    def works() -> bool:
+        return (
+            load.composed.count(200) > composed + 3
+            and ready(stack) > done + 1
+            and all(file.stat().st_mtime > now for file in alive_files)
+            and is_whole(stack)
+        )
+
+    left = deadline - time.monotonic()
+    eventually(works, within=left, what="a whole service with another master")
+
+
+@pytest.mark.slow
+def test_flower_shows_the_queues_of_a_redis_behind_sentinels(
+    make_stack: Callable[[str], Stack], tmp_path: Path
+) -> None:
+    stack, port = make_stack("flower-sentinels"), free_port()
+    with watched_redis(tmp_path) as (watched, _):
+        # Flower looks into the first database alone.
+        url = watched.url.replace("/3?", "/0?")
+        broker = Broker(stack.settings().model_copy(update={"redis_url": SecretStr(url)}))
+        for _ in range(7):
+            assert broker.send("probe.none", Lane.MEDIA, {})
+        broker.close()
+        stack.environment["PRESSROOM_REDIS_URL"] = url
+        is_up = partial(answers, port, "/healthcheck")
+        stack.start("flower", "flower", "--port", str(port), ready=is_up)
+        password = stack.settings().flower_password
+        assert password
+        login = stack.settings().flower_user, password.get_secret_value()
+        page = httpx.get(f"http://127.0.0.1:{port}/broker", auth=login).raise_for_status().text
+        words = re.sub(r"<[^>]*>", " ", page).split()
+        assert words[words.index(queue_name(Lane.MEDIA)) + 1] == "7"
+        stack.stop()

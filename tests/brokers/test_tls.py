@@ -1,0 +1,128 @@
+"""Broker and cache behind TLS: a server's certificate is checked by every client that we have."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+
+import pytest
+import redis
+from kombu import pools
+from pydantic import SecretStr
+
+from core.lanes import Lane
+from core.settings import Settings
+from models import JobStatus
+from storage.broker import Broker
+from storage.redis.client import open_async_redis, open_redis
+from tests.brokers.tls_front import tls_front
+from tests.certificates import authority
+from tests.prerequisites import pass_over
+from tests.probe.bench import make_bench
+from tests.sentinels import watched_redis
+from tests.stack import Stack, eventually
+
+
+@dataclass(frozen=True)
+class Encrypted:
+    """The stack's Redis behind TLS: by the name of its certificate, and the file to trust."""
+
+    stack: Stack
+    port: int
+    ca_file: Path
+
+    def url(self, host: str = "127.0.0.1", query: str = "") -> str:
+        login, _, place = self.stack.environment["PRESSROOM_REDIS_URL"].rpartition("@")
+        number = place.rpartition("/")[2]
+        return f"{login.replace('redis://', 'rediss://')}@{host}:{self.port}/{number}{query}"
+
+    @property
+    def trusted(self) -> str:
+        return self.url(query=f"?ssl_ca_certs={self.ca_file}")
+
+    def settings(self, url: str) -> Settings:
+        return self.stack.settings().model_copy(update={"redis_url": SecretStr(url)})
+
+
+@pytest.fixture(scope="module")
+def encrypted(
+    make_stack: Callable[[str], Stack], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Encrypted]:
+    home, stack = tmp_path_factory.mktemp("tls"), make_stack("tls")
+    ours = authority(home / "ca.pem")
+    port = redis.Redis.from_url(stack.environment["PRESSROOM_REDIS_URL"]).connection_pool
+    plain = int(port.connection_kwargs["port"])
+    with tls_front(ours.issue(home / "server.pem"), plain) as front:
+        yield Encrypted(stack, front, ours.file)
+        stack.stop()
+
+
+def _reached(settings: Settings) -> dict[str, bool]:
+    """Which of our clients reach the server."""
+
+    def answers(ask: Callable[[], object]) -> bool:
+        try:
+            return bool(ask())
+        except redis.RedisError:
+            return False
+
+    async def ask_async() -> bool:
+        client = open_async_redis(settings)
+        try:
+            return bool(await client.set("probe", 1))
+        finally:
+            await client.aclose()
+
+    # Its connections are the process's, by a URL without what is trusted.
+    pools.reset()
+    broker = Broker(settings)
+    with open_redis(settings) as client:
+        found = {
+            "cache": answers(lambda: client.set("probe", 1)),
+            "asynchronous": answers(lambda: asyncio.run(ask_async())),
+            "sender": broker.send("probe.none", Lane.MEDIA, {}),
+            "count": broker.waiting(Lane.MEDIA) is not None,
+        }
+    broker.close()
+    return found
+
+
+CLIENTS = ("cache", "asynchronous", "sender", "count")
+
+
+def test_server_whose_certificate_is_trusted_is_used(encrypted: Encrypted) -> None:
+    assert _reached(encrypted.settings(encrypted.trusted)) == dict.fromkeys(CLIENTS, True)
+
+
+def test_server_whose_certificate_is_not_trusted_is_not_used(encrypted: Encrypted) -> None:
+    assert _reached(encrypted.settings(encrypted.url())) == dict.fromkeys(CLIENTS, False)
+
+
+def test_server_with_a_certificate_for_another_name_is_not_used(encrypted: Encrypted) -> None:
+    url = encrypted.url("localhost", f"?ssl_ca_certs={encrypted.ca_file}")
+    assert _reached(encrypted.settings(url)) == dict.fromkeys(CLIENTS, False)
+
+
+def test_worker_takes_jobs_through_tls_and_is_alive(encrypted: Encrypted, tmp_path: Path) -> None:
+    bench = make_bench(encrypted.stack)
+    alive = tmp_path / "alive"
+    environment = {
+        "PRESSROOM_REDIS_URL": encrypted.trusted,
+        "PRESSROOM_ALIVE_FILE": str(alive),
+    }
+    bench.start_worker(concurrency=1, **environment)
+    assert bench.finished(bench.enqueue()).status == JobStatus.SUCCEEDED
+    eventually(alive.exists, what="its sign of life")
+
+
+def test_sentinels_and_their_redis_behind_tls(encrypted: Encrypted, tmp_path: Path) -> None:
+    server = which("redis-server")
+    if server is None:
+        pass_over("a Redis with TLS of its own needs Debian's package redis-server")
+    ours = authority(tmp_path / "ca.pem")
+    with watched_redis(tmp_path, server=Path(server), authority=ours) as (watched, _):
+        settings = encrypted.settings(watched.url)
+        assert _reached(settings) == dict.fromkeys(CLIENTS, True)
+        untrusted, _, _ = watched.url.partition("&ssl_ca_certs")
+        assert _reached(encrypted.settings(untrusted)) == dict.fromkeys(CLIENTS, False)

@@ -1,0 +1,106 @@
+"""Which URLs of a broker and a cache are taken, and which one each process uses."""
+
+import pytest
+
+from core.calls.sentinels import Sentinels
+from core.settings.given_settings import SettingsError, read_settings
+from core.settings.store_settings import BrokerSettings, CacheSettings
+
+ONE, OTHER = "redis://one/0", "rediss://other/1"
+RABBITMQ = "amqp://rabbitmq//"
+SENTINELS = "sentinel://u:p@one:1/2?master_name=main;sentinel://two"
+
+
+@pytest.fixture(autouse=True)
+def _none_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("REDIS", "BROKER", "CACHE"):
+        monkeypatch.delenv(f"PRESSROOM_{name}_URL", raising=False)
+
+
+def _set(monkeypatch: pytest.MonkeyPatch, **urls: str) -> None:
+    for name, url in urls.items():
+        monkeypatch.setenv(f"PRESSROOM_{name.upper()}_URL", url)
+
+
+@pytest.mark.parametrize(
+    ("urls", "broker", "cache"),
+    [
+        ({"redis": ONE}, ONE, ONE),
+        ({"redis": ONE, "broker": OTHER}, OTHER, ONE),
+        ({"redis": ONE, "cache": OTHER}, ONE, OTHER),
+        ({"redis": ONE, "broker": RABBITMQ}, RABBITMQ, ONE),
+        ({"broker": RABBITMQ, "cache": SENTINELS}, RABBITMQ, SENTINELS),
+        ({"redis": ONE, "broker": "", "cache": ""}, ONE, ONE),
+    ],
+)
+def test_broker_and_cache_are_the_redis_unless_they_have_urls_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, urls: dict[str, str], broker: str, cache: str
+) -> None:
+    _set(monkeypatch, **urls)
+    found = read_settings(CacheSettings)
+    assert (found.broker, found.cache) == (broker, cache)
+
+
+@pytest.mark.parametrize(
+    ("urls", "faulty"),
+    [
+        ({}, {"REDIS"}),
+        ({"cache": ONE}, {"REDIS"}),
+        ({"broker": ONE}, {"CACHE"}),
+        ({"redis": RABBITMQ}, {"REDIS"}),
+        ({"redis": ONE, "cache": RABBITMQ}, {"CACHE"}),
+        ({"broker": "hunter2", "cache": ONE}, {"BROKER"}),
+        ({"redis": "sentinel://u:hunter2@one/0"}, {"REDIS"}),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named(
+    monkeypatch: pytest.MonkeyPatch, urls: dict[str, str], faulty: set[str]
+) -> None:
+    _set(monkeypatch, **urls)
+    with pytest.raises(SettingsError) as raised:
+        read_settings(CacheSettings)
+    named = {line.partition(":")[0] for line in str(raised.value).splitlines()}
+    assert named == {f"PRESSROOM_{name}_URL" for name in faulty}
+    assert "hunter2" not in str(raised.value)
+
+
+def test_process_that_only_needs_a_broker_needs_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    _set(monkeypatch, broker=RABBITMQ)
+    assert read_settings(BrokerSettings).broker == RABBITMQ
+
+
+def test_sentinels_are_read_from_one_url() -> None:
+    found = Sentinels.parse(
+        "sentinel+tls://u%40:p%3B%2F@one:1/2?master_name=main&sentinel_password=a%26b"
+        "&ssl_ca_certs=/run/ca.pem;sentinel+tls://[::1]:3;sentinel+tls://three/"
+    )
+    assert found.hosts == (("one", 1), ("::1", 3), ("three", 26379))
+    assert (found.user, found.password, found.database) == ("u@", "p;/", 2)
+    assert (found.master_name, found.sentinel_user, found.sentinel_password) == (
+        "main",
+        None,
+        "a&b",
+    )
+    assert (found.is_encrypted, found.ca_file) == (True, "/run/ca.pem")
+    assert "p;/" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sentinel://one/0",
+        "sentinel://one/0?master_name=",
+        "sentinel:///0?master_name=main",
+        "sentinel://one/zero?master_name=main",
+        "sentinel://one:port/0?master_name=main",
+        "sentinel://one/0?master_name=main&ssl_cert_reqs=none",
+        "sentinel://one/0?master_name=main#end",
+        "sentinel://one/0?master_name=main;",
+        "sentinel://one/0?master_name=main;sentinel+tls://two",
+        "sentinel://one/0?master_name=main;sentinel://two/1",
+        "sentinel://one;sentinel://two/0?master_name=main",
+    ],
+)
+def test_other_urls_of_sentinels_are_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="must be sentinel://"):
+        Sentinels.parse(url)

@@ -1,0 +1,79 @@
+"""The Sentinels that a client knows stay known, whatever some of them answer."""
+
+import asyncio
+from threading import Barrier, Thread
+from typing import Any
+
+import redis
+from pydantic import SecretStr
+
+from core.settings.store_settings import CacheSettings
+from storage.redis.client import open_async_redis, open_redis
+
+SETTINGS = CacheSettings(
+    redis_url=SecretStr("sentinel://one/0?master_name=main;sentinel://two;sentinel://three")
+)
+SEEN = {
+    "ip": "127.0.0.1",
+    "port": 1,
+    "is_master": True,
+    "is_sdown": False,
+    "is_odown": False,
+    "num-other-sentinels": 2,
+}
+
+
+class Silent:
+    def sentinel_masters(self) -> Any:
+        raise redis.ConnectionError
+
+
+class Met:
+    """Answers once both callers have asked."""
+
+    def __init__(self) -> None:
+        self._both = Barrier(2)
+
+    def sentinel_masters(self) -> Any:
+        self._both.wait(10)
+        return {"main": SEEN}
+
+
+class AsyncSilent:
+    async def sentinel_masters(self) -> Any:
+        raise redis.ConnectionError
+
+
+class AsyncMet:
+    def __init__(self) -> None:
+        self._both = asyncio.Barrier(2)
+
+    async def sentinel_masters(self) -> Any:
+        await self._both.wait()
+        return {"main": SEEN}
+
+
+def test_two_threads_that_pass_over_a_silent_sentinel_keep_it_in_mind() -> None:
+    client: Any = open_redis(SETTINGS)
+    manager = client.connection_pool.sentinel_manager
+    known: list[Any] = [Silent(), Met(), Silent()]
+    manager.sentinels = list(known)
+    threads = [Thread(target=manager.discover_master, args=("main",)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(manager.sentinels) == set(known)
+    assert manager.sentinels[0] is known[1]
+
+
+def test_two_calls_of_a_loop_that_pass_over_a_silent_sentinel_keep_it_in_mind() -> None:
+    async def ask() -> None:
+        client: Any = open_async_redis(SETTINGS)
+        manager = client.connection_pool.sentinel_manager
+        known: list[Any] = [AsyncSilent(), AsyncMet(), AsyncSilent()]
+        manager.sentinels = list(known)
+        await asyncio.gather(*(manager.discover_master("main") for _ in range(2)))
+        assert set(manager.sentinels) == set(known)
+
+    asyncio.run(ask())
