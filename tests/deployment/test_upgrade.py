@@ -27,7 +27,7 @@ from tests.load import Act, Caller, Load
 from tests.ports import free_port
 from tests.stack import Owner, Running, Stack, eventually, open_stack
 
-pytestmark = pytest.mark.timeout(7200 if FULL else 420)
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(7200 if FULL else 420)]
 
 log = logging.getLogger(__name__)
 
