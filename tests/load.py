@@ -2,9 +2,10 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from uuid import uuid4
 
 import httpx
@@ -33,8 +34,17 @@ class Caller:
     _since: float = field(default_factory=time.monotonic)
     _http: httpx.Client = field(default_factory=lambda: plain_client(timeout=30.0))
 
-    def call(self, method: str, path: str, *, keyed: bool = True, **more: object) -> httpx.Response:
-        headers = {"X-API-Key": self.key} | ({"Idempotency-Key": uuid4().hex} if keyed else {})
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        keyed: bool = True,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        **more: object,
+    ) -> httpx.Response:
+        key = {"Idempotency-Key": uuid4().hex} if keyed else {}
+        own = {"X-API-Key": self.key, **key, **headers}
         self._doing, self._since = f"{method} {path}", time.monotonic()
         until = self._since + MENDED_WITHIN
         while True:
@@ -42,7 +52,7 @@ class Caller:
                 answer = self._http.request(
                     method,
                     self.load.url + path,
-                    headers=headers,
+                    headers=own,
                     **more,  # type: ignore[arg-type]
                 )
                 if answer.is_success:

@@ -129,8 +129,11 @@ class Cluster:
 
     def require_healthy(self) -> None:
         """Each host serves again, within a minute, and no process has ended by itself."""
-        eventually(self._serves, within=HEALTHY_WITHIN, what="both hosts of the API")
-        eventually(self._both_work, within=HEALTHY_WITHIN, what="jobs on both hosts of workers")
+        eventually(
+            lambda: self._serves() and self._both_work(),
+            within=HEALTHY_WITHIN,
+            what="both hosts of the API, and jobs on both hosts of workers",
+        )
         ended = [name for name, each in self.running.items() if each.process.poll() is not None]
         assert ended == []
 

@@ -35,11 +35,11 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(7200 if FULL else 420)]
 log = logging.getLogger(__name__)
 
 SEED = 20_261_121
-JOBS = sized(30, 200)
+JOBS = sized(60, 200)
 FLUSHED = sized(150, 1_000)
 ROUNDS = sized(0, 60)
 # Longer than a lease, so that others take the work over.
-APART_SECONDS = 7.0
+APART_SECONDS = 6.0
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +70,13 @@ class Work:
         with self.load.going_on(*((self.owner.key, act) for act in acts)):
             yield
 
-    def ask_for_jobs(self, count: int = JOBS) -> None:
-        """Commit so many jobs, and ask for an export."""
-        with self.cluster.stack.resources.unit_of_work() as uow:
-            self.jobs += [plan(uow, {"sleep": 0.05}).id for _ in range(count)]
+    def ask_for_jobs(self, count: int, seconds: float) -> None:
+        """Commit an export and so many jobs, of which each takes so long."""
         with closing(Caller(self.load, self.owner.key)) as caller:
-            caller.call("POST", f"/lists/{self.list_id}/exports")
+            caller.call("POST", f"/lists/{self.list_id}/exports", headers={"Prefer": "wait=0"})
         self.exports += 1
+        with self.cluster.stack.resources.unit_of_work() as uow:
+            self.jobs += [plan(uow, {"sleep": seconds}).id for _ in range(count)]
 
     def require_jobs_done(self) -> None:
         """Each committed job is done within a minute, and did what it does once."""
@@ -164,7 +164,7 @@ EVENTS = (*OF_HOSTS, database_is_killed, broker_is_killed)
 
 def hurt(work: Work, event: Callable[..., None], **hosts: str) -> None:
     """Let it happen to hosts that have work to do: within a minute all of them serve again."""
-    work.ask_for_jobs()
+    work.ask_for_jobs(JOBS, 0.1)
     event(work.cluster, **hosts)
     began = time.monotonic()
     work.cluster.require_healthy()
@@ -192,6 +192,6 @@ def test_work_is_done_once_and_hosts_recover_whatever_becomes_of_some(work: Work
 
 
 def test_a_flush_of_the_broker_delays_work_and_loses_none(work: Work) -> None:
-    work.ask_for_jobs(FLUSHED)
+    work.ask_for_jobs(FLUSHED, 0.02)
     work.cluster.stack.resources.redis.flushall()
     work.require_jobs_done()
