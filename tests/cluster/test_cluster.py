@@ -73,7 +73,8 @@ class Work:
     def ask_for_jobs(self, count: int, seconds: float) -> None:
         """Commit an export and so many jobs, of which each takes so long."""
         with closing(Caller(self.load, self.owner.key)) as caller:
-            caller.call("POST", f"/lists/{self.list_id}/exports", headers={"Prefer": "wait=0"})
+            path, headers = f"/lists/{self.list_id}/exports", {"Prefer": "wait=0"}
+            caller.call("POST", path, headers=headers, json={"kind": "members"})
         self.exports += 1
         with self.cluster.stack.resources.unit_of_work() as uow:
             self.jobs += [plan(uow, {"sleep": seconds}).id for _ in range(count)]
@@ -83,6 +84,8 @@ class Work:
         query = self.cluster.stack.query
         unfinished = "SELECT id FROM jobs WHERE id = ANY(%s) AND finished_at IS NULL"
         eventually(lambda: not query(unfinished, self.jobs), within=HEALTHY_WITHIN, what="all jobs")
+        ends = "SELECT DISTINCT status, error::text FROM jobs WHERE id = ANY(%s)"
+        assert query(ends, self.jobs) == [("succeeded", None)]
         effects = (
             "SELECT count(*), count(DISTINCT job_id) FROM probe_effects WHERE job_id = ANY(%s)"
         )
@@ -123,7 +126,8 @@ def work(cluster: Cluster) -> Work:
     owner = stack.new_owner()
     ledger.grant(stack.resources.database, owner.user_id, Decimal(10_000_000), source_id="start")
     with stack.resources.unit_of_work() as uow:
-        list_id = lists.create(uow, owner_id=owner.user_id, title="A list", slug="a-list").id
+        slug = f"of-{owner.user_id}"
+        list_id = lists.create(uow, owner_id=owner.user_id, title="A list", slug=slug).id
     return Work(cluster, owner, list_id, Load(cluster.front.url))
 
 

@@ -50,7 +50,7 @@ def test_api_that_is_asked_to_end_says_so_and_serves_on_before_it_closes(
         assert told.json()["status"] == "ending"
         assert told.headers["connection"] == "close"
         assert client.get("/healthz").status_code == 200
-        assert client.post("/lists", json={"title": "Late", "slug": "late"}).is_success
+        assert client.post("/lists", json={"title": "Late", "slug": f"late-{processes}"}).is_success
     assert api.process.wait(30) == 0
 
 
