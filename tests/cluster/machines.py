@@ -41,6 +41,7 @@ def other_clock(seconds: int) -> dict[str, str]:
         "FAKETIME": f"{seconds:+d}s",
         # What waits for some seconds waits for as long as elsewhere.
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "PYTHONPATH": str(Path(__file__).with_name("clock")),
     }
 
 

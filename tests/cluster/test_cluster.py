@@ -150,11 +150,9 @@ def hosts_lose_stores(cluster: Cluster, api: str = "api1", worker: str = "worker
         time.sleep(APART_SECONDS)
 
 
-def database_is_killed(cluster: Cluster) -> None:
+def stores_are_killed(cluster: Cluster) -> None:
+    """What keeps everything, and the broker, are started again by what runs them."""
     cluster.services.restart("postgres")
-
-
-def broker_is_killed(cluster: Cluster) -> None:
     cluster.services.restart("valkey")
 
 
@@ -163,7 +161,7 @@ OF_HOSTS: tuple[Callable[..., None], ...] = (
     hosts_are_unplugged,
     hosts_lose_stores,
 )
-EVENTS = (*OF_HOSTS, database_is_killed, broker_is_killed)
+EVENTS = (*OF_HOSTS, stores_are_killed)
 
 
 def hurt(work: Work, event: Callable[..., None], **hosts: str) -> None:
