@@ -36,8 +36,8 @@ check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 	$(PYTEST) -m check
 
 faults: $(VENV)/.dev ## Run the fault, security and property tests in their full form (hours)
-	PRESSROOM_FAULTS=full $(PYTEST) tests/faults tests/security tests/services --timeout 7200 $(TESTS)
-	PRESSROOM_FAULTS=full $(PYTEST) -m hypothesis --ignore tests/faults --ignore tests/security --ignore tests/services
+	PRESSROOM_FAULTS=full $(PYTEST) tests/faults tests/cluster tests/security tests/services --timeout 7200 $(TESTS)
+	PRESSROOM_FAULTS=full $(PYTEST) -m hypothesis --ignore tests/faults --ignore tests/cluster --ignore tests/security --ignore tests/services
 
 bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
 	$(BIN)/python -m benchmarks $(NAME)

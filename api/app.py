@@ -1,13 +1,10 @@
 import asyncio
 import gc
 import secrets
-import signal
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
-from types import FrameType
 
 import psycopg2
 from fastapi import FastAPI
@@ -24,6 +21,7 @@ from api.access.page_sessions import (
 from api.access.refused_plans import answer_refusal
 from api.cookies import cookies_of
 from api.errors import HANDLERS
+from api.health.drain import Drain
 from api.health.figures import Figures
 from api.health.readiness import Readiness
 from api.limits.bulkheads import (
@@ -148,9 +146,10 @@ _PAGES = (
 
 
 def create_app(settings: Settings) -> FastAPI:
+    drain = Drain(settings.api_drain)
     layers = [
         Middleware(ForwardingMiddleware, settings=settings),
-        Middleware(HeadersMiddleware, settings=settings),
+        Middleware(HeadersMiddleware, settings=settings, drain=drain),
         Middleware(RequestMiddleware),
         Middleware(ApiCorsMiddleware, pages=[each.router for each in _PAGES]),
         Middleware(InternalErrorMiddleware),
@@ -161,7 +160,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="Pressroom",
         version=version("pressroom"),
-        lifespan=partial(_serving, settings),
+        lifespan=partial(_serving, settings, drain),
         middleware=[Middleware(RequestLayers, layers=layers)],
         redirect_slashes=False,
         # Pressroom has its own metrics and logs; FastAPI's look at each request for a configured
@@ -189,7 +188,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 @asynccontextmanager
-async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
+async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncIterator[None]:
     waiter = secrets.token_urlsafe(9)
     resources = open_resources(
         settings,
@@ -199,7 +198,7 @@ async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
         single_statements=SINGLE_STATEMENTS,
     )
     redis = open_async_redis(settings)
-    app.state.pressroom = state = _state(resources, redis)
+    app.state.pressroom = state = _state(resources, redis, drain)
     subscriber, calls = state.subscriber, state.worker_calls
     loops = (
         subscriber.run(),
@@ -212,8 +211,9 @@ async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
     with (
         subscriber.listening(partial(finished_jobs.hear, state.jobs)),
         subscriber.listening(calls.hear),
+        drain.begun_by_sigterm(partial(_answer_all, state)),
     ):
-        async with background_loops(*loops), _answering_at_the_end(state):
+        async with background_loops(*loops):
             # What was made so far stays: to search it for garbage costs more than a request does.
             gc.collect()
             gc.freeze()
@@ -231,36 +231,18 @@ async def _serving(settings: Settings, app: FastAPI) -> AsyncIterator[None]:
     resources.close()
 
 
-@asynccontextmanager
-async def _answering_at_the_end(state: State) -> AsyncIterator[None]:
-    """Answer all who wait as soon as the process is asked to end.
+def _answer_all(state: State) -> None:
+    """Answer all who wait, since the server is about to close.
 
-    The server closes this application only when the last call is answered, and gives it twenty
-    seconds; a caller may wait for a minute.
+    It closes this application only when the last call is answered, and gives it twenty seconds; a
+    caller may wait for a minute.
     """
-    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGTERM)
-
-    def close() -> None:
-        state.jobs.close()
-        state.worker_calls.results.close()
-        state.streams.closing.set()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(close)
-        if callable(before):
-            before(number, frame)
-
-    is_main = threading.current_thread() is threading.main_thread()
-    if is_main:
-        signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        if is_main:
-            signal.signal(signal.SIGTERM, before)
+    state.jobs.close()
+    state.worker_calls.results.close()
+    state.streams.closing.set()
 
 
-def _state(resources: Resources, redis: Redis) -> State:
+def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
     settings = resources.settings
     # Workers call the providers; this process only checks what a caller may ask them for.
     stock_photos = StockPhotoProviders(settings, partial(note_quotas, resources.redis))
@@ -283,6 +265,7 @@ def _state(resources: Resources, redis: Redis) -> State:
         cookies=cookies_of(settings),
         hashing_pool=HashingPool(),
         readiness=Readiness(resources),
+        drain=drain,
         figures=Figures(resources),
         rate_limiter=RateLimiter(settings),
     )

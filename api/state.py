@@ -5,6 +5,7 @@ from typing import TypeVar
 from starlette.requests import HTTPConnection
 
 from api.cookies import Cookies
+from api.health.drain import Drain
 from api.health.figures import Figures
 from api.health.readiness import Readiness
 from api.limits.bulkheads import RECORDS
@@ -47,6 +48,7 @@ class State:
     cookies: Cookies
     hashing_pool: HashingPool
     readiness: Readiness
+    drain: Drain
     figures: Figures
     rate_limiter: RateLimiter
 

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from devstack.supervisor.home.home_folder import Home
 from devstack.supervisor.home.secrets_file import Secrets, load_or_create
 from devstack.supervisor.processes.group import Group
 from devstack.supervisor.processes.ports import PortPicker
+from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.watcher_client import Watcher
 from tests.ports import OUR_PORTS
 
@@ -60,8 +61,18 @@ def await_ready(group: Group, timeout: float = _MAX_START_SECONDS) -> None:
         time.sleep(0.02)
 
 
+# Programs and the settings that lead to them, which may be changed so that they run elsewhere.
+Plan = tuple[list[Program], dict[str, str]]
+
+
+def _here(programs: list[Program], environment: dict[str, str]) -> Plan:
+    return programs, environment
+
+
 @contextmanager
-def embedded_services(home: Path) -> Iterator[Services]:
+def embedded_services(
+    home: Path, place_elsewhere: Callable[[list[Program], dict[str, str]], Plan] = _here
+) -> Iterator[Services]:
     """Run Postgres, Valkey and S3 in a directory, whatever the user's settings name.
 
     Call it from the main thread: Linux ends the servers when the thread that started them ends.
@@ -74,6 +85,7 @@ def embedded_services(home: Path) -> Iterator[Services]:
         programs, environment = embed(
             place, secrets, picker, lock, more_buckets=f"{BUCKET_PREFIX}*"
         )
+        programs, environment = place_elsewhere(programs, environment)
         picker.keep()
         settings = common_settings(secrets, api_url="http://127.0.0.1:8000")
         watcher = Watcher(keep_open=(lock.descriptor,))

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 # Most of what they do is wait: for a lease to end, a process to start, a service to come back.
-_WAITING = ("tests/faults/", "tests/devstack/", "tests/api/")
+_WAITING = ("tests/faults/", "tests/cluster/", "tests/devstack/", "tests/api/")
 # So many files that compute begin after each that waits. None of those is left for the end then,
 # when nothing would use the time in which it waits.
 _BETWEEN = 4

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from sqlalchemy import make_url
 from devstack import LOOPBACK
 from devstack.supervisor.embedded.packages import binary
 from devstack.supervisor.processes.group import Group
+from devstack.supervisor.processes.program import Program
 from devstack.supervisor.processes.spawn import run_to_end
 from devstack.supervisor.processes.watcher_client import Watcher
 from tests.embedded import Services, await_ready
@@ -29,6 +30,7 @@ class RunningReplica:
     owner_url: reaches it as the owner of the tables, who may pause it.
     """
 
+    address: str
     port: int
     owner_url: str
     pid: int
@@ -40,7 +42,7 @@ class RunningReplica:
 
     def reached_as(self, url: str) -> str:
         """The URL by which the role and database of this URL are reached here."""
-        return _at(url, self.port)
+        return _at(url, self.address, self.port)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -89,8 +91,16 @@ class RunningReplica:
 
 
 @contextmanager
-def running_replica(services: Services) -> Iterator[RunningReplica]:
-    """Call it from the main thread, as for the services."""
+def running_replica(
+    services: Services,
+    address: str = LOOPBACK,
+    placed: Callable[[Program], Program] = lambda program: program,
+) -> Iterator[RunningReplica]:
+    """Call it from the main thread, as for the services.
+
+    Args:
+        placed: changes it so that it runs elsewhere, at the address.
+    """
     primary = services.group["postgres"].program
     owner = services.environment["PRESSROOM_MIGRATION_DATABASE_URL"]
     prefix = primary.argv[: primary.argv.index(RUNS_POSTGRES)]
@@ -102,7 +112,7 @@ def running_replica(services: Services) -> Iterator[RunningReplica]:
     ended = run_to_end(copy, primary.run_as, primary.keep_open)
     assert ended.returncode == 0, ended.stdout
     port = free_port()
-    url = _at(owner, port)
+    url = _at(owner, address, port)
     options = {
         "listen_addresses": LOOPBACK,
         "port": str(port),
@@ -121,10 +131,10 @@ def running_replica(services: Services) -> Iterator[RunningReplica]:
         prepare=lambda: None,
     )
     watcher = Watcher()
-    group = Group([program], watcher, say=lambda _: None)
+    group = Group([placed(program)], watcher, say=lambda _: None)
     try:
         await_ready(group)
-        yield RunningReplica(port, url, group.pids["replica"], program.log)
+        yield RunningReplica(address, port, url, group.pids["replica"], program.log)
     finally:
         group.stop([["replica"]])
         watcher.close()
@@ -136,6 +146,6 @@ def _answers(url: str) -> bool:
     return False
 
 
-def _at(url: str, port: int) -> str:
-    moved = make_url(url).set(drivername="postgresql", port=port)
+def _at(url: str, address: str, port: int) -> str:
+    moved = make_url(url).set(drivername="postgresql", host=address, port=port)
     return moved.render_as_string(hide_password=False)

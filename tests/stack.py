@@ -151,11 +151,28 @@ class Stack:
         ready: Callable[[], bool] | None = None,
         environment: dict[str, str] | None = None,
         directory: Path | None = None,
+        prefix: tuple[str, ...] = (),
     ) -> Running:
-        """Run `python -m module words…` with this stack's settings and wait until it is ready."""
+        """Run `python -m module words…` with this stack's settings and wait until it is ready.
+
+        `prefix` is a command that runs it elsewhere, such as in a namespace.
+        """
+        argv = (*prefix, sys.executable, "-m", module, *words)
+        return self.run(name, argv, ready=ready, environment=environment, directory=directory)
+
+    def run(
+        self,
+        name: str,
+        argv: tuple[str, ...],
+        *,
+        ready: Callable[[], bool] | None = None,
+        environment: dict[str, str] | None = None,
+        directory: Path | None = None,
+    ) -> Running:
+        """Run any program, which ends with the stack."""
         program = Program(
             name=name,
-            argv=(sys.executable, "-m", module, *words),
+            argv=argv,
             log=self.home / f"{self.name}-{name}.log",
             environment={**self.environment, **(environment or {})},
             directory=directory,

@@ -32,6 +32,11 @@ class Condition(StrEnum):
     OUTDATED = "outdated"
     # Of the whole: something is away that not every route needs.
     DEGRADED = "degraded"
+    # Of the whole: the process was asked to end, and takes calls for a few more seconds.
+    ENDING = "ending"
+
+
+READY = frozenset({Condition.OK, Condition.DEGRADED})
 
 
 class Readiness:
@@ -64,8 +69,10 @@ class Readiness:
         return dict(zip(self._questions, found, strict=True))
 
 
-def whole(dependencies: Mapping[str, Condition]) -> Condition:
-    """The condition of the process: it can serve calls unless it is unavailable."""
+def whole(dependencies: Mapping[str, Condition], *, is_ending: bool) -> Condition:
+    """The condition of the process, which is to get calls if it is one of ``READY``."""
+    if is_ending:
+        return Condition.ENDING
     if dependencies["database"] is not Condition.OK:
         return Condition.UNAVAILABLE
     is_whole = all(each is Condition.OK for each in dependencies.values())

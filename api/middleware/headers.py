@@ -1,5 +1,6 @@
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.health.drain import Drain
 from core.settings import Settings
 
 _Header = tuple[bytes, bytes]
@@ -23,15 +24,18 @@ _NO_PAGE: _Header = (b"content-security-policy", b"default-src 'none'; frame-anc
 # carry credentials.
 _PRIVATE: _Header = (b"cache-control", b"no-store")
 _HSTS = b"strict-transport-security"
+# The caller's next call goes to a process that stays.
+_CLOSE: _Header = (b"connection", b"close")
 
 
 class HeadersMiddleware:
     """Adds the headers of every answer for browsers and caches, unless the answer has its own, and
-    the headers that inner layers put into ``scope["pressroom.headers"]``. The outermost layer that
-    answers."""
+    the headers that inner layers put into ``scope["pressroom.headers"]``. While the process drains,
+    each answer ends its connection. The outermost layer that answers."""
 
-    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, *, settings: Settings, drain: Drain) -> None:
         self._app = app
+        self._drain = drain
         # A browser that has reached us over TLS must use TLS from then on (HSTS).
         hsts = b"max-age=31536000" + (b"; includeSubDomains" if settings.hsts_subdomains else b"")
         is_https = settings.public_url.scheme == "https"
@@ -51,6 +55,8 @@ class HeadersMiddleware:
                     wanted.append(_PRIVATE)
                 missing = [header for header in wanted if header[0] not in known]
                 message["headers"] = [*message["headers"], *missing, *added]
+                if self._drain.has_begun:
+                    message["headers"].append(_CLOSE)
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

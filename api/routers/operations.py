@@ -10,10 +10,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from api.access.requirements import UNLIMITED
 from api.bodies.json_route import JsonRoute
 from api.health import readiness
-from api.health.readiness import Condition
 from api.openapi import refuses
 from api.parameters import StateOf
 from core.refusals.access import AUTH_METRICS_TOKEN
+
+_NOT_READY = "The database is missing, or outdated, or the process is about to end"
 
 router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=JsonRoute)
 
@@ -24,16 +25,17 @@ async def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@router.get("/readyz", responses={503: {"description": "The database is missing, or outdated"}})
+@router.get("/readyz", responses={503: {"description": _NOT_READY}})
 async def readyz(state: StateOf) -> JSONResponse:
     """200 while this process can serve calls, else 503; with the status of each dependency.
 
     Only the database is needed, with its migrations done; without another one the status is
-    `degraded`. The answer is at most a second old.
+    `degraded`. That is at most a second old. A process that was asked to end says `ending`, and
+    still serves for a few seconds.
     """
     dependencies = await state.readiness.dependencies()
-    status = readiness.whole(dependencies)
-    is_ready = status is not Condition.UNAVAILABLE
+    status = readiness.whole(dependencies, is_ending=state.drain.has_begun)
+    is_ready = status in readiness.READY
     code = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
     headers = {} if is_ready else {"Retry-After": "1"}
     return JSONResponse({"status": status, "dependencies": dependencies}, code, headers)

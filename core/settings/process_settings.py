@@ -61,6 +61,7 @@ _API = (
         "media_base_url",
         "api_key_header",
         "trusted_proxies",
+        "api_drain",
         "credits_per_usd",
         "currencies",
         "redirect_origins",

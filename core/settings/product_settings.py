@@ -78,6 +78,10 @@ class Settings(MigrationSettings, BucketSettings, FlowerSettings, CacheSettings,
     """IP addresses or networks of proxies whose forwarded headers are trusted, comma separated, or
     the word none; the API needs it where the public URL is https"""
 
+    api_drain: float = Field(default=5.0, ge=0, le=60)
+    """Seconds for which an API process that is asked to end still serves, while /readyz says 503:
+    longer than proxies take to notice"""
+
     credits_per_usd: CreditsPerUsd = Decimal(100)
     """How many credits a US dollar buys"""
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,20 @@ from typing import Any
 import pytest
 
 from devstack.supervisor.programs import answers
+from tests.faults.size import FULL
 from tests.stack import Running, Stack
 
 ROOT = Path(__file__).parents[2]
 # The oldest release that is upgraded without a stop. Its database has the revision 0007.
 OLDEST = "c014eceb9907917e1620b090c862e2079b7eca00"
+
+
+def releases() -> list[str]:
+    """The oldest release, and each that has a tag since; in the short form the newest of these."""
+    command = ["git", "tag", "--contains", OLDEST, "--merged", "HEAD", "--sort=creatordate"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    tags = listed.stdout.split()
+    return [OLDEST, *(tags if FULL else tags[-1:])]
 
 
 def unpack(commit: str, folder: Path) -> None:
@@ -52,14 +62,23 @@ class ReleaseBefore:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout) if done.stdout.strip() else None
 
-    def start_api(self) -> Running:
-        port = self.stack.api_port
+    @property
+    def drains(self) -> bool:
+        """Whether its API says that it is about to end; else an operator tells the proxy."""
+        return (self.folder / "api/health/drain.py").exists()
+
+    def start_api(self, port: int, **environment: str) -> Running:
         return self._start(
-            "api-before", "serve", "--port", str(port), ready=lambda: answers(port, "/healthz")
+            "api-before",
+            "serve",
+            "--port",
+            str(port),
+            ready=lambda: answers(port, "/readyz"),
+            **environment,
         )
 
     def start_worker(self, lane: str) -> Running:
-        mark = self.stack.home / f"{lane}-before.ready"
+        mark = self.stack.home / f"{lane}-before-{time.monotonic_ns()}.ready"
         return self._start(
             f"{lane}-before",
             "worker",

@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 from devstack.supervisor.embedded.valkey import DATABASES
 from storage.objects import ObjectStore
 from tests.embedded import Services
-from tests.stack import Running, Stack, eventually, open_stack
+from tests.stack import Owner, Running, Stack, eventually, open_stack
 
 
 @pytest.fixture
@@ -27,6 +27,32 @@ def port() -> int:
 def test_api_ends_in_order_when_asked(stack: Stack, port: int) -> None:
     api = _start(stack, "api", "serve", "--host", "0.0.0.0", "--port", str(port), path="/readyz")
     assert api.stop() == 0
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_api_that_is_asked_to_end_says_so_and_serves_on_before_it_closes(
+    stack: Stack, owner: Owner, port: int, processes: int
+) -> None:
+    words = ("serve", "--port", str(port), "--processes", str(processes))
+    api = _start(stack, "api-drain", *words, path="/readyz", PRESSROOM_API_DRAIN="5")
+    headers = {"Authorization": f"Bearer {owner.key}"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
+        assert "connection" not in client.get("/readyz").headers
+        # A process manager may tell a process and its parent, which passes it on.
+        for _ in range(2):
+            api.process.terminate()
+
+        def ending() -> httpx.Response | None:
+            told = client.get("/readyz")
+            return told if told.status_code == 503 else None
+
+        told = eventually(ending, what="the word that it ends")
+        assert isinstance(told, httpx.Response)
+        assert told.json()["status"] == "ending"
+        assert told.headers["connection"] == "close"
+        assert client.get("/healthz").status_code == 200
+        assert client.post("/lists", json={"title": "Late", "slug": f"late-{processes}"}).is_success
+    assert api.process.wait(30) == 0
 
 
 def test_flower_asks_for_its_password_and_ends_in_order_when_asked(stack: Stack, port: int) -> None:
@@ -144,9 +170,10 @@ def test_bucket_is_made_once_and_kept_after_that(stack: Stack, services: Service
     assert store.ready()
 
 
-def _start(stack: Stack, name: str, *words: str, path: str) -> Running:
+def _start(stack: Stack, name: str, *words: str, path: str, **environment: str) -> Running:
     port = words[words.index("--port") + 1]
-    return stack.start(f"deployed-{name}", *words, ready=_answers(f"http://127.0.0.1:{port}{path}"))
+    ready = _answers(f"http://127.0.0.1:{port}{path}")
+    return stack.start(f"deployed-{name}", *words, ready=ready, environment=environment)
 
 
 def _answers(url: str) -> Callable[[], bool]:

@@ -1,4 +1,4 @@
-"""From the oldest release to this one, under load: no call fails that its caller must notice."""
+"""From each release to this one, host by host under load: no call fails that its caller notices."""
 
 import contextlib
 import csv
@@ -6,43 +6,51 @@ import io
 import logging
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from uuid import uuid4
 
-import httpx
 import psycopg2
 import pytest
 
+from core.settings import Settings
+from devstack import LOOPBACK
 from services.money.credits import verify
 from storage.migrations.run import head_revision
-from tests.deployment.release_before import OLDEST, ROOT, ReleaseBefore, unpack
+from tests import haproxy
+from tests.deployment.release_before import ROOT, ReleaseBefore, releases, unpack
 from tests.embedded import embedded_services
 from tests.faults.size import FULL, sized
+from tests.haproxy import SERVERS, Front, in_front
+from tests.load import Act, Caller, Load
 from tests.ports import free_port
-from tests.stack import Owner, Stack, eventually, open_stack
+from tests.stack import Owner, Running, Stack, eventually, open_stack
 
-pytestmark = pytest.mark.timeout(7200 if FULL else 300)
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(7200 if FULL else 420)]
 
 log = logging.getLogger(__name__)
 
 SUBSCRIPTIONS = sized(5_000, 20_000_000)
 IMPORTED = sized(20_000, 1_000_000)
 CALLERS = 2
-# A client that its user waits for tries for no longer.
-MENDED_WITHIN = 30.0
-_PAUSE = 0.2
+# After each step so many charges must go well before the next.
+CHARGES = 50
+# As an operator runs the API, not as a test does, which waits for no proxy.
+OPERATED = {
+    "PRESSROOM_API_DRAIN": str(Settings.model_fields["api_drain"].default),
+    "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,
+}
 
 
-@pytest.fixture(scope="module")
-def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseBefore]:
+@pytest.fixture(params=releases())
+def before(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ReleaseBefore]:
+    haproxy.program()
     home: Path = tmp_path_factory.mktemp("upgrade")
     folder = home / "release-before"
-    unpack(OLDEST, folder)
+    unpack(request.param, folder)
     port = free_port()
     with (
         embedded_services(home) as services,
@@ -51,83 +59,6 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseBefore]:
         release = ReleaseBefore(stack, folder)
         release.command("migrate")
         yield release
-
-
-@dataclass
-class Client:
-    """A caller who asks again, with the same Idempotency-Key, until they are answered."""
-
-    key: str
-    ports: list[int]
-    again: list[str] = field(default_factory=list)
-
-    def call(self, method: str, path: str, **more: object) -> httpx.Response:
-        headers = {"X-API-Key": self.key, "Idempotency-Key": uuid4().hex}
-        until = time.monotonic() + MENDED_WITHIN
-        tries = 0
-        while True:
-            port = self.ports[tries % len(self.ports)]
-            try:
-                with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-                    answer = client.request(method, path, headers=headers, **more)  # type: ignore[arg-type]
-                if answer.is_success:
-                    return answer
-                found = f"{answer.status_code} {answer.text}"
-                is_for_good = answer.status_code not in (409, 429, 500, 502, 503, 504)
-            except httpx.TransportError as error:
-                found, is_for_good = type(error).__name__, False
-            self.again.append(f"{method} {path}: {found}")
-            assert not is_for_good, found
-            assert time.monotonic() < until, self.again[-5:]
-            tries += 1
-            time.sleep(_PAUSE)
-
-
-@dataclass
-class Load:
-    """Calls that go on until the load ends; each thread's fault is raised there."""
-
-    ports: list[int]
-    charged: int = 0
-    again: list[str] = field(default_factory=list)
-    longest: float = 0.0
-    _faults: list[BaseException] = field(default_factory=list)
-    _over: threading.Event = field(default_factory=threading.Event)
-    _count: threading.Lock = field(default_factory=threading.Lock)
-
-    def charge(self, key: str) -> None:
-        client = Client(key, self.ports, self.again)
-        charge = {"amount_credit": 1, "source_id": "load"}
-        client.call("POST", "/auxilia/credits/consume", json=charge)
-        with self._count:
-            self.charged += 1
-
-    def come_and_go(self, key: str, list_id: int) -> None:
-        client = Client(key, self.ports, self.again)
-        client.call("POST", f"/subscriptions/{list_id}/no-challenge")
-        client.call("DELETE", f"/subscriptions/{list_id}")
-
-    @contextmanager
-    def going_on(self, *acts: Callable[[], None]) -> Iterator[None]:
-        threads = [threading.Thread(target=self._repeat, args=(act,)) for act in acts]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            for thread in threads:
-                thread.join(120)
-        assert self._faults == []
-
-    def _repeat(self, act: Callable[[], None]) -> None:
-        try:
-            while not self._over.is_set():
-                began = time.monotonic()
-                act()
-                self.longest = max(self.longest, time.monotonic() - began)
-        except BaseException as error:  # noqa: BLE001 - the thread of the test raises it
-            self._faults.append(error)
 
 
 @dataclass(frozen=True)
@@ -191,50 +122,97 @@ def migrate(stack: Stack) -> str:
     return done.stdout
 
 
-def test_the_oldest_release_is_upgraded_while_people_go_on(before: ReleaseBefore) -> None:
+def charge(load: Load, caller: Caller) -> None:
+    body = {"amount_credit": 1, "source_id": "load"}
+    caller.call("POST", "/auxilia/credits/consume", json=body)
+    load.count()
+
+
+def come_and_go(list_id: int, caller: Caller) -> None:
+    """Without a key: what a proxy may not make again must not fail."""
+    caller.call("POST", f"/subscriptions/{list_id}/no-challenge", keyed=False)
+    caller.call("DELETE", f"/subscriptions/{list_id}", keyed=False)
+
+
+@dataclass
+class Hosts:
+    """Two hosts of the API behind a proxy, and two of workers: of one release, then of the next."""
+
+    before: ReleaseBefore
+    ports: tuple[int, int]
+    apis: list[Running]
+    workers: list[Running]
+
+    def upgrade_api(self, front: Front, place: int, *, by_hand: bool) -> None:
+        """Stop one host of the API and start it anew, with this release."""
+        server = SERVERS[place]
+        if by_hand:
+            front.take_out(server)
+        assert self.apis[place].stop() == 0
+        self.apis[place] = self.before.stack.start_api(self.ports[place], **OPERATED)
+        if by_hand:
+            front.bring_in(server)
+        front.await_up(server)
+
+    def upgrade_worker(self, place: int) -> None:
+        self.workers[place].stop()
+        self.workers[place] = self.before.stack.start_worker("bulk", concurrency=1)
+
+
+@pytest.fixture
+def hosts(before: ReleaseBefore) -> Hosts:
+    ports = free_port(), free_port()
+    apis = [before.start_api(port, **OPERATED) for port in ports]
+    return Hosts(before, ports, apis, [before.start_worker("bulk") for _ in range(2)])
+
+
+@pytest.fixture
+def front(hosts: Hosts) -> Iterator[Front]:
+    one, two = (f"{LOOPBACK}:{port}" for port in hosts.ports)
+    with in_front(hosts.before.stack, f"{LOOPBACK}:{free_port()}", (one, two)) as front:
+        yield front
+
+
+def test_hosts_are_upgraded_one_by_one_while_people_go_on(
+    before: ReleaseBefore, hosts: Hosts, front: Front
+) -> None:
     stack = before.stack
-    old_api, old_bulk = before.start_api(), before.start_worker("bulk")
     deployment = settle_in(before)
-    load = Load([stack.api_port])
-    client = Client(deployment.owner.key, load.ports, load.again)
-    acts = [lambda: load.charge(deployment.owner.key)] * CALLERS
-    acts += [
-        lambda key=key: load.come_and_go(key, deployment.list_id)  # type: ignore[misc]
-        for key in deployment.readers
-    ]
+    owner, list_id = deployment.owner, deployment.list_id
+    load = Load(front.url)
+    acts: list[tuple[str, Act]] = [(owner.key, partial(charge, load))] * CALLERS
+    acts += [(reader, partial(come_and_go, list_id)) for reader in deployment.readers]
     with load.going_on(*acts):
         file = {"file": ("members.csv", file_of(IMPORTED), "text/csv")}
-        client.call("POST", f"/lists/{deployment.list_id}/imports", files=file)
+        Caller(load, owner.key).call("POST", f"/lists/{list_id}/imports", files=file)
         [(import_id,)] = stack.query("SELECT id FROM imports WHERE source = 'file'")
         migrate(stack)
-        charged = load.charged
         # The release before goes on with the new tables,
-        eventually(
-            lambda: load.charged > charged + 50, within=120, what="charges by the release before"
-        )
-        # and beside this release,
-        new_port = free_port()
-        stack.start_api(new_port)
-        stack.start_worker("bulk", concurrency=1)
-        load.ports.append(new_port)
-        charged = load.charged
-        eventually(lambda: load.charged > charged + 50, within=120, what="charges by both releases")
-        # until it ends.
-        load.ports.remove(stack.api_port)
-        old_bulk.stop()
-        assert old_api.stop() == 0
-        charged = load.charged
-        eventually(lambda: load.charged > charged + 50, within=120, what="charges by this release")
+        load.require_more(CHARGES)
+        migrated = len(load.again)
+        for place in range(2):
+            # and beside this release.
+            hosts.upgrade_api(front, place, by_hand=not before.drains)
+            load.require_more(CHARGES)
+            hosts.upgrade_worker(place)
+        # From here on a host says by itself that it ends.
+        for place in range(2):
+            hosts.upgrade_api(front, place, by_hand=False)
+            load.require_more(CHARGES)
         ended = "SELECT status <> 'running' FROM imports WHERE id = %s"
         eventually(
-            lambda: stack.query(ended, import_id) == [(True,)], within=600, what="the import"
+            lambda: stack.query(ended, import_id) == [(True,)],
+            within=sized(150, 3600),
+            what="the import",
         )
-    log.info("%s charges, slowest %.2f s, tried again: %s", load.charged, load.longest, load.again)
+        # No caller noticed a host that came or went.
+        assert load.again[migrated:] == []
+    log.info("%s charges, slowest %.2f s, tried again: %s", load.done, load.longest, load.again)
     done = "SELECT status, added, received FROM imports WHERE id = %s"
     assert stack.query(done, import_id) == [("succeeded", IMPORTED, IMPORTED)]
     members = "SELECT count(*) FROM subscriptions WHERE import_id = %s AND status = 'active'"
     assert stack.query(members, import_id) == [(IMPORTED,)]
     entries = "SELECT count(*) FROM credit_entries WHERE user_id = %s AND source_id = 'load'"
-    assert stack.query(entries, deployment.owner.user_id) == [(load.charged,)]
+    assert stack.query(entries, owner.user_id) == [(load.done,)]
     assert verify.verify(stack.resources, full=True).faults == []
     assert stack.query("SELECT version_num FROM alembic_version") == [(head_revision(),)]

@@ -12,6 +12,7 @@ import pytest
 from pydantic import AnyUrl
 from starlette.responses import PlainTextResponse
 
+from api.health.drain import Drain
 from api.middleware.headers import HeadersMiddleware
 from devstack import LOOPBACK
 from tests.contract.replies import data, send
@@ -128,7 +129,7 @@ def test_other_hosts_below_ours_are_bound_to_https_only_by_a_setting(stack: Stac
     public = stack.settings().model_copy(update={"public_url": AnyUrl("https://api.example.com")})
 
     async def get() -> httpx.Response:
-        app = HeadersMiddleware(PlainTextResponse("x"), settings=public)
+        app = HeadersMiddleware(PlainTextResponse("x"), settings=public, drain=Drain(0))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as client:
             return await client.get("https://api.example.com/")
 

@@ -75,6 +75,8 @@ def common_settings(secrets: Secrets, *, api_url: str) -> dict[str, str]:
     """The settings that don't depend on where the services are."""
     return {
         "PRESSROOM_PUBLIC_URL": api_url,
+        # No proxy has to notice that the API ends, and a developer waits for it.
+        "PRESSROOM_API_DRAIN": "0",
         "PRESSROOM_SECRET_KEYS": secrets.secret_keys,
         "PRESSROOM_ENCRYPTION_KEYS": secrets.encryption_keys,
         # The shop that a developer builds against the stack is on this machine too.

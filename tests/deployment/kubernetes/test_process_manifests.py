@@ -170,8 +170,8 @@ def test_processes_have_the_time_that_they_take_to_end() -> None:
         name: pods.pod_of(each)["terminationGracePeriodSeconds"]
         for name, each in pods.workloads().items()
     }
-    before = api().container["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert 0 < before + API_GRACE_SECONDS < grace["pressroom-api"]
+    drain = Settings.model_fields["api_drain"].default
+    assert drain + API_GRACE_SECONDS < grace["pressroom-api"]
     for worker in workers():
         default = Settings.model_fields["worker_grace"].default
         assert default + MAX_END_SECONDS < grace[worker.workload]

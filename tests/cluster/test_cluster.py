@@ -1,0 +1,199 @@
+"""Many hosts: whatever becomes of one of them, committed work is done once, and all serve again."""
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import pytest
+
+from services.mailing import lists
+from services.money.credits import ledger, verify
+from tests.cluster.machines import (
+    APIS,
+    HEALTHY_WITHIN,
+    WORKERS,
+    WRONG_BY_SECONDS,
+    Cluster,
+    running_cluster,
+)
+from tests.cluster.network import require_namespaces
+from tests.faults.size import FULL, sized
+from tests.haproxy import program
+from tests.load import Caller, Load
+from tests.pictures import photo
+from tests.probe.kind import plan
+from tests.stack import Owner, eventually
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(7200 if FULL else 420)]
+
+log = logging.getLogger(__name__)
+
+SEED = 20_261_121
+JOBS = sized(60, 200)
+FLUSHED = sized(150, 1_000)
+ROUNDS = sized(0, 60)
+# Longer than a lease, so that others take the work over.
+APART_SECONDS = 6.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    require_namespaces()
+    program()
+    home: Path = tmp_path_factory.mktemp("cluster")
+    with running_cluster(home) as running:
+        running.require_healthy()
+        yield running
+
+
+@dataclass
+class Work:
+    """What people ask of the cluster, and what it must come to."""
+
+    cluster: Cluster
+    owner: Owner
+    list_id: int
+    load: Load
+    jobs: list[int] = field(default_factory=list)
+    uploads: int = 0
+    exports: int = 0
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        acts = (self._charge, self._charge, self._upload)
+        with self.load.going_on(*((self.owner.key, act) for act in acts)):
+            yield
+
+    def ask_for_jobs(self, count: int, seconds: float) -> None:
+        """Commit an export and so many jobs, of which each takes so long."""
+        with closing(Caller(self.load, self.owner.key)) as caller:
+            path, headers = f"/lists/{self.list_id}/exports", {"Prefer": "wait=0"}
+            caller.call("POST", path, headers=headers, json={"kind": "members"})
+        self.exports += 1
+        with self.cluster.stack.resources.unit_of_work() as uow:
+            self.jobs += [plan(uow, {"sleep": seconds}).id for _ in range(count)]
+
+    def require_jobs_done(self) -> None:
+        """Each committed job is done within a minute, and did what it does once."""
+        query = self.cluster.stack.query
+        unfinished = "SELECT id FROM jobs WHERE id = ANY(%s) AND finished_at IS NULL"
+        eventually(lambda: not query(unfinished, self.jobs), within=HEALTHY_WITHIN, what="all jobs")
+        ends = "SELECT DISTINCT status, error::text FROM jobs WHERE id = ANY(%s)"
+        assert query(ends, self.jobs) == [("succeeded", None)]
+        effects = (
+            "SELECT count(*), count(DISTINCT job_id) FROM probe_effects WHERE job_id = ANY(%s)"
+        )
+        assert query(effects, self.jobs) == [(len(self.jobs),) * 2]
+
+    def require_all_done(self) -> None:
+        """Once its callers have left."""
+        stack = self.cluster.stack
+        self.require_jobs_done()
+        self.cluster.bench.all_finished(within=HEALTHY_WITHIN)
+        ended = (
+            "SELECT kind, status, count(*) FROM jobs WHERE user_id = %s GROUP BY 1, 2 ORDER BY 1"
+        )
+        assert stack.query(ended, self.owner.user_id) == [
+            ("attachment.process", "succeeded", self.uploads),
+            ("export.members", "succeeded", self.exports),
+        ]
+        charges = "SELECT count(*) FROM credit_entries WHERE user_id = %s AND source_id = 'load'"
+        assert stack.query(charges, self.owner.user_id) == [(self.load.done,)]
+        assert verify.verify(stack.resources, full=True).faults == []
+
+    def _charge(self, caller: Caller) -> None:
+        body = {"amount_credit": 1, "source_id": "load"}
+        caller.call("POST", "/auxilia/credits/consume", json=body)
+        self.load.count()
+
+    def _upload(self, caller: Caller) -> None:
+        files = {"file": ("photo.jpg", photo(160, 120))}
+        caller.call("POST", "/attachments", files=files)
+        self.uploads += 1
+        # To convert more of them would measure this machine.
+        time.sleep(0.5)
+
+
+@pytest.fixture
+def work(cluster: Cluster) -> Work:
+    stack = cluster.stack
+    owner = stack.new_owner()
+    ledger.grant(stack.resources.database, owner.user_id, Decimal(10_000_000), source_id="start")
+    with stack.resources.unit_of_work() as uow:
+        slug = f"of-{owner.user_id}"
+        list_id = lists.create(uow, owner_id=owner.user_id, title="A list", slug=slug).id
+    return Work(cluster, owner, list_id, Load(cluster.front.url))
+
+
+# -- what happens to hosts ---------------------------------------------------------------------
+
+
+def hosts_lose_power(cluster: Cluster, api: str = "api1", worker: str = "worker2") -> None:
+    cluster.lose_power(api, worker)
+    time.sleep(APART_SECONDS)
+    cluster.get_power(api, worker)
+
+
+def hosts_are_unplugged(cluster: Cluster, api: str = "api2", worker: str = "worker1") -> None:
+    with cluster.unplugged(api, worker, "replica"):
+        time.sleep(APART_SECONDS)
+
+
+def hosts_lose_stores(cluster: Cluster, api: str = "api1", worker: str = "worker1") -> None:
+    with cluster.apart((worker, "postgres"), (api, "valkey"), (api, "s3")):
+        time.sleep(APART_SECONDS)
+
+
+def stores_are_killed(cluster: Cluster) -> None:
+    """What keeps everything, and the broker, are started again by what runs them."""
+    cluster.services.restart("postgres")
+    cluster.services.restart("valkey")
+
+
+OF_HOSTS: tuple[Callable[..., None], ...] = (
+    hosts_lose_power,
+    hosts_are_unplugged,
+    hosts_lose_stores,
+)
+EVENTS = (*OF_HOSTS, stores_are_killed)
+
+
+def hurt(work: Work, event: Callable[..., None], **hosts: str) -> None:
+    """Let it happen to hosts that have work to do: within a minute all of them serve again."""
+    work.ask_for_jobs(JOBS, 0.1)
+    event(work.cluster, **hosts)
+    began = time.monotonic()
+    work.cluster.require_healthy()
+    work.load.require_more(20)
+    log.info("%s %s: healthy after %.1f s", event.__name__, hosts, time.monotonic() - began)
+    work.require_jobs_done()
+
+
+def test_clocks_of_the_hosts_differ(cluster: Cluster) -> None:
+    right, wrong = (parsedate_to_datetime(cluster.clock_of(name)) for name in APIS)
+    assert abs((right - wrong).total_seconds() - WRONG_BY_SECONDS) < 5
+
+
+def test_work_is_done_once_and_hosts_recover_whatever_becomes_of_some(work: Work) -> None:
+    dice = random.Random(SEED)
+    with work.going_on():
+        for event in EVENTS:
+            hurt(work, event)
+        for _ in range(ROUNDS):
+            hosts = {"api": dice.choice(APIS), "worker": dice.choice(WORKERS)}
+            event = dice.choice(EVENTS)
+            hurt(work, event, **(hosts if event in OF_HOSTS else {}))
+    log.info("slowest call %.1f s, tried again: %s", work.load.longest, work.load.again)
+    work.require_all_done()
+
+
+def test_a_flush_of_the_broker_delays_work_and_loses_none(work: Work) -> None:
+    work.ask_for_jobs(FLUSHED, 0.02)
+    work.cluster.stack.resources.redis.flushall()
+    work.require_jobs_done()

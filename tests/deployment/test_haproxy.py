@@ -1,0 +1,124 @@
+"""The example's configuration of HAProxy, in front of real hosts of the API."""
+
+import http.client
+import json
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from devstack import LOOPBACK
+from services.money.credits import ledger
+from tests import haproxy
+from tests.haproxy import SERVERS, Front, configured, in_front
+from tests.load import Caller, Load
+from tests.ports import free_port
+from tests.stack import Owner, Running, Stack, plain_client
+
+# Another address of this machine than that of the proxy.
+CALLER = "127.0.0.9"
+
+
+@pytest.fixture(scope="module")
+def hosts(stack: Stack) -> Iterator[dict[int, Running]]:
+    haproxy.program()
+    ports = free_port(), free_port()
+    running = {port: stack.start_api(port, PRESSROOM_TRUSTED_PROXIES=LOOPBACK) for port in ports}
+    yield running
+    for each in running.values():
+        each.stop()
+
+
+@pytest.fixture(scope="module")
+def front(stack: Stack, hosts: dict[int, Running]) -> Iterator[Front]:
+    one, two = (f"{LOOPBACK}:{port}" for port in hosts)
+    with in_front(stack, f"{LOOPBACK}:{free_port()}", (one, two)) as running:
+        yield running
+
+
+@pytest.fixture
+def through(front: Front, owner: Owner) -> Iterator[httpx.Client]:
+    transport = httpx.HTTPTransport(local_address=CALLER, verify=False)
+    headers = {"Authorization": f"Bearer {owner.key}"}
+    with plain_client(base_url=front.url, headers=headers, transport=transport) as client:
+        yield client
+
+
+@pytest.mark.check
+def test_haproxy_takes_the_configuration_without_a_warning(tmp_path: Path) -> None:
+    file = configured(tmp_path, f"{LOOPBACK}:{free_port()}", ("127.0.0.1:1", "127.0.0.1:2"))
+    checked = subprocess.run(
+        [haproxy.program(), "-c", "-f", str(file)], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert "WARNING" not in checked.stderr
+
+
+def test_api_sees_the_callers_own_address_and_not_what_the_caller_says(
+    stack: Stack, owner: Owner, through: httpx.Client
+) -> None:
+    lies = {"X-Forwarded-For": "192.0.2.7", "Forwarded": "for=192.0.2.8"}
+    assert through.post("/apikeys", json={"name": "made"}, headers=lies).is_success
+    seen = "SELECT ip FROM events WHERE user_id = %s AND ip IS NOT NULL"
+    assert stack.query(seen, owner.user_id) == [(CALLER,)]
+
+
+def test_events_of_a_job_pass_while_the_stream_goes_on(
+    stack: Stack, owner: Owner, through: httpx.Client
+) -> None:
+    # No process works on a job of a kind that none knows: it waits.
+    waiting = """
+        INSERT INTO jobs (kind, lane, user_id, run_at, send_after)
+        VALUES ('unknown.kind', 'upkeep', %s, now() + interval '1 h', now() + interval '1 h')
+        RETURNING id
+    """
+    [(job_id,)] = stack.query(waiting, owner.user_id)
+    with through.stream("GET", f"/jobs/{job_id}/events") as stream:
+        assert stream.status_code == 200
+        lines = stream.iter_lines()
+        data = next(line for line in lines if line.startswith("data:"))
+        assert json.loads(data.removeprefix("data:"))["id"] == job_id
+    stack.query("DELETE FROM jobs WHERE id = %s", job_id)
+
+
+def test_body_that_no_call_may_have_is_refused_by_the_proxy(front: Front) -> None:
+    address = front.url.removeprefix("https://")
+    context = ssl._create_unverified_context()
+    with closing(http.client.HTTPSConnection(address, timeout=20, context=context)) as caller:
+        # None of it is sent.
+        caller.request("POST", "/lists", headers={"Content-Length": "50000000"})
+        reply = caller.getresponse()
+        assert reply.status == 413
+        assert reply.getheader("X-Request-ID") is None
+
+
+def test_no_caller_whose_call_may_be_repeated_notices_that_a_host_is_killed(
+    stack: Stack, owner: Owner, front: Front, hosts: dict[int, Running]
+) -> None:
+    ledger.grant(stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start")
+    load = Load(front.url)
+
+    def charge(caller: Caller) -> None:
+        body = {"amount_credit": 1, "source_id": "load"}
+        caller.call("POST", "/auxilia/credits/consume", json=body)
+        load.count()
+
+    def look(caller: Caller) -> None:
+        caller.call("GET", "/lists", keyed=False)
+
+    with load.going_on(*[(owner.key, charge)] * 3, (owner.key, look)):
+        load.require_more(50)
+        for server, port in zip(SERVERS, hosts, strict=True):
+            hosts[port].kill()
+            load.require_more(50)
+            hosts[port] = stack.start_api(port, PRESSROOM_TRUSTED_PROXIES=LOOPBACK)
+            front.await_up(server)
+            load.require_more(50)
+    assert load.again == []
+    entries = "SELECT count(*) FROM credit_entries WHERE user_id = %s AND source_id = 'load'"
+    assert stack.query(entries, owner.user_id) == [(load.done,)]

@@ -1,0 +1,154 @@
+"""Callers who go on while a test changes what serves them."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from uuid import uuid4
+
+import httpx
+
+from tests.stack import eventually, plain_client
+
+# A client that its user waits for tries for no longer.
+MENDED_WITHIN = 30.0
+_PAUSE = 0.2
+# A server that asks to try again.
+_NOT_NOW = frozenset({409, 429, 500, 502, 503, 504})
+
+
+@dataclass
+class Caller:
+    """A client that asks again until it is answered, and keeps its connection.
+
+    A call with an Idempotency-Key is made again after a broken connection too; without one that is
+    a failure, since the call may have been done.
+    """
+
+    load: "Load"
+    key: str
+    # The call under way, and when it began.
+    _doing: str = "no call yet"
+    _since: float = field(default_factory=time.monotonic)
+    _http: httpx.Client = field(default_factory=lambda: plain_client(timeout=30.0))
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        keyed: bool = True,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        **more: object,
+    ) -> httpx.Response:
+        key = {"Idempotency-Key": uuid4().hex} if keyed else {}
+        own = {"X-API-Key": self.key, **key, **headers}
+        self._doing, self._since = f"{method} {path}", time.monotonic()
+        until = self._since + MENDED_WITHIN
+        while True:
+            try:
+                answer = self._http.request(
+                    method,
+                    self.load.url + path,
+                    headers=own,
+                    **more,  # type: ignore[arg-type]
+                )
+                if answer.is_success:
+                    self.load.longest = max(self.load.longest, time.monotonic() - self._since)
+                    return answer
+                found, is_for_good = answer.text, answer.status_code not in _NOT_NOW
+                found = f"{answer.status_code} {found}"
+            except httpx.TransportError as error:
+                found, is_for_good = repr(error), not keyed
+            found = f"{self._doing}: {found}"
+            self.load.again.append(found)
+            assert not is_for_good, found
+            assert time.monotonic() < until, self.load.again[-5:]
+            time.sleep(_PAUSE)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def told(self) -> str:
+        return f"{self._doing} for {time.monotonic() - self._since:.1f} s"
+
+
+Act = Callable[[Caller], None]
+
+
+@dataclass
+class Load:
+    """Calls that go on until the load ends.
+
+    Attributes:
+        done: how many acts of callers have ended well.
+        again: each answer because of which a call was made again.
+        longest: seconds that the slowest call took, with all of its tries.
+    """
+
+    url: str
+    done: int = 0
+    again: list[str] = field(default_factory=list)
+    longest: float = 0.0
+    _callers: list[Caller] = field(default_factory=list)
+    _faults: list[BaseException] = field(default_factory=list)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _count: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(self) -> None:
+        with self._count:
+            self.done += 1
+
+    @contextmanager
+    def going_on(self, *acts: tuple[str, Act]) -> Iterator[None]:
+        """Repeat each act, as the caller with this key.
+
+        A failure says what each caller was doing.
+        """
+        self._callers = [Caller(self, key) for key, _ in acts]
+        threads = [
+            threading.Thread(target=self._repeat, args=(act, caller), daemon=True)
+            for (_, act), caller in zip(acts, self._callers, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        except BaseException as error:
+            error.add_note(f"Meanwhile the callers were in {self._told()}; {self._faults}")
+            raise
+        finally:
+            self._end(threads)
+        assert self._faults == []
+
+    def require_more(self, acts: int, *, within: float = 120.0) -> None:
+        """Wait until so many more have ended well."""
+        before = self.done
+
+        def is_enough() -> bool:
+            assert self._faults == []
+            return self.done >= before + acts
+
+        eventually(is_enough, within=within, what=f"{acts} acts after {before}")
+
+    def _end(self, threads: list[threading.Thread]) -> None:
+        self._over.set()
+        # Two calls of an act, each with its last try.
+        until = time.monotonic() + 4 * MENDED_WITHIN
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        assert not any(thread.is_alive() for thread in threads), self._told()
+
+    def _told(self) -> list[str]:
+        return [caller.told() for caller in self._callers]
+
+    def _repeat(self, act: Act, caller: Caller) -> None:
+        try:
+            while not self._over.is_set():
+                act(caller)
+        except BaseException as error:  # noqa: BLE001 - the thread of the test raises it
+            self._faults.append(error)
+        finally:
+            caller.close()
