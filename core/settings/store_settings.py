@@ -137,8 +137,8 @@ class BackupSettings(DatabaseSettings):
     it encrypted"""
 
     backup_database_url: SecretStr | None = None
-    """Postgres from which backups are dumped, where the database URL leads through a pool: the
-    database itself or a replica"""
+    """The database itself, from which backups are dumped, where the database URL leads through a
+    pool"""
 
     backup_hours: int = Field(default=24, ge=0)
     """Hours from one backup to the next that upkeep makes; 0: it makes none"""

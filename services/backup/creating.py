@@ -68,7 +68,7 @@ def create(resources: Resources, place: SealedPlace, began_at: datetime) -> Mani
         release=manifests.release(),
         revision=revision,
         database_pieces=dumped.pieces,
-        database_bytes=dumped.bytes_,
+        database_bytes=dumped.size,
         object_lists=kept.lists,
         objects=kept.objects,
         copied=kept.copied,
@@ -84,19 +84,18 @@ def create(resources: Resources, place: SealedPlace, began_at: datetime) -> Mani
 @dataclass
 class _Dumped:
     pieces: int = 0
-    bytes_: int = 0
+    size: int = 0
 
 
 def _dump(resources: Resources, place: SealedPlace, backup_id: str) -> _Dumped:
     settings, done = resources.settings, _Dumped()
     try:
-        with closing(
-            postgres_tools.dump(settings.backup_database_url or settings.database_url)
-        ) as output:
+        database = settings.backup_database_url or settings.database_url
+        with closing(postgres_tools.dump(database)) as output:
             for number, piece in enumerate(_in_pieces(output)):
                 place.put(piece_name(backup_id, number), piece)
                 done.pieces += 1
-                done.bytes_ += len(piece)
+                done.size += len(piece)
     except PostgresToolFailed as error:
         raise BACKUP_TOOL_FAILED(reason=error) from None
     return done

@@ -8,6 +8,7 @@ so people who left later stay away. What they took back meanwhile is not in it.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import orjson
 from sqlalchemy import delete, func, select
@@ -125,7 +126,7 @@ def replay(resources: Resources, place: SealedPlace, began_at: datetime) -> Repl
     return done
 
 
-def _opt_out(uow: UnitOfWork, row: dict[str, object]) -> bool:
+def _opt_out(uow: UnitOfWork, row: dict[str, Any]) -> bool:
     list_id = row["list_id"]
     # A list that was made after the backup is gone, with its members.
     if uow.session.get(MailingList, list_id) is None:

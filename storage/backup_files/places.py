@@ -20,6 +20,7 @@ from core.settings.store_settings import ObjectStorageSettings
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
 _BYTES = "application/octet-stream"
+_CONNECTIONS = 4
 
 
 class BackupPlace(Protocol):
@@ -137,11 +138,10 @@ def open_place(settings: Settings) -> BackupPlace:
         return FolderPlace(Path(unquote(url.path)))
     bucket, _, prefix = url.path.strip("/").partition("/")
     options = {name: values[-1] for name, values in parse_qs(url.query).items()}
-    port = f":{url.port}" if url.port else ""
     # Each setting is named, since one that is left out would be read from the environment.
     own = ObjectStorageSettings.model_validate(
         {
-            "s3_endpoint": f"{url.scheme}://{url.hostname}{port}",
+            "s3_endpoint": f"{url.scheme}://{url.netloc.rpartition('@')[2]}",
             "s3_region": options.get("region"),
             "s3_addressing": options.get("addressing", "auto"),
             "s3_access_key": unquote(url.username) if url.username else None,
@@ -153,4 +153,4 @@ def open_place(settings: Settings) -> BackupPlace:
     )
     if (own.s3_endpoint, bucket) == (settings.s3_endpoint, settings.s3_bucket):
         raise SettingsError(f"{variable}: names the bucket that is backed up; name another")
-    return ObjectStore(own, connections=1, prefix=f"{prefix}/" if prefix else "")
+    return ObjectStore(own, connections=_CONNECTIONS, prefix=f"{prefix}/" if prefix else "")

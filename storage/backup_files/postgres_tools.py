@@ -8,7 +8,7 @@ import select
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -43,9 +43,9 @@ class PostgresToolFailed(Exception):
     """A program of Postgres is missing or has failed; the text says which one and why."""
 
 
-def dump(database: SecretStr) -> Iterator[bytes]:
+def dump(database: SecretStr) -> Generator[bytes, None, None]:
     """All tables at one moment, in pieces of any size. Raises ``PostgresToolFailed``."""
-    _require_no_pool(database)
+    _require_the_primary(database)
     words = ("--format=custom", "--compress=1", "--lock-wait-timeout=60000")
     with _running("pg_dump", database, *words) as process:
         assert process.stdout is not None
@@ -80,14 +80,18 @@ def has_tables(database: SecretStr) -> bool:
     return bool(count)
 
 
-def _require_no_pool(database: SecretStr) -> None:
-    """A pool would mix what the dump sets for its session with the sessions of callers."""
-    told, [(pid,)] = _asked(database, "SELECT pg_backend_pid()")
-    # A pool makes up the one that it tells its clients.
-    if told != pid:
+def _require_the_primary(database: SecretStr) -> None:
+    """Neither a pool, which would mix what the dump sets for its session with other sessions.
+
+    Nor a replica, which may lack what the journal has told already.
+    """
+    told, [(pid, is_replica)] = _asked(database, "SELECT pg_backend_pid(), pg_is_in_recovery()")
+    # A pool makes up the process id that it tells its clients.
+    if told != pid or is_replica:
+        what = "is that of a replica" if is_replica else "leads through a pool"
         raise PostgresToolFailed(
-            f"pg_dump: the URL leads through a pool; set {variable_of('backup_database_url')} to "
-            "the database itself"
+            f"pg_dump: the URL {what}; set {variable_of('backup_database_url')} to the database"
+            " itself"
         )
 
 
@@ -115,7 +119,7 @@ def _running(program: str, database: SecretStr, *words: str) -> Iterator[subproc
         raise PostgresToolFailed(f"{program}: is not on the PATH; install Postgres' own programs")
     url = _url(database)
     # Each user of the machine can read the words of a process: the password is not among them.
-    named = url.set(password=None).update_query_dict(_CONNECTION).render_as_string()
+    named = url._replace(password=None).update_query_dict(_CONNECTION).render_as_string()
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
     if url.password is not None:
         environment["PGPASSWORD"] = url.password
