@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -93,12 +94,12 @@ def _walked(folder: Path, prefix: str) -> Iterator[StoredObject]:
     if not folder.is_dir():
         return
     # A folder's slash counts in the order of names, as it does in a bucket.
-    entries = sorted(
-        (f"{entry.name}/" if entry.is_dir() else entry.name, entry)
+    entries = {
+        f"{entry.name}/" if entry.is_dir() else entry.name: entry
         for entry in os.scandir(folder)
         if not entry.name.startswith(".")
-    )
-    for name, entry in entries:
+    }
+    for name, entry in sorted(entries.items(), key=itemgetter(0)):
         if name.endswith("/"):
             yield from _walked(Path(entry.path), prefix + name)
         else:
