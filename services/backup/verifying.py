@@ -122,6 +122,6 @@ def _resources(settings: Settings, url: URL) -> Iterator[Resources]:
     own = {"database_url": secret, "migration_database_url": secret, "read_database_url": None}
     trial = open_resources(settings.model_copy(update=own), concurrency=2, name="backup-trial")
     try:
-        yield replace(trial, objects=ObjectStore(settings, connections=2, prefix=TRIAL))
+        yield replace(trial, objects=ObjectStore(settings, connections=4, prefix=TRIAL))
     finally:
         trial.close()

@@ -132,17 +132,15 @@ def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
     restored = target.stack
     _require_the_same_money(shop, restored, owner, charges)
     _require_the_same_images(shop, restored, images)
-    records = dict(
-        restored.query(
-            "SELECT user_id, (status, email_enabled)::text FROM subscriptions WHERE list_id = %s",
-            list_id,
-        )
+    records = restored.query(
+        "SELECT user_id, (status, email_enabled)::text FROM subscriptions WHERE list_id = %s",
+        list_id,
     )
-    assert records == {
-        stayer[0]: "(active,t)",
-        leaver[0]: "(unsubscribed,t)",
-        quiet[0]: "(active,f)",
-        erased[0]: "(active,t)",
+    assert set(records) == {
+        (stayer[0], "(active,t)"),
+        (leaver[0], "(unsubscribed,t)"),
+        (quiet[0], "(active,f)"),
+        (erased[0], "(active,t)"),
     }
     # The erasure's job comes as soon as there is a worker; until then the person is erased already.
     with restored.resources.unit_of_work() as uow:
