@@ -104,9 +104,11 @@ def test_a_missing_and_an_exchanged_file_are_found(backups: Saved) -> None:
 
 
 def test_a_dump_that_can_not_be_read_to_its_end_leaves_the_database_empty(
-    backups: Saved, empty: Stack
+    backups: Saved, empty: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(creating, "PIECE_BYTES", 8 * 1024)
     made = backups.create()
+    assert made.database_pieces > 4
     target = saved(empty, backups.folder)
     pieces = sorted((backups.folder / "backups" / made.id / "database").iterdir())
     held = pieces[-1].read_bytes()
