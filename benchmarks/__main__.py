@@ -33,6 +33,7 @@ NAMES = (
     "bulk-add",
     "import-1m",
     "export-1m",
+    "backups",
     "quality",
     "offline-writer",
     "cold-start",

@@ -19,10 +19,11 @@ def use_running_stack() -> None:
     names_services = {"PRESSROOM_DATABASE_URL", "PRESSROOM_DATABASE_URL_FILE"} & os.environ.keys()
     if not names_services and find_spec("devstack") is not None:
         from devstack.supervisor import run_settings
-        from devstack.supervisor.home import home_folder
+        from devstack.supervisor.home import environment, home_folder
 
         for name, value in run_settings.settings_of(home_folder.from_environment()).items():
             os.environ.setdefault(name, value)
+        os.environ["PATH"] = environment.path_of_programs()
 
 
 @contextmanager

@@ -29,6 +29,7 @@ _GROUPS = {
     "trace": "cli.trace:app",
     "attachments": "cli.attachments:attachments",
     "encryption": "cli.attachments:encryption",
+    "backup": "cli.backup:app",
 }
 
 

@@ -5,6 +5,7 @@ from models.api_key import ApiKey
 from models.attachment import Attachment, AttachmentStatus
 from models.credit import CreditAccount, CreditAction, CreditCheckpoint, CreditEntry
 from models.declarative import Model
+from models.departure import Departure, DepartureKind
 from models.erasure import Erasure
 from models.idempotency_record import IdempotencyRecord
 from models.job import FINISHED, Job, JobStatus

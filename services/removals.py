@@ -24,6 +24,9 @@ log = get_logger(__name__)
 REMOVE_OBJECTS = upkeep.register(
     upkeep.UpkeepKind("objects.remove", every=timedelta(seconds=5), lane=Lane.UPKEEP)
 )
+# The upkeep that makes a backup: until it has ended nothing is removed, so that the copy of the
+# bucket has every object that the dump before it names.
+HELD_BACK_BY = "backup.create"
 # Also the pause before the next try, and before another worker takes over from one that died.
 _TAKEN_FOR = timedelta(seconds=30)
 _MAX_BATCH_ROWS = 100
@@ -75,7 +78,7 @@ def work_off(resources: Resources) -> int:
 def _take_due(resources: Resources) -> Collection[ObjectRemoval]:
     due = (
         select(ObjectRemoval.id)
-        .where(ObjectRemoval.try_at <= func.now())
+        .where(ObjectRemoval.try_at <= func.now(), ~upkeep.is_running(HELD_BACK_BY))
         .order_by(ObjectRemoval.try_at)
         .limit(_MAX_BATCH_ROWS)
         .with_for_update(skip_locked=True)

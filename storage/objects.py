@@ -48,10 +48,16 @@ class StoredObject:
 
 
 class ObjectStore:
-    """One bucket of S3-compatible storage. Every failure of the service is a ``TransientError``."""
+    """One bucket of S3-compatible storage. Every failure of the service is a ``TransientError``.
 
-    def __init__(self, settings: ObjectStorageSettings, *, connections: int) -> None:
+    ``prefix`` is where all keys begin in the bucket; callers neither give nor see it.
+    """
+
+    def __init__(
+        self, settings: ObjectStorageSettings, *, connections: int, prefix: str = ""
+    ) -> None:
         self._bucket = settings.s3_bucket
+        self._prefix = prefix
         self._breaker = Breaker(SERVER)
         self._encryption = encryption_of(settings)
         self._client = open_client(settings, connections=connections)
@@ -60,7 +66,7 @@ class ObjectStore:
         with self._call(key):
             self._client.put_object(
                 self._bucket,
-                key,
+                self._prefix + key,
                 BytesIO(data),
                 len(data),
                 content_type=content_type,
@@ -75,7 +81,9 @@ class ObjectStore:
     def stream(self, key: str, offset: int = 0, length: int = 0) -> Generator[bytes, None, None]:
         """``length`` bytes from ``offset`` (0: to the end) in chunks; raises ``ObjectMissing``."""
         with self._call(key):
-            response = self._client.get_object(self._bucket, key, offset=offset, length=length)
+            response = self._client.get_object(
+                self._bucket, self._prefix + key, offset=offset, length=length
+            )
         try:
             while True:
                 # Not guarded by the breaker: whoever reads may take any time between two chunks.
@@ -91,7 +99,7 @@ class ObjectStore:
     def exists(self, key: str) -> bool:
         try:
             with self._call(key):
-                self._client.stat_object(self._bucket, key)
+                self._client.stat_object(self._bucket, self._prefix + key)
         except ObjectMissing:
             return False
         return True
@@ -106,12 +114,11 @@ class ObjectStore:
             batch = keys[start : start + _MAX_REMOVED_AT_ONCE]
             with self._call(batch[0]):
                 # The client sends nothing before its errors are read.
-                refused = list(
-                    self._client.remove_objects(self._bucket, [DeleteObject(key) for key in batch])
-                )
+                named = [DeleteObject(self._prefix + key) for key in batch]
+                refused = list(self._client.remove_objects(self._bucket, named))
             for each in refused:
                 # An error without a key is about the whole call.
-                for key in [each.name] if each.name else batch:
+                for key in [each.name.removeprefix(self._prefix)] if each.name else batch:
                     if each.code != _MISSING:
                         kept[key] = each.code
         if kept:
@@ -119,14 +126,16 @@ class ObjectStore:
 
     def stored(self, prefix: str = "") -> Iterator[StoredObject]:
         """Every object with this prefix, in the order of the keys' bytes; read a page at a time."""
-        items = iter(self._client.list_objects(self._bucket, prefix=prefix, recursive=True))
+        beginning = self._prefix + prefix
+        items = iter(self._client.list_objects(self._bucket, prefix=beginning, recursive=True))
         while True:
             with self._call(prefix):
                 item = next(items, None)
             if item is None:
                 return
             if item.object_name and item.last_modified:
-                yield StoredObject(item.object_name, item.last_modified)
+                key = item.object_name.removeprefix(self._prefix)
+                yield StoredObject(key, item.last_modified)
 
     def ready(self) -> bool:
         """Whether the bucket is there; raises ``TransientError``, which names a wrong setting."""

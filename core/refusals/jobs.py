@@ -1,4 +1,4 @@
-"""Jobs and the streams of their events."""
+"""Jobs, the streams of their events, upkeep, and the backups that it makes."""
 
 from core.refusals.refusal import conflict, damaged, not_found, rate_limited, unavailable
 
@@ -35,4 +35,41 @@ JOB_GIVEN_UP = unavailable(
 )
 JOB_WORKER_LOST = damaged(
     "job.worker_lost", "The worker was lost {crashes} times while it did this job.", crashes=3
+)
+
+BACKUP_NOT_FOUND = not_found(
+    "backup.not_found", "There is no whole backup {backup_id}.", backup_id="newest"
+)
+BACKUP_DAMAGED = damaged(
+    "backup.damaged",
+    "The backup can't be used: {name}: {reason}.",
+    name="backups/20260314T030000.000000Z-7f3k/database/000004",
+    reason="it is missing",
+)
+BACKUP_KEY_MISSING = conflict(
+    "backup.key_missing",
+    "The backup needs the key {key}, put it into {setting}.",
+    key="k1",
+    setting="PRESSROOM_SECRET_KEYS",
+)
+BACKUP_KEY_DIFFERS = conflict(
+    "backup.key_differs",
+    "The key {key} in {setting} is another one than when the backup was made.",
+    key="k1",
+    setting="PRESSROOM_SECRET_KEYS",
+)
+BACKUP_TOO_NEW = conflict(
+    "backup.too_new",
+    "The backup is of release {release}, whose tables ({revision}) are newer than this release's.",
+    release="2.1.0",
+    revision="0031",
+)
+BACKUP_TARGET_IN_USE = conflict(
+    "backup.target_in_use", "The database has tables already: restore into an empty one."
+)
+BACKUP_VERIFIED_NOW = conflict(
+    "backup.verified_now", "Another process verifies a backup at the moment."
+)
+BACKUP_TOOL_FAILED = unavailable(
+    "backup.tool_failed", "{reason}", reason="pg_dump: is not on the PATH"
 )

@@ -83,7 +83,9 @@ _OF_LANES: dict[Lane, Names] = {
 }
 # The lane `io` was every lane of today whose work waits, and exports. The workers of the upkeep
 # lane do what is left in it.
-_OF_LANES[Lane.IO] = _OF_LANES[Lane.UPKEEP] = frozenset({"retention"}).union(*_OF_LANES.values())
+_OF_LANES[Lane.IO] = frozenset({"retention"}).union(*_OF_LANES.values())
+# Backups are read by the application's role, which may read every row.
+_OF_LANES[Lane.UPKEEP] = _OF_LANES[Lane.IO] | _beginning("backup_")
 
 _OF_COMMANDS = {
     "serve": _API,

@@ -20,6 +20,7 @@ from core.settings.provider_settings import ProviderSettings
 from core.settings.rate_notation import RateLimits
 from core.settings.retention_days import DEFAULT_RETENTION, RetentionDays
 from core.settings.store_settings import (
+    BackupSettings,
     BaseUrl,
     BucketSettings,
     CacheSettings,
@@ -48,7 +49,14 @@ TrustedProxies = Annotated[
 ]
 
 
-class Settings(MigrationSettings, BucketSettings, FlowerSettings, CacheSettings, ProviderSettings):
+class Settings(
+    MigrationSettings,
+    BucketSettings,
+    BackupSettings,
+    FlowerSettings,
+    CacheSettings,
+    ProviderSettings,
+):
     """Every setting. The API and the workers read all of them; ``core.settings.process_settings``
     says which ones a deployment hands to which process."""
 

@@ -1,6 +1,7 @@
 """Settings of the stores, each group by itself: few processes need all of them."""
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AnyHttpUrl,
@@ -14,6 +15,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from core.calls.sentinels import SENTINEL_SCHEMES, Sentinels
+from core.keyring import Keyring
 from core.settings.given_settings import GivenSettings, variable_of
 
 MIN_OPERATOR_SECRET_CHARACTERS = 20
@@ -33,7 +35,11 @@ class DatabaseSettings(GivenSettings):
     """Postgres: postgresql://user:password@host:port/db"""
 
     @field_validator(
-        "database_url", "migration_database_url", "read_database_url", check_fields=False
+        "database_url",
+        "migration_database_url",
+        "read_database_url",
+        "backup_database_url",
+        check_fields=False,
     )
     @classmethod
     def _postgres_only(cls, value: SecretStr | None) -> SecretStr | None:
@@ -124,6 +130,56 @@ def _together(secret: SecretStr | None, info: ValidationInfo, key: str) -> Secre
     if key in info.data and (secret is None) != (info.data[key] is None):
         raise ValueError(f"goes together with {variable_of(key)}: set both, or none")
     return secret
+
+
+class BackupSettings(DatabaseSettings):
+    backup_url: SecretStr | None = None
+    """Where backups go: file:///folder, or another bucket, as
+    https://access-key:secret-key@host/bucket/prefix?region=eu-west-1; without it there are none"""
+
+    backup_keys: SecretStr | None = None
+    """Keys that encrypt backups, written like the secret keys; losing a key loses every backup that
+    it encrypted"""
+
+    backup_database_url: SecretStr | None = None
+    """The database itself, from which backups are dumped, where the database URL leads through a
+    pool"""
+
+    backup_hours: int = Field(default=24, ge=0)
+    """Hours from one backup to the next that upkeep makes; 0: it makes none"""
+
+    backup_days: int = Field(default=30, ge=1)
+    """Days for which a backup is kept; the newest one stays for longer"""
+
+    @field_validator("backup_url")
+    @classmethod
+    def _folder_or_bucket(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not _is_folder_or_bucket(value.get_secret_value()):
+            raise ValueError(
+                "must be file:///folder, or https://access-key:secret-key@host/bucket with "
+                "percent-encoded keys"
+            )
+        return value
+
+    @field_validator("backup_keys")
+    @classmethod
+    def _with_its_url(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if value is not None:
+            Keyring.parse(value.get_secret_value())
+        return _together(value, info, "backup_url")
+
+
+def _is_folder_or_bucket(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        has_port = url.port != 0
+    except ValueError:
+        # Its message would quote a part of the URL, perhaps of the secret key.
+        return False
+    if url.scheme == "file":
+        return not url.netloc and url.path.startswith("/")
+    has_bucket = bool(url.hostname and url.path.strip("/"))
+    return url.scheme in {"http", "https"} and has_bucket and has_port
 
 
 class BrokerSettings(LogSettings):

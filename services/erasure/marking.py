@@ -4,7 +4,7 @@ import time
 from datetime import timedelta
 
 from psycopg2.errors import DeadlockDetected, LockNotAvailable
-from sqlalchemy import delete, func, or_, select
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select
 from sqlalchemy.exc import OperationalError
 
 import models
@@ -14,6 +14,7 @@ from core.refusals.people import USER_NOT_FOUND_BY_EMAIL, USER_OWNS_LISTS
 from core.scopes import Scope
 from models import Erasure, Job, JobStatus, User
 from services.jobs import kinds, outbox, records
+from services.mailing import lists
 from services.mailing.subscriptions import opt_outs
 from services.people import email_addresses
 from storage.resources import Resources
@@ -60,6 +61,25 @@ def mark(uow: UnitOfWork, keyring: Keyring, email: str) -> int:
     if person is None:
         return _go_on(uow, keyring, address)
     _require_no_lists(uow, person)
+    return _mark(uow, keyring, person)
+
+
+def mark_again(uow: UnitOfWork, keyring: Keyring, user_id: int) -> bool:
+    """Mark a person whom a restored database has back; False if it has them not, or marked.
+
+    They owned no list when they were erased: the lists that they own again are archived.
+    """
+    person = uow.session.get(User, user_id, with_for_update=True)
+    if person is None or person.erased_at is not None:
+        return False
+    for each in uow.session.scalars(select(models.MailingList).where(_is_own(person))):
+        lists.archive(uow, each)
+    _mark(uow, keyring, person)
+    return True
+
+
+def _mark(uow: UnitOfWork, keyring: Keyring, person: User) -> int:
+    address = person.email
     kept = opt_outs.keep_for_erasure(uow, keyring, person)
     _delete_mails(uow, person)
     _blank(uow, person)
@@ -103,12 +123,13 @@ def _go_on(uow: UnitOfWork, keyring: Keyring, address: str) -> int:
 
 
 def _require_no_lists(uow: UnitOfWork, person: User) -> None:
-    own = select(models.MailingList.slug).where(
-        models.MailingList.user_id == person.id, models.MailingList.archived_at.is_(None)
-    )
-    slugs = list(uow.session.scalars(own))
+    slugs = list(uow.session.scalars(select(models.MailingList.slug).where(_is_own(person))))
     if slugs:
         raise USER_OWNS_LISTS(slugs=", ".join(slugs))
+
+
+def _is_own(person: User) -> ColumnElement[bool]:
+    return and_(models.MailingList.user_id == person.id, models.MailingList.archived_at.is_(None))
 
 
 def _delete_mails(uow: UnitOfWork, person: User) -> None:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy import ColumnElement, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -38,7 +38,6 @@ UpkeepWork = Callable[[datetime], int | None]
 # the work is overdue by then, so that a lane without workers does not fill up.
 _MIN_RESEND = timedelta(seconds=10)
 _MAX_RESEND = timedelta(minutes=1)
-_MAX_FAILURE_PAUSE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,8 @@ class UpkeepKind:
     lane: Lane
     # A run that takes longer loses its lease, so that a run that hangs is not the last one.
     max_run: timedelta = timedelta(hours=1)
+    # After a run that failed the next one comes as soon as that, or after its interval.
+    max_failure_pause: timedelta = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,18 @@ def set_bookmark(uow: UnitOfWork, kind: UpkeepKind, place: int | None) -> None:
     uow.session.execute(update(Upkeep).where(Upkeep.name == kind.name).values(bookmark=place))
 
 
+def is_running(name: str) -> ColumnElement[bool]:
+    """A condition: some process does this kind."""
+    return exists().where(Upkeep.name == name, Upkeep.lease_expires_at > func.now())
+
+
+def require_hold(uow: UnitOfWork, kind: UpkeepKind, began_at: datetime) -> None:
+    """Raises ``LeaseLost`` once another run than the one that began then has the kind."""
+    held = Upkeep.last_started_at == began_at, Upkeep.lease_expires_at.is_not(None)
+    if uow.session.scalar(select(Upkeep.name).where(Upkeep.name == kind.name, *held)) is None:
+        raise LeaseLost(kind.name)
+
+
 def run_due(resources: Resources, kind: UpkeepKind, work: UpkeepWork) -> None:
     """Do the work, if it is due and no process does it; raises what the work raises."""
     with resources.unit_of_work() as uow:
@@ -213,7 +226,7 @@ def _do(resources: Resources, run: UpkeepRun, work: UpkeepWork) -> None:
         with heartbeat(partial(_renew, resources, run)):
             done = work(run.began_at)
     except Exception as error:
-        pause = min(run.kind.every, _MAX_FAILURE_PAUSE)
+        pause = min(run.kind.every, run.kind.max_failure_pause)
         try:
             _end(resources, run, pause, last_error=f"{type(error).__name__}: {error}")
         except (LeaseLost, SQLAlchemyError) as unwritten:

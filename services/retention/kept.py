@@ -174,6 +174,15 @@ RULES = (
         models.ListReport.created_at,
     ),
     Rule(
+        "departures",
+        models.Departure,
+        # Where there are no backups, nothing takes them.
+        timedelta(days=30),
+        "after it was written, or until the journal beside the backups has it",
+        models.Departure.created_at,
+        oldest_by=_by_key(models.Departure),
+    ),
+    Rule(
         "login_attempts",
         models.LoginAttempts,
         ATTEMPT_RETENTION,

@@ -20,7 +20,12 @@ def fits(database: Database, needed: str) -> bool:
     file of a revision that is newer than itself: so revisions are numbers with as many digits, and
     a later one is a higher one. Raises ``psycopg2.Error``, for a database without tables too.
     """
-    return any(applied >= needed for (applied,) in database.rows(_APPLIED))
+    return any(each >= needed for each in applied(database))
+
+
+def applied(database: Database) -> list[str]:
+    """The database's own revision, in a list. Raises ``psycopg2.Error`` as ``fits`` does."""
+    return [revision for (revision,) in database.rows(_APPLIED)]
 
 
 _VERSIONS = Path(__file__).parent / "versions"

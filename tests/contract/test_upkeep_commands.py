@@ -8,6 +8,8 @@ from tests.upkeep import run_upkeep
 KINDS = {
     "objects.remove": 5,
     "topups.poll": 30,
+    "backup.journal": 60,
+    "backup.create": 3600,
     "maintenance.fold_counts": 30,
     "maintenance.partitions": 3600,
     "maintenance.purge": 3600,

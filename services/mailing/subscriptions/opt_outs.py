@@ -8,6 +8,7 @@ person's record stays behind it until it is settled.
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, exists, func, literal, or_, select, update
@@ -74,6 +75,34 @@ def record_again(
         .returning(OptOut.id)
     )
     return uow.session.scalar(statement)
+
+
+def record_past(
+    uow: UnitOfWork,
+    list_id: int,
+    user_id: int | None,
+    address_hmac: bytes,
+    *,
+    kind: OptOutKind,
+    source: str,
+    at: datetime,
+) -> bool:
+    """Store an opt-out that a restored database has lost, and settle the person's record.
+
+    False if it is stored already. Nothing else may use the database meanwhile.
+    """
+    person = None if user_id is None else uow.session.get(User, user_id)
+    if person is not None and person.erased_at is not None:
+        person = None
+    values = {"list_id": list_id, "address_hmac": address_hmac, "kind": kind, "source": source}
+    statement = insert(OptOut).values(user_id=person and person.id, created_at=at, **values)
+    stored = statement.on_conflict_do_nothing().returning(OptOut.id)
+    if uow.session.scalar(stored) is None:
+        return False
+    found = None if person is None else changes.find(uow, list_id, person.id)
+    if found is not None:
+        settle(uow, found, Actor(ActorKind.OPERATOR, Via.COMMAND))
+    return True
 
 
 def _of_record(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:

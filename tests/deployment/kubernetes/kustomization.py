@@ -100,7 +100,8 @@ def _change(resource: Resource, operation: dict[str, Any]) -> None:
 
 
 def containers_of(resource: Resource) -> list[dict[str, Any]]:
-    if resource["kind"] not in {"Deployment", "Job"}:
+    if resource["kind"] not in {"Deployment", "Job", "CronJob"}:
         return []
-    pod = resource["spec"]["template"]["spec"]
+    workload = resource["spec"].get("jobTemplate", resource)
+    pod = workload["spec"]["template"]["spec"]
     return [*pod.get("initContainers", []), *pod["containers"]]

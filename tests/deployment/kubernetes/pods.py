@@ -33,6 +33,11 @@ def workloads() -> dict[str, Resource]:
     return of_kind("Deployment") | of_kind("Job")
 
 
+def scheduled() -> dict[str, Resource]:
+    """What each CronJob makes a Job of."""
+    return {name: each["spec"]["jobTemplate"] for name, each in of_kind("CronJob").items()}
+
+
 def pod_of(workload: Resource) -> dict[str, Any]:
     pod: dict[str, Any] = workload["spec"]["template"]["spec"]
     return pod

@@ -40,6 +40,7 @@ INSERTS = {
     "account_mails": "account_mails (kind, email, created_at) VALUES ('x', '{any}', {at})",
     "mail_counts": "mail_counts (digest, mails, ends_at) VALUES (sha256('{any}'), 1, {at})",
     "list_reports": "list_reports (list_id, created_at) VALUES ({list}, {at})",
+    "departures": "departures (kind, created_at) VALUES ('erased', {at})",
     "login_attempts": "login_attempts (subject, attempts, paused_until, tried_at)"
     " VALUES (sha256('{any}'), 1, now(), {at})",
     "spent_proofs": "spent_proofs (proof_hash, expires_at) VALUES (sha256('{any}'), {at})",

@@ -1,0 +1,116 @@
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from cli.connection import connected
+from cli.output import Json, fields, group, show, show_all
+from core import clock
+from services.backup import creating, manifests, pruning, restoring, verifying
+from services.backup.manifests import Manifest
+from services.backup.pruning import Pruned
+from services.jobs import upkeep
+from storage.backup_files.sealed_place import open_sealed_place
+
+FAULTY = 1
+
+app = group("Backups of the database and the bucket.")
+
+Backup = Annotated[
+    str, typer.Argument(metavar="ID", help="The backup's id; the newest one without it.")
+]
+
+
+@app.command("create")
+def create(as_json: Json = False) -> None:
+    """Make a backup now. Until it has ended, no file is removed from the bucket."""
+    made: list[Manifest] = []
+    with connected() as resources:
+        place = open_sealed_place(resources.settings)
+
+        def work(began_at: datetime) -> int:
+            made.append(creating.create(resources, place, began_at))
+            return len(made)
+
+        upkeep.run_now(resources, creating.MAKE_BACKUP, work)
+    show(_described(made[0]), as_json=as_json)
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """Show the backups that are whole, the oldest first."""
+    with connected() as resources:
+        found = list(manifests.read_all(open_sealed_place(resources.settings)))
+    show_all([_described(each) for each in found], as_json=as_json)
+
+
+@app.command("verify")
+def verify(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
+    """Restore a backup into a database aside, and examine it. With faults the exit code is 1.
+
+    The database is made beside the owner's, and the files lie in the bucket; both go afterwards.
+    """
+    with connected() as resources:
+        place = open_sealed_place(resources.settings)
+        found = verifying.verify(resources, place, manifests.find(place, backup_id))
+    if as_json:
+        show(asdict(found), as_json=True)
+    else:
+        counts = {f"rows of {table}": count for table, count in found.rows.items()}
+        brief = fields(found, "id revision objects later_objects journal_files")
+        show({**brief, **counts, "faults": len(found.faults)}, as_json=False)
+        for fault in found.faults:
+            typer.echo(fault)
+    if found.faults:
+        raise typer.Exit(FAULTY)
+
+
+@app.command("restore")
+def restore(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
+    """Restore a backup into an empty database and the bucket, while no other process runs.
+
+    Who left or was erased since the backup stays away, as far as the journal has come.
+    """
+    with connected() as resources:
+        place = open_sealed_place(resources.settings)
+        manifest = manifests.find(place, backup_id)
+        done = restoring.restore(resources, place, manifest)
+    show(
+        {
+            "id": manifest.id,
+            **fields(done, "revision objects"),
+            "opt_outs_replayed": done.replayed.opt_outs,
+            "erasures_replayed": done.replayed.erasures,
+        },
+        as_json=as_json,
+    )
+
+
+@app.command("prune")
+def prune(
+    days: Annotated[
+        int | None,
+        typer.Option(min=1, help="Keep the backups of so many days; by default, as the setting."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Remove old backups, and the files that no other backup needs. The newest one stays."""
+    pruned: list[Pruned] = []
+    with connected() as resources:
+        settings = resources.settings
+        place = open_sealed_place(settings)
+        before = clock.now() - timedelta(days=days or settings.backup_days)
+
+        def work(_: datetime) -> int:
+            pruned.append(pruning.prune(place, before))
+            return pruned[0].backups
+
+        upkeep.run_now(resources, creating.MAKE_BACKUP, work)
+    show(asdict(pruned[0]), as_json=as_json)
+
+
+def _described(manifest: Manifest) -> dict[str, Any]:
+    return fields(
+        manifest, "id began_at finished_at release revision database_bytes objects copied"
+    )

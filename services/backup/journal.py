@@ -1,0 +1,142 @@
+"""The journal: who left a list and who was erased since a backup, in small files beside it.
+
+Upkeep writes a file each minute in which there were departures. A file is written before its rows
+go, so that a kill tells some of them twice. A restore replays the files from before its backup on:
+so people who left later stay away. What they took back meanwhile is not in it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+from sqlalchemy import delete, func, select
+
+from core.ids import random_hash_id
+from core.lanes import Lane
+from models import Departure, DepartureKind, MailingList, OptOutKind
+from services.backup.manifests import opened, stamp
+from services.erasure import marking
+from services.jobs import upkeep
+from services.mailing.subscriptions import opt_outs
+from storage.backup_files.sealed_place import SealedPlace, open_sealed_place
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+WRITE_JOURNAL = upkeep.register(
+    upkeep.UpkeepKind("backup.journal", every=timedelta(minutes=1), lane=Lane.UPKEEP)
+)
+_FILES = "journal/"
+_MAX_FILE_ROWS = 5_000
+# Other periodic work waits for this.
+_MAX_ROUNDS = 20
+_MAX_BATCH_ROWS = 200
+# A backup's time and a file's may be those of two servers of the database, after a failover.
+_CLOCKS_DIFFER = timedelta(minutes=1)
+
+
+@dataclass
+class Replayed:
+    """
+    Attributes:
+        opt_outs: how many the database did not have.
+        erasures: how many people are erased again.
+    """
+
+    files: int = 0
+    opt_outs: int = 0
+    erasures: int = 0
+
+
+def write(resources: Resources) -> int | None:
+    """Move all departures into the journal; how many they were."""
+    if resources.settings.backup_url is None:
+        return None
+    # It is tried again in a minute.
+    place = open_sealed_place(resources.settings, max_wait_seconds=0.0)
+    written = 0
+    for _ in range(_MAX_ROUNDS):
+        rows, read_at = _read(resources)
+        if not rows:
+            break
+        place.put(
+            f"{_FILES}{stamp(read_at)}-{random_hash_id(4)}",
+            orjson.dumps([_told(row) for row in rows]),
+        )
+        with resources.unit_of_work() as uow:
+            ids = [row.id for row in rows]
+            uow.session.execute(delete(Departure).where(Departure.id.in_(ids)))
+        written += len(rows)
+    return written
+
+
+def _read(resources: Resources) -> tuple[Sequence[Departure], datetime]:
+    """The first departures, and a moment after their commits, by the database's clock."""
+    with resources.unit_of_work() as uow:
+        rows = uow.session.scalars(select(Departure).order_by(Departure.id).limit(_MAX_FILE_ROWS))
+        return rows.all(), uow.session.scalars(select(func.clock_timestamp())).one()
+
+
+def _told(row: Departure) -> dict[str, object]:
+    return {
+        "kind": row.kind,
+        "list_id": row.list_id,
+        "user_id": row.user_id,
+        "address_hmac": None if row.address_hmac is None else row.address_hmac.hex(),
+        "source": row.source,
+        "at": row.created_at,
+    }
+
+
+def names_before(place: SealedPlace, began_at: datetime) -> Iterator[str]:
+    """The files that a backup which began then does not need."""
+    first = _first(began_at)
+    return (each.key for each in place.stored(_FILES) if each.key < first)
+
+
+def names_since(place: SealedPlace, began_at: datetime) -> Iterator[str]:
+    """The files that a restored backup needs which began then, in the order of time."""
+    first = _first(began_at)
+    return (each.key for each in place.stored(_FILES) if each.key >= first)
+
+
+def _first(began_at: datetime) -> str:
+    return _FILES + stamp(began_at - _CLOCKS_DIFFER)
+
+
+def replay(resources: Resources, place: SealedPlace, began_at: datetime) -> Replayed:
+    """Opt out and erase again what left since. Doing it twice changes nothing.
+
+    Call it before any process of ours uses the database. Raises ``backup.damaged``: what a file
+    that can't be read told is not known.
+    """
+    done = Replayed()
+    for name in names_since(place, began_at):
+        rows = orjson.loads(opened(place, name))
+        for begin in range(0, len(rows), _MAX_BATCH_ROWS):
+            with resources.unit_of_work() as uow:
+                for row in rows[begin : begin + _MAX_BATCH_ROWS]:
+                    if row["kind"] == DepartureKind.ERASED:
+                        keyring = resources.keyring
+                        done.erasures += marking.mark_again(uow, keyring, row["user_id"])
+                    else:
+                        done.opt_outs += _opt_out(uow, row)
+        done.files += 1
+    return done
+
+
+def _opt_out(uow: UnitOfWork, row: dict[str, Any]) -> bool:
+    list_id = row["list_id"]
+    # A list that was made after the backup is gone, with its members.
+    if uow.session.get(MailingList, list_id) is None:
+        return False
+    return opt_outs.record_past(
+        uow,
+        list_id,
+        row["user_id"],
+        bytes.fromhex(row["address_hmac"]),
+        kind=OptOutKind(row["kind"]),
+        source=row["source"],
+        at=datetime.fromisoformat(row["at"]),
+    )

@@ -1,0 +1,157 @@
+"""Where backups lie: a folder, or a bucket that is not the product's own.
+
+Files are written whole or not at all, and never changed but for those that are written again.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from operator import itemgetter
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from core.errors import TransientError
+from core.settings import Settings, SettingsError
+from core.settings.given_settings import variable_of
+from core.settings.store_settings import ObjectStorageSettings
+from storage.objects import ObjectMissing, ObjectStore, StoredObject
+
+_BYTES = "application/octet-stream"
+_CONNECTIONS = 4
+
+
+class BackupPlace(Protocol):
+    """Named files. Every failure of the place is a ``TransientError``."""
+
+    def put(self, key: str, data: bytes, content_type: str) -> None: ...
+
+    def get(self, key: str) -> bytes:
+        """The whole file; raises ``ObjectMissing``."""
+        ...
+
+    def stored(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Every file whose name begins so, in the order of the names' bytes."""
+        ...
+
+    def remove(self, *keys: str) -> None:
+        """Remove these files; one that is missing already is no error."""
+        ...
+
+
+@dataclass(frozen=True)
+class FolderPlace:
+    """Files below a folder of this machine, perhaps of a network's file system."""
+
+    folder: Path
+
+    def put(self, key: str, data: bytes, content_type: str = _BYTES) -> None:
+        target = self._path(key)
+        # A name that begins with a dot is no file of a backup: what a kill leaves is not listed.
+        unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        with _translated(key):
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                with unfinished.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                unfinished.replace(target)
+            finally:
+                unfinished.unlink(missing_ok=True)
+            _flush_names(target.parent)
+
+    def get(self, key: str) -> bytes:
+        with _translated(key):
+            return self._path(key).read_bytes()
+
+    def stored(self, prefix: str = "") -> Iterator[StoredObject]:
+        """``prefix`` is a folder's, with its slash, or nothing."""
+        with _translated(prefix):
+            yield from _walked(self.folder / prefix, prefix)
+
+    def remove(self, *keys: str) -> None:
+        for key in keys:
+            path = self._path(key)
+            with _translated(key):
+                path.unlink(missing_ok=True)
+                for folder in path.relative_to(self.folder).parents[:-1]:
+                    try:
+                        (self.folder / folder).rmdir()
+                    except OSError:  # something is in it, or it is gone already
+                        break
+
+    def _path(self, key: str) -> Path:
+        if any(not part or part.startswith(".") for part in key.split("/")):
+            raise TransientError(f"A file of a backup can't have the name {key!r}.")
+        return self.folder / key
+
+
+def _walked(folder: Path, prefix: str) -> Iterator[StoredObject]:
+    if not folder.is_dir():
+        return
+    # A folder's slash counts in the order of names, as it does in a bucket.
+    entries = {
+        f"{entry.name}/" if entry.is_dir() else entry.name: entry
+        for entry in os.scandir(folder)
+        if not entry.name.startswith(".")
+    }
+    for name, entry in sorted(entries.items(), key=itemgetter(0)):
+        if name.endswith("/"):
+            yield from _walked(Path(entry.path), prefix + name)
+        else:
+            changed_at = datetime.fromtimestamp(entry.stat().st_mtime, UTC)
+            yield StoredObject(prefix + name, changed_at)
+
+
+def _flush_names(folder: Path) -> None:
+    """A file's new name outlasts a loss of power only once its folder is on the disk too."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _translated(key: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ObjectMissing(key) from error
+    except OSError as error:
+        raise TransientError(f"The folder of the backups: {error.strerror}.") from error
+
+
+def open_place(settings: Settings) -> BackupPlace:
+    """Where the settings have backups go; raises ``SettingsError`` where they name no such place.
+
+    Nothing connects before its first use.
+    """
+    variable = variable_of("backup_url")
+    if settings.backup_url is None:
+        raise SettingsError(f"{variable}: is needed: where backups go")
+    url = urlsplit(settings.backup_url.get_secret_value())
+    if url.scheme == "file":
+        return FolderPlace(Path(unquote(url.path)))
+    bucket, _, prefix = url.path.strip("/").partition("/")
+    options = {name: values[-1] for name, values in parse_qs(url.query).items()}
+    # Each setting is named, since one that is left out would be read from the environment.
+    own = ObjectStorageSettings.model_validate(
+        {
+            "s3_endpoint": f"{url.scheme}://{url.netloc.rpartition('@')[2]}",
+            "s3_region": options.get("region"),
+            "s3_addressing": options.get("addressing", "auto"),
+            "s3_access_key": unquote(url.username) if url.username else None,
+            "s3_secret_key": unquote(url.password) if url.password else None,
+            "s3_keys_url": settings.s3_keys_url,
+            "s3_bucket": bucket,
+            "s3_encryption": None,
+        }
+    )
+    if (own.s3_endpoint, bucket) == (settings.s3_endpoint, settings.s3_bucket):
+        raise SettingsError(f"{variable}: names the bucket that is backed up; name another")
+    return ObjectStore(own, connections=_CONNECTIONS, prefix=f"{prefix}/" if prefix else "")

@@ -1,0 +1,138 @@
+"""A stack whose backups go into a folder of the test's own, and empty stacks to restore into."""
+
+import base64
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from secrets import token_bytes
+
+import pytest
+from pydantic import SecretStr
+
+from core.errors import DomainError
+from core.refusals.jobs import UPKEEP_RUNNING
+from devstack.supervisor.home.environment import path_of_programs
+from services.backup import creating
+from services.backup.manifests import Manifest
+from services.jobs import upkeep
+from services.jobs.upkeep import UpkeepWork
+from storage.backup_files.sealed_place import SealedPlace, open_sealed_place
+from storage.resources import Resources
+from tests.embedded import Services, embedded_services
+from tests.ports import free_port
+from tests.stack import Stack, eventually, open_stack
+
+BACKUP_KEYS = f"b1:{base64.urlsafe_b64encode(token_bytes(32)).decode()}"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A stack, and where its backups go.
+
+    Attributes:
+        resources: with which our code makes backups and restores them, as the owner of the tables.
+        environment: with which our commands do.
+    """
+
+    stack: Stack
+    folder: Path
+    resources: Resources
+    environment: dict[str, str]
+
+    @property
+    def place(self) -> SealedPlace:
+        return open_sealed_place(self.resources.settings, max_wait_seconds=0.0)
+
+    def create(self) -> Manifest:
+        made: list[Manifest] = []
+
+        def work(began_at: datetime) -> None:
+            made.append(creating.create(self.resources, self.place, began_at))
+
+        self.run(work)
+        return made[0]
+
+    def run(self, work: UpkeepWork) -> None:
+        """As the upkeep that makes backups, once a worker's own look has ended."""
+
+        def has_run() -> bool:
+            try:
+                upkeep.run_now(self.resources, creating.MAKE_BACKUP, work)
+            except DomainError as error:
+                if error.code != UPKEEP_RUNNING.code:
+                    raise
+                return False
+            return True
+
+        eventually(has_run, what="the end of another run")
+
+    def files(self, folder: str = "") -> list[str]:
+        found = (self.folder / folder).rglob("*")
+        return sorted(str(each.relative_to(self.folder)) for each in found if each.is_file())
+
+
+def saved(stack: Stack, folder: Path, **more: object) -> Saved:
+    """The stack with backups in this folder, and with other settings."""
+    owner = stack.owner_url.replace("postgresql:", "postgresql+psycopg2:", 1)
+    updates = {
+        "migration_database_url": SecretStr(owner),
+        "backup_url": SecretStr(f"file://{folder}"),
+        "backup_keys": SecretStr(BACKUP_KEYS),
+        **more,
+    }
+    settings = stack.settings().model_copy(update=updates)
+    environment = {
+        "PRESSROOM_MIGRATION_DATABASE_URL": stack.owner_url,
+        "PRESSROOM_BACKUP_URL": f"file://{folder}",
+        "PRESSROOM_BACKUP_KEYS": BACKUP_KEYS,
+    }
+    return Saved(stack, folder, replace(stack.resources, settings=settings), environment)
+
+
+@pytest.fixture(scope="package")
+def own_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """Services for these tests alone, which count all that is stored."""
+    with embedded_services(tmp_path_factory.mktemp("backups")) as services:
+        yield services
+
+
+@pytest.fixture(scope="package")
+def open_own(
+    own_services: Services, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Stack]]:
+    """Opens a stack; without tables, if `migrated` is false."""
+    numbers = count(1)
+    home = tmp_path_factory.mktemp("stacks")
+    with ExitStack() as opened:
+
+        def open_one(name: str, *, migrated: bool = True) -> Stack:
+            number = next(numbers)
+            stack = open_stack(
+                own_services, home, f"{name}{number}", number, free_port(), migrated=migrated
+            )
+            return opened.enter_context(stack)
+
+        yield open_one
+
+
+@pytest.fixture(scope="package")
+def shop(open_own: Callable[..., Stack]) -> Stack:
+    """A stack with an API and the workers that an upload and an erasure need."""
+    stack = open_own("shop")
+    stack.start_api()
+    stack.start_worker("media")
+    stack.start_worker("upkeep")
+    return stack
+
+
+@pytest.fixture
+def backups(shop: Stack, tmp_path: Path) -> Saved:
+    return saved(shop, tmp_path / "backups")
+
+
+@pytest.fixture(autouse=True)
+def _with_the_programs_of_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", path_of_programs())

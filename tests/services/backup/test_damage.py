@@ -1,0 +1,242 @@
+"""A backup that is not whole, not ours, or not for this release is told apart before it is used."""
+
+import base64
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from secrets import token_bytes
+
+import pytest
+from pydantic import SecretStr
+
+from core.errors import DomainError
+from services.backup import creating, manifests, restoring, verifying
+from services.jobs import upkeep
+from services.jobs.lease import LeaseLost
+from storage.backup_files.places import FolderPlace
+from tests.embedded import Services
+from tests.services.backup.conftest import Saved, saved
+from tests.stack import Stack, eventually
+
+NEW_KEY = f"b2:{base64.urlsafe_b64encode(token_bytes(32)).decode()}"
+
+
+def refused(code: str, act: Callable[[], object]) -> str:
+    with pytest.raises(DomainError) as raised:
+        act()
+    assert raised.value.code == code, raised.value
+    return raised.value.message
+
+
+def with_an_object(backups: Saved) -> str:
+    """A key in the bucket."""
+    key = f"imports/{token_bytes(8).hex()}/sealed/00000"
+    backups.stack.resources.objects.put(key, token_bytes(1000), "application/octet-stream")
+    return key
+
+
+@pytest.fixture
+def empty(open_own: Callable[..., Stack]) -> Stack:
+    return open_own("empty", migrated=False)
+
+
+def test_a_killed_create_leaves_no_backup_that_is_shown_as_whole(
+    backups: Saved, own_services: Services
+) -> None:
+    with_an_object(backups)
+    whole = backups.create()
+    known = set(backups.files("backups"))
+    words = [sys.executable, "-m", "cli.main", "backup", "create"]
+    environment = {**backups.stack.environment, **backups.environment}
+    # The dump comes through, and the bucket stands still.
+    os.kill(own_services.pids["s3"], signal.SIGSTOP)
+    try:
+        with subprocess.Popen(words, env=environment, start_new_session=True) as killed:
+            eventually(lambda: set(backups.files("backups")) > known, what="a piece of the dump")
+            os.killpg(killed.pid, signal.SIGKILL)
+    finally:
+        os.kill(own_services.pids["s3"], signal.SIGCONT)
+    assert killed.returncode == -signal.SIGKILL
+    assert manifests.whole_ids(backups.place) == [whole.id]
+    again = backups.create()
+    assert manifests.whole_ids(backups.place) == [whole.id, again.id]
+
+
+@pytest.mark.parametrize(
+    "part", ["manifests", "backups/*/database", "backups/*/objects", "objects", "journal"]
+)
+def test_a_flipped_byte_is_found(backups: Saved, part: str) -> None:
+    with_an_object(backups)
+    made = backups.create()
+    backups.place.put(f"journal/{manifests.stamp(made.finished_at)}-test", b"[]")
+    verifying.verify(backups.resources, backups.place, made)
+    victim = next(each for each in sorted(backups.folder.glob(f"{part}/**/*")) if each.is_file())
+    held = bytearray(victim.read_bytes())
+    held[len(held) // 2] ^= 1
+    victim.write_bytes(held)
+
+    def verify() -> None:
+        found = manifests.find(backups.place, made.id)
+        verifying.verify(backups.resources, backups.place, found)
+
+    assert str(victim.relative_to(backups.folder)) in refused("backup.damaged", verify)
+
+
+def test_a_missing_and_an_exchanged_file_are_found(backups: Saved) -> None:
+    keys = sorted(with_an_object(backups) for _ in range(2))
+    made = backups.create()
+    first, second = (backups.folder / "objects" / key for key in keys)
+
+    def verify() -> None:
+        verifying.verify(backups.resources, backups.place, made)
+
+    kept = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    assert keys[0] in refused("backup.damaged", verify)
+    first.unlink()
+    assert "it is missing" in refused("backup.damaged", verify)
+    first.write_bytes(kept)
+    verify()
+
+
+@dataclass(frozen=True)
+class LateLastPiece(FolderPlace):
+    """Gives the last piece of the dump once the program waits for it."""
+
+    last: str
+    target: Stack
+
+    def get(self, key: str) -> bytes:
+        if key.endswith(self.last):
+            waiting = (
+                "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+                " AND application_name = 'pg_restore'"
+                " AND state_change < clock_timestamp() - interval '0.5 seconds'"
+            )
+            eventually(lambda: self.target.query(waiting), what="the wait for the last piece")
+        return super().get(key)
+
+
+def test_a_dump_that_can_not_be_read_to_its_end_leaves_the_database_empty(
+    backups: Saved, empty: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(creating, "PIECE_BYTES", 8 * 1024)
+    # So that the last piece has rows: most of a small dump says what the tables are.
+    backups.stack.query(
+        "CREATE TABLE ballast AS SELECT md5(n::text) AS text FROM generate_series(1, 20000) AS n"
+    )
+    try:
+        made = backups.create()
+    finally:
+        backups.stack.query("DROP TABLE ballast")
+    target = saved(empty, backups.folder)
+    pieces = sorted((backups.folder / "backups" / made.id / "database").iterdir())
+    held = pieces[-1].read_bytes()
+    pieces[-1].write_bytes(held[:-1])
+    late = LateLastPiece(backups.folder, f"database/{pieces[-1].name}", empty)
+    place = dataclasses.replace(target.place, place=late)
+    refused("backup.damaged", lambda: restoring.restore(target.resources, place, made))
+    assert empty.query("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]
+    pieces[-1].write_bytes(held)
+    restoring.restore(target.resources, target.place, made)
+    assert empty.query("SELECT count(*) FROM users") == backups.stack.query(
+        "SELECT count(*) FROM users"
+    )
+
+
+def test_a_database_that_is_not_empty_is_left_alone(backups: Saved, empty: Stack) -> None:
+    made = backups.create()
+    empty.query("CREATE TABLE somebody_elses (id int)")
+    target = saved(empty, backups.folder)
+    refused("backup.target_in_use", lambda: restoring.restore(target.resources, target.place, made))
+    assert empty.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
+
+
+def test_a_backup_of_a_later_release_is_refused(backups: Saved) -> None:
+    made = dataclasses.replace(backups.create(), revision="9000", release="9.0.0")
+    said = refused(
+        "backup.too_new", lambda: restoring.require_fit(made, backups.resources.settings)
+    )
+    assert "9.0.0" in said
+
+
+@pytest.mark.parametrize("setting", ["secret_keys", "encryption_keys"])
+def test_a_key_that_is_missing_or_another_one_is_named(backups: Saved, setting: str) -> None:
+    made = backups.create()
+    settings = backups.resources.settings
+    [first, *_] = getattr(settings, setting).get_secret_value().split(",")
+    key_id = first.partition(":")[0]
+
+    def with_keys(keys: str) -> Callable[[], None]:
+        changed = settings.model_copy(update={setting: SecretStr(keys)})
+        # The rings of the settings that were copied.
+        for ring in ("keyring", "encryption_keyring"):
+            changed.__dict__.pop(ring, None)
+        return lambda: restoring.require_fit(made, changed)
+
+    said = refused("backup.key_missing", with_keys(NEW_KEY))
+    assert key_id in said
+    assert f"PRESSROOM_{setting.upper()}" in said
+    other = f"{key_id}:{NEW_KEY.partition(':')[2]}"
+    assert key_id in refused("backup.key_differs", with_keys(other))
+
+
+def test_backup_keys_are_rotated_and_a_missing_one_is_named(backups: Saved) -> None:
+    made = backups.create()
+    first = backups.resources.settings.backup_keys
+    assert first is not None
+    rotated = SecretStr(f"{NEW_KEY},{first.get_secret_value()}")
+    both = saved(backups.stack, backups.folder, backup_keys=rotated)
+    later = both.create()
+    assert [each.id for each in manifests.read_all(both.place)] == [made.id, later.id]
+    alone = saved(backups.stack, backups.folder, backup_keys=SecretStr(NEW_KEY))
+    assert manifests.find(alone.place, later.id) == later
+    assert "b1" in refused("backup.key_missing", lambda: manifests.find(alone.place, made.id))
+
+
+def test_two_at_once_are_one(backups: Saved) -> None:
+    def in_between(_: datetime) -> None:
+        another = partial(upkeep.run_now, backups.resources, creating.MAKE_BACKUP, print)
+        refused("upkeep.running", another)
+
+    backups.run(in_between)
+
+
+def test_a_backup_that_lost_its_hold_is_none(backups: Saved) -> None:
+    """A process that stood still for a while, while another one pruned."""
+
+    def work(began_at: datetime) -> None:
+        backups.stack.query(
+            "UPDATE upkeep SET last_started_at = now(), attempt = attempt + 1 WHERE name = %s",
+            creating.MAKE_BACKUP.name,
+        )
+        creating.create(backups.resources, backups.place, began_at)
+
+    with pytest.raises(LeaseLost):
+        backups.run(work)
+    assert manifests.whole_ids(backups.place) == []
+    assert backups.files("backups")
+
+
+def test_nothing_in_a_backup_can_be_read_without_its_key(backups: Saved) -> None:
+    email = backups.stack.new_owner().email
+    made = backups.create()
+    everything = b"".join((backups.folder / name).read_bytes() for name in backups.files())
+    for secret in (email, made.revision, "credit_entries", "imports/"):
+        assert secret.encode() not in everything
+    settings, opened = backups.resources.settings, _plain(backups)
+    for keys in (settings.secret_keys, settings.encryption_keys):
+        for entry in keys.get_secret_value().split(","):
+            plain = base64.urlsafe_b64decode(entry.partition(":")[2] + "==")
+            assert plain not in opened
+
+
+def _plain(backups: Saved) -> bytes:
+    """All that the backup's key opens, the dump as it is."""
+    return b"".join(backups.place.get(name) for name in backups.files())

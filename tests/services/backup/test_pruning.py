@@ -1,0 +1,126 @@
+"""What old backups alone need goes; what another one needs stays. Copies are made once."""
+
+import os
+from dataclasses import replace
+from datetime import datetime, timedelta
+from secrets import token_bytes
+
+import pytest
+
+from core import clock
+from core.errors import DomainError
+from services import removals
+from services.backup import creating, kept_objects, manifests, pruning, verifying
+from services.backup.manifests import Manifest
+from tests.services.backup.conftest import Saved, saved
+from tests.services.backup.test_damage import with_an_object
+from tests.stack import Stack, eventually
+
+DAY = timedelta(days=1)
+
+
+def made_older(backups: Saved, manifest: Manifest, age: timedelta) -> None:
+    """The backup as it will be seen after that time."""
+    began_at = manifest.began_at - age
+    manifests.write(backups.place, replace(manifest, began_at=began_at))
+
+
+def settle(backups: Saved) -> None:
+    """As if the objects had been there for hours before they were copied."""
+    later = clock.now().timestamp() + 7200
+    for path in (backups.folder / "objects").rglob("*"):
+        if path.is_file():
+            os.utime(path, (later, later))
+
+
+def test_an_object_is_copied_once(backups: Saved) -> None:
+    with_an_object(backups)
+    first = backups.create()
+    assert first.copied == first.objects > 0
+    settle(backups)
+    assert backups.create().copied == 0
+    key = with_an_object(backups)
+    third = backups.create()
+    assert third.copied == 1
+    assert key in set(kept_objects.keys_of(backups.place, third))
+    assert key not in set(kept_objects.keys_of(backups.place, first))
+
+
+def test_old_backups_go_with_what_they_alone_need(backups: Saved) -> None:
+    gone, stays = with_an_object(backups), with_an_object(backups)
+    old = backups.create()
+    made_older(backups, old, 10 * DAY)
+    backups.stack.resources.objects.remove(gone)
+    new = backups.create()
+    journal_files = [
+        f"journal/{manifests.stamp(moment)}-test"
+        for moment in (new.began_at - DAY, new.began_at - timedelta(seconds=30), new.finished_at)
+    ]
+    for name in journal_files:
+        backups.place.put(name, b"[]")
+    # Of a create that was killed.
+    backups.place.put("backups/20200101T000000.000000Z-dead/database/000000", b"x")
+    backups.run(lambda began_at: pruning.prune(backups.place, began_at - 3 * DAY).backups)
+    assert manifests.whole_ids(backups.place) == [new.id]
+    left = backups.files()
+    assert not [name for name in left if old.id in name or "-dead" in name]
+    assert f"objects/{stays}" in left
+    assert f"objects/{gone}" not in left
+    assert backups.files("journal") == journal_files[1:]
+    assert verifying.verify(backups.resources, backups.place, new).faults == []
+
+
+def test_the_newest_backup_stays_however_old(backups: Saved) -> None:
+    with_an_object(backups)
+    only = backups.create()
+    before = backups.files()
+    pruned = pruning.prune(backups.place, clock.now() + DAY)
+    assert (pruned.backups, pruned.files) == (0, 0)
+    assert backups.files() == before
+    assert manifests.find(backups.place, "newest") == only
+
+
+def test_nothing_goes_while_a_backup_that_is_kept_can_not_be_read(backups: Saved) -> None:
+    with_an_object(backups)
+    old = backups.create()
+    made_older(backups, old, 10 * DAY)
+    new = backups.create()
+    [listed] = (backups.folder / "backups" / new.id / "objects").iterdir()
+    listed.write_bytes(b"")
+    copies = backups.files("objects")
+    with pytest.raises(DomainError, match="can't be used"):
+        pruning.prune(backups.place, clock.now() - DAY)
+    assert backups.files("objects") == copies
+
+
+def test_upkeep_makes_a_backup_when_the_newest_is_old(backups: Saved) -> None:
+    done: list[int | None] = []
+
+    def look(began_at: datetime) -> None:
+        done.append(creating.make_if_due(backups.resources, began_at))
+
+    for _ in range(2):
+        backups.run(look)
+    assert done == [1, 0]
+    by_hand = saved(backups.stack, backups.folder, backup_hours=0)
+    assert creating.make_if_due(by_hand.resources, clock.now() + 2 * DAY) is None
+    # Half an hour early, since the next look would be half an hour late.
+    [first] = manifests.read_all(backups.place)
+    early = first.began_at + timedelta(hours=23, minutes=20)
+    assert creating.make_if_due(backups.resources, early) == 0
+
+
+def test_no_object_is_removed_while_a_backup_is_made(backups: Saved) -> None:
+    stack: Stack = backups.stack
+    key = f"imports/{token_bytes(8).hex()}"
+    stack.resources.objects.put(key, b"x", "application/octet-stream")
+
+    def work(_: datetime) -> None:
+        with stack.resources.unit_of_work() as uow:
+            removals.forget(uow, key)
+        assert removals.work_off(stack.resources) == 0
+        assert stack.resources.objects.exists(key)
+
+    backups.run(work)
+    removals.work_off(stack.resources)
+    eventually(lambda: not stack.resources.objects.exists(key), what="the removal")

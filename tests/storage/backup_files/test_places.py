@@ -1,0 +1,151 @@
+"""A folder and a bucket are the same to a backup."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from pydantic import SecretStr
+
+from core.errors import TransientError
+from core.settings import Settings, SettingsError
+from core.settings.given_settings import read_settings
+from storage.backup_files.places import BackupPlace, FolderPlace, open_place
+from storage.backup_files.sealed_place import patiently
+from storage.objects import ObjectMissing
+from tests.ports import free_port
+from tests.stack import Stack
+
+NAMES = ["a/b/c", "a/b/d", "a/c", "a0", "b"]
+BYTES = "application/octet-stream"
+
+
+def at(stack: Stack, url: str) -> Settings:
+    return stack.settings().model_copy(update={"backup_url": SecretStr(url)})
+
+
+def bucket_url(stack: Stack, prefix: str) -> str:
+    """A folder in the stack's bucket, by another name of the server."""
+    settings = stack.settings()
+    assert settings.s3_access_key is not None
+    assert settings.s3_secret_key is not None
+    key, secret = settings.s3_access_key, settings.s3_secret_key.get_secret_value()
+    server = f"localhost:{settings.s3_endpoint.port}"
+    keys = f"{quote(key, safe='')}:{quote(secret, safe='')}"
+    return f"http://{keys}@{server}/{settings.s3_bucket}/{prefix}"
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def place(request: pytest.FixtureRequest, stack: Stack, tmp_path: Path) -> BackupPlace:
+    urls = {
+        "folder": lambda: f"file://{quote(str(tmp_path / 'back ups'))}",
+        "bucket": lambda: bucket_url(stack, f"places/{tmp_path.name}"),
+    }
+    return open_place(at(stack, urls[request.param]()))
+
+
+def test_what_was_put_is_listed_in_order_read_and_removed(place: BackupPlace) -> None:
+    for name in reversed(NAMES):
+        place.put(name, name.encode(), BYTES)
+    assert [each.key for each in place.stored()] == NAMES
+    assert [each.key for each in place.stored("a/")] == ["a/b/c", "a/b/d", "a/c"]
+    assert list(place.stored("none/")) == []
+    place.put("b", b"again", BYTES)
+    assert place.get("b") == b"again"
+    place.remove("a/b/c", "missing/too", "a0")
+    assert [each.key for each in place.stored()] == ["a/b/d", "a/c", "b"]
+    with pytest.raises(ObjectMissing):
+        place.get("a/b/c")
+
+
+def test_a_folder_lists_in_the_order_of_bytes_in_which_its_slash_counts(tmp_path: Path) -> None:
+    names = ["a-b/x", "a.b", "a/b", "a0"]
+    for name in reversed(names):
+        FolderPlace(tmp_path).put(name, b"", BYTES)
+    assert [each.key for each in FolderPlace(tmp_path).stored()] == names
+
+
+def test_what_a_kill_left_half_written_is_not_listed(tmp_path: Path) -> None:
+    place = FolderPlace(tmp_path)
+    place.put("a/b", b"whole", BYTES)
+    (tmp_path / "a" / ".b.half").write_bytes(b"ha")
+    assert [each.key for each in place.stored()] == ["a/b"]
+
+
+@pytest.mark.parametrize("name", ["../out", "a/../../out", "/etc/passwd", "a//b", ".hidden"])
+def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
+    place = FolderPlace(tmp_path / "backups")
+    with pytest.raises(TransientError):
+        place.put(name, b"x", BYTES)
+    with pytest.raises(TransientError):
+        place.remove(name)
+    assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == []
+
+
+def test_a_folder_that_can_not_be_written_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(TransientError, match="folder of the backups"):
+        FolderPlace(tmp_path / "file").put("a/b", b"x", BYTES)
+
+
+def test_a_bucket_that_does_not_answer_fails_for_a_time(stack: Stack) -> None:
+    place = open_place(at(stack, f"http://key:secret@127.0.0.1:{free_port()}/bucket"))
+    with pytest.raises(TransientError):
+        place.put("a", b"x", BYTES)
+
+
+def test_the_bucket_itself_is_no_place_for_its_backups(stack: Stack) -> None:
+    settings = stack.settings()
+    url = f"{settings.s3_endpoint}{settings.s3_bucket}/backups"
+    with pytest.raises(SettingsError, match="PRESSROOM_BACKUP_URL"):
+        open_place(at(stack, url))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://bucket/prefix",
+        "file://host/folder",
+        "file:relative",
+        "https://key:secret@s3.example.com",
+        "https://key:sec[ret@s3.example.com/bucket",
+        "https://key:secret@s3.example.com:99999/bucket",
+    ],
+)
+def test_a_wrong_url_is_named_and_not_quoted(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    for name, value in stack.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PRESSROOM_BACKUP_URL", url)
+    with pytest.raises(SettingsError, match="PRESSROOM_BACKUP_URL") as raised:
+        read_settings(Settings)
+    assert "sec" not in str(raised.value).replace("secret-key", "")
+
+
+def test_keys_without_a_place_are_a_mistake(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in stack.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PRESSROOM_BACKUP_KEYS", f"b1:{'A' * 43}")
+    with pytest.raises(SettingsError, match="PRESSROOM_BACKUP_KEYS"):
+        read_settings(Settings)
+
+
+def test_a_call_is_tried_for_a_while() -> None:
+    tries: list[int] = []
+
+    def failing_once() -> str:
+        tries.append(1)
+        if len(tries) < 2:
+            raise TransientError("not now")
+        return "done"
+
+    assert patiently(failing_once, 5.0) == "done"
+
+    def always() -> Any:
+        raise TransientError("never")
+
+    call: Callable[[], Any] = always
+    with pytest.raises(TransientError, match="never"):
+        patiently(call, 0.0)

@@ -1,0 +1,116 @@
+"""Postgres' own programs: what they are told, and what becomes of them."""
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg2
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import make_url
+
+from devstack.supervisor.home.environment import path_of_programs
+from storage.backup_files import postgres_tools
+from storage.backup_files.postgres_tools import PostgresToolFailed
+from tests.ports import free_port
+from tests.prerequisites import pass_over
+from tests.stack import Stack, eventually
+
+
+@pytest.fixture(autouse=True)
+def _with_the_programs_of_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", path_of_programs())
+
+
+def test_the_applications_role_may_dump_everything(stack: Stack) -> None:
+    dumped = b"".join(postgres_tools.dump(stack.settings().database_url))
+    assert dumped.startswith(b"PGDMP")
+
+
+def test_the_password_is_in_no_list_of_processes(stack: Stack) -> None:
+    database = stack.settings().database_url
+    password = make_url(database.get_secret_value()).password
+    assert password
+    with closing(postgres_tools.dump(database)) as dump:
+        next(dump)
+        listed = subprocess.run(
+            ["ps", "-ww", "-A", "-o", "args"], capture_output=True, text=True, check=True
+        )
+    assert "pg_dump" in listed.stdout
+    assert password not in listed.stdout
+
+
+def test_a_dump_that_is_not_read_to_its_end_leaves_no_process(stack: Stack) -> None:
+    with closing(postgres_tools.dump(stack.settings().database_url)) as dump:
+        next(dump)
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+    commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children]
+    assert not [each for each in commands if b"pg_dump" in each]
+
+
+def test_a_program_that_is_missing_is_named(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(PostgresToolFailed, match="pg_dump: is not on the PATH"):
+        next(postgres_tools.dump(stack.settings().database_url))
+
+
+def test_why_a_program_failed_is_told(stack: Stack) -> None:
+    owner = SecretStr(stack.owner_url)
+    with pytest.raises(PostgresToolFailed, match=r"pg_restore: .*archive"):
+        postgres_tools.restore(owner, [b"no dump at all" * 100_000])
+
+
+def test_a_server_that_sends_nothing_is_given_up(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_tools, "_MAX_SILENT_SECONDS", 0.5)
+    with closing(psycopg2.connect(stack.owner_url)) as holder, holder.cursor() as cursor:
+        # The dump waits for this table before it sends anything.
+        cursor.execute("LOCK TABLE composer_uses IN ACCESS EXCLUSIVE MODE")
+        begun = time.monotonic()
+        with pytest.raises(PostgresToolFailed, match="sends nothing"):
+            list(postgres_tools.dump(stack.settings().database_url))
+        assert time.monotonic() - begun < 30
+
+
+@pytest.fixture
+def pool(stack: Stack, tmp_path: Path) -> Iterator[SecretStr]:
+    """The URL of a PgBouncer in front of the database."""
+    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pass_over("a pool needs Debian's package pgbouncer")
+    url, port = make_url(stack.owner_url), free_port()
+    (tmp_path / "users.txt").write_text(f'"{url.username}" "{url.password}"\n')
+    settings = tmp_path / "pgbouncer.ini"
+    settings.write_text(
+        f"[databases]\n* = host={url.host} port={url.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+        f"listen_port = {port}\nunix_socket_dir =\nauth_type = plain\nauth_file = users.txt\n"
+        "pool_mode = transaction\n"
+    )
+    words = [program, str(settings)]
+    if os.geteuid() == 0:
+        # It refuses to run as root.
+        words = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--", *words]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL) as bouncer:
+        through = url.set(port=port).render_as_string(hide_password=False)
+
+        def answers() -> bool:
+            try:
+                psycopg2.connect(through).close()
+            except psycopg2.OperationalError:
+                return False
+            return True
+
+        eventually(answers, what="the pool")
+        yield SecretStr(through)
+        bouncer.terminate()
+
+
+def test_a_dump_through_a_pool_is_refused(pool: SecretStr) -> None:
+    with pytest.raises(PostgresToolFailed, match="PRESSROOM_BACKUP_DATABASE_URL"):
+        next(postgres_tools.dump(pool))
