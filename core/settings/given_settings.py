@@ -76,7 +76,10 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def secrets_in_files(kind: type[GivenSettings]) -> dict[str, str]:
-    """The secrets that variables with ``FILE_SUFFIX`` name; raises ``SettingsError``."""
+    """The secrets that variables with ``FILE_SUFFIX`` name; raises ``SettingsError``.
+
+    An empty file counts as not set, as an empty variable does.
+    """
     found: dict[str, str] = {}
     problems: list[str] = []
     for name, field in kind.model_fields.items():
@@ -88,7 +91,11 @@ def secrets_in_files(kind: type[GivenSettings]) -> dict[str, str]:
             problems.append(f"{variable} and {variable}{FILE_SUFFIX} are both set: set one of them")
             continue
         try:
-            found[name] = _secret_in(Path(path))
+            secret = _secret_in(Path(path))
+            if secret:
+                found[name] = secret
+            elif field.is_required():
+                raise ValueError("it is empty")
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             problems.append(f"{variable}{FILE_SUFFIX}: the file {path} can't be used: {reason}")
@@ -107,7 +114,4 @@ def _secret_in(path: Path) -> str:
         text = content.decode()
     except UnicodeDecodeError:
         raise ValueError("it is no UTF-8 text") from None
-    secret = text.removesuffix("\n").removesuffix("\r")
-    if not secret:
-        raise ValueError("it is empty")
-    return secret
+    return text.removesuffix("\n").removesuffix("\r")
