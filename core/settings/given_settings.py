@@ -91,11 +91,8 @@ def secrets_in_files(kind: type[GivenSettings]) -> dict[str, str]:
             problems.append(f"{variable} and {variable}{FILE_SUFFIX} are both set: set one of them")
             continue
         try:
-            secret = _secret_in(Path(path))
-            if secret:
+            if secret := _secret_in(Path(path), may_be_empty=not field.is_required()):
                 found[name] = secret
-            elif field.is_required():
-                raise ValueError("it is empty")
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             problems.append(f"{variable}{FILE_SUFFIX}: the file {path} can't be used: {reason}")
@@ -104,7 +101,7 @@ def secrets_in_files(kind: type[GivenSettings]) -> dict[str, str]:
     return found
 
 
-def _secret_in(path: Path) -> str:
+def _secret_in(path: Path, *, may_be_empty: bool) -> str:
     """The text of the file without the end of its last line."""
     with path.open("rb") as file:
         content = file.read(MAX_SECRET_BYTES + 1)
@@ -114,4 +111,7 @@ def _secret_in(path: Path) -> str:
         text = content.decode()
     except UnicodeDecodeError:
         raise ValueError("it is no UTF-8 text") from None
-    return text.removesuffix("\n").removesuffix("\r")
+    secret = text.removesuffix("\n").removesuffix("\r")
+    if not secret and not may_be_empty:
+        raise ValueError("it is empty")
+    return secret
