@@ -15,7 +15,8 @@ FOLDER = ROOT / "build" / "containers"
 # Podman takes a short path alone here.
 _RUNNING = Path("/run/pressroom-containers")
 _INIT = ("catatonit", "/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit")
-_MAX_ULIMIT = 1_048_576
+_MAX_FILES = 65_536
+_MAX_PROCESSES = 2048
 
 
 class EngineError(Exception):
@@ -99,7 +100,6 @@ def _engine(driver: str) -> Engine:
         f'graphroot = "{FOLDER / driver}"\nrunroot = "{_RUNNING / driver}"\n'
     )
     settings.write_text(
-        # A machine may forbid to raise the limits that Podman would set.
         f"[containers]\ndefault_ulimits = {ulimits()}\n"
         f'init_path = "{_init()}"\n'
         '[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n'
@@ -122,10 +122,7 @@ def _engine(driver: str) -> Engine:
 
 
 def ulimits() -> list[str]:
-    limits = (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))
-    found = []
-    for name, number in limits:
-        hard = resource.getrlimit(number)[1]
-        most = _MAX_ULIMIT if hard == resource.RLIM_INFINITY else min(hard, _MAX_ULIMIT)
-        found.append(f"{name}={most}:{most}")
-    return found
+    """Limits that a machine grants which forbids to raise any: Podman would set higher ones."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    files = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    return [f"nofile={files}:{files}", f"nproc={_MAX_PROCESSES}:{_MAX_PROCESSES}"]

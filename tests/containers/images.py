@@ -81,9 +81,12 @@ def _make_base(engine: Engine) -> None:
     """Debian with its Python, under the name of Python's image."""
     system = platform.freedesktop_os_release()
     listed = run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
+    packages = FOLDER / "debian"
+    packages.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=FOLDER) as folder:
         root = Path(folder, "root")
         words = ["debootstrap", "--variant=minbase", f"--include={_DEBIAN}"]
+        words += [f"--cache-dir={packages}"]
         words += [system["VERSION_CODENAME"], str(root), listed.split()[0]]
         run(words, timeout=400)
         (root / "usr/bin/python").symlink_to("python3")
