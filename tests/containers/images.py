@@ -131,20 +131,22 @@ def build(engine: Engine, image: str, folder: str, *more: str) -> None:
 
 def _pip_files() -> Iterator[str]:
     """pip's settings as one file, and the files and folders that they name, as volumes."""
-    lines, paths = ["[global]"], set()
-    for line in run([sys.executable, "-m", "pip", "config", "list"]).splitlines():
+    found: dict[str, list[str]] = {}
+    # A variable counts before a file.
+    listed = run([sys.executable, "-m", "pip", "config", "list"]).splitlines()
+    for line in sorted(listed, key=lambda line: line.startswith(":env:")):
         name, _, value = line.partition("=")
         setting = name.rpartition(".")[2]
-        if not _PIP.search(setting):
-            continue
-        words = str(ast.literal_eval(value)).split()
-        lines.append(f"{setting} = {' '.join(words)}")
-        for word in words:
-            path = Path(word.removeprefix("file://"))
-            if path.is_absolute() and path.exists():
-                # The pages of an index link to files beside its folder.
-                paths.add(path.parent if word.startswith("file://") else path)
+        if _PIP.search(setting):
+            found[setting] = str(ast.literal_eval(value)).split()
     configuration = FOLDER / "pip.conf"
-    configuration.write_text("\n".join([*lines, ""]))
+    lines = [f"{setting} = {' '.join(words)}" for setting, words in found.items()]
+    configuration.write_text("\n".join(["[global]", *lines, ""]))
+    paths = set()
+    for word in (word for words in found.values() for word in words):
+        path = Path(word.removeprefix("file://"))
+        if path.is_absolute() and path.exists():
+            # The pages of an index link to files beside its folder.
+            paths.add(path.parent if word.startswith("file://") else path)
     yield f"{configuration}:/etc/pip.conf:ro"
     yield from (f"{path}:{path}:ro" for path in sorted(paths))
