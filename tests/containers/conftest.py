@@ -39,6 +39,7 @@ def project(
     engine: Engine, image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Project]:
     """All services of the Compose file, each ready."""
+    engine.clear()
     made = Project(engine, tmp_path_factory.mktemp("compose"))
     try:
         began = time.monotonic()
@@ -48,7 +49,7 @@ def project(
         say(f"all services are ready {time.monotonic() - began:.0f} s after the first one")
         yield made
     finally:
-        made.remove()
+        engine.clear()
 
 
 @pytest.fixture(scope="session")

@@ -81,6 +81,12 @@ class Engine:
             return False
         return True
 
+    def clear(self) -> None:
+        """Remove what a run that was killed left, but for the images."""
+        self.podman("rm", "--all", "--force", "--time", "2")
+        self.podman("volume", "prune", "--force")
+        self.podman("network", "prune", "--force")
+
 
 def open_engine() -> Engine:
     FOLDER.mkdir(parents=True, exist_ok=True)

@@ -127,12 +127,6 @@ class Project:
         """What a command of ours says, run beside the API."""
         return json.loads(self.inside("api", "pressroom", *words, "--json"))
 
-    def remove(self) -> None:
-        try:
-            self.compose("down", "--volumes", "--timeout", "5")
-        finally:
-            self.engine.podman("rm", "--all", "--force", "--time", "2")
-
     # -- callers -----------------------------------------------------------------------------
 
     def client(self, key: str | None = None) -> httpx.Client:
