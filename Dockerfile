@@ -31,9 +31,11 @@ COPY storage/ storage/
 COPY workers/ workers/
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
     && pip --python /opt/pressroom/bin/python install --no-compile --no-deps --no-index wheels/*.whl
-# Nothing can be written where it runs. Compiled code names no time of its source, which a registry
-# or a later build may change, and is believed without a look at it.
-RUN python -m compileall -q --invalidation-mode unchecked-hash /opt/pressroom/lib
+# Nothing can be written where it runs, so all is compiled here, but for the libraries' own tests.
+# Compiled code names no time of its source, which a registry or a later build may change, and is
+# believed without a look at it.
+RUN find /opt/pressroom/lib -type d -name tests -prune -exec rm -r {} + \
+    && python -m compileall -q --invalidation-mode unchecked-hash /opt/pressroom/lib
 
 
 FROM ${PYTHON_IMAGE}
