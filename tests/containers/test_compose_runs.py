@@ -164,16 +164,17 @@ def test_no_secret_is_in_the_environment_of_a_process(project: Project) -> None:
 
 @WANTED_IN_FULL
 def test_a_lane_is_scaled(project: Project, caller: httpx.Client) -> None:
+    [first] = project.containers("worker-computing")
     project.up("--scale", "worker-computing=2", services=("worker-computing",))
     project.await_ready("worker-computing")
-    workers = project.containers("worker-computing")
-    assert len(workers) == 2
+    [second] = set(project.containers("worker-computing")) - {first}
     # The first one alone can't do it.
-    project.engine.podman("pause", workers[0])
+    project.engine.podman("pause", first)
     try:
         assert caller.get(upload(caller)).status_code == 200
     finally:
-        project.engine.podman("unpause", workers[0])
+        project.engine.podman("unpause", first)
+        project.engine.podman("rm", "--force", "--time", "30", second)
 
 
 @WANTED_IN_FULL
