@@ -74,6 +74,18 @@ class Engine:
     def podman(self, *words: str, timeout: float = 120) -> str:
         return run(["podman", *words], timeout=timeout, environment=self.environment)
 
+    def log(self, container: str) -> str:
+        """The last lines of what the container wrote, to either stream."""
+        words = ["podman", "logs", "--tail", "60", container]
+        return subprocess.run(
+            words,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=self.environment,
+        ).stdout
+
     def succeeds(self, *words: str, timeout: float = 120) -> bool:
         try:
             self.podman(*words, timeout=timeout)

@@ -114,10 +114,7 @@ class Project:
         return self.engine.podman("ps", *words).split()
 
     def log(self, service: str) -> str:
-        found = (
-            self.engine.podman("logs", "--tail", "60", each) for each in self.containers(service)
-        )
-        return "\n".join(found)
+        return "\n".join(map(self.engine.log, self.containers(service)))
 
     def inside(self, service: str, *words: str, timeout: float = 60) -> str:
         """Run a command in the service's first container; returns what it prints."""

@@ -64,14 +64,13 @@ class Store:
 
     def change(self) -> None:
         known = {"keys": self.keys, "policies": self.policies, "attached": self.attached}
-        text = json.dumps(known)
-        if not USERS.exists() or USERS.read_text() != text:
-            USERS.write_text(text)
+        USERS.write_text(json.dumps(known))
+        if LOGINS.read_text() != self._logins():
             self.start()
 
     def start(self) -> None:
         self.stop()
-        LOGINS.write_text(json.dumps({"identities": self._identities()}))
+        LOGINS.write_text(self._logins())
         flags = {
             "dir": DATA / "objects",
             "ip": "127.0.0.1",
@@ -103,7 +102,7 @@ class Store:
             self.process.terminate()
             self.process.wait()
 
-    def _identities(self) -> list[dict[str, object]]:
+    def _logins(self) -> str:
         found = [_identity(ADMINISTRATOR, PASSWORD, ["Admin"])]
         for user, key in self.keys.items():
             buckets = [b for name in self.attached.get(user, []) for b in self.policies[name]]
@@ -111,7 +110,7 @@ class Store:
                 f"{does}:{bucket}" for bucket in buckets for does in ("Read", "Write", "List")
             ]
             found.append(_identity(user, key, allowed))
-        return found
+        return json.dumps({"identities": found})
 
     def _await_ready(self) -> None:
         pool = urllib3.PoolManager(retries=False, timeout=2)
@@ -161,6 +160,7 @@ class Administration(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         url = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        answer = b""
         if url.path.endswith("/add-canned-policy"):
             resources = [arn for each in json.loads(body)["Statement"] for arn in each["Resource"]]
             buckets = {arn.removeprefix("arn:aws:s3:::").partition("/")[0] for arn in resources}
@@ -173,11 +173,12 @@ class Administration(BaseHTTPRequestHandler):
                 self._answer(400, b'{"Code": "XMinioAdminPolicyChangeAlreadyApplied"}')
                 return
             self.store.attached[wanted["user"]] = wanted["policies"]
+            answer = encrypt(b"{}", PASSWORD)
         else:
             self._answer(404)
             return
         self.store.change()
-        self._answer(200, encrypt(b"{}", PASSWORD))
+        self._answer(200, answer)
 
     def _answer(self, status: int, body: bytes = b"") -> None:
         self.send_response(status)
