@@ -51,25 +51,24 @@ FRONT = f"""
 
 
 class Store:
-    """SeaweedFS with the logins of the users; a change of a user starts it anew."""
+    """SeaweedFS with the logins of the users, which it reads again when they change."""
 
     def __init__(self) -> None:
         known = json.loads(USERS.read_text()) if USERS.exists() else {}
         self.keys: dict[str, str] = known.get("keys", {})
         self.policies: dict[str, list[str]] = known.get("policies", {})
         self.attached: dict[str, list[str]] = known.get("attached", {})
-        self.process: subprocess.Popen[bytes] | None = None
         self.is_ready = False
-        self.start()
+        self.process = self._start()
+        self._await_ready()
 
     def change(self) -> None:
         known = {"keys": self.keys, "policies": self.policies, "attached": self.attached}
         USERS.write_text(json.dumps(known))
-        if LOGINS.read_text() != self._logins():
-            self.start()
+        LOGINS.write_text(self._logins())
+        self.process.send_signal(signal.SIGHUP)
 
-    def start(self) -> None:
-        self.stop()
+    def _start(self) -> subprocess.Popen[bytes]:
         LOGINS.write_text(self._logins())
         flags = {
             "dir": DATA / "objects",
@@ -93,14 +92,7 @@ class Store:
         keys = {f"WEED_JWT_{kind}_KEY": secrets.token_hex(16) for kind in kinds}
         words = ["weed", "-logtostderr=true", "mini"]
         words += [f"-{name}={value}" for name, value in flags.items()]
-        self.process = subprocess.Popen(words, env={**os.environ, "GOMEMLIMIT": "400MiB", **keys})
-        self._await_ready()
-
-    def stop(self) -> None:
-        self.is_ready = False
-        if self.process:
-            self.process.terminate()
-            self.process.wait()
+        return subprocess.Popen(words, env={**os.environ, "GOMEMLIMIT": "400MiB", **keys})
 
     def _logins(self) -> str:
         found = [_identity(ADMINISTRATOR, PASSWORD, ["Admin"])]
@@ -201,7 +193,8 @@ def main() -> None:
         try:
             ThreadingHTTPServer(("127.0.0.1", OWN_PORT), Administration).serve_forever()
         finally:
-            store.stop()
+            store.process.terminate()
+            store.process.wait()
             caddy.terminate()
 
 
