@@ -95,7 +95,10 @@ class Engine:
 
     def clear(self) -> None:
         """Remove what a run that was killed left, but for the images."""
-        self.podman("rm", "--all", "--force", "--time", "2")
+        remove = ("rm", "--all", "--force", "--time", "5")
+        # It fails where a container ends while Podman is about to kill it: then it has ended.
+        self.succeeds(*remove)
+        self.podman(*remove)
         self.podman("volume", "prune", "--force")
         self.podman("network", "prune", "--force")
 
