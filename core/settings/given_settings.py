@@ -76,7 +76,10 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def secrets_in_files(kind: type[GivenSettings]) -> dict[str, str]:
-    """The secrets that variables with ``FILE_SUFFIX`` name; raises ``SettingsError``."""
+    """The secrets that variables with ``FILE_SUFFIX`` name; raises ``SettingsError``.
+
+    An empty file counts as not set, as an empty variable does.
+    """
     found: dict[str, str] = {}
     problems: list[str] = []
     for name, field in kind.model_fields.items():
@@ -88,7 +91,8 @@ def secrets_in_files(kind: type[GivenSettings]) -> dict[str, str]:
             problems.append(f"{variable} and {variable}{FILE_SUFFIX} are both set: set one of them")
             continue
         try:
-            found[name] = _secret_in(Path(path))
+            if secret := _secret_in(Path(path), may_be_empty=not field.is_required()):
+                found[name] = secret
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             problems.append(f"{variable}{FILE_SUFFIX}: the file {path} can't be used: {reason}")
@@ -97,7 +101,7 @@ def secrets_in_files(kind: type[GivenSettings]) -> dict[str, str]:
     return found
 
 
-def _secret_in(path: Path) -> str:
+def _secret_in(path: Path, *, may_be_empty: bool) -> str:
     """The text of the file without the end of its last line."""
     with path.open("rb") as file:
         content = file.read(MAX_SECRET_BYTES + 1)
@@ -108,6 +112,6 @@ def _secret_in(path: Path) -> str:
     except UnicodeDecodeError:
         raise ValueError("it is no UTF-8 text") from None
     secret = text.removesuffix("\n").removesuffix("\r")
-    if not secret:
+    if not secret and not may_be_empty:
         raise ValueError("it is empty")
     return secret

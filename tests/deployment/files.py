@@ -1,6 +1,7 @@
 """The deployment's files, read once."""
 
 import re
+import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -9,11 +10,15 @@ from typing import Any
 import yaml
 
 from core.settings import Settings
-from core.settings.given_settings import PREFIX
+from core.settings.given_settings import FILE_SUFFIX, PREFIX, is_secret, variable_of
 
 ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
 ENV_EXAMPLE = ROOT / ".env.example"
+CADDYFILE = ROOT / "deploy" / "compose" / "Caddyfile"
+SECRETS_SCRIPT = ROOT / "deploy" / "compose" / "secrets.sh"
+# Where a container finds the secrets that its service lists.
+SECRETS_FOLDER = "/run/secrets"
 DOCKERFILE = ROOT / "Dockerfile"
 
 VARIABLE = re.compile(r"(?<!\$)\$\{([A-Z0-9_]+)(?:(:?[?-])([^}]*))?\}")
@@ -37,6 +42,15 @@ def ours() -> dict[str, dict[str, Any]]:
 
 def workers() -> dict[str, dict[str, Any]]:
     return {name: each for name, each in ours().items() if each["command"][1] == "worker"}
+
+
+def secrets() -> dict[str, str]:
+    """The setting's name of each secret, by the variable that names its file."""
+    return {
+        variable_of(name) + FILE_SUFFIX: name
+        for name, field in Settings.model_fields.items()
+        if is_secret(field)
+    }
 
 
 def setting_names() -> dict[str, str]:
@@ -76,6 +90,16 @@ def env_example() -> dict[str, Entry]:
             entries[name] = Entry(comments, value)
         comments = []
     return entries
+
+
+def made_secrets(folder: Path, environment: str = "") -> Path:
+    """What the script makes for a checkout in this folder with such a .env."""
+    script = folder / SECRETS_SCRIPT.relative_to(ROOT)
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(SECRETS_SCRIPT.read_text())
+    (folder / ".env").write_text(environment)
+    subprocess.run(["sh", str(script)], check=True, capture_output=True)
+    return folder / "secrets"
 
 
 def key_recipe() -> str:

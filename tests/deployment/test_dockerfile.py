@@ -62,6 +62,20 @@ def test_dependencies_come_from_the_pins_with_their_hashes() -> None:
         assert "--require-hashes" in command or "--no-deps --no-index" in command
 
 
+def test_what_is_shipped_names_no_time_of_the_build() -> None:
+    runs = [each.text for each in files.dockerfile() if each.name == "RUN"]
+    # Only what builds our wheel may compile: it stays out of the image.
+    installs = [run for run in runs if "pip --python /opt/pressroom/bin/python install" in run]
+    assert all("install --no-compile" in run for run in installs)
+    # Nothing can be compiled where the image runs, so all of it is there.
+    assert any("compileall" in run and "unchecked-hash /opt/pressroom" in run for run in runs)
+    environment = " ".join(each.text for each in files.dockerfile() if each.name == "ENV")
+    assert "SOURCE_DATE_EPOCH=" in environment
+    assert "PYTHONHASHSEED=" in environment
+    # It notes the day.
+    assert not any("useradd" in run for run in runs)
+
+
 def test_base_image_is_pinned_by_a_tag_and_the_same_in_each_stage() -> None:
     default = next(each.text for each in files.dockerfile() if each.name == "ARG")
     name, _, image = default.partition("=")

@@ -151,6 +151,26 @@ def unlimited(make_stack: Callable[[str], Stack]) -> Stack:
     return stack
 
 
+@pytest.mark.parametrize(
+    ("command", "setting", "server"),
+    [
+        ("migrate", "PRESSROOM_MIGRATION_DATABASE_URL", "postgresql://owner:secret@{}/pressroom"),
+        ("bucket", "PRESSROOM_S3_ENDPOINT", "http://{}"),
+    ],
+)
+def test_what_runs_once_ends_when_asked_while_its_server_says_nothing(
+    stack: Stack, command: str, setting: str, server: str
+) -> None:
+    """As the first process of a container, which ends by no signal that it does not handle."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(30)
+        url = server.format(f"127.0.0.1:{silent.getsockname()[1]}")
+        running = stack.start(f"silent-{command}", command, environment={setting: url})
+        connection, _ = silent.accept()
+        with connection:
+            assert running.stop() == 128 + signal.SIGTERM
+
+
 def test_bucket_is_made_once_and_kept_after_that(stack: Stack, services: Services) -> None:
     keys = {
         "s3_bucket": "made-by-the-command",

@@ -81,6 +81,17 @@ def test_a_file_that_cannot_be_used_is_named(
     assert str(raised.value) == expected
 
 
+@pytest.mark.parametrize("content", ["", "\n"])
+def test_an_empty_file_counts_as_not_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str
+) -> None:
+    file = tmp_path / "password"
+    file.write_text(content)
+    monkeypatch.setenv("PRESSROOM_REDIS_URL", "redis://localhost/0")
+    monkeypatch.setenv("PRESSROOM_FLOWER_PASSWORD_FILE", str(file))
+    assert read_settings(FlowerSettings).flower_password is None
+
+
 def test_a_secret_that_is_given_twice_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

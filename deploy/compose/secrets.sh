@@ -1,0 +1,57 @@
+#!/bin/sh
+# Makes the secrets of docker-compose.yml, each a file in secrets/, with passwords and keys of its
+# own choice. A value in .env counts instead, for the secrets of your providers and for those that
+# a deployment has already; take it out of .env afterwards. It changes no other file that is there,
+# so it may run again. It prints no secret.
+set -eu
+cd "$(dirname "$0")/../.."
+
+# The folder is closed to other users of this machine. The files in it are open, since each
+# container reads its own as a user of its own.
+umask 077
+mkdir -p secrets
+
+# given NAME: the value in .env, without quotes around it
+given() {
+    [ ! -e .env ] || sed -n "s/^$1=//p" .env | tail -n 1 | sed -e 's/^"\(.*\)"$/\1/' -e "s/^'\(.*\)'\$/\1/"
+}
+
+# keep FILE VALUE: the secret, unless it is that already
+keep() {
+    [ -e "secrets/$1" ] && [ "$(cat "secrets/$1")" = "$2" ] && return
+    printf '%s' "$2" > "secrets/$1.new"
+    chmod 444 "secrets/$1.new"
+    mv -f "secrets/$1.new" "secrets/$1"
+    echo "secrets/$1"
+}
+
+# secret FILE VARIABLE [OTHERWISE]: what .env has, else what is there, else OTHERWISE
+secret() {
+    value=$(given "$2")
+    [ -n "$value" ] || value=$(cat "secrets/$1" 2>/dev/null || true)
+    keep "$1" "${value:-${3:-}}"
+}
+
+password() { openssl rand -hex 24; }
+key() { echo "k1:$(openssl rand -base64 32 | tr '+/' '-_')"; }
+
+secret postgres_password POSTGRES_PASSWORD "$(password)"
+secret migration_database_url PRESSROOM_MIGRATION_DATABASE_URL \
+    "postgresql://pressroom:$(cat secrets/postgres_password)@postgres:5432/pressroom"
+app_password=$(given POSTGRES_APP_PASSWORD)
+secret database_url PRESSROOM_DATABASE_URL \
+    "postgresql://pressroom_app:${app_password:-$(password)}@postgres:5432/pressroom"
+secret redis_password REDIS_PASSWORD "$(password)"
+secret redis_url PRESSROOM_REDIS_URL "redis://pressroom:$(cat secrets/redis_password)@redis:6379/0"
+secret s3_admin_secret_key MINIO_ROOT_PASSWORD "$(password)"
+secret s3_secret_key PRESSROOM_S3_SECRET_KEY "$(password)"
+secret secret_keys PRESSROOM_SECRET_KEYS "$(key)"
+secret encryption_keys PRESSROOM_ENCRYPTION_KEYS "$(key)"
+secret flower_password PRESSROOM_FLOWER_PASSWORD "$(password)"
+
+# What your providers give you, and what may be missing.
+for name in read_database_url broker_url cache_url stripe_secret_key stripe_webhook_secret \
+    unsplash_access_key turnstile_secret hcaptcha_secret recaptcha_secret metrics_token mail_url \
+    llm_api_key backup_url backup_keys backup_database_url; do
+    secret "$name" "PRESSROOM_$(echo "$name" | tr '[:lower:]' '[:upper:]')"
+done

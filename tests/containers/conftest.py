@@ -1,0 +1,70 @@
+"""The Compose file, running. `make containers` runs these tests; `make test` leaves them out."""
+
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.containers.engine import Engine, missing, open_engine, say
+from tests.containers.images import build_ours, prepare
+from tests.containers.project import Project
+from tests.containers.size import WANTED
+from tests.prerequisites import pass_over
+
+EDITOR = "editor@example.com"
+collect_ignore_glob = [] if WANTED else ["test_*.py"]
+
+
+@pytest.fixture(scope="session")
+def engine() -> Engine:
+    if reason := missing():
+        pass_over(reason)
+    return open_engine()
+
+
+@pytest.fixture(scope="session")
+def image(engine: Engine) -> str:
+    """Our image, built anew on base images that are there or are made."""
+    if prepare(engine):
+        say("The base images are stand-ins: what is tried is our side of them.")
+    began = time.monotonic()
+    name = build_ours(engine)
+    say(f"built in {time.monotonic() - began:.0f} s")
+    return name
+
+
+@pytest.fixture(scope="session")
+def project(
+    engine: Engine, image: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Project]:
+    """All services of the Compose file, each ready."""
+    engine.clear()
+    made = Project(engine, tmp_path_factory.mktemp("compose"))
+    try:
+        began = time.monotonic()
+        made.up()
+        for service in ("proxy", "api", "worker-waiting", "worker-computing", "flower"):
+            made.await_ready(service)
+        say(f"all services are ready {time.monotonic() - began:.0f} s after the first one")
+        yield made
+    finally:
+        engine.clear()
+
+
+@pytest.fixture(scope="session")
+def key(project: Project) -> str:
+    """An API key of an owner on the paid plan."""
+    project.pressroom(
+        "users", "create", EDITOR, "--name", "Editor", "--password", "a long password"
+    )
+    project.pressroom("users", "plan", EDITOR, "paid")
+    made: str = project.pressroom("keys", "create", EDITOR, "--name", "laptop")["key"]
+    return made
+
+
+@pytest.fixture
+def caller(project: Project, key: str) -> Iterator[httpx.Client]:
+    """Calls the API through the proxy, by HTTPS."""
+    with project.client(key) as client:
+        yield client

@@ -1,0 +1,69 @@
+"""What is in our image, and what it may do."""
+
+import json
+import time
+
+import pytest
+
+from tests.containers.engine import Engine, say
+from tests.containers.images import build_ours, python_image
+from tests.containers.size import WANTED_IN_FULL
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+MEGABYTE = 1_000_000
+# What no process needs to do its work.
+CONFINED = ("--rm", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+NO_NETWORK = ("--network", "none")
+
+
+def _run(engine: Engine, image: str, *words: str) -> str:
+    return engine.podman("run", *CONFINED, *NO_NETWORK, image, *words)
+
+
+def test_it_runs_confined_and_not_as_root(engine: Engine, image: str) -> None:
+    configuration = json.loads(engine.podman("image", "inspect", image))[0]["Config"]
+    assert configuration["User"] == "10001:10001"
+    status = _run(engine, image, "cat", "/proc/self/status")
+    found = dict(line.split(":", 1) for line in status.splitlines())
+    assert found["Uid"].split() == ["10001"] * 4
+    assert int(found["CapEff"], 16) == 0
+    assert int(found["NoNewPrivs"]) == 1
+    began = time.monotonic()
+    assert "migrate" in _run(engine, image, "pressroom", "--help")
+    say(f"pressroom --help in a new container: {time.monotonic() - began:.1f} s")
+
+
+def test_it_has_our_packages_compiled_and_no_tools_of_the_build(engine: Engine, image: str) -> None:
+    script = (
+        "import importlib.util as u, pathlib, api\n"
+        "there = [n for n in ('pip', 'setuptools', 'devstack', 'tests') if u.find_spec(n)]\n"
+        "folder = pathlib.Path(api.__file__).parent\n"
+        "missing = [str(f) for f in folder.rglob('*.py')"
+        " if not pathlib.Path(u.cache_from_source(str(f))).exists()]\n"
+        "print(there, missing)"
+    )
+    assert _run(engine, image, "python", "-c", script).strip() == "[] []"
+
+
+def test_its_size_is_said(engine: Engine, image: str) -> None:
+    ours, base = (_size(engine, each) for each in (image, python_image()))
+    say(f"our image has {ours:.0f} MB, {ours - base:.0f} MB more than that of Python")
+    # Several times what it has: a tool of the build or a model was forgotten in it.
+    assert ours - base < 1000
+
+
+def _size(engine: Engine, image: str) -> float:
+    return int(engine.podman("image", "inspect", "--format", "{{.Size}}", image)) / MEGABYTE
+
+
+@WANTED_IN_FULL
+def test_the_same_code_and_pins_give_the_same_image(engine: Engine, image: str) -> None:
+    again = build_ours(engine, "pressroom:again", "--no-cache")
+    # Podman notes its own ids in the history; what is run are the layers and the configuration.
+    what_counts = "{{.RootFS.Layers}} {{json .Config}}"
+    built = {
+        engine.podman("image", "inspect", "--format", what_counts, each) for each in (image, again)
+    }
+    say(f"built twice: {'the same layers' if len(built) == 1 else 'not the same'}")
+    assert len(built) == 1

@@ -1,0 +1,82 @@
+"""The way in of the Compose file: what it lets through, and how long it waits."""
+
+import re
+from typing import Any
+
+import pytest
+
+from api.client_connections import KEEP_ALIVE_SECONDS, MAX_HEAD_BYTES, MAX_HEAD_SECONDS
+from api.middleware.body_limits import LIMITS
+from api.middleware.deadlines import DEADLINE_SECONDS
+from core.upload_limits import MAX_IMPORT_FILE_BYTES
+from tests.command_line import option
+from tests.deployment import files
+
+pytestmark = pytest.mark.check
+
+MEGABYTE = 1024 * 1024
+
+
+def _values(name: str) -> list[str]:
+    return re.findall(rf"^\s*{name} (.+)$", files.CADDYFILE.read_text(), re.MULTILINE)
+
+
+def _seconds(name: str) -> int:
+    [value] = _values(name)
+    return int(value.removesuffix("s"))
+
+
+def _sizes() -> list[int]:
+    return [int(value.removesuffix("MiB")) * MEGABYTE for value in _values("max_size")]
+
+
+def test_a_file_of_members_passes_and_what_no_route_takes_does_not() -> None:
+    file_of_members, others = _sizes()
+    assert _values("@file_of_members path") == ["/lists/*/imports"]
+    assert _values("@others not path") == ["/lists/*/imports"]
+    [largest] = [each for each in LIMITS if each.path.search("/lists/1/imports")][:1]
+    assert largest.max_bytes <= file_of_members < 1.01 * MAX_IMPORT_FILE_BYTES
+    rest = max(each.max_bytes for each in LIMITS if each is not largest)
+    assert rest <= others < 1.1 * rest
+
+
+def test_it_calls_the_api_and_waits_for_as_long_as_the_api_may_take() -> None:
+    api = files.ours()["api"]
+    assert _values("reverse_proxy") == [f"api:{option(api['command'], '--port')} {{"]
+    assert _seconds("response_header_timeout") > DEADLINE_SECONDS
+    # A body may take hours: no bound on the whole of a request or of an answer.
+    assert not _values("read_body")
+    assert not _values("write")
+
+
+def test_it_closes_an_idle_connection_to_the_api_first() -> None:
+    assert _seconds("keepalive") < KEEP_ALIVE_SECONDS
+
+
+def test_a_slow_or_large_head_ends_as_at_the_api() -> None:
+    assert _seconds("read_header") == MAX_HEAD_SECONDS
+    [size] = _values("max_header_size")
+    assert int(size.removesuffix("KiB")) * 1024 == MAX_HEAD_BYTES
+
+
+def test_it_holds_no_body_and_no_answer_in_memory() -> None:
+    assert not re.search("buffers|flush_interval", files.CADDYFILE.read_text())
+
+
+def test_it_has_time_to_end_before_it_is_killed() -> None:
+    proxy: dict[str, Any] = files.services()["proxy"]
+    assert _seconds("grace_period") < int(proxy["stop_grace_period"].removesuffix("s"))
+
+
+def test_its_health_check_asks_the_page_that_only_it_sees() -> None:
+    page = files.services()["proxy"]["healthcheck"]["test"][-1]
+    assert f"{page.rstrip('/')} {{" in files.CADDYFILE.read_text()
+    assert _values("bind") == ["127.0.0.1"]
+    assert page.startswith("http://127.0.0.1:")
+
+
+def test_its_name_is_the_public_urls_and_nothing_changes_it_while_it_runs() -> None:
+    text = files.CADDYFILE.read_text()
+    assert re.search(r"^\{\$PRESSROOM_PUBLIC_URL\} \{$", text, re.MULTILINE)
+    assert "PRESSROOM_PUBLIC_URL" in files.services()["proxy"]["environment"]
+    assert _values("admin") == ["off"]

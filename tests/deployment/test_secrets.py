@@ -1,0 +1,130 @@
+"""Each secret of the Compose file: who makes it, and which process is shown it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from core.settings import Settings, read_settings
+from core.settings.given_settings import FILE_SUFFIX
+from tests.deployment import files
+from tests.deployment.files import made_secrets
+
+pytestmark = pytest.mark.check
+
+# What names the owner of the tables, and the object storage's administrator.
+OWNER = {"migration_database_url", "postgres_password"}
+ADMINISTRATOR = {"s3_admin_secret_key"}
+
+
+@pytest.mark.parametrize("name", files.ours())
+def test_each_process_is_shown_the_secrets_that_its_variables_name_and_no_others(
+    name: str,
+) -> None:
+    service, secrets = files.ours()[name], files.secrets()
+    named = {
+        variable: path for variable, path in service["environment"].items() if variable in secrets
+    }
+    assert named == {each: f"{files.SECRETS_FOLDER}/{secrets[each]}" for each in named}
+    assert sorted(service["secrets"]) == sorted(secrets[each] for each in named)
+
+
+def test_each_secret_is_a_file_that_a_service_needs_and_the_script_makes(tmp_path: Path) -> None:
+    declared = files.compose()["secrets"]
+    assert declared == {name: {"file": f"secrets/{name}"} for name in declared}
+    shown = {name for each in files.services().values() for name in each.get("secrets", [])}
+    assert shown == set(declared)
+    made = {file.name for file in made_secrets(tmp_path).iterdir()}
+    assert made == set(declared)
+
+
+def test_no_secret_is_written_in_the_compose_file_or_handed_out_as_a_variable() -> None:
+    for service in files.services().values():
+        for name, value in service.get("environment", {}).items():
+            if name.endswith(("PASSWORD", "KEY", "KEYS", "TOKEN", "AUTH")):
+                # The key's name alone, and keys that pages show.
+                is_name = name.endswith(("ACCESS_KEY", "SITE_KEY"))
+                assert is_name, f"{name} is a variable"
+                assert files.VARIABLE.fullmatch(value), f"{name} is written out"
+            if name.endswith(FILE_SUFFIX) and value.startswith(files.SECRETS_FOLDER):
+                assert value.rpartition("/")[2] in service["secrets"]
+
+
+def test_owners_and_administrators_are_known_to_what_runs_once_alone(tmp_path: Path) -> None:
+    """No other container but the server's own is shown their passwords."""
+    shown = {name: set(each.get("secrets", [])) for name, each in files.services().items()}
+    for secrets, knowing in (
+        (OWNER, {"postgres", "migrate"}),
+        (ADMINISTRATOR, {"minio", "bucket"}),
+    ):
+        assert {name for name, files_of in shown.items() if files_of & secrets} == knowing
+    made = made_secrets(tmp_path)
+    owner = files.services()["postgres"]["environment"]["POSTGRES_USER"]
+    password = (made / "postgres_password").read_text()
+    assert f"//{owner}:{password}@" in (made / "migration_database_url").read_text()
+    assert f"//{owner}:" not in (made / "database_url").read_text()
+    assert password not in (made / "database_url").read_text()
+
+
+def test_no_secret_is_in_a_list_of_processes() -> None:
+    for name, each in files.services().items():
+        words = json.dumps([each.get("command"), each.get("healthcheck")])
+        assert not files.VARIABLE.search(words), name
+
+
+def test_every_process_can_use_the_secrets_that_the_script_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = made_secrets(tmp_path)
+    for variable, name in files.secrets().items():
+        monkeypatch.delenv(variable.removesuffix(FILE_SUFFIX), raising=False)
+        if (made / name).exists():
+            monkeypatch.setenv(variable, str(made / name))
+    for name in ("S3_ACCESS_KEY", "S3_ADMIN_ACCESS_KEY"):
+        monkeypatch.setenv(f"PRESSROOM_{name}", name)
+    monkeypatch.setenv("PRESSROOM_S3_ENDPOINT", "http://minio:9000")
+    monkeypatch.setenv("PRESSROOM_PUBLIC_URL", "https://api.example.com")
+    settings = read_settings(Settings)
+    assert settings.mail_url is None
+
+
+def test_no_two_deployments_have_a_secret_in_common(tmp_path: Path) -> None:
+    one, another = (_texts(made_secrets(tmp_path / name)) for name in ("one", "another"))
+    assert one.keys() == another.keys()
+    assert not [name for name, text in one.items() if text and text == another[name]]
+
+
+def test_the_script_keeps_what_is_there_and_takes_what_the_environment_file_has(
+    tmp_path: Path,
+) -> None:
+    before = _texts(made_secrets(tmp_path))
+    given = {"mail_url": "smtp://u:p%24@mail.example.com", "s3_secret_key": "one's own"}
+    lines = f'PRESSROOM_MAIL_URL={given["mail_url"]}\nPRESSROOM_S3_SECRET_KEY="one\'s own"\n'
+    after = _texts(made_secrets(tmp_path, lines))
+    assert after == before | given
+    # What was given stays when it is taken out of the file.
+    again = _texts(made_secrets(tmp_path))
+    assert again == after
+
+
+def test_a_deployment_of_before_keeps_its_passwords(tmp_path: Path) -> None:
+    lines = "POSTGRES_PASSWORD=owner\nPOSTGRES_APP_PASSWORD=app\nREDIS_PASSWORD=redis\n"
+    made = made_secrets(tmp_path, lines + "MINIO_ROOT_PASSWORD=administrator\n")
+    assert (made / "postgres_password").read_text() == "owner"
+    assert "//pressroom:owner@" in (made / "migration_database_url").read_text()
+    assert "//pressroom_app:app@" in (made / "database_url").read_text()
+    assert "//pressroom:redis@" in (made / "redis_url").read_text()
+    assert (made / "s3_admin_secret_key").read_text() == "administrator"
+
+
+def test_other_users_of_the_machine_can_not_read_a_secret_and_containers_can(
+    tmp_path: Path,
+) -> None:
+    made = made_secrets(tmp_path)
+    assert made.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in made.iterdir()} == {0o444}
+    assert "/secrets/" in (files.ROOT / ".gitignore").read_text().splitlines()
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    return {file.name: file.read_text() for file in folder.iterdir()}
