@@ -6,10 +6,11 @@ it leaves that clock alone. Sleeping for so long works.
 
 import select
 import time
+from typing import SupportsIndex
 
 
-def _sleep(seconds: float) -> None:
-    select.select((), (), (), seconds)
+def _sleep(seconds: float | SupportsIndex) -> None:
+    select.select((), (), (), float(seconds))
 
 
 time.sleep = _sleep
