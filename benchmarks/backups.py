@@ -14,6 +14,7 @@ from devstack.supervisor.processes.ports import PortPicker
 from services.backup import restoring, verifying
 from tests.embedded import Services, embedded_services
 from tests.services.backup.conftest import Saved, saved
+from tests.services.backup.test_pruning import settle
 from tests.stack import Stack, open_stack
 
 MEMBERS = 2_000_000 if full_size() else 200_000
@@ -81,6 +82,7 @@ def _compare(services: Services, stack: Stack, home: Path) -> list[Finding]:
     ratio, spread = median_and_spread([mine / plain for mine, plain in pairs])
     kept = fresh()
     made = kept.create()
+    settle(kept)
     again = seconds_of(kept.create)
     verify = seconds_of(lambda: verifying.verify(kept.resources, kept.place, made))
     with open_stack(services, home, "target", 2, 0, migrated=False) as empty:
