@@ -2,6 +2,7 @@
 
 import asyncio
 from threading import Barrier, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import redis
@@ -23,57 +24,46 @@ SEEN = {
 }
 
 
-class Silent:
-    def sentinel_masters(self) -> Any:
-        raise redis.ConnectionError
-
-
-class Met:
-    """Answers once both callers have asked."""
-
-    def __init__(self) -> None:
-        self._both = Barrier(2)
-
-    def sentinel_masters(self) -> Any:
-        self._both.wait(10)
-        return {"main": SEEN}
-
-
-class AsyncSilent:
-    async def sentinel_masters(self) -> Any:
-        raise redis.ConnectionError
-
-
-class AsyncMet:
-    def __init__(self) -> None:
-        self._both = asyncio.Barrier(2)
-
-    async def sentinel_masters(self) -> Any:
-        await self._both.wait()
-        return {"main": SEEN}
+def _silent() -> Any:
+    raise redis.ConnectionError
 
 
 def test_two_threads_that_pass_over_a_silent_sentinel_keep_it_in_mind() -> None:
+    both = Barrier(2)
+
+    def answer() -> Any:
+        both.wait(10)
+        return {"main": SEEN}
+
     client: Any = open_redis(SETTINGS)
     manager = client.connection_pool.sentinel_manager
-    known: list[Any] = [Silent(), Met(), Silent()]
+    known = [SimpleNamespace(sentinel_masters=say) for say in (_silent, answer, _silent)]
     manager.sentinels = list(known)
     threads = [Thread(target=manager.discover_master, args=("main",)) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert set(manager.sentinels) == set(known)
+    assert {id(each) for each in manager.sentinels} == {id(each) for each in known}
     assert manager.sentinels[0] is known[1]
 
 
 def test_two_calls_of_a_loop_that_pass_over_a_silent_sentinel_keep_it_in_mind() -> None:
+    async def silent() -> Any:
+        return _silent()
+
     async def ask() -> None:
+        both = asyncio.Barrier(2)
+
+        async def answer() -> Any:
+            await both.wait()
+            return {"main": SEEN}
+
         client: Any = open_async_redis(SETTINGS)
         manager = client.connection_pool.sentinel_manager
-        known: list[Any] = [AsyncSilent(), AsyncMet(), AsyncSilent()]
+        known = [SimpleNamespace(sentinel_masters=say) for say in (silent, answer, silent)]
         manager.sentinels = list(known)
         await asyncio.gather(*(manager.discover_master("main") for _ in range(2)))
-        assert set(manager.sentinels) == set(known)
+        assert {id(each) for each in manager.sentinels} == {id(each) for each in known}
 
     asyncio.run(ask())
