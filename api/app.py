@@ -222,13 +222,17 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
             yield
             asked.cancel()
     gc.unfreeze()
+    await _close(state)
+    await redis.aclose()
+    resources.close()
+
+
+async def _close(state: State) -> None:
     with suppress(psycopg2.Error):
-        state.last_uses.write(resources.database)
+        state.last_uses.write(state.resources.database)
     await state.request_calls.flush()
     await state.challenges.aclose()
-    await redis.aclose()
     state.rate_limiter.close()
-    resources.close()
 
 
 def _answer_all(state: State) -> None:
