@@ -1,12 +1,14 @@
 """The Compose file, running. `make containers` runs these tests; `make test` leaves them out."""
 
+import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import httpx
 import pytest
 
-from tests.containers.engine import Engine, missing, open_engine, say
+from tests.containers.engine import Engine, EngineError, missing, open_engine, say
 from tests.containers.images import build_ours, prepare
 from tests.containers.project import Project
 from tests.containers.size import WANTED
@@ -20,13 +22,25 @@ collect_ignore_glob = [] if WANTED else ["test_*.py"]
 def engine() -> Engine:
     if reason := missing():
         pass_over(reason)
-    return open_engine()
+    with _what_the_machine_must_give():
+        return open_engine()
+
+
+@contextmanager
+def _what_the_machine_must_give() -> Iterator[None]:
+    """Podman that may run, and base images: where they can't be had, nothing is wrong with us."""
+    try:
+        yield
+    except (EngineError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"Containers were not tried, since this machine can't run them: {error}")
 
 
 @pytest.fixture(scope="session")
 def image(engine: Engine) -> str:
     """Our image, built anew on base images that are there or are made."""
-    if prepare(engine):
+    with _what_the_machine_must_give():
+        are_stand_ins = prepare(engine)
+    if are_stand_ins:
         say("The base images are stand-ins: what is tried is our side of them.")
     began = time.monotonic()
     name = build_ours(engine)
