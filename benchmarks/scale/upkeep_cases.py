@@ -3,6 +3,8 @@
 # Statements that make work due, run before each round; None where a run finds nothing to do.
 _DUE_ROWS = 200
 DUE: dict[str, str | None] = {
+    "backup.create": None,
+    "backup.journal": None,
     "credits.verify": None,
     "objects.remove": (
         "INSERT INTO object_removals (key)"
