@@ -61,7 +61,7 @@ def _lay_modules(target: Path) -> Path:
         if init.parent.name not in {"tests", "benchmarks"}:
             _lay(init.parent, target / init.parent.name)
     (target / "tests").mkdir()
-    for name in ("__init__.py", "embedded.py"):
+    for name in ("__init__.py", "embedded.py", "ports.py"):
         _lay_file(str(_SOURCE / "tests" / name), str(target / "tests" / name))
     _open_folder(target / "tests")
     _open_folder(target)
