@@ -10,7 +10,9 @@ import redis
 
 _HASH = "pressroom:canaries"
 _EVERY_SECONDS = 10
-_LOST_AFTER_SECONDS = 60
+# Well before callers are refused for what a lane takes: a server that was lost takes a canary
+# along, which says nothing of the lane.
+_LOST_AFTER_SECONDS = 15
 # A lane whose workers have gone is forgotten.
 _KEPT_SECONDS = 600
 

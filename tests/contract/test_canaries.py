@@ -1,3 +1,4 @@
+from api.waiting.lane_ages import MAX_SECONDS_OF_WAITERS
 from core.lanes import Lane
 from storage.broker import queue_name
 from storage.redis.canaries import Canaries
@@ -29,3 +30,16 @@ def test_a_canary_that_does_not_arrive_shows_that_the_lane_stands_still(stack: S
     took = canaries.seconds()[lane]
     assert took > first
     assert canaries.seconds()[lane] == took
+
+
+def test_a_lost_canary_is_sent_again_before_callers_are_refused_for_it(stack: Stack) -> None:
+    redis, lane = stack.resources.redis, "lost"
+    canaries = Canaries(redis)
+    assert canaries.due(lane) is not None
+    now, _ = redis.time()
+    moment = str(now - MAX_SECONDS_OF_WAITERS / 2 - 1)
+    redis.hset("pressroom:canaries", mapping={f"{lane}:sent": moment, f"{lane}:waiting": moment})
+    sent = canaries.due(lane)
+    assert sent is not None
+    canaries.arrived(lane, sent)
+    assert canaries.seconds()[lane] < MAX_SECONDS_OF_WAITERS / 2
