@@ -2,15 +2,13 @@
 
 import logging
 import signal
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-import httpx
 import psycopg2
 import pytest
 
@@ -21,6 +19,7 @@ from tests.contract.replies import data
 from tests.embedded import Services, embedded_services
 from tests.faults.proxy import Proxy, proxied
 from tests.faults.size import sized
+from tests.load import Caller, Load
 from tests.ports import free_port
 from tests.replica import RunningReplica, running_replica
 from tests.stack import Owner, Stack, eventually, open_stack
@@ -34,7 +33,7 @@ CALLERS = 4
 IMPORTED = sized(20_000, 500_000)
 # What a caller notices of it at most.
 HEALTHY_WITHIN = 30.0
-_PAUSE = 0.1
+_NOT_YET = tuple(f"POST /auxilia/credits/consume: {status} " for status in (409, 503))
 
 
 @dataclass(frozen=True)
@@ -90,55 +89,11 @@ def wait_for_replicas(stack: Stack) -> None:
     eventually(lambda: stack.query(waits) == [("sync",)], what="a synchronous replica")
 
 
-@dataclass
-class Charges:
-    """Charges one after another, each with a key of its own, repeated until it is answered."""
-
-    url: str
-    key: str
-    answered: list[str] = field(default_factory=list)
-    longest: float = 0.0
-    _faults: list[BaseException] = field(default_factory=list)
-    _over: threading.Event = field(default_factory=threading.Event)
-
-    @contextmanager
-    def going_on(self) -> Iterator[None]:
-        threads = [threading.Thread(target=self._repeat) for _ in range(CALLERS)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            for thread in threads:
-                thread.join(HEALTHY_WITHIN * 2)
-        assert self._faults == []
-
-    def _repeat(self) -> None:
-        headers = {"Authorization": f"Bearer {self.key}"}
-        try:
-            with httpx.Client(base_url=self.url, headers=headers, timeout=HEALTHY_WITHIN) as client:
-                while not self._over.is_set():
-                    self._charge(client)
-        except BaseException as error:  # noqa: BLE001 - the thread of the test raises it
-            self._faults.append(error)
-
-    def _charge(self, client: httpx.Client) -> None:
-        source, began = uuid4().hex, time.monotonic()
-        while True:
-            reply = client.post(
-                "/auxilia/credits/consume",
-                json={"amount_credit": 1, "source_id": source},
-                headers={"Idempotency-Key": source},
-            )
-            took = time.monotonic() - began
-            if reply.status_code == 200:
-                break
-            assert reply.status_code in (409, 503), reply.text
-            assert took < HEALTHY_WITHIN, reply.text
-            time.sleep(_PAUSE)
-        self.longest = max(self.longest, took)
-        self.answered.append(source)
+def charge(answered: list[str], caller: Caller) -> None:
+    source = uuid4().hex
+    body = {"amount_credit": 1, "source_id": source}
+    caller.call("POST", "/auxilia/credits/consume", json=body)
+    answered.append(source)
 
 
 def payer(stack: Stack) -> Owner:
@@ -150,17 +105,18 @@ def payer(stack: Stack) -> Owner:
 def test_nothing_that_was_answered_is_lost(deployed: Deployment) -> None:
     stack = deployed.stack
     owner = payer(stack)
-    charges = Charges(stack.api_url, owner.key)
-    with stack.client(owner.key) as client, charges.going_on():
+    load, answered = Load(stack.api_url), list[str]()
+    acts = [(owner.key, partial(charge, answered))] * CALLERS
+    with stack.client(owner.key) as client, load.going_on(*acts):
         list_id = new_list(client)
         file = of_addresses(*addresses(IMPORTED))
         job_id = data(upload(client, list_id, file, prefer=None), 202)["id"]
-        eventually(lambda: len(charges.answered) > 100, what="charges")
+        eventually(lambda: len(answered) > 100, what="charges")
         deployed.kill_primary()
-        before = len(charges.answered)
+        before = len(answered)
         deployed.promote()
         went_on = before + CALLERS + 100
-        eventually(lambda: len(charges.answered) > went_on, within=60, what="charges after it")
+        eventually(lambda: len(answered) > went_on, within=60, what="charges after it")
         eventually(lambda: answers(stack.api_port, "/readyz"), what="/readyz")
         look = f"/jobs/{job_id}"
         eventually(
@@ -168,12 +124,14 @@ def test_nothing_that_was_answered_is_lost(deployed: Deployment) -> None:
             within=120,
             what="the import",
         )
-    log.info("%s charges, slowest %.2f s", len(charges.answered), charges.longest)
-    assert charges.longest < HEALTHY_WITHIN
+    log.info("%s charges, slowest %.2f s", len(answered), load.longest)
+    # Until then a caller hears that it is away, or that the same charge is under way.
+    assert all(each.startswith(_NOT_YET) for each in load.again), load.again
+    assert load.longest < HEALTHY_WITHIN
     kept = deployed.rows(
         "SELECT source_id FROM credit_entries WHERE user_id = %s AND action = 'consume'",
         owner.user_id,
     )
-    assert sorted(str(source) for (source,) in kept) == sorted(charges.answered)
+    assert sorted(str(source) for (source,) in kept) == sorted(answered)
     members = "SELECT count(*) FROM subscriptions WHERE list_id = %s AND status = 'active'"
     assert deployed.rows(members, list_id) == [(IMPORTED,)]
