@@ -185,6 +185,12 @@ def _with_time_limits(
     return opened
 
 
+def is_pooled(opened: psycopg2.extensions.connection) -> bool:
+    """Whether a pool is between us and the server: it tells its clients process ids of its own."""
+    [(server_process,)] = run_alone(opened, "SELECT pg_backend_pid()")
+    return bool(server_process != opened.info.backend_pid)
+
+
 def run_alone(
     opened: psycopg2.extensions.connection, statement: str, values: tuple[object, ...] = ()
 ) -> list[tuple[Any, ...]]:

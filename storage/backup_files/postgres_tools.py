@@ -9,14 +9,15 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
-from typing import Any
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 
 import psycopg2
+from psycopg2.extensions import connection
 from pydantic import SecretStr
 from sqlalchemy import URL, make_url
 
 from core.settings.given_settings import variable_of
+from storage.database import is_pooled, run_alone
 
 _READ_BYTES = 1024 * 1024
 # A server that hangs sends nothing for as long. It may sort a large table before it begins.
@@ -76,7 +77,8 @@ def restore(database: SecretStr, pieces: Iterable[bytes]) -> None:
 
 def has_tables(database: SecretStr) -> bool:
     """Whether anything is in the database; raises ``psycopg2.Error``."""
-    [(count,)] = _asked(database, _TABLES)[1]
+    with _session(database) as session:
+        [(count,)] = run_alone(session, _TABLES)
     return bool(count)
 
 
@@ -85,9 +87,10 @@ def _require_the_primary(database: SecretStr) -> None:
 
     Nor a replica, which may lack what the journal has told already.
     """
-    told, [(pid, is_replica)] = _asked(database, "SELECT pg_backend_pid(), pg_is_in_recovery()")
-    # A pool makes up the process id that it tells its clients.
-    if told != pid or is_replica:
+    with _session(database) as session:
+        leads_through_pool = is_pooled(session)
+        [(is_replica,)] = run_alone(session, "SELECT pg_is_in_recovery()")
+    if leads_through_pool or is_replica:
         what = "is that of a replica" if is_replica else "leads through a pool"
         raise PostgresToolFailed(
             f"pg_dump: the URL {what}; set {variable_of('backup_database_url')} to the database"
@@ -95,13 +98,9 @@ def _require_the_primary(database: SecretStr) -> None:
         )
 
 
-def _asked(database: SecretStr, question: str) -> tuple[int, list[tuple[Any, ...]]]:
-    """The process id that the server told at the connection, and the rows of the answer."""
+def _session(database: SecretStr) -> AbstractContextManager[connection]:
     plain = _url(database).render_as_string(hide_password=False)
-    with closing(psycopg2.connect(plain, connect_timeout=10)) as connection:
-        cursor = connection.cursor()
-        cursor.execute(question)
-        return connection.info.backend_pid, cursor.fetchall()
+    return closing(psycopg2.connect(plain, connect_timeout=10))
 
 
 def _url(database: SecretStr) -> URL:

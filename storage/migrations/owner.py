@@ -8,7 +8,7 @@ from psycopg2.extensions import connection
 from pydantic import SecretStr
 from sqlalchemy import Engine, NullPool, create_engine
 
-from storage.database import SESSION_DEFAULTS, connector, run_alone
+from storage.database import SESSION_DEFAULTS, connector, is_pooled, run_alone
 
 
 class PooledSession(psycopg2.OperationalError):
@@ -23,9 +23,7 @@ def open_for_owner(url: SecretStr, *, application_name: str) -> Engine:
 
 def _directly(connect: Callable[..., connection]) -> connection:
     opened = connect()
-    # A pool tells its clients a number of its own.
-    [(server_process,)] = run_alone(opened, "SELECT pg_backend_pid()")
-    if server_process != opened.info.backend_pid:
+    if is_pooled(opened):
         opened.close()
         raise PooledSession(
             "a pool of connections is in front of the server: PRESSROOM_MIGRATION_DATABASE_URL "
