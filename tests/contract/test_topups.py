@@ -138,7 +138,7 @@ def test_an_order_is_its_owners_alone(
 def test_a_provider_that_refuses_is_502_and_the_order_has_failed(
     stack: Stack, client: httpx.Client, sandbox: SandboxPayments
 ) -> None:
-    sandbox.trouble(count=2, status=402)
+    sandbox.trouble(count=100, status=402)
     key = token_hex(16)
     problem(topup(client, '"amount": 5', key=key), 502, "payments.refused")
     sandbox.no_trouble()

@@ -4,7 +4,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tests.contract.subscribers import new_list
@@ -59,6 +59,25 @@ def fact_of(pid: int, name: str) -> int:
     return int(found[1])
 
 
+@contextmanager
+def trickling(connection: socket.socket) -> Iterator[None]:
+    ended = threading.Event()
+
+    def trickle() -> None:
+        # Who has been answered may have been hung up on.
+        with suppress(OSError):
+            while not ended.wait(0.2):
+                connection.sendall(b"x")
+
+    sender = threading.Thread(target=trickle)
+    sender.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        sender.join()
+
+
 def test_a_sender_who_falls_silent_is_told_408(
     impatient: tuple[Stack, Running], patience_owner: Owner
 ) -> None:
@@ -88,23 +107,6 @@ def test_a_file_of_members_that_trickles_is_held_for_a_bounded_time(
             assert answer_of(begun) == (408, "body.too_slow")
 
 
-@contextmanager
-def trickling(connection: socket.socket) -> Iterator[None]:
-    ended = threading.Event()
-
-    def trickle() -> None:
-        while not ended.wait(0.2):
-            connection.sendall(b"x")
-
-    sender = threading.Thread(target=trickle)
-    sender.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        sender.join()
-
-
 def test_many_slow_senders_hold_no_threads_and_leave_others_served(
     impatient: tuple[Stack, Running], patience_owner: Owner
 ) -> None:
@@ -126,6 +128,18 @@ def test_many_slow_senders_hold_no_threads_and_leave_others_served(
         assert {upload.status() for upload in uploads} == {408}
 
 
+@contextmanager
+def waiting_upload(
+    stack: Stack, owner: Owner, piece: bytes, address: str = "127.0.0.1"
+) -> Iterator[SlowUpload]:
+    """Half an upload that stays open, by a trickle, until the others are there too."""
+    with (
+        SlowUpload(stack, owner, declared=4 * MEGABYTE, sent=piece, address=address) as upload,
+        trickling(upload.socket),
+    ):
+        yield upload
+
+
 def test_bodies_of_one_owner_take_no_more_memory_than_their_share(
     impatient: tuple[Stack, Running], patience_owner: Owner
 ) -> None:
@@ -134,10 +148,7 @@ def test_bodies_of_one_owner_take_no_more_memory_than_their_share(
     piece = b"x" * (2 * MEGABYTE - 64 * 1024)
     with ExitStack() as opened:
         uploads = [
-            opened.enter_context(
-                SlowUpload(stack, patience_owner, declared=4 * MEGABYTE, sent=piece)
-            )
-            for _ in range(12)
+            opened.enter_context(waiting_upload(stack, patience_owner, piece)) for _ in range(12)
         ]
         statuses = sorted(upload.status() for upload in uploads)
     assert statuses.count(429) >= 12 - 4 * MEGABYTE // len(piece)
@@ -149,17 +160,15 @@ def test_bodies_of_all_together_take_no_more_memory_than_is_set_aside(
     impatient: tuple[Stack, Running],
 ) -> None:
     stack, api = impatient
+    # Made beforehand: all bodies must be there before the first one has taken too long.
+    owners = {f"127.0.0.{number}": stack.new_owner() for number in range(2, 14)}
     before = fact_of(api.pid, "VmRSS")
     piece = b"x" * (2 * MEGABYTE - 64 * 1024)
     with ExitStack() as opened:
         uploads = [
-            opened.enter_context(
-                SlowUpload(
-                    stack, owner, declared=4 * MEGABYTE, sent=piece, address=f"127.0.0.{number}"
-                )
-            )
-            for number in range(2, 14)
-            for owner in [stack.new_owner()] * 2
+            opened.enter_context(waiting_upload(stack, owner, piece, address))
+            for address, owner in owners.items()
+            for _ in range(2)
         ]
         statuses = sorted(upload.status() for upload in uploads)
     assert statuses.count(503) >= len(uploads) - 32 * MEGABYTE // len(piece)
