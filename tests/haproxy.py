@@ -5,7 +5,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,6 +89,13 @@ class Front:
             return admin.makefile().read()
 
 
+def _is_listening(admin: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as link, suppress(OSError):
+        link.connect(str(admin))
+        return True
+    return False
+
+
 @contextmanager
 def in_front(
     stack: Stack, public: str, hosts: tuple[str, str], prefix: tuple[str, ...] = ()
@@ -103,7 +110,7 @@ def in_front(
         folder = Path(place)
         argv = (*prefix, program(), "-db", "-f", str(configured(folder, public, hosts)))
         admin = folder / "admin.sock"
-        running = stack.run("haproxy", argv, ready=admin.exists)
+        running = stack.run("haproxy", argv, ready=lambda: _is_listening(admin))
         front = Front(f"https://{public}", running, admin)
         try:
             front.await_up(*SERVERS)

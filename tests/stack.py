@@ -308,10 +308,15 @@ class Stack:
             connection.close()
         return psycopg2.connect(self.owner_url)
 
-    def close(self) -> None:
-        self.stop()
+    def forget_connections(self) -> None:
+        """Those of the test itself to the database, such as after its host went silent."""
+        self.resources.database.engine.dispose()
         while self._idle:
             self._idle.pop().close()
+
+    def close(self) -> None:
+        self.stop()
+        self.forget_connections()
 
 
 def _was_closed(connection: psycopg2.extensions.connection) -> bool:
@@ -323,9 +328,20 @@ def _was_closed(connection: psycopg2.extensions.connection) -> bool:
 
 @contextlib.contextmanager
 def open_stack(
-    services: Services, home: Path, name: str, number: int, port: int, *, migrated: bool = True
+    services: Services,
+    home: Path,
+    name: str,
+    number: int,
+    port: int,
+    *,
+    migrated: bool = True,
+    redis_url: str | None = None,
 ) -> Iterator[Stack]:
-    """A stack in the running services: database and bucket `name`, Redis database `number`."""
+    """A stack in the running services: database and bucket `name`, Redis database `number`.
+
+    Args:
+        redis_url: of a Redis that is not among the services.
+    """
     environment = _own_namespace(services.environment, name, number)
     owner_url = environment.pop("PRESSROOM_MIGRATION_DATABASE_URL")
     environment["PRESSROOM_REDIRECT_ORIGINS"] = "loopback,https://shop.example"
@@ -334,7 +350,9 @@ def open_stack(
     environment |= dict.fromkeys(LIMITS, "")
     environment["PRESSROOM_QUOTA_PAID"] = QUOTA_PAID
     environment["PRESSROOM_PUBLIC_URL"] = f"http://{LOOPBACK}:{port}"
-    settings = _settings(environment, PRESSROOM_REDIS_URL=_as_administrator(services, environment))
+    administrator = redis_url or _as_administrator(services, environment)
+    environment["PRESSROOM_REDIS_URL"] = redis_url or environment["PRESSROOM_REDIS_URL"]
+    settings = _settings(environment, PRESSROOM_REDIS_URL=administrator)
     resources = open_resources(settings, concurrency=8, name="tests")
     watcher = Watcher()
     try:

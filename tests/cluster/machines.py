@@ -8,16 +8,20 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+from sqlalchemy import make_url
 
+from devstack.supervisor.processes.group import Group
 from devstack.supervisor.programs import answers
 from tests.cluster.network import Host, Network, laid_network
 from tests.cluster.stores import on_host, on_hosts
-from tests.embedded import Services, embedded_services
+from tests.embedded import Services, await_ready, embedded_services
 from tests.haproxy import SERVERS, Front, in_front
 from tests.ports import free_port
 from tests.prerequisites import pass_over
 from tests.probe.bench import PROBE_WORKER, Bench, make_bench
 from tests.replica import RunningReplica, running_replica
+from tests.sentinels import SENTINELS, WatchedRedis, watched_redis
+from tests.sentinels import SERVERS as SERVERS_OF_REDIS
 from tests.stack import Running, Stack, eventually, open_stack, plain_client
 
 # Each host has its ports to itself.
@@ -26,7 +30,13 @@ PUBLIC_PORT = 443
 HEALTHY_WITHIN = 60.0
 # How far the clock of one host of the API is behind, and that of one host of workers is ahead.
 WRONG_BY_SECONDS = 30
-STORES = ("postgres", "valkey", "s3")
+STORES = ("postgres", "replica", "s3")
+REDIS_HOSTS = ("redis1", "redis2")
+# The third Sentinel is on a host that has no Redis.
+_PLACES = {
+    **dict(zip(SERVERS_OF_REDIS, REDIS_HOSTS, strict=True)),
+    **dict(zip(SENTINELS, (*REDIS_HOSTS, "proxy"), strict=True)),
+}
 APIS = ("api1", "api2")
 WORKERS = ("worker1", "worker2")
 
@@ -47,9 +57,16 @@ def other_clock(seconds: int) -> dict[str, str]:
 
 @dataclass
 class Cluster:
+    """Attributes:
+    database: the address that leads to the Postgres which writes.
+    """
+
     hosts: dict[str, Host]
     services: Services
+    database: str
     replica: RunningReplica
+    redis: WatchedRedis
+    redis_group: Group
     bench: Bench
     running: dict[str, Running] = field(default_factory=dict)
     _front: Front | None = None
@@ -96,14 +113,36 @@ class Cluster:
         for name in names:
             self.hosts[name].unplug()
             self.hosts[name].kill()
-            running = self.running.pop(name)
-            running.process.wait(10)
-            self.stack.processes.remove(running)
+            if running := self.running.pop(name, None):
+                running.process.wait(10)
+                self.stack.processes.remove(running)
 
     def get_power(self, *names: str) -> None:
         for name in names:
             self.hosts[name].plug()
-            self.start(name)
+            if name in REDIS_HOSTS:
+                await_ready(self.redis_group)
+            else:
+                self.start(name)
+
+    def promote_replica(self) -> None:
+        """As a cluster manager does: the replica first, then the way to it."""
+        self.replica.promote()
+        self.hosts["replica"].take(self.database)
+        self.stack.forget_connections()
+
+    def host_of_broker(self, *, other_than: str | None = None) -> str:
+        """The host of the Redis that is the master, once the Sentinels agree on one."""
+
+        def found() -> str | None:
+            place = _PLACES.get(self.redis.master() or "")
+            return None if place == other_than else place
+
+        return str(eventually(found, within=HEALTHY_WITHIN, what="a master"))
+
+    def flush_broker(self) -> None:
+        name = str(eventually(self.redis.master, what="a master"))
+        self.redis.administrator(name).flushall()
 
     @contextmanager
     def unplugged(self, *names: str) -> Iterator[None]:
@@ -167,31 +206,56 @@ class Cluster:
 
 
 def _laid_hosts(network: Network) -> dict[str, Host]:
-    names = (*STORES, "replica", "proxy", *APIS, *WORKERS)
-    return {name: network.add(name, number) for number, name in enumerate(names, start=11)}
+    names = (*STORES, *REDIS_HOSTS, "proxy", *APIS, *WORKERS)
+    hosts = {name: network.add(name, number) for number, name in enumerate(names, start=11)}
+    for name, seconds in (("api2", -WRONG_BY_SECONDS), ("worker2", WRONG_BY_SECONDS)):
+        hosts[name].environment |= other_clock(seconds)
+    return hosts
 
 
 @contextmanager
 def running_cluster(home: Path) -> Iterator[Cluster]:
     """All of it. Nothing is left of it at the end, also after a failure."""
-    clocks = {"api2": other_clock(-WRONG_BY_SECONDS), "worker2": other_clock(WRONG_BY_SECONDS)}
     with ExitStack() as opened:
         network = opened.enter_context(laid_network())
         hosts = _laid_hosts(network)
-        for name, clock in clocks.items():
-            hosts[name].environment |= clock
-        services = opened.enter_context(embedded_services(home, partial(on_hosts, hosts=hosts)))
+        database = network.address(10)
+        hosts["postgres"].take(database)
+        services = opened.enter_context(
+            embedded_services(home, partial(on_hosts, hosts=hosts, database=database))
+        )
+        url = make_url(services.environment["PRESSROOM_DATABASE_URL"])
         replica = hosts["replica"]
         copy = opened.enter_context(
-            running_replica(services, replica.address, partial(on_host, host=replica))
+            # With the primary's port: it may take its place.
+            running_replica(
+                services, replica.address, partial(on_host, host=replica), port=url.port
+            )
         )
-        stack = opened.enter_context(open_stack(services, home, "cluster", 1, free_port()))
-        url = stack.environment["PRESSROOM_DATABASE_URL"]
+        watched, group = opened.enter_context(_redis_on(hosts, home))
+        stack = opened.enter_context(
+            open_stack(services, home, "cluster", 1, free_port(), redis_url=watched.url)
+        )
         stack.environment |= {
             "PRESSROOM_PUBLIC_URL": f"https://{hosts['proxy'].address}",
             "PRESSROOM_TRUSTED_PROXIES": hosts["proxy"].address,
-            "PRESSROOM_READ_DATABASE_URL": copy.reached_as(url),
+            "PRESSROOM_READ_DATABASE_URL": copy.reached_as(
+                stack.environment["PRESSROOM_DATABASE_URL"]
+            ),
         }
-        cluster = Cluster(hosts, services, copy, make_bench(stack))
+        cluster = Cluster(hosts, services, database, copy, watched, group, make_bench(stack))
         opened.enter_context(cluster.started())
         yield cluster
+
+
+@contextmanager
+def _redis_on(hosts: dict[str, Host], home: Path) -> Iterator[tuple[WatchedRedis, Group]]:
+    addresses = {name: hosts[place].address for name, place in _PLACES.items()}
+    folder = home / "redis"
+    folder.mkdir()
+    with watched_redis(
+        folder,
+        addresses=addresses,
+        placed=lambda program: on_host(program, hosts[_PLACES[program.name]]),
+    ) as watched:
+        yield watched

@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +23,7 @@ T = TypeVar("T")
 _NAMESPACES = Path("/run/netns")
 _OURS = re.compile(r"pressroom-(\d+)-")
 _CLONE_NEWNET = 0x40000000
+_ARP = 0x0806
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -92,6 +95,11 @@ class Host:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
+    def take(self, address: str) -> None:
+        """Answer to this address too, and tell the network so, as keepalived does."""
+        _run("ip", "-n", self.namespace, "addr", "add", f"{address}/24", "dev", "eth0")
+        self.inside(lambda: _announce(address))
+
     def cut_off(self, other: "Host") -> None:
         """Drop each packet between the two, without a word to either."""
         self._filter("-I", other)
@@ -116,8 +124,11 @@ class Network:
     def hub(self) -> str:
         return f"{self.tag}-hub"
 
+    def address(self, number: int) -> str:
+        return f"{self.subnet}.{number}"
+
     def add(self, name: str, number: int) -> Host:
-        host = Host(name, f"{self.subnet}.{number}", f"{self.tag}-{name}", self.hub)
+        host = Host(name, self.address(number), f"{self.tag}-{name}", self.hub)
         _run("ip", "netns", "add", host.namespace)
         cable = ("type", "veth", "peer", "name", name, "netns", self.hub)
         _run("ip", "link", "add", "eth0", "netns", host.namespace, *cable)
@@ -155,6 +166,16 @@ def laid_network() -> Iterator[Network]:
         yield network
     finally:
         _remove(network.tag)
+
+
+def _announce(address: str) -> None:
+    """Say by ARP (RFC 5227, section 3) on eth0 that the address is here now."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as line:
+        line.bind(("eth0", 0))
+        here, ip = line.getsockname()[4], socket.inet_aton(address)
+        ethernet = b"\xff" * 6 + here + struct.pack("!H", _ARP)
+        request = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1)
+        line.send(ethernet + request + here + ip + bytes(6) + ip)
 
 
 def _remove_those_of_the_dead() -> None:

@@ -13,15 +13,26 @@ from tests.embedded import Plan
 
 
 def on_hosts(
-    programs: list[Program], environment: dict[str, str], hosts: Mapping[str, Host]
+    programs: list[Program],
+    environment: dict[str, str],
+    hosts: Mapping[str, Host],
+    database: str,
 ) -> Plan:
-    """The servers on the hosts of their names, and the settings that lead there."""
-    placed = [on_host(program, hosts[program.name]) for program in programs]
-    server_of = {"DATABASE_URL": "postgres", "REDIS_URL": "valkey", "S3_ENDPOINT": "s3"}
+    """The servers on the hosts of their names, and the settings that lead there.
+
+    There is no Valkey among them: one that Sentinels watch takes its place.
+
+    Args:
+        database: the address at which the host of Postgres is reached.
+    """
+    placed = [
+        on_host(program, hosts[program.name]) for program in programs if program.name in hosts
+    ]
+    address_of = {"DATABASE_URL": database, "S3_ENDPOINT": hosts["s3"].address}
     settings = {}
     for name, value in environment.items():
-        host = next((hosts[server_of[end]] for end in server_of if name.endswith(end)), None)
-        settings[name] = value.replace(LOOPBACK, host.address) if host else value
+        address = next((address_of[end] for end in address_of if name.endswith(end)), LOOPBACK)
+        settings[name] = value.replace(LOOPBACK, address)
     return placed, settings
 
 
@@ -42,9 +53,6 @@ def on_host(program: Program, host: Host) -> Program:
     return replace(
         program,
         argv=(*host.prefix, *argv),
-        stdin=program.stdin.replace(
-            f"bind {LOOPBACK}".encode(), f"bind {LOOPBACK} {host.address}".encode()
-        ),
         ready=lambda: host.inside(program.ready),
         prepare=prepare,
     )

@@ -28,6 +28,7 @@ from tests.haproxy import program
 from tests.load import Caller, Load
 from tests.pictures import photo
 from tests.probe.kind import plan
+from tests.replica import wait_for_replicas
 from tests.stack import Owner, eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(7200 if FULL else 420)]
@@ -146,14 +147,21 @@ def hosts_are_unplugged(cluster: Cluster, api: str = "api2", worker: str = "work
 
 
 def hosts_lose_stores(cluster: Cluster, api: str = "api1", worker: str = "worker1") -> None:
-    with cluster.apart((worker, "postgres"), (api, "valkey"), (api, "s3")):
+    with cluster.apart((worker, "postgres"), (api, cluster.host_of_broker()), (api, "s3")):
         time.sleep(APART_SECONDS)
 
 
-def stores_are_killed(cluster: Cluster) -> None:
-    """What keeps everything, and the broker, are started again by what runs them."""
+def database_is_killed(cluster: Cluster) -> None:
+    """It is started again by what runs it."""
     cluster.services.restart("postgres")
-    cluster.services.restart("valkey")
+
+
+def host_of_broker_loses_power(cluster: Cluster) -> None:
+    """The other Redis takes over, and this one follows it when it is back."""
+    lost = cluster.host_of_broker()
+    cluster.lose_power(lost)
+    cluster.host_of_broker(other_than=lost)
+    cluster.get_power(lost)
 
 
 OF_HOSTS: tuple[Callable[..., None], ...] = (
@@ -161,7 +169,7 @@ OF_HOSTS: tuple[Callable[..., None], ...] = (
     hosts_are_unplugged,
     hosts_lose_stores,
 )
-EVENTS = (*OF_HOSTS, stores_are_killed)
+EVENTS = (*OF_HOSTS, database_is_killed, host_of_broker_loses_power)
 
 
 def hurt(work: Work, event: Callable[..., None], **hosts: str) -> None:
@@ -195,5 +203,22 @@ def test_work_is_done_once_and_hosts_recover_whatever_becomes_of_some(work: Work
 
 def test_a_flush_of_the_broker_delays_work_and_loses_none(work: Work) -> None:
     work.ask_for_jobs(FLUSHED, 0.02)
-    work.cluster.stack.resources.redis.flushall()
+    work.cluster.flush_broker()
     work.require_jobs_done()
+
+
+def test_nothing_that_was_answered_is_lost_with_the_host_of_the_database(work: Work) -> None:
+    """It goes silent: no connection is closed. The other tests ran on it, so this one is last."""
+    cluster = work.cluster
+    wait_for_replicas(cluster.stack)
+    with work.going_on():
+        work.ask_for_jobs(JOBS, 0.1)
+        work.load.require_more(20)
+        cluster.lose_power("postgres")
+        cluster.promote_replica()
+        began = time.monotonic()
+        cluster.require_healthy()
+        work.load.require_more(20)
+        log.info("database elsewhere: healthy after %.1f s", time.monotonic() - began)
+    log.info("slowest call %.1f s, tried again: %s", work.load.longest, work.load.again)
+    work.require_all_done()

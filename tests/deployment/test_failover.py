@@ -21,7 +21,7 @@ from tests.faults.proxy import Proxy, proxied
 from tests.faults.size import sized
 from tests.load import Caller, Load
 from tests.ports import free_port
-from tests.replica import RunningReplica, running_replica
+from tests.replica import RunningReplica, running_replica, wait_for_replicas
 from tests.stack import Owner, Stack, eventually, open_stack
 from tests.subscribers import new_list
 
@@ -76,17 +76,6 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         stack.start_worker("bulk", concurrency=1)
         yield Deployment(stack, services, replica, proxy)
         stack.stop()
-
-
-def wait_for_replicas(stack: Stack) -> None:
-    """Let each commit wait until the replica has it."""
-    with closing(psycopg2.connect(stack.owner_url)) as link:
-        link.autocommit = True
-        with link.cursor() as cursor:
-            cursor.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-            cursor.execute("SELECT pg_reload_conf()")
-    waits = "SELECT sync_state FROM pg_stat_replication"
-    eventually(lambda: stack.query(waits) == [("sync",)], what="a synchronous replica")
 
 
 def charge(answered: list[str], caller: Caller) -> None:
