@@ -55,17 +55,24 @@ class AppliedChunk:
 
 @dataclass(frozen=True)
 class PreparedChunk:
-    """Rows of which all is prepared that needs no database."""
+    """Rows of which all is prepared that needs no database.
+
+    Attributes:
+        verdicts: of each row by itself, and ``already`` for those that the list decides on.
+        lines: those rows, for COPY.
+    """
 
     number: int
     rows: list[JudgedRow]
+    verdicts: list[str]
     lines: str
 
 
 def prepare(number: int, encoded: bytes) -> PreparedChunk:
     """Decode a stored chunk, and write its lines for COPY."""
     rows = decode(encoded)
-    return PreparedChunk(number, rows, staging.copy_lines(rows))
+    found = [verdict_of(row) or ALREADY for row in rows]
+    return PreparedChunk(number, rows, found, staging.copy_lines(rows))
 
 
 def apply(
@@ -77,7 +84,7 @@ def apply(
     """
     (locks.lock_list_as_chunk if task.side_by_side else locks.lock_list)(uow, task.list_id)
     # Each row's verdict. Rows that change something are in the table JUDGED too.
-    found = [verdict_of(row) or ALREADY for row in chunk.rows]
+    found = list(chunk.verdicts)
     update = task.on_existing == "update"
     parameters: dict[str, Any] = {"list_id": task.list_id, "update": update}
     staging.copy_rows(uow, chunk.lines)

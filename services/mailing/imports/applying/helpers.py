@@ -160,6 +160,9 @@ def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport)
     turn = Turn()
 
     def take() -> PreparedChunk | None:
+        # The next chunk is prepared while one is applied: after the turn it would be for nothing.
+        if turn.is_over():
+            return None
         mine = {"import_id": task.id, "job_id": lease.job_id, "attempt": lease.attempt}
         found = resources.database.rows(_TAKE, **mine)
         return chunk_steps.fetch(resources, task, found[0][0]) if found else None
@@ -169,10 +172,10 @@ def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport)
             lease.check_cancelled()
             hold = partial(_hold, lease=lease, whole=whole, number=chunk.number)
             chunk_steps.commit(resources, task.id, chunk, hold)
-            if turn.is_over():
-                with resources.unit_of_work() as uow:
-                    leases.yield_turn(uow, lease)
-                return False
+    if turn.is_over():
+        with resources.unit_of_work() as uow:
+            leases.yield_turn(uow, lease)
+        return False
     return True
 
 

@@ -58,13 +58,13 @@ class SeenAddresses:
             raise IMPORT_TOO_MANY_ADDRESSES() from error
 
     def _add_to_database(self, fresh: set[str]) -> set[str]:
-        marks = ",".join("?" * len(fresh))
-        query = f"SELECT address FROM seen WHERE address IN ({marks})"  # noqa: S608 - marks alone
-        stored = {address for (address,) in self._database.execute(query, list(fresh))}
+        if not fresh:
+            return set()
         # In the order of the index, so that neighbours land on the same page.
-        new = sorted(fresh - stored)
-        self._database.executemany("INSERT INTO seen VALUES (?)", zip(new, strict=True))
-        return stored
+        added = sorted(fresh)
+        rows = ",".join(["(?)"] * len(added))
+        insert = f"INSERT INTO seen VALUES {rows} ON CONFLICT DO NOTHING RETURNING address"  # noqa: S608 - marks alone
+        return fresh.difference(address for (address,) in self._database.execute(insert, added))
 
     def close(self) -> None:
         self._database.close()
