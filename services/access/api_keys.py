@@ -26,6 +26,7 @@ from services.events.catalogue import EventType
 from services.events.recording import record
 from storage.database import Database, Statement
 from storage.moments import note_once
+from storage.newest_first import newest_first
 from storage.unit_of_work import UnitOfWork
 
 # The last use of a key is written at most this often, so that a busy key is no hot row.
@@ -111,14 +112,15 @@ def authenticate(database: Database, uses: LastUseBuffer, keyring: Keyring, secr
 
 def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 1000) -> list[ApiKey]:
     """The user's keys, newest first, revoked ones too."""
-    query = select(ApiKey).where(ApiKey.user_id == user_id).order_by(ApiKey.id.desc())
+    query = newest_first(select(ApiKey), {ApiKey.user_id: user_id}, ApiKey.id)
     return list(uow.session.scalars(query.limit(limit)))
 
 
 def live_of(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
     """The user's keys that open something, newest first."""
-    query = select(ApiKey).where(ApiKey.user_id == user_id, *is_live(clock.now()))
-    return list(uow.session.scalars(query.order_by(ApiKey.id.desc())))
+    live = select(ApiKey).where(*is_live(clock.now()))
+    query = newest_first(live, {ApiKey.user_id: user_id}, ApiKey.id)
+    return list(uow.session.scalars(query))
 
 
 def revoke(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:

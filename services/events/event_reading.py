@@ -4,6 +4,7 @@ from sqlalchemy import select
 
 from core import ids
 from models import RecordedEvent
+from storage.newest_first import newest_first
 from storage.unit_of_work import UnitOfWork
 
 
@@ -19,10 +20,9 @@ def page(uow: UnitOfWork, user_id: int, *, limit: int, cursor: str | None = None
     The ids are in the order of the rows' writing, which may differ from that of their commits by
     the length of a transaction.
     """
-    query = select(RecordedEvent).where(RecordedEvent.user_id == user_id)
-    if cursor is not None:
-        query = query.where(RecordedEvent.id < ids.of_cursor(cursor))
-    newest = query.order_by(RecordedEvent.id.desc()).limit(limit + 1)
-    found = list(uow.session.scalars(newest))
+    before = None if cursor is None else ids.of_cursor(cursor)
+    owner = {RecordedEvent.user_id: user_id}
+    query = newest_first(select(RecordedEvent), owner, RecordedEvent.id, before=before)
+    found = list(uow.session.scalars(query.limit(limit + 1)))
     more = len(found) > limit
     return EventPage(found[:limit], str(found[limit - 1].id) if more else None)

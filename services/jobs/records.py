@@ -20,6 +20,7 @@ from services.jobs import kinds
 from services.jobs.lease import LEFT_TO_HELPERS, WORKS
 from services.jobs.transitions import requeue, transition
 from storage.database import Database, Statement
+from storage.newest_first import newest_first
 from storage.unit_of_work import UnitOfWork
 
 # The input of a job that failed by no fault of the input stays for a retry.
@@ -55,13 +56,8 @@ def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list
     if not caller.unrestricted:
         shown &= Job.kind.in_([kind.name for kind in kinds.registered()])
     # The rows before the page are read in the index alone where all kinds are shown.
-    page = (
-        select(Job.id)
-        .where(Job.user_id == caller.user_id, shown)
-        .order_by(Job.id.desc())
-        .offset(offset)
-        .limit(limit)
-    )
+    own = newest_first(select(Job.id).where(shown), {Job.user_id: caller.user_id}, Job.id)
+    page = own.offset(offset).limit(limit)
     query = select(Job).where(Job.id.in_(page)).order_by(Job.id.desc())
     return list(uow.session.scalars(query))
 

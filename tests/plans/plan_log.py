@@ -14,11 +14,13 @@ from tests.stack import Stack
 _PLAN = re.compile(r" plan:\n((?:\t.*\n)+)")
 _INDEX_SCANS = {"Index Scan", "Index Only Scan", "Bitmap Index Scan"}
 _Node = dict[str, Any]
+# A statement, and how it was run.
+Plan = tuple[str, _Node]
 
 
 @dataclass(frozen=True)
 class WholeScan:
-    """A part of a plan that reads all of a large table."""
+    """A part of a plan that reads all of a table, or may."""
 
     # The table or the index.
     read: str
@@ -50,11 +52,7 @@ def pretend_growth(stack: Stack, times: int) -> set[str]:
     Returns the tables and the indexes that are large then. An index of few rows of a large table,
     such as one of unfinished jobs, is small.
     """
-    tables = (
-        "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
-    )
-    for (table,) in stack.query(tables):
-        stack.query(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    _keep_statistics(stack)
     # There are more lists and people too, of which a row names one.
     stack.query(
         "UPDATE pg_statistic SET stadistinct = -stadistinct / reltuples FROM pg_class, pg_attribute"
@@ -70,7 +68,24 @@ def pretend_growth(stack: Stack, times: int) -> set[str]:
     return {str(name) for name, is_large in rows if is_large}
 
 
-def plans_in(log: Path, start: int) -> Iterator[tuple[str, _Node]]:
+def forget_vacuum(stack: Stack) -> None:
+    """Tell the planner that no index answers without its table, as just after a large import."""
+    _keep_statistics(stack)
+    stack.query(
+        "UPDATE pg_class SET relallvisible = 0"
+        " WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+    )
+
+
+def _keep_statistics(stack: Stack) -> None:
+    tables = (
+        "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+    )
+    for (table,) in stack.query(tables):
+        stack.query(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+
+
+def plans_in(log: Path, start: int) -> Iterator[Plan]:
     """Statement and plan, of what was logged from this byte on."""
     text = log.read_bytes()[start:].decode(errors="replace")
     for found in _PLAN.finditer(text):
@@ -88,6 +103,17 @@ def whole_scans(statement: str, plan: _Node, large: set[str]) -> Iterator[WholeS
         )
         if is_whole and read in large:
             yield WholeScan(read, statement)
+
+
+def filtered_scans(statement: str, plan: _Node) -> Iterator[WholeScan]:
+    """Scans in the order of an index, from its end on, of which a filter keeps some rows.
+
+    How soon a limit ends one depends on where the rows are that it wants.
+    """
+    for node, is_limited in _nodes(plan, is_limited=False):
+        is_ordered = node["Node Type"] in _INDEX_SCANS and "Index Cond" not in node
+        if is_ordered and is_limited and "Filter" in node:
+            yield WholeScan(node["Index Name"], statement)
 
 
 def _nodes(node: _Node, *, is_limited: bool) -> Iterator[tuple[_Node, bool]]:

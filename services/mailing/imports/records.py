@@ -9,6 +9,7 @@ from models import Job, JobStatus, MemberImport
 from services.access.caller import Caller
 from services.jobs import outbox, records
 from services.mailing.imports.undo import UNDO_IMPORT
+from storage.newest_first import newest_first
 from storage.unit_of_work import UnitOfWork
 
 # What an undo needs is kept for this long after it was written, which is after `created_at`.
@@ -32,11 +33,12 @@ def list_of(
     uow: UnitOfWork, caller: Caller, *, list_id: int | None, offset: int, limit: int
 ) -> list[MemberImport]:
     """The caller's imports into one list or into all, newest first."""
-    query = select(MemberImport).where(MemberImport.user_id == caller.user_id)
+    query = newest_first(
+        select(MemberImport), {MemberImport.user_id: caller.user_id}, MemberImport.id
+    )
     if list_id is not None:
         query = query.where(MemberImport.list_id == list_id)
-    query = query.order_by(MemberImport.id.desc()).offset(offset).limit(limit)
-    return list(uow.session.scalars(query))
+    return list(uow.session.scalars(query.offset(offset).limit(limit)))
 
 
 def undo_until(task: MemberImport) -> datetime | None:

@@ -12,13 +12,25 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, not_, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    not_,
+    or_,
+    select,
+    true,
+)
 
 from core import ids
 from core.errors import DomainError
 from models import Subscription, SubscriptionStatus, Tier, User, active_count
 from services.mailing.subscriptions.changes import Via
 from services.people import email_addresses
+from storage.newest_first import newest_first
 from storage.unit_of_work import UnitOfWork
 
 
@@ -105,6 +117,7 @@ def _query_kind(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any]]:
 
 _record = Subscription.__table__.c
 _person = User.__table__.c
+_OF_LIST = _record.list_id == bindparam("list_id")
 # The columns that an owner sees, named one by one: a column that is added later is not shown.
 _COLUMNS = (
     *_record["id", "list_id", "user_id", "status", "type", "paid_expiry", "email_enabled"],
@@ -118,10 +131,18 @@ _SHOWN_NAME = case((_record.source == Via.LOGIN.value, _person.name)).label("use
 def _statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Select[Any], Select[int]]:
     """The statements for a page's records and for the number of all."""
     # The ids come first, from an index alone, then the rows: an offset skips many of them.
-    wanted = select(_record.id).where(*_where(kind)).order_by(_record.id.desc())
-    if by_cursor:
-        wanted = wanted.where(_record.id < bindparam("before"))
+    before: Any = bindparam("before") if by_cursor else None
+    wanted = select(_record.id).where(*_conditions(kind))
+    if kind.email is None:
+        owner: dict[Any, Any] = {_record.list_id: bindparam("list_id")}
+        if kind.status is not SubscriptionStatus.ACTIVE:
+            owner[_record.status] = kind.status.value
+        wanted = newest_first(wanted, owner, _record.id, before=before)
     else:
+        # By the index of addresses: the few that are found are sorted.
+        older = true() if before is None else _record.id < before
+        wanted = wanted.where(_OF_LIST, older).order_by(_record.id.desc())
+    if not by_cursor:
         wanted = wanted.offset(bindparam("offset"))
     ids = wanted.limit(bindparam("limit")).subquery()
     records = (
@@ -140,12 +161,13 @@ def _count(kind: MemberFilters) -> ColumnElement[int]:
         return _count(all_tiers) - _count(paid)
     if kind == MemberFilters():
         return active_count(bindparam("list_id"))
-    counted = select(func.count()).select_from(Subscription.__table__).where(*_where(kind))
+    counted = select(func.count()).where(_OF_LIST, *_conditions(kind))
     return counted.scalar_subquery()
 
 
-def _where(kind: MemberFilters) -> list[ColumnElement[bool]]:
-    conditions = [_record.list_id == bindparam("list_id"), _record.status == kind.status.value]
+def _conditions(kind: MemberFilters) -> list[ColumnElement[bool]]:
+    """For the members of any list."""
+    conditions = [_record.status == kind.status.value]
     if kind.email == _ADDRESS:
         conditions.append(_record.email == bindparam("email"))
     if kind.email == _BEGINNING:

@@ -13,6 +13,7 @@ from services.jobs.idempotency import AcceptedJob
 from services.media.attachments.files import data_key, media_key, original_key
 from services.media.attachments.upload import PROCESS_ATTACHMENT
 from storage.encryption import Tampered, unseal
+from storage.newest_first import newest_first
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -53,9 +54,8 @@ def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
 
 def list_of(uow: UnitOfWork, caller: Caller, *, offset: int, limit: int) -> list[Attachment]:
     """Return the caller's attachments, newest first."""
-    own = select(Attachment).where(Attachment.user_id == caller.user_id)
-    page = own.order_by(Attachment.id.desc()).offset(offset).limit(limit)
-    return list(uow.session.scalars(page))
+    own = newest_first(select(Attachment), {Attachment.user_id: caller.user_id}, Attachment.id)
+    return list(uow.session.scalars(own.offset(offset).limit(limit)))
 
 
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
