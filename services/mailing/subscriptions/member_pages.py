@@ -19,6 +19,7 @@ from sqlalchemy import (
     bindparam,
     case,
     func,
+    literal_column,
     not_,
     or_,
     select,
@@ -139,9 +140,11 @@ def _statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Select[Any], S
             owner[_record.status] = kind.status.value
         wanted = newest_first(wanted, owner, _record.id, before=before)
     else:
-        # By the index of addresses: the few that are found are sorted.
+        # OFFSET 0 has Postgres find all of them by the index of addresses and sort them. Otherwise
+        # it may look for the newest ones among all members of all lists.
         older = true() if before is None else _record.id < before
-        wanted = wanted.where(_OF_LIST, older).order_by(_record.id.desc())
+        found = wanted.where(_OF_LIST, older).offset(literal_column("0")).subquery()
+        wanted = select(found.c.id).order_by(found.c.id.desc())
     if not by_cursor:
         wanted = wanted.offset(bindparam("offset"))
     ids = wanted.limit(bindparam("limit")).subquery()
