@@ -55,6 +55,7 @@ OPERATIONS = {
     "DELETE /jobs/{job_id}": "of the job's kind",
     "POST /jobs/{job_id}/retry": "of the job's kind",
     "GET /jobs/{job_id}/events": "of the job's kind",
+    "GET /events": "those of the events' types",
     "GET /users/me": "any credential",
     "GET /users/me/security-events": "without restriction",
     "GET /apikeys": "without restriction",
