@@ -4,6 +4,7 @@ Every write of one subscription goes through here, and leaves an event in its hi
 owner's feed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -186,18 +187,23 @@ def _announced_as(
     if action == ERASED:
         return FeedEventType.SUBSCRIPTION_REMOVED
     if subscription.status != status:
-        if subscription.status == SubscriptionStatus.REMOVED:
-            return FeedEventType.SUBSCRIPTION_REMOVED
-        if subscription.status == SubscriptionStatus.UNSUBSCRIBED:
-            return FeedEventType.SUBSCRIPTION_LEFT
+        came = FeedEventType.SUBSCRIPTION_CREATED
         if status == SubscriptionStatus.PENDING:
-            return FeedEventType.SUBSCRIPTION_CONFIRMED
-        return FeedEventType.SUBSCRIPTION_CREATED
+            came = FeedEventType.SUBSCRIPTION_CONFIRMED
+        return _GONE.get(subscription.status, came)
     if subscription.email_enabled != email_enabled:
-        is_on = subscription.email_enabled
-        kinds = FeedEventType.SUBSCRIPTION_EMAIL_OFF, FeedEventType.SUBSCRIPTION_EMAIL_ON
-        return kinds[is_on]
+        return _MAIL[subscription.email_enabled]
     return FeedEventType.SUBSCRIPTION_CHANGED
+
+
+_GONE: Mapping[str, FeedEventType] = {
+    SubscriptionStatus.REMOVED: FeedEventType.SUBSCRIPTION_REMOVED,
+    SubscriptionStatus.UNSUBSCRIBED: FeedEventType.SUBSCRIPTION_LEFT,
+}
+_MAIL = {
+    False: FeedEventType.SUBSCRIPTION_EMAIL_OFF,
+    True: FeedEventType.SUBSCRIPTION_EMAIL_ON,
+}
 
 
 def status_before_leaving(uow: UnitOfWork, subscription: Subscription) -> SubscriptionStatus:
