@@ -65,6 +65,12 @@ _MANY = [{"email": f"many{number}.{{fresh}}@example.com"} for number in range(20
 ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "GET /users/me": (_read(),),
     "GET /users/me/security-events": (_page(), _page("further down", cursor="{event_id}")),
+    "GET /events": (
+        _page(),
+        _page("of a rare type", type="import.ended"),
+        _page("of one list", list_id="{list_id}"),
+        _page("half way down", cursor="250-0"),
+    ),
     "GET /apikeys": (_page(),),
     "POST /apikeys": (_write(times=3),),
     "GET /auxilia/credits/balance": (_read(),),

@@ -66,6 +66,7 @@ _LEAVING = {"user_id": "leaving_user_id"}
 CALLS: dict[str, Call] = {
     "GET /users/me": Call(200),
     "GET /users/me/security-events": Call(200),
+    "GET /events": Call(404, query={"list_id": "{list_id}"}),
     "GET /apikeys": Call(200),
     "POST /apikeys": Call(200, json={"name": "another"}),
     "GET /auxilia/credits/balance": Call(200),
